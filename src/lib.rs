@@ -1,0 +1,19 @@
+//! Durable pipelines on the database you already have.
+//!
+//! A *pipeline* is a graph of *steps*; each triggered instance of it is a *run*. Every unit of
+//! work and every transition is a row in SQLite or PostgreSQL before it is acted upon, claims
+//! are atomic, commits are guarded, and one clock decides: the database's. `ductworkd` is the
+//! daemon; this crate is the same daemon for programs that bring their own steps: see
+//! `Program`.
+//!
+//! # Map
+//! From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
+//! this list.
+//!
+//! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
+
+pub mod duration;
+pub mod model;
+pub mod problem;
+pub mod time;
+

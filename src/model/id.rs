@@ -1,0 +1,71 @@
+//! Typed keys: a run's id is never taken for a branch's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            /// A fresh UUIDv7: unique everywhere, and close in the index to what was made with it.
+            #[expect(clippy::new_without_default, reason = "a fresh id is no default")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(to)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(to, "{}({})", stringify!($name), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::from_str(text.trim()).map(Self)
+            }
+        }
+
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Uuid {
+                id.0
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A triggered instance of a pipeline.
+    RunId,
+    /// One line of progress inside a run.
+    BranchId,
+    /// A barrier: the fan-out whose branches it waits for.
+    FanOutId,
+    /// The work of one node in one run; also the idempotency key handed to the step.
+    StepId,
+    /// One attempt at a step.
+    ExecutionId,
+    /// The record of a branch crossing an edge.
+    TransitionId,
+    /// One attempt by one process to take a branch across a transition.
+    AdvancementId,
+    /// One incarnation of a process; a row is never adopted by another.
+    ProcessId,
+    /// What the owner of a branch claim must present to commit.
+    ClaimToken,
+}

@@ -1,0 +1,9 @@
+//! Words and rows: the vocabulary shared by every other module.
+//!
+//! Owns: ids and the closed lists of status words. Never: does I/O, reads a clock.
+
+pub mod id;
+pub mod status;
+
+pub use id::*;
+pub use status::*;

@@ -1,0 +1,153 @@
+//! The closed lists of words that the database stores, in one place.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A stored word that this program does not know.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown {kind} `{word}` in the database (written by a newer version?)")]
+pub struct UnknownWord {
+    kind: &'static str,
+    word: String,
+}
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),* $(,)? })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name {$(
+            $(#[$vdoc])*
+            #[doc = concat!("Stored and shown as `", $word, "`.")]
+            #[serde(rename = $word)]
+            $variant
+        ),*}
+
+        impl $name {
+            /// Every word, in the order of the documentation.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The word as stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.pad(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                match word {
+                    $($word => Ok($name::$variant),)*
+                    _ => Err(UnknownWord { kind: stringify!($name), word: word.to_owned() }),
+                }
+            }
+        }
+    )*};
+}
+
+words! {
+    /// State of a run.
+    RunStatus {
+        InProgress = "in_progress",
+        /// At least one branch waits for a person.
+        Dampened = "dampened",
+        Completed = "completed",
+        Halted = "halted",
+        Cancelled = "cancelled",
+    }
+    /// State of a branch.
+    BranchStatus {
+        /// Its current step is to run or running.
+        InProgress = "in_progress",
+        /// Claimed by an advancer.
+        Advancing = "advancing",
+        /// Waits at a barrier for the branches of its fan-out.
+        Waiting = "waiting",
+        /// Waits for a person.
+        Dampened = "dampened",
+        Completed = "completed",
+        Halted = "halted",
+        Cancelled = "cancelled",
+    }
+    /// State of a step.
+    StepStatus {
+        /// To run, running, or to run again.
+        InProgress = "in_progress",
+        /// Its output is committed; its branch has yet to be advanced.
+        Advancing = "advancing",
+        /// Waits for a person.
+        Waiting = "waiting",
+        Completed = "completed",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
+    /// How an execution ended.
+    ExecutionResult {
+        Success = "success",
+        /// The step said no.
+        Error = "error",
+        /// Nobody said anything: the process that ran it died.
+        ProcessCrashed = "process_crashed",
+        TimedOut = "timed_out",
+        Cancelled = "cancelled",
+        /// Given back at a shutdown: neither error nor crash.
+        Released = "released",
+    }
+    /// Why a branch stopped for good.
+    HaltReason {
+        JobRetriesExhausted = "job_retries_exhausted",
+        JobCrashesExhausted = "job_crashes_exhausted",
+        JobTimedOut = "job_timed_out",
+        AdvancerRetriesExhausted = "advancer_retries_exhausted",
+        AdvancerCrashesExhausted = "advancer_crashes_exhausted",
+        MaxFanoutExceeded = "max_fanout_exceeded",
+        ConditionUnmatched = "condition_unmatched",
+        TransitionInvalid = "transition_invalid",
+        PayloadTooLarge = "payload_too_large",
+        StepUndefined = "step_undefined",
+    }
+    /// The transition by which a step was reached.
+    Via {
+        Start = "start",
+        Chain = "chain",
+        Divide = "divide",
+        Combine = "combine",
+        Expand = "expand",
+        Collapse = "collapse",
+        Divert = "divert",
+        Converge = "converge",
+        Dampen = "dampen",
+        /// The hook of a halted run; not on any branch's way.
+        OnHalt = "on_halt",
+        /// A branch that ended: the transition leads nowhere.
+        End = "end",
+    }
+    /// What a process is for.
+    Role {
+        Supervisor = "supervisor",
+        Advancer = "advancer",
+        Worker = "worker",
+    }
+}
+
+impl RunStatus {
+    /// True when the run will never change again.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Halted | Self::Cancelled)
+    }
+}
+
+impl BranchStatus {
+    /// True when the branch will never change again.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Halted | Self::Cancelled)
+    }
+}

@@ -1,0 +1,136 @@
+//! Problems in what a user wrote: where, what, and what to do instead.
+//!
+//! Owns: the one form in which configuration and definitions are refused. Never: decides
+//! what a problem is.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// One thing wrong in a file that a person wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file; `None` for what came from the environment or from Rust.
+    pub file: Option<PathBuf>,
+    /// One-based line and column (in characters); `None` where there is no text to point at.
+    pub at: Option<Position>,
+    /// Lowercase, no full stop, one line.
+    pub message: String,
+    /// What to do instead.
+    pub help: Option<String>,
+}
+
+/// A place in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// One-based.
+    pub line: usize,
+    /// One-based, in characters.
+    pub column: usize,
+    /// The offending line, without its end.
+    pub source: String,
+    /// How many characters to underline, at least one.
+    pub width: usize,
+}
+
+impl Position {
+    /// The place at `line`:`column` of `text`.
+    pub fn of(text: &str, line: usize, column: usize, width: usize) -> Self {
+        let source = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+        Self {
+            line,
+            column,
+            // A line of a megabyte helps nobody.
+            source: source.chars().take(240).collect(),
+            width: width.max(1),
+        }
+    }
+}
+
+impl Problem {
+    /// A problem without a place.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            file: None,
+            at: None,
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// Adds what to do instead.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "error: {}", self.message)?;
+        let file = self.file.as_ref().map(|file| file.display().to_string());
+        match (&file, &self.at) {
+            (file, Some(at)) => {
+                let gutter = at.line.to_string().len();
+                let file = file.as_deref().unwrap_or("<input>");
+                write!(to, "\n{:gutter$}--> {file}:{}:{}", "", at.line, at.column)?;
+                write!(to, "\n{:gutter$} |", "")?;
+                write!(to, "\n{} | {}", at.line, at.source.replace('\t', " "))?;
+                let before = at.column.saturating_sub(1);
+                let room = at.source.chars().count().saturating_sub(before).max(1);
+                let marks = "^".repeat(at.width.min(room));
+                write!(to, "\n{:gutter$} | {:before$}{marks}", "", "")?;
+                if let Some(help) = &self.help {
+                    write!(to, "\n{:gutter$} = help: {help}", "")?;
+                }
+            }
+            (Some(file), None) => {
+                write!(to, "\n --> {file}")?;
+                if let Some(help) = &self.help {
+                    write!(to, "\n  = help: {help}")?;
+                }
+            }
+            (None, None) => {
+                if let Some(help) = &self.help {
+                    write!(to, "\n  = help: {help}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Everything wrong at once; never empty when returned as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                to.write_str("\n\n")?;
+            }
+            problem.fmt(to)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// The name among `known` that `word` was probably meant to be.
+pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .filter_map(|name| {
+            let length = name.chars().count();
+            let most = 1.max(length / 3);
+            // A long list is mostly names that are too long or too short, which is quickly seen.
+            if length.abs_diff(word.chars().count()) > most {
+                return None;
+            }
+            let distance = strsim::osa_distance(word, name);
+            (distance <= most).then_some((distance, name))
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
