@@ -11,9 +11,12 @@
 //! this list.
 //!
 //! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
+//! - [`definition`]: what a pipeline is
 
+pub mod definition;
 pub mod duration;
 pub mod model;
 pub mod problem;
 pub mod time;
 
+pub use definition::{Path, Pipeline, StepSpec};

@@ -1,0 +1,478 @@
+//! Pipelines written in Rust, with the verbs that YAML has.
+//!
+//! Owns: the draft of a pipeline, that is, what somebody wrote, in their order, right or
+//! wrong. Never: judges it (`check`) or makes the graph (`canonical`); [`Pipeline::build`]
+//! asks them to. The YAML front end fills the same draft, so there is one semantics.
+//!
+//! ```
+//! use ductwork::definition::{Path, Pipeline, StepSpec};
+//!
+//! let definition = Pipeline::named("EnrichUserData")
+//!     .step("Collate", StepSpec::command(["jq", "-c", "add"]))
+//!     .start("QueryUsers")
+//!     .expand("LoadUser")
+//!     .divide([Path::to("FetchA"), Path::from("FetchB").chain("CleanB")])
+//!     .combine("Collate")
+//!     .collapse("Report")
+//!     .build()?;
+//! assert_eq!(definition.nodes.len(), 7);
+//! # Ok::<(), ductwork::problem::Problems>(())
+//! ```
+
+use std::time::Duration;
+
+use super::graph::{Backoff, Definition, StepRunner, StepSpec};
+use super::{canonical, check};
+use crate::problem::{Problem, Problems};
+
+/// Where something was written; a Rust builder has no such place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// One-based.
+    pub line: usize,
+    /// One-based, in characters.
+    pub column: usize,
+    /// Characters to underline.
+    pub width: usize,
+}
+
+/// A name and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Name {
+    /// `None` stands for something unreadable that has been reported already.
+    pub text: Option<String>,
+    pub place: Option<Place>,
+}
+
+/// What a pipeline's author wrote, before anybody judged it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Draft {
+    pub name: Name,
+    pub on_halt: Option<Name>,
+    pub declared: Vec<Declared>,
+    pub undeclared: Undeclared,
+    /// `None` stands for a flow that is missing or unreadable, and has been reported.
+    pub flow: Option<Vec<Item>>,
+}
+
+/// What a step is that the flow names but nobody declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undeclared {
+    /// A native step, as in Rust.
+    Native,
+    /// A mistake, as in YAML.
+    Unknown,
+    /// Not known, because the declarations could not be read.
+    Unjudged,
+}
+
+/// A step and how it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Declared {
+    pub name: Name,
+    pub spec: StepSpec,
+    /// Where each setting of the step was written, by its key.
+    pub places: Vec<(String, Place)>,
+}
+
+impl Declared {
+    /// The place of the setting `key`, else that of the step.
+    pub fn place(&self, key: &str) -> Option<Place> {
+        let found = self.places.iter().find(|(name, _)| name == key);
+        found.map(|(_, place)| *place).or(self.name.place)
+    }
+}
+
+/// One transition, as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Item {
+    pub place: Option<Place>,
+    pub kind: Kind,
+}
+
+/// The transitions, and what stands in for one that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Start(To),
+    Chain(To),
+    Divide(Vec<Path>),
+    Combine(To),
+    Expand(To),
+    Collapse(To),
+    Divert {
+        cases: Vec<(Name, Path)>,
+        otherwise: Option<Path>,
+    },
+    Converge(To),
+    Dampen(Option<String>),
+    /// Unreadable and reported; whatever stands beside it is not judged by it.
+    Broken,
+}
+
+/// Where a transition leads: a step, and optionally how long to wait before it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct To {
+    pub(super) step: Name,
+    pub(super) delay: Option<Duration>,
+}
+
+impl To {
+    /// The step of that name.
+    pub fn step(name: impl Into<String>) -> Self {
+        let text = Some(name.into());
+        let step = Name { text, place: None };
+        Self { step, delay: None }
+    }
+
+    /// Waits so long before the step may be claimed, whatever the step's own `delay` says.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+}
+
+impl From<&str> for To {
+    fn from(name: &str) -> Self {
+        Self::step(name)
+    }
+}
+
+impl From<String> for To {
+    fn from(name: String) -> Self {
+        Self::step(name)
+    }
+}
+
+impl From<(&str, Duration)> for To {
+    fn from((name, delay): (&str, Duration)) -> Self {
+        Self::step(name).delay(delay)
+    }
+}
+
+/// One way out of a divide or divert: a step, and what follows it there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Path {
+    pub(super) first: To,
+    pub(super) items: Vec<Item>,
+}
+
+impl Path {
+    /// A path that begins with the step `to`, and is only that unless verbs follow.
+    pub fn to(to: impl Into<To>) -> Self {
+        let first = to.into();
+        let items = Vec::new();
+        Self { first, items }
+    }
+
+    /// The same as [`Path::to`]; reads better where verbs follow.
+    pub fn from(first: impl Into<To>) -> Self {
+        Self::to(first)
+    }
+}
+
+impl From<&str> for Path {
+    fn from(name: &str) -> Self {
+        Self::to(name)
+    }
+}
+
+impl From<To> for Path {
+    fn from(to: To) -> Self {
+        Self::to(to)
+    }
+}
+
+/// A pipeline being written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipeline {
+    draft: Draft,
+    items: Vec<Item>,
+}
+
+impl Pipeline {
+    /// Begins a pipeline.
+    pub fn named(name: impl Into<String>) -> Self {
+        let draft = Draft {
+            name: To::step(name).step,
+            on_halt: None,
+            declared: Vec::new(),
+            undeclared: Undeclared::Native,
+            flow: None,
+        };
+        let items = Vec::new();
+        Self { draft, items }
+    }
+
+    /// Says how a step runs. A step that is named without this is native.
+    pub fn step(mut self, name: impl Into<String>, spec: StepSpec) -> Self {
+        self.draft.declared.push(Declared {
+            name: To::step(name).step,
+            spec,
+            places: Vec::new(),
+        });
+        self
+    }
+
+    /// The step that runs once, durably, for each run that halts.
+    pub fn on_halt(mut self, step: impl Into<String>) -> Self {
+        self.draft.on_halt = Some(To::step(step).step);
+        self
+    }
+
+    /// The first step.
+    pub fn start(self, to: impl Into<To>) -> Self {
+        self.then(Kind::Start(to.into()))
+    }
+
+    /// The definition, or everything that is wrong with what was written.
+    pub fn build(self) -> Result<Definition, Problems> {
+        let mut draft = self.draft;
+        draft.flow = Some(self.items);
+        let findings = check::check(&draft);
+        if findings.is_empty() {
+            return Ok(canonical::lower(&draft));
+        }
+        let problem = |finding: check::Finding| Problem {
+            file: None,
+            at: None,
+            message: finding.message,
+            help: finding.help,
+        };
+        Err(Problems(findings.into_iter().map(problem).collect()))
+    }
+}
+
+/// The verbs that a pipeline and a path share.
+macro_rules! verbs {
+    ($owner:ty) => {
+        impl $owner {
+            fn then(mut self, kind: Kind) -> Self {
+                let place = None;
+                self.items.push(Item { place, kind });
+                self
+            }
+
+            /// The next step, same branch.
+            pub fn chain(self, to: impl Into<To>) -> Self {
+                self.then(Kind::Chain(to.into()))
+            }
+
+            /// One new branch per path, the same input to each.
+            pub fn divide(self, paths: impl IntoIterator<Item = impl Into<Path>>) -> Self {
+                let paths = paths.into_iter().map(Into::into).collect();
+                self.then(Kind::Divide(paths))
+            }
+
+            /// Waits for all branches of the divide directly before it.
+            pub fn combine(self, to: impl Into<To>) -> Self {
+                self.then(Kind::Combine(to.into()))
+            }
+
+            /// One new branch per element of the output.
+            pub fn expand(self, to: impl Into<To>) -> Self {
+                self.then(Kind::Expand(to.into()))
+            }
+
+            /// Waits for all branches of the innermost open expand of this list.
+            pub fn collapse(self, to: impl Into<To>) -> Self {
+                self.then(Kind::Collapse(to.into()))
+            }
+
+            /// The output chooses the path; what matches no case takes `otherwise`.
+            pub fn divert<Case: Into<String>, To: Into<Path>>(
+                self,
+                cases: impl IntoIterator<Item = (Case, To)>,
+                otherwise: impl Into<Path>,
+            ) -> Self {
+                let case = |(when, path): (Case, To)| {
+                    let text = Some(when.into());
+                    (Name { text, place: None }, path.into())
+                };
+                let cases = cases.into_iter().map(case).collect();
+                let otherwise = Some(otherwise.into());
+                self.then(Kind::Divert { cases, otherwise })
+            }
+
+            /// The paths of the divert directly before it meet.
+            pub fn converge(self, to: impl Into<To>) -> Self {
+                self.then(Kind::Converge(to.into()))
+            }
+
+            /// The branch waits for a person, who is asked `prompt`; empty asks nothing in
+            /// particular.
+            pub fn dampen(self, prompt: impl Into<String>) -> Self {
+                self.then(Kind::Dampen(Some(prompt.into())))
+            }
+        }
+    };
+}
+
+verbs!(Pipeline);
+verbs!(Path);
+
+/// How a step runs, one setting at a time.
+impl StepSpec {
+    /// A program and its arguments, without a shell.
+    pub fn command(argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let argv = argv.into_iter().map(Into::into).collect();
+        Self::new(StepRunner::Command(argv))
+    }
+
+    /// A function of the program that embeds the library.
+    pub fn native() -> Self {
+        Self::new(StepRunner::Native)
+    }
+
+    /// Longest an attempt may take.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Wait before the step may be claimed, unless the transition says otherwise.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Attempts after the first that errors may spend.
+    pub fn max_retry(mut self, retries: u32) -> Self {
+        self.max_retry = Some(retries);
+        self
+    }
+
+    /// Crashes that do not fail the step.
+    pub fn max_crash(mut self, crashes: u32) -> Self {
+        self.max_crash = Some(crashes);
+        self
+    }
+
+    /// Wait between attempts.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = Some(backoff);
+        self
+    }
+
+    /// Adds a variable to the environment of a command.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Working directory of a command, relative to the configuration's.
+    pub fn cwd(mut self, directory: impl Into<String>) -> Self {
+        self.cwd = Some(directory.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(pipeline: Pipeline) -> Vec<String> {
+        match pipeline.build() {
+            Ok(definition) => panic!("no problem in {}", definition.canonical()),
+            Err(Problems(problems)) => problems.into_iter().map(|found| found.message).collect(),
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_not_declared_is_native() {
+        let definition = Pipeline::named("P")
+            .on_halt("Tell")
+            .start("A")
+            .build()
+            .expect("a definition");
+        assert_eq!(definition.steps["A"].run, StepRunner::Native);
+        assert_eq!(definition.steps["Tell"].run, StepRunner::Native);
+        assert_eq!(definition.nodes.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_are_found_all_at_once() {
+        let long = StepSpec::command(["a"])
+            .timeout(Duration::from_nanos(1))
+            .delay(Duration::MAX)
+            .max_retry(2_000_000)
+            .backoff(Backoff {
+                initial: Duration::MAX,
+                factor: f64::NAN,
+                max: Duration::from_secs(1),
+                jitter: -0.1,
+            });
+        let none: [&str; 0] = [];
+        let found = messages(
+            Pipeline::named("P.1")
+                .step("A", StepSpec::command(none))
+                .step("A", StepSpec::native())
+                .step("Unused", long)
+                .chain("A")
+                .divert([("otherwise", "A"), ("x", "A"), ("x", "A")], "A")
+                .divide(none)
+                .combine(("dampen", Duration::MAX))
+                .chain("B C"),
+        );
+        assert_eq!(
+            found,
+            [
+                "`P.1` is not a name for a pipeline",
+                "the command is empty",
+                "step `A` is declared twice",
+                "`timeout` is zero",
+                "`delay` is longer than 100 years",
+                "`max_retry` is above 1000000",
+                "`initial` is longer than 100 years",
+                "`factor` is NaN",
+                "`jitter` is -0.1",
+                "`initial` is longer than `max`",
+                "the flow does not begin with `start`",
+                "`otherwise` is the fallback, and cannot be a case",
+                "the divert has the key `x` twice",
+                "`divide` cannot follow a divert: only `converge` can, or nothing",
+                "the divide has no paths",
+                "`delay` is longer than 100 years",
+                "`dampen` is the transition, and cannot be a step's name",
+                "`B C` is not a name for a step",
+                "step `Unused` is not used",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_flow_is_refused() {
+        assert_eq!(messages(Pipeline::named("P")), ["the flow is empty"]);
+    }
+
+    #[test]
+    fn paths_nest_up_to_the_limit() {
+        let nested = |depth: usize| {
+            let inner = (1..depth).fold(Path::to("A"), |path, _| Path::from("A").divide([path]));
+            Pipeline::named("P").start("A").divide([inner])
+        };
+        assert!(nested(check::MAX_DEPTH).build().is_ok());
+        assert_eq!(
+            messages(nested(check::MAX_DEPTH + 1)),
+            ["transitions are nested more than 64 deep"]
+        );
+        // Far more than any stack would hold if it were followed to its end.
+        assert_eq!(messages(nested(2_000)).len(), 1);
+    }
+
+    #[test]
+    fn nodes_are_limited() {
+        let chain = |nodes: usize| {
+            let pipeline = Pipeline::named("P").start("A");
+            (1..nodes).fold(pipeline, |pipeline, _| pipeline.chain("A"))
+        };
+        let most = chain(check::MAX_NODES).build().expect("a definition");
+        assert_eq!(
+            most.nodes.last().map(|node| node.name.as_str()),
+            Some("A.10000")
+        );
+        assert_eq!(
+            messages(chain(check::MAX_NODES + 2)),
+            ["the pipeline has more than 10000 nodes"]
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! The graph of a pipeline: nodes joined by edges, as frozen into every run.
+//!
+//! Owns: the data types and their JSON form. Never: validates (`check`) or names nodes
+//! (`canonical`). A graph is acyclic and well nested by construction: the only ways to make
+//! one are the builder and deserialising the canonical form of one that was built.
+//!
+//! **How fan-outs nest.** A branch that crosses a `divide` or `expand` edge waits, and one
+//! child branch per path or element goes on. A child that reaches [`Edge::End`] arrives at
+//! the barrier; when all have arrived, the *waiting* branch goes on with what the fan-out's
+//! [`Then`] says. So a fan-in needs no search for "the matching fan-out": it is written on it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Position of a node in [`Definition::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeIndex(pub usize);
+
+/// A pipeline: what a run is started with, and keeps until it ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Definition {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// A step that runs once, durably, for each run that halts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_halt: Option<String>,
+    /// All nodes, in the order in which they are written; the first is the start.
+    pub nodes: Vec<Node>,
+    /// Delay before the start step, on top of the trigger's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
+    pub start_delay: Option<Duration>,
+    /// How each step runs, by the step's name. Every step named by a node or by `on_halt` is here.
+    pub steps: BTreeMap<String, StepSpec>,
+}
+
+/// A step's place in the graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Stable, readable, unique in its definition: `LoadUser`, then `LoadUser.2`.
+    pub name: String,
+    /// The step that runs here; `None` where the branch waits for a person (dampen).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What a dampen node asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// What follows.
+    pub next: Edge,
+}
+
+/// Where a transition leads, and how long it waits before it may be claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// The node that runs next.
+    pub node: NodeIndex,
+    /// Overrides the step's own `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
+    pub delay: Option<Duration>,
+}
+
+/// What follows a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Edge {
+    /// The branch ends here: it arrives at its barrier, or the run is complete.
+    End,
+    /// The next step, same branch.
+    Chain(Target),
+    /// Diverted paths meet: the next step, same branch.
+    Converge(Target),
+    /// The branch waits for a person at the given (step-less) node.
+    Dampen(NodeIndex),
+    /// One new branch per path, the same input to each.
+    Divide {
+        /// The first step of each path, in the listed order.
+        paths: Vec<Target>,
+        /// What follows when all have arrived.
+        then: Then,
+    },
+    /// One new branch per element of the output.
+    Expand {
+        /// The first step of each element's branch.
+        to: Target,
+        /// What follows when all have arrived.
+        then: Then,
+    },
+    /// The output chooses the path; same branch.
+    Divert {
+        /// The paths, in the listed order; the first that matches is taken.
+        cases: Vec<Case>,
+        /// Where what matches no case goes.
+        otherwise: Target,
+    },
+}
+
+/// One path of a divert.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Compared with the output's (or its `divert` field's) text.
+    pub when: String,
+    /// The path's first step.
+    pub to: Target,
+}
+
+/// What a branch does when all branches of its fan-out have arrived. Its value is the array
+/// of their outputs, in listed or element order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// No fan-in was written: the branch ends, with the array as its output.
+    End,
+    /// Fan-in of a divide.
+    Combine(Target),
+    /// Fan-in of an expand.
+    Collapse(Target),
+    /// A fan-out without fan-in at the end of a diverted path: the paths meet.
+    Converge(Target),
+}
+
+/// How a step runs. Absent values come from the configuration, when the step runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// What runs.
+    #[serde(flatten)]
+    pub run: StepRunner,
+    /// Longest an attempt may take; `None` is without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
+    pub timeout: Option<Duration>,
+    /// Wait before the step may be claimed, unless the transition says otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
+    pub delay: Option<Duration>,
+    /// Attempts after the first that errors may spend.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retry: Option<u32>,
+    /// Crashes that do not fail the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_crash: Option<u32>,
+    /// Wait between attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// Added to the environment of a command.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Working directory of a command, relative to the configuration's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+}
+
+/// What runs a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepRunner {
+    /// A program: argv, without a shell.
+    Command(Vec<String>),
+    /// A function of the program that embeds the library.
+    Native,
+}
+
+impl StepSpec {
+    /// A step with nothing but its runner; everything else comes from the configuration.
+    pub fn new(run: StepRunner) -> Self {
+        Self {
+            run,
+            timeout: None,
+            delay: None,
+            max_retry: None,
+            max_crash: None,
+            backoff: None,
+            env: BTreeMap::new(),
+            cwd: None,
+        }
+    }
+}
+
+/// Wait before attempt *n* + 1 after *n* errors: `initial × factor^(n-1)`, at most `max`,
+/// spread by ± `jitter` of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Backoff {
+    /// Wait after the first error.
+    #[serde(with = "millis")]
+    pub initial: Duration,
+    /// Growth per further error; 1 is constant.
+    pub factor: f64,
+    /// Upper bound, before jitter.
+    #[serde(with = "millis")]
+    pub max: Duration,
+    /// Fraction of the wait by which it varies, 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Backoff {
+    /// A constant ten seconds, give or take one.
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(10),
+            factor: 1.0,
+            max: Duration::from_secs(3_600),
+            jitter: 0.1,
+        }
+    }
+}
+
+impl Definition {
+    /// The node at `index`.
+    pub fn node(&self, index: NodeIndex) -> &Node {
+        &self.nodes[index.0]
+    }
+
+    /// Finds a node by its name.
+    pub fn find(&self, name: &str) -> Option<NodeIndex> {
+        self.nodes
+            .iter()
+            .position(|node| node.name == name)
+            .map(NodeIndex)
+    }
+
+    /// The wait before a claim of the step at `target`: the transition's, else the step's.
+    pub fn delay(&self, target: Target) -> Duration {
+        let of_step = || {
+            let step = self.node(target.node).step.as_ref()?;
+            self.steps.get(step)?.delay
+        };
+        target.delay.or_else(of_step).unwrap_or_default()
+    }
+}
+
+/// Durations as whole milliseconds: the one form in canonical JSON.
+mod millis {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(value.as_millis() as u64)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+mod millis_opt {
+    use super::*;
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::millis::serialize(value, to),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,21 @@
+//! What a pipeline **is**: the graph of its steps, the same from YAML and from Rust.
+//!
+//! Owns: the graph types, the builder, the YAML front end (which makes the same builder
+//! calls), validation of everything at once, the canonical form and its digest.
+//! Never: runs anything, reads a clock, touches the database.
+
+pub mod builder;
+pub mod canonical;
+pub mod check;
+pub mod graph;
+pub mod schema;
+mod tree;
+pub mod yaml;
+
+#[cfg(test)]
+mod properties;
+
+pub use builder::{Path, Pipeline, To};
+pub use graph::{
+    Backoff, Case, Definition, Edge, Node, NodeIndex, StepRunner, StepSpec, Target, Then,
+};

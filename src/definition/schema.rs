@@ -1,0 +1,258 @@
+//! The format of a pipeline file: its keys, and their description for editors.
+//!
+//! Owns: the lists of keys that the YAML front end accepts, and the JSON Schema made of
+//! them. Never: reads anything.
+
+use serde_json::{Value, json};
+
+use super::check::{MAX_BUDGET, MAX_FACTOR, MAX_NAME};
+
+/// The keys of a pipeline; those that begin with `x-` are the author's own.
+pub const PIPELINE_KEYS: [&str; 4] = ["pipeline", "on_halt", "steps", "flow"];
+/// The keys of a step.
+pub const STEP_KEYS: [&str; 9] = [
+    "command",
+    "native",
+    "timeout",
+    "delay",
+    "max_retry",
+    "max_crash",
+    "backoff",
+    "env",
+    "cwd",
+];
+/// Kinds of steps that the design has and this version does not.
+pub const PLANNED_RUNNERS: [&str; 3] = ["worker", "http", "sql"];
+/// The keys of a step's backoff.
+pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
+/// The keys of a transition's target, where it is more than a name.
+pub const TARGET_KEYS: [&str; 2] = ["to", "delay"];
+/// The transitions.
+pub const VERBS: [&str; 9] = [
+    "start", "chain", "divide", "combine", "expand", "collapse", "divert", "converge", "dampen",
+];
+
+/// The JSON Schema (draft 2020-12) of a pipeline file.
+pub fn json_schema() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Ductwork pipeline",
+        "description": "A pipeline: how its steps run, and the transitions that join them.",
+        "type": "object",
+        "required": ["pipeline", "steps", "flow"],
+        "additionalProperties": false,
+        "patternProperties": {
+            "^x-": { "description": "Your own, for example to hold anchors." }
+        },
+        "properties": {
+            "pipeline": described("name", "The pipeline's name."),
+            "on_halt": described("name", "A step that runs once for each run that halts."),
+            "steps": {
+                "description": "How each step runs, by its name.",
+                "type": "object",
+                "propertyNames": { "$ref": "#/$defs/name" },
+                "additionalProperties": { "$ref": "#/$defs/step" }
+            },
+            "flow": {
+                "description": "The transitions, in order; `start` is the first.",
+                "type": "array",
+                "minItems": 1,
+                "items": { "$ref": "#/$defs/transition" }
+            }
+        },
+        "$defs": {
+            "name": {
+                "type": "string",
+                "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$",
+                "maxLength": MAX_NAME
+            },
+            "duration": {
+                "description": "Seconds, or a number with a unit: 250ms, 10s, 5m, 2h, 30d.",
+                "anyOf": [
+                    { "type": "number", "minimum": 0 },
+                    { "type": "string", "pattern": "^ *[0-9.]+ *(ms|s|m|h|d)? *$" }
+                ]
+            },
+            "scalar": { "type": ["string", "number", "boolean"] },
+            "step": step(),
+            "backoff": backoff(),
+            "target": {
+                "anyOf": [
+                    { "$ref": "#/$defs/name" },
+                    {
+                        "type": "object",
+                        "required": ["to"],
+                        "additionalProperties": false,
+                        "properties": {
+                            "to": described("name", "The step."),
+                            "delay": described("duration", "Wait before it, whatever its own says.")
+                        }
+                    }
+                ]
+            },
+            "path": {
+                "description": "A step, or a list that begins with one and goes on like a flow.",
+                "anyOf": [
+                    { "$ref": "#/$defs/target" },
+                    {
+                        "type": "array",
+                        "minItems": 1,
+                        "prefixItems": [{ "$ref": "#/$defs/target" }],
+                        "items": { "$ref": "#/$defs/transition" }
+                    }
+                ]
+            },
+            "transition": {
+                "anyOf": [
+                    { "const": "dampen", "description": "The branch waits for a person." },
+                    {
+                        "type": "object",
+                        "minProperties": 1,
+                        "maxProperties": 1,
+                        "additionalProperties": false,
+                        "properties": transitions()
+                    }
+                ]
+            }
+        }
+    })
+}
+
+/// A reference with a description of its own.
+fn described(name: &str, description: &str) -> Value {
+    json!({ "description": description, "$ref": format!("#/$defs/{name}") })
+}
+
+fn step() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "oneOf": [{ "required": ["command"] }, { "required": ["native"] }],
+        "properties": {
+            "command": {
+                "description": "The program and its arguments, run without a shell.",
+                "anyOf": [
+                    { "type": "string", "pattern": "^\\S+$" },
+                    { "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/scalar" } }
+                ]
+            },
+            "native": {
+                "description": "A step of the program that embeds the library.",
+                "anyOf": [{ "const": true }, { "type": "object", "maxProperties": 0 }]
+            },
+            "timeout": described("duration", "Longest an attempt may take."),
+            "delay": described("duration", "Wait before the step may be claimed."),
+            "max_retry": {
+                "description": "Attempts after the first that errors may spend.",
+                "type": "integer", "minimum": 0, "maximum": MAX_BUDGET
+            },
+            "max_crash": {
+                "description": "Crashes that the step may survive.",
+                "type": "integer", "minimum": 0, "maximum": MAX_BUDGET
+            },
+            "backoff": described("backoff", "Wait between attempts."),
+            "env": {
+                "description": "Added to the environment of the command.",
+                "type": "object",
+                "additionalProperties": { "$ref": "#/$defs/scalar" }
+            },
+            "cwd": {
+                "description": "Working directory, relative to the configuration's.",
+                "type": "string", "minLength": 1
+            }
+        }
+    })
+}
+
+fn backoff() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "initial": described("duration", "Wait after the first error."),
+            "factor": {
+                "description": "Growth per further error; 1 is constant.",
+                "type": "number", "minimum": 1, "maximum": MAX_FACTOR
+            },
+            "max": described("duration", "Longest wait."),
+            "jitter": {
+                "description": "Fraction of the wait by which it varies.",
+                "type": "number", "minimum": 0, "maximum": 1
+            }
+        }
+    })
+}
+
+fn transitions() -> Value {
+    json!({
+        "start": described("target", "The first step; its input is the trigger's argument."),
+        "chain": described("target", "The next step, same branch."),
+        "divide": {
+            "description": "One new branch per path, the same input to each.",
+            "type": "array", "minItems": 1, "items": { "$ref": "#/$defs/path" }
+        },
+        "combine": described("target", "Waits for all branches of the divide before it."),
+        "expand": described("target", "One new branch per element of the output."),
+        "collapse": described("target", "Waits for all branches of the matching expand."),
+        "divert": {
+            "description": "The output chooses the path; what matches no key takes `otherwise`.",
+            "type": "object",
+            "minProperties": 2,
+            "required": ["otherwise"],
+            "additionalProperties": { "$ref": "#/$defs/path" }
+        },
+        "converge": described("target", "The paths of the divert before it meet."),
+        "dampen": {
+            "description": "The branch waits for a person, who is asked this.",
+            "type": ["string", "null"]
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(schema: &Value, pointer: &str) -> Vec<String> {
+        let map = schema.pointer(pointer).and_then(Value::as_object);
+        let map = map.unwrap_or_else(|| panic!("no map at {pointer}"));
+        map.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_schema_has_exactly_the_keys_that_are_parsed() {
+        let schema = json_schema();
+        for (pointer, expected) in [
+            ("/properties", PIPELINE_KEYS.as_slice()),
+            ("/$defs/step/properties", STEP_KEYS.as_slice()),
+            ("/$defs/backoff/properties", BACKOFF_KEYS.as_slice()),
+            ("/$defs/target/anyOf/1/properties", TARGET_KEYS.as_slice()),
+            ("/$defs/transition/anyOf/1/properties", VERBS.as_slice()),
+        ] {
+            assert_eq!(keys(&schema, pointer), expected, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_map_is_closed() {
+        fn walk(schema: &Value, at: &Value, references: &mut usize) {
+            if let Some(reference) = at.get("$ref").and_then(Value::as_str) {
+                *references += 1;
+                let pointer = reference.trim_start_matches('#');
+                assert!(schema.pointer(pointer).is_some(), "{reference}");
+            }
+            if at.get("properties").is_some_and(Value::is_object) && at.get("type").is_some() {
+                assert_eq!(at["additionalProperties"], false, "{at}");
+            }
+            match at {
+                Value::Object(map) => map.values().for_each(|at| walk(schema, at, references)),
+                Value::Array(items) => items.iter().for_each(|at| walk(schema, at, references)),
+                _ => {}
+            }
+        }
+        let schema = json_schema();
+        let mut references = 0;
+        walk(&schema, &schema, &mut references);
+        assert!(references > 20);
+    }
+}

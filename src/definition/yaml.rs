@@ -1,0 +1,467 @@
+//! Pipelines written in YAML.
+//!
+//! Owns: what a pipeline file may say, and where everything in it was said. Never: judges
+//! the pipeline; it fills the draft that the Rust builder fills, and the same rules
+//! (`check`) and the same lowering (`canonical`) follow. Nothing is expanded in a pipeline,
+//! neither `${VAR}` nor anything else, because its digest must not depend on a host.
+//! Tested in `yaml/tests.rs`.
+
+use std::path::Path as FilePath;
+use std::time::Duration;
+
+use super::builder::{Draft, Item, Kind, Name, Path, Place, To, Undeclared};
+use super::canonical;
+use super::check::{self, Finding, shown};
+use super::graph::Definition;
+use super::schema::{PIPELINE_KEYS, TARGET_KEYS, VERBS};
+use super::tree::{self, MAX_BYTES, Tree, Value};
+use crate::duration;
+use crate::problem::{Position, Problem, Problems, nearest};
+
+mod load;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use load::{load_dir, load_file};
+
+/// The definition that `text` describes, or everything that is wrong with it. `file` is what
+/// problems are said to be in; nothing is read from it.
+pub fn parse(text: &str, file: &FilePath) -> Result<Definition, Problems> {
+    Ok(read(text, file)?.definition)
+}
+
+/// A definition, and where its name stands.
+struct Loaded {
+    definition: Definition,
+    name_at: Option<Position>,
+}
+
+fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
+    if text.len() > MAX_BYTES {
+        return Err(load::too_large(file));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines: Vec<&str> = text.lines().collect();
+    let position = |place: Place| {
+        let line = lines.get(place.line.saturating_sub(1)).unwrap_or(&"");
+        let mut at = Position::of(line, 1, place.column, place.width);
+        at.line = place.line;
+        at
+    };
+    let mut reader = Reader::default();
+    let draft = match tree::read(text) {
+        Ok(tree) => reader.pipeline(&tree),
+        Err(finding) => {
+            reader.findings.push(finding);
+            None
+        }
+    };
+    if let Some(draft) = &draft {
+        reader.findings.extend(check::check(draft));
+    }
+    if let Some(draft) = &draft
+        && reader.findings.is_empty()
+    {
+        return Ok(Loaded {
+            definition: canonical::lower(draft),
+            name_at: draft.name.place.map(position),
+        });
+    }
+    let mut findings = reader.findings;
+    // Problems without a place concern the whole file, and come first.
+    findings.sort_by_key(|finding| finding.place);
+    let problem = |finding: Finding| Problem {
+        file: Some(file.to_owned()),
+        at: finding.place.map(position),
+        message: finding.message,
+        help: finding.help,
+    };
+    Err(Problems(findings.into_iter().map(problem).collect()))
+}
+
+/// Walks the tree, and collects what it cannot make sense of.
+#[derive(Default)]
+struct Reader {
+    findings: Vec<Finding>,
+}
+
+/// A map's entry with a known key.
+struct Field<'t> {
+    key: &'t str,
+    at: Place,
+    value: &'t Tree,
+}
+
+impl Reader {
+    fn report(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+        self.findings.push(Finding {
+            place: Some(place),
+            message: message.into(),
+            help: Some(help.into()),
+        });
+    }
+
+    /// The entries of a map whose keys are `known`; the others are reported.
+    fn fields<'t>(
+        &mut self,
+        entries: &'t [(Tree, Tree)],
+        known: &[&str],
+        whose: &str,
+    ) -> Vec<Field<'t>> {
+        let mut fields = Vec::new();
+        for (key, value) in entries {
+            let at = key.place;
+            match key.scalar() {
+                Some(key) if known.contains(&key) => fields.push(Field { key, at, value }),
+                Some(key) => {
+                    let message = format!("unknown key {} in {whose}", shown(key));
+                    let keys = known.join(", ");
+                    let help = match nearest(key, known.iter().copied()) {
+                        Some(near) => format!("did you mean `{near}`? valid keys: {keys}"),
+                        None => format!("valid keys: {keys}"),
+                    };
+                    self.report(at, message, help);
+                }
+                None => {
+                    let message = format!("{} cannot be a key of {whose}", key.what());
+                    self.report(at, message, format!("valid keys: {}", known.join(", ")));
+                }
+            }
+        }
+        fields
+    }
+
+    fn pipeline(&mut self, tree: &Tree) -> Option<Draft> {
+        let entries = match &tree.value {
+            Value::Map(entries) => entries,
+            Value::Null => {
+                let help = "a pipeline has the keys `pipeline`, `steps` and `flow`";
+                let place = Place {
+                    line: 1,
+                    column: 1,
+                    width: 1,
+                };
+                self.report(place, "the file is empty", help);
+                return None;
+            }
+            _ => {
+                let message = format!("a pipeline is a map, and this is {}", tree.what());
+                let help = "write the keys `pipeline`, `steps` and `flow`";
+                self.report(tree.place, message, help);
+                return None;
+            }
+        };
+        let mut draft = Draft {
+            name: Name {
+                text: None,
+                place: None,
+            },
+            on_halt: None,
+            declared: Vec::new(),
+            undeclared: Undeclared::Unjudged,
+            flow: None,
+        };
+        // Keys that begin with `x-` are the author's own, say for anchors.
+        let is_own = |key: &Tree| key.scalar().is_some_and(|key| key.starts_with("x-"));
+        let entries: Vec<_> = entries
+            .iter()
+            .filter(|(key, _)| !is_own(key))
+            .cloned()
+            .collect();
+        let fields = self.fields(&entries, &PIPELINE_KEYS, "a pipeline");
+        for field in &fields {
+            match field.key {
+                "pipeline" => draft.name = self.name(field.value, "pipeline"),
+                "on_halt" => draft.on_halt = Some(self.name(field.value, "step")),
+                "steps" => self.steps(field.value, &mut draft),
+                _ => draft.flow = self.flow(field),
+            }
+        }
+        for (key, help) in [
+            ("pipeline", "name it: `pipeline: SomeName`"),
+            (
+                "steps",
+                "say how each step runs: `steps: { SomeStep: { command: [program] } }`",
+            ),
+            ("flow", "begin it with `- start: SomeStep`"),
+        ] {
+            if !fields.iter().any(|field| field.key == key) {
+                self.report(tree.place, format!("the pipeline has no `{key}`"), help);
+            }
+        }
+        Some(draft)
+    }
+
+    fn name(&mut self, tree: &Tree, whose: &str) -> Name {
+        let place = Some(tree.place);
+        let text = match &tree.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Null => {
+                let message = format!("the {whose}'s name is missing");
+                self.report(tree.place, message, "write the name after the colon");
+                None
+            }
+            _ => {
+                let message = format!("{} is not a name for a {whose}", tree.what());
+                let help = "a name is a text that begins with a letter or `_`; quote it if it \
+                            only looks like something else";
+                self.report(tree.place, message, help);
+                None
+            }
+        };
+        Name { text, place }
+    }
+
+    fn steps(&mut self, tree: &Tree, draft: &mut Draft) {
+        let Value::Map(entries) = &tree.value else {
+            let message = format!("`steps` is a map of names, and this is {}", tree.what());
+            let help = "say how each step runs: `SomeStep: { command: [program] }`";
+            return self.report(tree.place, message, help);
+        };
+        draft.undeclared = Undeclared::Unknown;
+        for (key, value) in entries {
+            let name = self.name(key, "step");
+            let declared = self.step(name, value);
+            draft.declared.push(declared);
+        }
+    }
+
+    fn duration(&mut self, field: &Field<'_>) -> Option<Duration> {
+        let tree = field.value;
+        let text = match &tree.value {
+            Value::Number(text) | Value::Text(text) => text,
+            _ => {
+                let message = format!("`{}` is a duration, and this is {}", field.key, tree.what());
+                self.report(tree.place, message, duration::NOTATION);
+                return None;
+            }
+        };
+        match duration::parse(text) {
+            Ok(duration) => Some(duration),
+            Err(reason) => {
+                let message = format!("`{}`: {reason}", field.key);
+                self.report(tree.place, message, duration::NOTATION);
+                None
+            }
+        }
+    }
+
+    fn flow(&mut self, field: &Field<'_>) -> Option<Vec<Item>> {
+        let tree = field.value;
+        match &tree.value {
+            Value::List(items) if !items.is_empty() => {
+                Some(items.iter().map(|item| self.item(item)).collect())
+            }
+            Value::List(_) | Value::Null => {
+                let help = "begin it with `- start: SomeStep`";
+                self.report(field.at, "the flow is empty", help);
+                None
+            }
+            _ => {
+                let message = format!("a flow is a list, and this is {}", tree.what());
+                let help = "begin it with `- start: SomeStep`";
+                self.report(tree.place, message, help);
+                None
+            }
+        }
+    }
+
+    fn item(&mut self, tree: &Tree) -> Item {
+        let (place, kind) = match &tree.value {
+            Value::Text(text) if text == "dampen" => (tree.place, Kind::Dampen(None)),
+            Value::Text(text) => {
+                if VERBS.contains(&text.as_str()) {
+                    let message = format!("`{text}` does not say where to");
+                    let help = format!("write `- {text}: SomeStep`");
+                    self.report(tree.place, message, help);
+                } else {
+                    let message = format!("{} is not a transition", shown(text));
+                    let help = match nearest(text, VERBS) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => format!("write `- chain: {text}` for the next step"),
+                    };
+                    self.report(tree.place, message, help);
+                }
+                (tree.place, Kind::Broken)
+            }
+            Value::Map(entries) => match entries.as_slice() {
+                [(verb, value)] => (verb.place, self.transition(verb, value)),
+                [] => {
+                    let message = "this transition is empty";
+                    self.report(tree.place, message, "write `- chain: SomeStep`");
+                    (tree.place, Kind::Broken)
+                }
+                [(first, _), (second, _), ..] => {
+                    let message = "more than one key in one transition";
+                    let verb = first.scalar().unwrap_or("chain");
+                    let help = match second.scalar() {
+                        Some(key) if TARGET_KEYS.contains(&key) => {
+                            format!("write `- {verb}: {{ to: SomeStep, delay: 10s }}`")
+                        }
+                        _ => "begin every transition with a `-` of its own".to_owned(),
+                    };
+                    self.report(second.place, message, help);
+                    (first.place, Kind::Broken)
+                }
+            },
+            _ => {
+                let message = format!("{} is not a transition", tree.what());
+                self.report(tree.place, message, "write `- chain: SomeStep`");
+                (tree.place, Kind::Broken)
+            }
+        };
+        let place = Some(place);
+        Item { place, kind }
+    }
+
+    fn transition(&mut self, verb: &Tree, value: &Tree) -> Kind {
+        match verb.scalar() {
+            Some("start") => Kind::Start(self.target(value)),
+            Some("chain") => Kind::Chain(self.target(value)),
+            Some("divide") => self.divide(value),
+            Some("combine") => Kind::Combine(self.target(value)),
+            Some("expand") => Kind::Expand(self.target(value)),
+            Some("collapse") => Kind::Collapse(self.target(value)),
+            Some("divert") => self.divert(value),
+            Some("converge") => Kind::Converge(self.target(value)),
+            Some("dampen") => match &value.value {
+                Value::Null => Kind::Dampen(None),
+                Value::Text(prompt) => Kind::Dampen(Some(prompt.clone())),
+                _ => {
+                    let help = "write `- dampen: \"what is asked\"`, or only `- dampen`";
+                    let message =
+                        format!("a dampen asks with a text, and this is {}", value.what());
+                    self.report(value.place, message, help);
+                    Kind::Broken
+                }
+            },
+            other => {
+                let word = other.unwrap_or("?");
+                let message = format!("unknown transition {}", shown(word));
+                let help = match nearest(word, VERBS) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the transitions are {}", VERBS.join(", ")),
+                };
+                self.report(verb.place, message, help);
+                Kind::Broken
+            }
+        }
+    }
+
+    /// A step, or `{ to: …, delay: … }`.
+    fn target(&mut self, tree: &Tree) -> To {
+        let place = Some(tree.place);
+        let mut to = To {
+            step: Name { text: None, place },
+            delay: None,
+        };
+        match &tree.value {
+            Value::Map(entries) => {
+                let is_verb =
+                    |(key, _): &&(Tree, Tree)| key.scalar().is_some_and(|key| VERBS.contains(&key));
+                if let Some((verb, _)) = entries.iter().find(is_verb) {
+                    let message = "a transition where a step belongs";
+                    let help = format!(
+                        "a path is a step's name, or a list that begins with one: \
+                         `[SomeStep, {{ {}: … }}]`",
+                        verb.scalar().unwrap_or_default()
+                    );
+                    self.report(verb.place, message, help);
+                    return to;
+                }
+                let mut given = false;
+                for field in self.fields(entries, &TARGET_KEYS, "a transition's target") {
+                    if field.key == "to" {
+                        given = true;
+                        to.step = self.name(field.value, "step");
+                    } else {
+                        to.delay = self.duration(&field);
+                    }
+                }
+                if !given {
+                    let help = "write `{ to: SomeStep, delay: 10s }`";
+                    self.report(tree.place, "the target has no `to`", help);
+                }
+            }
+            Value::List(_) => {
+                let message = "a list where one step belongs";
+                let help = "write one transition after the other; only `divide` and `divert` \
+                            have several ways out";
+                self.report(tree.place, message, help);
+            }
+            _ => to.step = self.name(tree, "step"),
+        }
+        to
+    }
+
+    /// A step, or a list that begins with one and goes on like a flow.
+    fn path(&mut self, tree: &Tree) -> Path {
+        let Value::List(items) = &tree.value else {
+            let first = self.target(tree);
+            let items = Vec::new();
+            return Path { first, items };
+        };
+        let Some((first, rest)) = items.split_first() else {
+            let help = "write a step's name, or a list that begins with one";
+            self.report(tree.place, "this path is empty", help);
+            let place = Some(tree.place);
+            return Path {
+                first: To {
+                    step: Name { text: None, place },
+                    delay: None,
+                },
+                items: Vec::new(),
+            };
+        };
+        let first = self.target(first);
+        let items = rest.iter().map(|item| self.item(item)).collect();
+        Path { first, items }
+    }
+
+    fn divide(&mut self, tree: &Tree) -> Kind {
+        match &tree.value {
+            Value::List(paths) => Kind::Divide(paths.iter().map(|path| self.path(path)).collect()),
+            Value::Null => Kind::Divide(Vec::new()),
+            _ => {
+                let message = format!("a divide is a list of paths, and this is {}", tree.what());
+                self.report(tree.place, message, "write `- divide: [StepA, StepB]`");
+                Kind::Broken
+            }
+        }
+    }
+
+    fn divert(&mut self, tree: &Tree) -> Kind {
+        let entries = match &tree.value {
+            Value::Map(entries) => entries.as_slice(),
+            Value::Null => &[],
+            _ => {
+                let message = format!("a divert is a map of paths, and this is {}", tree.what());
+                let help = "write `- divert: { some: StepA, otherwise: StepB }`";
+                self.report(tree.place, message, help);
+                return Kind::Broken;
+            }
+        };
+        let mut cases = Vec::new();
+        let mut otherwise = None;
+        for (key, value) in entries {
+            let path = self.path(value);
+            match key.scalar() {
+                Some("otherwise") => otherwise = Some(path),
+                Some(text) => {
+                    let name = Name {
+                        text: Some(text.to_owned()),
+                        place: Some(key.place),
+                    };
+                    cases.push((name, path));
+                }
+                None => {
+                    let message = format!("{} cannot be a key of a divert", key.what());
+                    let help = "a key is a text, a number or a boolean, as the output has it";
+                    self.report(key.place, message, help);
+                }
+            }
+        }
+        Kind::Divert { cases, otherwise }
+    }
+}

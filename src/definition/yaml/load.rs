@@ -1,0 +1,130 @@
+//! Pipeline files and directories of them.
+//!
+//! Owns: which files are pipelines, and what keeps one from being read. Never: understands
+//! what is in it. Tested in `tests/files.rs`.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path as FilePath, PathBuf};
+
+use super::{Definition, Loaded, read};
+use crate::definition::tree::MAX_BYTES;
+use crate::problem::{Position, Problem, Problems};
+
+/// The definition in `file`, or everything that is wrong with it.
+pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
+    Ok(load(file)?.definition)
+}
+
+/// The definitions in all `*.yml` and `*.yaml` files of `dir`, sorted by the files' names, or
+/// everything that is wrong with all of them. Hidden files are left alone: editors make them.
+pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> {
+    let unreadable = |error: std::io::Error| {
+        let mut problem = Problem::new(format!("the directory of the pipelines: {error}"))
+            .help("`pipelines_path` in the configuration says where they are");
+        problem.file = Some(dir.to_owned());
+        Problems(vec![problem])
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yml" || extension == "yaml");
+        if is_yaml && !hidden {
+            files.push(path);
+        }
+    }
+    files.sort();
+
+    let mut problems = Vec::new();
+    let mut definitions = Vec::new();
+    let mut first_in: HashMap<String, PathBuf> = HashMap::new();
+    for file in files {
+        let loaded = match load(&file) {
+            Ok(loaded) => loaded,
+            Err(Problems(more)) => {
+                problems.extend(more);
+                continue;
+            }
+        };
+        let name = loaded.definition.pipeline.clone();
+        if let Some(first) = first_in.get(&name) {
+            problems.push(Problem {
+                file: Some(file),
+                at: loaded.name_at,
+                message: format!("pipeline `{name}` is in {} as well", first.display()),
+                help: Some("give one of the two another name".into()),
+            });
+            continue;
+        }
+        first_in.insert(name, file.clone());
+        definitions.push((file, loaded.definition));
+    }
+    match problems.is_empty() {
+        true => Ok(definitions),
+        false => Err(Problems(problems)),
+    }
+}
+
+fn load(file: &FilePath) -> Result<Loaded, Problems> {
+    let problem = |message: String, help: &str| {
+        let mut problem = Problem::new(message).help(help);
+        problem.file = Some(file.to_owned());
+        Problems(vec![problem])
+    };
+    let unreadable = |error: std::io::Error| {
+        let help = "make the file readable for the user that the daemon runs as";
+        problem(format!("the file cannot be read: {error}"), help)
+    };
+    // Asked before opening, because opening a pipe waits for somebody to write to it.
+    let metadata = fs::metadata(file).map_err(unreadable)?;
+    if metadata.is_dir() {
+        let help = "a pipeline is a file; call the directory something else";
+        return Err(problem("this is a directory".into(), help));
+    }
+    if !metadata.is_file() {
+        let help = "a pipeline is a regular file";
+        return Err(problem("this is not a file".into(), help));
+    }
+    let mut bytes = Vec::new();
+    let limit = MAX_BYTES as u64 + 1;
+    let opened = File::open(file).map_err(unreadable)?;
+    opened
+        .take(limit)
+        .read_to_end(&mut bytes)
+        .map_err(unreadable)?;
+    if bytes.len() > MAX_BYTES {
+        return Err(too_large(file));
+    }
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let text = String::from_utf8_lossy(error.as_bytes());
+            // What is valid comes out unchanged, so its length still is that of the text.
+            let before = &text[..valid];
+            let line = before.matches('\n').count() + 1;
+            let column = before
+                .rsplit('\n')
+                .next()
+                .map_or(0, |last| last.chars().count())
+                + 1;
+            let mut found = problem("the file is not UTF-8".into(), "save it as UTF-8");
+            found.0[0].at = Some(Position::of(&text, line, column, 1));
+            return Err(found);
+        }
+    };
+    read(&text, file)
+}
+
+pub(super) fn too_large(file: &FilePath) -> Problems {
+    let message = format!("the file is larger than {} KiB", MAX_BYTES / 1024);
+    let mut problem = Problem::new(message).help("a pipeline is written by a person; split it");
+    problem.file = Some(file.to_owned());
+    Problems(vec![problem])
+}
