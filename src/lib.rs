@@ -12,9 +12,11 @@
 //!
 //! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
 //! - [`definition`]: what a pipeline is
+//! - [`machine`]: what happens next, pure
 
 pub mod definition;
 pub mod duration;
+pub mod machine;
 pub mod model;
 pub mod problem;
 pub mod time;

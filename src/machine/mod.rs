@@ -1,0 +1,19 @@
+//! The state machine: what happens next, decided from views, without effects.
+//!
+//! Owns: every decision about a branch, an execution, a barrier, a run. Pure and total: no
+//! database, no clock, no randomness; each is handed in. Never: writes, waits, or mints an id.
+//! Tested here, cell by cell; `docs/state-machine.md` is written by those tests.
+
+pub mod advance;
+pub mod barrier;
+pub mod outcome;
+pub mod revive;
+pub mod transition;
+pub mod why;
+
+#[cfg(test)]
+mod tests;
+
+pub use advance::{Advance, BranchView, Elements, StepView, Value};
+pub use barrier::{Arrival, BarrierView};
+pub use outcome::{Ending, ExecutionView, StepLimits, Verdict};

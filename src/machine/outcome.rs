@@ -1,0 +1,156 @@
+//! What an execution's end costs, and whether its step is tried again.
+
+use std::time::Duration;
+
+use crate::definition::graph::Backoff;
+use crate::model::{ExecutionResult, HaltReason};
+
+/// An execution whose end is to be committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutionView {
+    /// Errors and timeouts of earlier attempts.
+    pub retry_count: u32,
+    /// Crashes of earlier attempts.
+    pub crash_count: u32,
+}
+
+/// How an execution ended, as far as budgets are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It has an output.
+    Success,
+    /// The step said no.
+    Error {
+        /// False: trying again is useless.
+        retryable: bool,
+        /// The step's own wish for the wait before the next attempt.
+        retry_after: Option<Duration>,
+    },
+    /// It took too long: an error like any other.
+    TimedOut,
+    /// Nobody said anything.
+    Crashed,
+    /// Given back: spends nothing.
+    Released {
+        /// Wait before it may be claimed again.
+        delay: Duration,
+    },
+    /// Its run was cancelled.
+    Cancelled,
+}
+
+/// The budgets of a step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepLimits {
+    /// Attempts after the first that errors may spend.
+    pub max_retry: u32,
+    /// The crash that fails the step: the `max_crash`-th (the first, when this is 0).
+    pub max_crash: u32,
+    /// Wait between attempts.
+    pub backoff: Backoff,
+}
+
+/// What is to be written for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The step has its output; its branch can be advanced.
+    Succeed,
+    /// A new execution.
+    Again {
+        /// Wait before it may be claimed.
+        delay: Duration,
+        /// Its counters.
+        next: ExecutionView,
+    },
+    /// The step is out of budget: its branch is to be halted.
+    Fail,
+    /// Nothing more is to happen.
+    Drop,
+}
+
+impl Ending {
+    /// The word stored with the execution.
+    pub const fn result(self) -> ExecutionResult {
+        match self {
+            Self::Success => ExecutionResult::Success,
+            Self::Error { .. } => ExecutionResult::Error,
+            Self::TimedOut => ExecutionResult::TimedOut,
+            Self::Crashed => ExecutionResult::ProcessCrashed,
+            Self::Released { .. } => ExecutionResult::Released,
+            Self::Cancelled => ExecutionResult::Cancelled,
+        }
+    }
+}
+
+/// Decides what follows an execution. `spread` in 0..=1 places the wait within its jitter.
+pub fn decide(view: ExecutionView, ending: Ending, limits: &StepLimits, spread: f64) -> Verdict {
+    let erred = ExecutionView {
+        retry_count: view.retry_count.saturating_add(1),
+        ..view
+    };
+    let crashed = ExecutionView {
+        crash_count: view.crash_count.saturating_add(1),
+        ..view
+    };
+    // Asked of the counters before they are raised: raised ones could stick at the largest
+    // number and never exceed a limit that is as large.
+    let retries_spent = view.retry_count >= limits.max_retry;
+    let crashes_spent = view.crash_count >= limits.max_crash.saturating_sub(1);
+    match ending {
+        Ending::Success => Verdict::Succeed,
+        Ending::Cancelled => Verdict::Drop,
+        Ending::Released { delay } => Verdict::Again { delay, next: view },
+        Ending::Error {
+            retryable: false, ..
+        } => Verdict::Fail,
+        Ending::Error { .. } | Ending::TimedOut if retries_spent => Verdict::Fail,
+        Ending::Error { retry_after, .. } => Verdict::Again {
+            delay: retry_after
+                .unwrap_or_else(|| retry_delay(erred.retry_count, limits.backoff, spread)),
+            next: erred,
+        },
+        Ending::TimedOut => Verdict::Again {
+            delay: retry_delay(erred.retry_count, limits.backoff, spread),
+            next: erred,
+        },
+        Ending::Crashed if crashes_spent => Verdict::Fail,
+        Ending::Crashed => Verdict::Again {
+            delay: crash_delay(crashed.crash_count, limits),
+            next: crashed,
+        },
+    }
+}
+
+/// Wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.
+fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
+    let initial = backoff.initial.as_secs_f64();
+    let exponent = i32::try_from(errors.saturating_sub(1)).unwrap_or(i32::MAX);
+    let growth = backoff.factor.powi(exponent).min(f64::MAX);
+    let capped = (initial * growth).clamp(0.0, backoff.max.as_secs_f64());
+    let spread = (spread.clamp(0.0, 1.0) * 2.0 - 1.0) * backoff.jitter.clamp(0.0, 1.0);
+    Duration::try_from_secs_f64(capped * (1.0 + spread)).unwrap_or(backoff.max)
+}
+
+/// A crash is not the step's fault, so the next attempt is at once; one that keeps killing
+/// its process waits longer and longer once a third of the budget is spent.
+fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
+    let patience = limits.max_crash / 3;
+    let wait = limits
+        .backoff
+        .initial
+        .saturating_mul(crashes.saturating_sub(patience));
+    wait.min(limits.backoff.max)
+}
+
+/// Why a branch halts whose step failed: told by how the last execution ended.
+pub fn halt_reason(last: ExecutionResult, error_class: Option<&str>) -> HaltReason {
+    match (last, error_class) {
+        (ExecutionResult::Error, Some(STEP_UNDEFINED)) => HaltReason::StepUndefined,
+        (ExecutionResult::TimedOut, _) => HaltReason::JobTimedOut,
+        (ExecutionResult::ProcessCrashed, _) => HaltReason::JobCrashesExhausted,
+        _ => HaltReason::JobRetriesExhausted,
+    }
+}
+
+/// Error class of an execution whose step no code exists for.
+pub const STEP_UNDEFINED: &str = "step_undefined";

@@ -1,0 +1,486 @@
+//! Why a run does not move: the one fact that keeps it, and the remedy.
+//!
+//! Decided from facts that were loaded in one snapshot; all times are the database's.
+
+use std::time::Duration;
+
+use crate::model::*;
+use crate::time;
+
+/// What is known of a run and of those who could move it.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The run.
+    pub run_id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// The run that continues it.
+    pub revived_as: Option<RunId>,
+    /// The database's time.
+    pub now: i64,
+    /// The age at which a heartbeat is stale.
+    pub stale_after: Duration,
+    /// All processes.
+    pub processes: Vec<ProcessFact>,
+    /// Its active branches that wait for no others: those nearest to moving first.
+    pub leaves: Vec<Leaf>,
+    /// Barriers that are still to fire.
+    pub barriers: Vec<BarrierFact>,
+    /// Why branches halted.
+    pub halts: Vec<HaltFact>,
+    /// Executions of its pipeline that are due; `None` when it is not queued.
+    pub backlog: Option<u64>,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct ProcessFact {
+    /// Its key.
+    pub id: ProcessId,
+    /// What it is for.
+    pub role: Role,
+    /// Whose jobs it works.
+    pub pipeline: Option<String>,
+    /// Where.
+    pub host: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// Since its last heartbeat.
+    pub age: Duration,
+}
+
+/// A branch that waits for no others.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// Where it stands.
+    pub node: String,
+    /// What it is asked there, when a person is.
+    pub prompt: Option<String>,
+    /// Its attempt at that.
+    pub attempt: Option<u32>,
+    /// What it waits for.
+    pub state: LeafState,
+}
+
+/// What such a branch waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafState {
+    /// A process performs its step.
+    Running {
+        /// Which.
+        process: ProcessId,
+        /// Since when.
+        since: i64,
+    },
+    /// Its step is in the queue.
+    Queued {
+        /// From when on it may be claimed.
+        due_at: i64,
+    },
+    /// It may be advanced.
+    Ready {
+        /// From when on.
+        from: i64,
+    },
+    /// A process advances it.
+    Advancing {
+        /// Which.
+        process: ProcessId,
+        /// Since when.
+        since: i64,
+    },
+    /// A person has to answer.
+    Asked,
+    /// Nothing that could move it is known.
+    Nothing,
+}
+
+/// A barrier that is still to fire.
+#[derive(Clone, Debug)]
+pub struct BarrierFact {
+    /// The node whose output was spread.
+    pub node: String,
+    /// How many branches it has.
+    pub width: i64,
+    /// How many have ended.
+    pub arrived: i64,
+}
+
+/// Why a branch halted.
+#[derive(Clone, Debug)]
+pub struct HaltFact {
+    /// Why.
+    pub reason: HaltReason,
+    /// Where.
+    pub node: String,
+    /// The last attempt's error.
+    pub error: Option<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// For programs.
+    pub cause: &'static str,
+    /// What keeps the run from moving.
+    pub fact: String,
+    /// What to do about it; `None` when nothing has to be done.
+    pub remedy: Option<String>,
+}
+
+impl Why {
+    fn new(cause: &'static str, fact: String) -> Self {
+        Self {
+            cause,
+            fact,
+            remedy: None,
+        }
+    }
+
+    fn remedy(mut self, remedy: String) -> Self {
+        self.remedy = Some(remedy);
+        self
+    }
+}
+
+/// The one fact that keeps a run from moving, and the remedy.
+pub fn why(facts: &Facts) -> Why {
+    let run = facts.run_id;
+    let ended = || match facts.ended_at {
+        Some(at) => format!(" {}", time::relative(at, facts.now)),
+        None => String::new(),
+    };
+    match facts.status {
+        RunStatus::Completed => Why::new("completed", format!("it completed{}", ended())),
+        RunStatus::Cancelled => Why::new("cancelled", format!("it was cancelled{}", ended()))
+            .remedy(format!("ductworkd trigger {}", facts.pipeline)),
+        RunStatus::Halted => halted(facts, &ended()),
+        RunStatus::InProgress | RunStatus::Dampened => match facts.leaves.first() {
+            None => Why::new("unknown", "nothing that could move it is known".into())
+                .remedy("this should not be: run `ductworkd audit`".into()),
+            Some(_) => active(facts, &run),
+        },
+    }
+}
+
+fn halted(facts: &Facts, ended: &str) -> Why {
+    let mut fact = format!("it halted{ended}");
+    if let Some(first) = facts.halts.first() {
+        fact = format!("{fact}: {} at {}", first.reason, first.node);
+        if let Some(error) = &first.error {
+            fact = format!("{fact}: {error}");
+        }
+        if facts.halts.len() > 1 {
+            fact = format!("{fact} (and {} more)", facts.halts.len() - 1);
+        }
+    }
+    let why = Why::new("halted", fact);
+    match facts.revived_as {
+        Some(next) => why.remedy(format!("it was revived as {next}")),
+        None => why.remedy(format!("ductworkd revive {}", facts.run_id)),
+    }
+}
+
+/// What moves outranks what will move, which outranks what waits for somebody.
+fn active(facts: &Facts, run: &RunId) -> Why {
+    let alive = |process: &ProcessFact| process.age < facts.stale_after;
+    let find = |id: ProcessId| facts.processes.iter().find(|process| process.id == id);
+    let live = |id: ProcessId| find(id).is_some_and(alive);
+    let first =
+        |wanted: &dyn Fn(LeafState) -> bool| facts.leaves.iter().find(|leaf| wanted(leaf.state));
+    let held = |leaf: &Leaf| match leaf.state {
+        LeafState::Running { process, since } => Some((process, since, "runs")),
+        LeafState::Advancing { process, since } => Some((process, since, "is advanced")),
+        _ => None,
+    };
+    let by_live = |state| match state {
+        LeafState::Running { process, .. } | LeafState::Advancing { process, .. } => live(process),
+        _ => false,
+    };
+    let due = |state| match state {
+        LeafState::Queued { due_at } => due_at <= facts.now,
+        LeafState::Ready { from } => from <= facts.now,
+        _ => false,
+    };
+    let place = barrier(facts);
+    let leaf = first(&by_live)
+        .or_else(|| {
+            first(&|state| !matches!(state, LeafState::Asked | LeafState::Nothing) && due(state))
+        })
+        .or_else(|| {
+            first(&|state| {
+                matches!(
+                    state,
+                    LeafState::Running { .. } | LeafState::Advancing { .. }
+                )
+            })
+        })
+        .or_else(|| {
+            first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
+        })
+        .or_else(|| first(&|state| state == LeafState::Asked))
+        .unwrap_or(&facts.leaves[0]);
+    if let Some((id, since, verb)) = held(leaf) {
+        let Some(process) = find(id) else {
+            let fact = format!(
+                "{} is held by process {id}, which is gone{place}",
+                leaf.node
+            );
+            return Why::new("process_gone", fact).remedy(
+                "it is recovered once its lease has expired; start `ductworkd` if none runs".into(),
+            );
+        };
+        let span = time::whole(time::between(since, facts.now));
+        let at = format!("{} (pid {})", process.host, process.pid);
+        if alive(process) {
+            let attempt = attempt(leaf);
+            let fact = format!("{}{attempt} {verb} on {at} for {span}{place}", leaf.node);
+            return Why::new("running", fact);
+        }
+        let age = time::whole(process.age);
+        let fact = format!(
+            "{} is held by {at}, whose heartbeat is {age} old{place}",
+            leaf.node
+        );
+        return Why::new("process_stale", fact).remedy(format!(
+            "it is recovered within {} by any process that is alive; start `ductworkd` if none is",
+            time::whole(facts.stale_after)
+        ));
+    }
+    match leaf.state {
+        LeafState::Queued { due_at } if due_at > facts.now => {
+            let attempt = attempt(leaf);
+            let when = time::relative(due_at, facts.now);
+            let fact = format!(
+                "{}{attempt} is not due before {} ({when}){place}",
+                leaf.node,
+                time::rfc3339(due_at)
+            );
+            Why::new("not_due", fact)
+        }
+        LeafState::Queued { .. } => queued(facts, leaf, &place),
+        LeafState::Ready { from } if from > facts.now => {
+            let when = time::relative(from, facts.now);
+            let fact = format!(
+                "advancing from {} failed, and is tried again {when}{place}",
+                leaf.node
+            );
+            Why::new("advance_not_due", fact)
+        }
+        LeafState::Ready { .. } => {
+            let advancer =
+                |process: &&ProcessFact| process.role == Role::Advancer && alive(process);
+            match facts.processes.iter().find(advancer) {
+                Some(_) => Why::new(
+                    "ready",
+                    format!(
+                        "{} has ended, and is about to be advanced{place}",
+                        leaf.node
+                    ),
+                ),
+                None => Why::new(
+                    "no_advancer",
+                    format!("{} has ended, but no advancer is alive{place}", leaf.node),
+                )
+                .remedy("start `ductworkd`".into()),
+            }
+        }
+        LeafState::Asked => {
+            let prompt = match &leaf.prompt {
+                Some(prompt) => format!(": {prompt}"),
+                None => String::new(),
+            };
+            let fact = format!("it waits for a person at {}{prompt}", leaf.node);
+            Why::new("dampened", fact).remedy(format!("ductworkd resume {run} [VALUE]"))
+        }
+        _ => Why::new(
+            "unknown",
+            format!("nothing that could move {} is known{place}", leaf.node),
+        )
+        .remedy("this should not be: run `ductworkd audit`".into()),
+    }
+}
+
+fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
+    let workers = facts.processes.iter().filter(|process| {
+        process.role == Role::Worker && process.pipeline.as_deref() == Some(&facts.pipeline)
+    });
+    let (alive, stale): (Vec<_>, Vec<_>) =
+        workers.partition(|process| process.age < facts.stale_after);
+    let (node, pipeline) = (&leaf.node, &facts.pipeline);
+    if alive.is_empty() {
+        let known = match stale.len() {
+            0 => String::new(),
+            n => format!(" ({n} with a stale heartbeat)"),
+        };
+        let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
+        return Why::new("no_worker", fact)
+            .remedy("start `ductworkd`, with this pipeline among its `pipelines`".into());
+    }
+    let due = facts.backlog.unwrap_or_default();
+    let fact = format!(
+        "{node} is due, among {due} of {pipeline}; its {} workers are busy{place}",
+        alive.len()
+    );
+    Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
+}
+
+fn attempt(leaf: &Leaf) -> String {
+    match leaf.attempt {
+        Some(attempt @ 2..) => format!(" (attempt {attempt})"),
+        _ => String::new(),
+    }
+}
+
+/// The barrier that most are still to come to.
+fn barrier(facts: &Facts) -> String {
+    let widest = facts
+        .barriers
+        .iter()
+        .max_by_key(|barrier| barrier.width - barrier.arrived);
+    match widest {
+        Some(BarrierFact {
+            node,
+            width,
+            arrived,
+        }) => {
+            format!("; {arrived} of the {width} branches of {node} have arrived")
+        }
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000_000;
+    const SECOND: i64 = 1_000_000;
+
+    fn facts(leaf: Option<LeafState>) -> Facts {
+        let leaf = leaf.map(|state| Leaf {
+            node: "Load".into(),
+            prompt: Some("go on?".into()),
+            attempt: Some(1),
+            state,
+        });
+        Facts {
+            run_id: RunId(uuid::Uuid::nil()),
+            pipeline: "P".into(),
+            status: RunStatus::InProgress,
+            ended_at: None,
+            revived_as: None,
+            now: NOW,
+            stale_after: Duration::from_secs(30),
+            processes: Vec::new(),
+            leaves: leaf.into_iter().collect(),
+            barriers: Vec::new(),
+            halts: Vec::new(),
+            backlog: Some(3),
+        }
+    }
+
+    fn process(role: Role, age_s: u64) -> ProcessFact {
+        ProcessFact {
+            id: ProcessId(uuid::Uuid::from_u128(role as u128)),
+            role,
+            pipeline: (role == Role::Worker).then(|| "P".into()),
+            host: "box".into(),
+            pid: 7,
+            age: Duration::from_secs(age_s),
+        }
+    }
+
+    #[test]
+    fn every_state_of_a_branch_has_its_own_cause() {
+        let running = LeafState::Running {
+            process: process(Role::Worker, 0).id,
+            since: NOW - 5 * SECOND,
+        };
+        let advancing = LeafState::Advancing {
+            process: process(Role::Advancer, 0).id,
+            since: NOW,
+        };
+        let queued = |seconds: i64| LeafState::Queued {
+            due_at: NOW + seconds * SECOND,
+        };
+        let ready = |seconds: i64| LeafState::Ready {
+            from: NOW + seconds * SECOND,
+        };
+        let fresh = |role| vec![process(role, 1)];
+        let stale = |role| vec![process(role, 40)];
+        let cases = [
+            (running, fresh(Role::Worker), "running"),
+            (running, stale(Role::Worker), "process_stale"),
+            (running, vec![], "process_gone"),
+            (advancing, fresh(Role::Advancer), "running"),
+            (advancing, stale(Role::Advancer), "process_stale"),
+            (queued(5), fresh(Role::Worker), "not_due"),
+            (queued(-5), fresh(Role::Worker), "backlog"),
+            (queued(-5), stale(Role::Worker), "no_worker"),
+            (queued(-5), fresh(Role::Advancer), "no_worker"),
+            (ready(0), fresh(Role::Advancer), "ready"),
+            (ready(0), fresh(Role::Worker), "no_advancer"),
+            (ready(9), vec![], "advance_not_due"),
+            (LeafState::Asked, vec![], "dampened"),
+            (LeafState::Nothing, vec![], "unknown"),
+        ];
+        for (state, processes, cause) in cases {
+            let facts = Facts {
+                processes,
+                ..facts(Some(state))
+            };
+            assert_eq!(why(&facts).cause, cause, "{state:?}");
+        }
+        assert_eq!(why(&facts(None)).cause, "unknown");
+    }
+
+    #[test]
+    fn what_runs_is_told_before_what_waits_for_a_person() {
+        let mut facts = facts(Some(LeafState::Asked));
+        let mut other = facts.leaves[0].clone();
+        other.node = "Slow".into();
+        other.attempt = Some(3);
+        other.state = LeafState::Running {
+            process: process(Role::Worker, 0).id,
+            since: NOW - 5 * SECOND,
+        };
+        facts.leaves.push(other);
+        facts.processes.push(process(Role::Worker, 1));
+        facts.barriers.push(BarrierFact {
+            node: "Split".into(),
+            width: 4,
+            arrived: 2,
+        });
+        assert_eq!(
+            why(&facts).fact,
+            "Slow (attempt 3) runs on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
+        );
+    }
+
+    #[test]
+    fn a_run_that_has_ended_says_how_and_what_now() {
+        let mut facts = facts(None);
+        facts.ended_at = Some(NOW - 90 * SECOND);
+        facts.status = RunStatus::Completed;
+        assert_eq!(why(&facts).fact, "it completed 1m 30s ago");
+        assert_eq!(why(&facts).remedy, None);
+        facts.status = RunStatus::Halted;
+        facts.halts.push(HaltFact {
+            reason: HaltReason::JobRetriesExhausted,
+            node: "Load".into(),
+            error: Some("exit status 3".into()),
+        });
+        let told = why(&facts);
+        assert_eq!(
+            told.fact,
+            "it halted 1m 30s ago: job_retries_exhausted at Load: exit status 3"
+        );
+        let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
+        assert_eq!(told.remedy.as_deref(), Some(revive));
+    }
+}
