@@ -19,6 +19,7 @@ pub mod duration;
 pub mod machine;
 pub mod model;
 pub mod problem;
+pub mod store;
 pub mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};

@@ -1,0 +1,420 @@
+//! Claiming branches, and advancing those that are claimed: two phases, each a transaction.
+//!
+//! Owns: the fence of a branch (its claim token), the records of transitions and of attempts
+//! at them. Never: decides where a branch goes; that is handed in as a function of views.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::definition::{Definition, NodeIndex};
+use crate::machine::advance::{self, AdvanceLimits, BranchView, StepView};
+use crate::machine::outcome;
+use crate::model::*;
+
+use super::claim::{raw, touch};
+use super::conn::Conn;
+use super::crossing::{self, Crossed, Crossing, Mover, Right, micros};
+use super::definition::Definitions;
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+statements! {
+    /// Candidates and their claim are one predicate, asserted by both statements (C1).
+    READY = "
+        SELECT id FROM ductwork_branches
+         WHERE ready_at IS NOT NULL AND ready_at <= {now}
+           AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
+         ORDER BY ready_at, id LIMIT :n {skip_locked}";
+    CLAIM_BRANCHES = "
+        UPDATE ductwork_branches
+           SET status = 'advancing', claim_token = b.token, claimed_for_advancing_at = {now}, ready_at = NULL
+          FROM {rows:b(id id, token id)}
+         WHERE ductwork_branches.id = b.id AND ductwork_branches.ready_at IS NOT NULL
+           AND ductwork_branches.status = 'in_progress'";
+    OPEN_TRANSITIONS = "
+        INSERT INTO ductwork_transitions (id, run_id, branch_id, from_step_id, opened_at)
+        SELECT b.id, br.run_id, br.id, br.step_id, {now}
+          FROM {rows:b(id id, branch_id id, token id)}
+          JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token
+         WHERE true
+        ON CONFLICT (from_step_id) DO NOTHING";
+    OPEN_ADVANCEMENTS = "
+        INSERT INTO ductwork_advancements
+            (id, transition_id, branch_id, process_id, claim_token, crash_count, claimed_at, lease_until)
+        SELECT b.id, t.id, br.id, :process, b.token, t.crash_count, {now}, {now} + :lease
+          FROM {rows:b(id id, branch_id id, token id)}
+          JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token
+          JOIN ductwork_transitions t ON t.from_step_id = br.step_id AND t.completed_at IS NULL";
+    /// RACE: a zombie advancer comes back after its claim was given to another. Its token is no
+    /// longer the branch's, so it loads nothing and writes nothing (A1, H10). The lock holds
+    /// until the commit, so nobody takes the branch in between. Proven by
+    /// `a_zombie_advancer_advances_nothing`. (I9)
+    LOAD_FENCED = "
+        SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
+               s.ordinal AS step_ordinal, s.node, s.status AS step_status, s.output,
+               r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
+               a.id AS advancement_id
+          FROM {rows:b(id id, token id)}
+          JOIN ductwork_branches br ON br.id = b.id AND br.claim_token = b.token
+          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_runs r ON r.id = br.run_id
+          JOIN ductwork_transitions t ON t.from_step_id = br.step_id
+          JOIN ductwork_advancements a ON a.branch_id = br.id AND a.completed_at IS NULL
+         ORDER BY br.id";
+    LOCK_FENCED = "
+        SELECT br.id FROM ductwork_branches br
+         WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}";
+    LAST_EXECUTION = "
+        SELECT result, error_class FROM ductwork_executions
+         WHERE step_id = :step ORDER BY attempt DESC LIMIT 1";
+    /// An attempt that failed, or was given back: the branch may be claimed again.
+    CLOSE_ADVANCEMENTS = "
+        UPDATE ductwork_advancements
+           SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
+          FROM {rows:b(branch_id id, token id)}
+         WHERE ductwork_advancements.branch_id = b.branch_id
+           AND ductwork_advancements.claim_token = b.token
+           AND ductwork_advancements.completed_at IS NULL";
+    COUNT_RETRIES = "
+        UPDATE ductwork_transitions SET retry_count = retry_count + 1
+         WHERE completed_at IS NULL AND from_step_id IN
+               (SELECT br.step_id FROM {rows:b(branch_id id, token id)}
+                  JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token)";
+    RELEASE_BRANCHES = "
+        UPDATE ductwork_branches
+           SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL,
+               ready_at = {now} + :delay
+          FROM {rows:b(branch_id id, token id)}
+         WHERE ductwork_branches.id = b.branch_id AND ductwork_branches.claim_token = b.token";
+    NEXT_READY = "
+        SELECT min(ready_at) - {now} AS wait FROM ductwork_branches WHERE ready_at IS NOT NULL";
+}
+
+/// A branch that this process may advance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimedBranch {
+    /// The branch.
+    pub id: BranchId,
+    /// The fence.
+    pub token: ClaimToken,
+}
+
+/// What a claim of branches came to.
+#[derive(Debug)]
+pub enum BranchClaim {
+    /// These branches are ours. Fewer than asked for: no more are ready.
+    Taken(Vec<ClaimedBranch>),
+    /// This process was declared dead: it must register anew before it claims.
+    Dead,
+}
+
+/// Claims up to `n` ready branches, of the named pipelines or of all (`None`).
+pub async fn claim(
+    conn: &mut Conn,
+    process: ProcessId,
+    pipelines: Option<&[String]>,
+    n: usize,
+    lease: Duration,
+) -> Result<BranchClaim, Error> {
+    conn.transaction(async |conn| {
+        if !touch(conn, process).await? {
+            return Ok(BranchClaim::Dead);
+        }
+        let names = pipelines.unwrap_or_default();
+        let names_rows = Rows::new().texts("name", names.iter().map(String::as_str));
+        let ready = conn
+            .fetch(
+                &READY,
+                &[
+                    ("b", (&names_rows).into()),
+                    ("all", i64::from(pipelines.is_none()).into()),
+                    ("n", n.into()),
+                ],
+            )
+            .await?;
+        if ready.is_empty() {
+            return Ok(BranchClaim::Taken(Vec::new()));
+        }
+        let mut claimed = Vec::with_capacity(ready.len());
+        for row in &ready {
+            claimed.push(ClaimedBranch {
+                id: BranchId(row.get("id")?),
+                token: ClaimToken::new(),
+            });
+        }
+        let rows = Rows::new()
+            .ids("id", claimed.iter().map(|branch| branch.id))
+            .ids("token", claimed.iter().map(|branch| branch.token));
+        let count = conn
+            .execute(&CLAIM_BRANCHES, &[("b", (&rows).into())])
+            .await?;
+        if count != claimed.len() as u64 {
+            return Err(Error::Corrupt(format!(
+                "I9: {} branches were ready, {count} could be claimed",
+                claimed.len()
+            )));
+        }
+        open_records(conn, &claimed, process, lease).await?;
+        Ok(BranchClaim::Taken(claimed))
+    })
+    .await
+}
+
+async fn open_records(
+    conn: &mut Conn,
+    claimed: &[ClaimedBranch],
+    process: ProcessId,
+    lease: Duration,
+) -> Result<(), Error> {
+    let ids: Vec<TransitionId> = claimed.iter().map(|_| TransitionId::new()).collect();
+    let rows = Rows::new()
+        .ids("id", ids)
+        .ids("branch_id", claimed.iter().map(|branch| branch.id))
+        .ids("token", claimed.iter().map(|branch| branch.token));
+    conn.execute(&OPEN_TRANSITIONS, &[("b", (&rows).into())])
+        .await?;
+    let ids: Vec<AdvancementId> = claimed.iter().map(|_| AdvancementId::new()).collect();
+    let rows = Rows::new()
+        .ids("id", ids)
+        .ids("branch_id", claimed.iter().map(|branch| branch.id))
+        .ids("token", claimed.iter().map(|branch| branch.token));
+    let args = [
+        ("b", (&rows).into()),
+        ("process", process.0.into()),
+        ("lease", micros(lease).into()),
+    ];
+    let opened = conn.execute(&OPEN_ADVANCEMENTS, &args).await?;
+    if opened != claimed.len() as u64 {
+        return Err(Error::Corrupt(format!(
+            "I10: {} branches were claimed, {opened} had a transition to open",
+            claimed.len()
+        )));
+    }
+    Ok(())
+}
+
+/// What advancing a batch came to.
+#[derive(Debug, Default)]
+pub struct Advanced {
+    /// How many branches were moved.
+    pub moved: usize,
+    /// Branches whose claim had been taken away.
+    pub stale: Vec<BranchId>,
+    /// What the crossings did.
+    pub crossed: Crossed,
+}
+
+/// Advances a batch of claimed branches, in one transaction: load under the fence, decide,
+/// write, close. Those whose fence is gone drop out of it alone.
+pub async fn advance(
+    conn: &mut Conn,
+    claimed: &[ClaimedBranch],
+    mover: Mover,
+    limits: &(dyn Fn(&str) -> AdvanceLimits + Sync),
+    definitions: &Definitions,
+) -> Result<Advanced, Error> {
+    conn.transaction(async |conn| {
+        let rows = Rows::new().ids("id", claimed.iter().map(|branch| branch.id));
+        // First the locks, in one order; then what they protect, in a later snapshot.
+        if conn.dialect() == super::Dialect::Postgres {
+            conn.fetch(&LOCK_FENCED, &[("b", (&rows).into())]).await?;
+        }
+        let rows = Rows::new()
+            .ids("id", claimed.iter().map(|branch| branch.id))
+            .ids("token", claimed.iter().map(|branch| branch.token));
+        let mut fenced = Vec::new();
+        for row in conn.fetch(&LOAD_FENCED, &[("b", (&rows).into())]).await? {
+            fenced.push(load(conn, &row, definitions).await?);
+        }
+        let crossings: Vec<Crossing<'_>> = fenced
+            .iter()
+            .map(|branch| {
+                let token = claimed.iter().find(|claim| claim.id == branch.id);
+                let token = token
+                    .map(|claim| claim.token)
+                    .unwrap_or_else(ClaimToken::new);
+                branch.crossing(token, &limits(&branch.pipeline))
+            })
+            .collect();
+        let crossed = crossing::cross(conn, &crossings, mover, definitions).await?;
+        let stale = claimed
+            .iter()
+            .filter(|claim| !fenced.iter().any(|branch| branch.id == claim.id))
+            .map(|claim| claim.id)
+            .collect();
+        Ok(Advanced {
+            moved: crossings.len(),
+            stale,
+            crossed,
+        })
+    })
+    .await
+}
+
+/// A branch under its fence.
+struct Fenced {
+    id: BranchId,
+    run_id: RunId,
+    pipeline: String,
+    fan_out_id: Option<FanOutId>,
+    ordinal: i64,
+    step_id: StepId,
+    step_ordinal: i64,
+    node: NodeIndex,
+    definition: Arc<Definition>,
+    step: Ended,
+    retries: u32,
+    crashes: u32,
+    transition: TransitionId,
+    advancement: AdvancementId,
+}
+
+enum Ended {
+    Succeeded(Box<RawValue>),
+    Failed(HaltReason),
+}
+
+async fn load(
+    conn: &mut Conn,
+    row: &super::Row,
+    definitions: &Definitions,
+) -> Result<Fenced, Error> {
+    let digest: String = row.get("definition")?;
+    let definition = definitions.load(conn, &digest).await?;
+    let node: String = row.get("node")?;
+    let node = definition
+        .find(&node)
+        .ok_or_else(|| Error::Corrupt(format!("definition {digest} has no node {node}")))?;
+    let step_id = StepId(row.get("step_id")?);
+    let step = match row.get::<Option<String>>("output")? {
+        Some(output) => Ended::Succeeded(raw(output)?),
+        None => {
+            let args = [("step", step_id.0.into())];
+            let reason = match conn.fetch_optional(&LAST_EXECUTION, &args).await? {
+                Some(last) => outcome::halt_reason(
+                    last.optional_word("result")?
+                        .unwrap_or(ExecutionResult::Error),
+                    last.get::<Option<String>>("error_class")?.as_deref(),
+                ),
+                None => HaltReason::TransitionInvalid,
+            };
+            Ended::Failed(reason)
+        }
+    };
+    Ok(Fenced {
+        id: BranchId(row.get("id")?),
+        run_id: RunId(row.get("run_id")?),
+        pipeline: row.get("pipeline")?,
+        fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
+        ordinal: row.get("ordinal")?,
+        step_id,
+        step_ordinal: row.get("step_ordinal")?,
+        node,
+        definition,
+        step,
+        retries: row.count("retry_count")?,
+        crashes: row.count("crash_count")?,
+        transition: TransitionId(row.get("transition_id")?),
+        advancement: AdvancementId(row.get("advancement_id")?),
+    })
+}
+
+impl Fenced {
+    fn crossing(&self, token: ClaimToken, limits: &AdvanceLimits) -> Crossing<'_> {
+        let view = BranchView {
+            node: self.node,
+            step: match &self.step {
+                Ended::Succeeded(output) => StepView::Succeeded(output),
+                Ended::Failed(reason) => StepView::Failed(*reason),
+            },
+            retries: self.retries,
+            crashes: self.crashes,
+        };
+        Crossing {
+            branch_id: self.id,
+            run_id: self.run_id,
+            pipeline: &self.pipeline,
+            definition: &self.definition,
+            fan_out_id: self.fan_out_id,
+            ordinal: self.ordinal,
+            from: self.step_id,
+            from_ordinal: self.step_ordinal,
+            node: self.node,
+            right: Right::Claim {
+                token,
+                transition: self.transition,
+                advancement: self.advancement,
+            },
+            advance: advance::decide(&view, &self.definition, limits),
+        }
+    }
+}
+
+/// Why claimed branches are given back.
+#[derive(Clone, Debug)]
+pub enum GiveBack<'a> {
+    /// The process stops: spends nothing.
+    Released,
+    /// The attempt failed: spends one of the transition's retries.
+    Errored {
+        /// For machines.
+        class: &'a str,
+        /// For people.
+        message: &'a str,
+        /// Wait before the next attempt.
+        delay: Duration,
+    },
+}
+
+/// Gives claimed branches back, as far as they are still ours.
+pub async fn give_back(
+    conn: &mut Conn,
+    claimed: &[ClaimedBranch],
+    why: GiveBack<'_>,
+) -> Result<(), Error> {
+    let (result, class, message, delay) = match why {
+        GiveBack::Released => (ExecutionResult::Released, None, None, Duration::ZERO),
+        GiveBack::Errored {
+            class,
+            message,
+            delay,
+        } => (ExecutionResult::Error, Some(class), Some(message), delay),
+    };
+    let rows = Rows::new()
+        .ids("branch_id", claimed.iter().map(|branch| branch.id))
+        .ids("token", claimed.iter().map(|branch| branch.token));
+    conn.transaction(async |conn| {
+        conn.execute(
+            &CLOSE_ADVANCEMENTS,
+            &[
+                ("b", (&rows).into()),
+                ("result", result.as_str().into()),
+                ("class", class.into()),
+                ("message", message.into()),
+            ],
+        )
+        .await?;
+        if result == ExecutionResult::Error {
+            conn.execute(&COUNT_RETRIES, &[("b", (&rows).into())])
+                .await?;
+        }
+        let delay = micros(delay).into();
+        conn.execute(
+            &RELEASE_BRANCHES,
+            &[("b", (&rows).into()), ("delay", delay)],
+        )
+        .await?;
+        Ok(())
+    })
+    .await
+}
+
+/// Time until the next branch is ready, if one is; negative when it is overdue.
+pub async fn next_ready(conn: &mut Conn) -> Result<Option<i64>, Error> {
+    let row = conn.fetch_optional(&NEXT_READY, &[]).await?;
+    row.map(|row| row.get("wait"))
+        .transpose()
+        .map(Option::flatten)
+}

@@ -1,0 +1,521 @@
+//! The invariants, as queries that return what breaks them.
+//!
+//! Owns: one statement per invariant, and running them all in one snapshot. Never: repairs
+//! anything; nor does the engine read its own correctness off these.
+//!
+//! Each statement returns `entity, id, detail` for every row that breaks it. They are
+//! set-based: their cost is that of a few scans, not of a lookup per row of history. What a
+//! constraint of the schema upholds is checked all the same: constraints can be dropped.
+//!
+//! Not here: I8 (budgets kept), because budgets are configuration: they are not in the
+//! database, and may have been changed between two attempts; I29 (a child's input is its
+//! parent's output), because inputs are copied where they lie, in one statement, and no hash
+//! of them is stored.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::conn::Conn;
+use super::crossing::micros;
+use super::error::Error;
+use super::statement::{Statement, statements};
+
+/// When an invariant holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// In every committed snapshot.
+    Always,
+    /// Unless something is younger than the grace period.
+    Eventually,
+}
+
+/// A property of the stored state that does not bend.
+pub struct Invariant {
+    /// `I1`, …: what comments and tests call it.
+    pub name: &'static str,
+    /// What it says.
+    pub title: &'static str,
+    /// When it holds.
+    pub kind: Kind,
+    statement: &'static Statement,
+}
+
+/// A row that breaks an invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub invariant: &'static str,
+    /// What it says.
+    pub title: &'static str,
+    /// What kind of row: `run`, `step`, ….
+    pub entity: String,
+    /// Its key.
+    pub id: Uuid,
+    /// What is wrong with it.
+    pub detail: String,
+}
+
+/// A healthy grace: longer than a lease, a heartbeat and a poll together.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// At most this many rows of each are reported; the first few tell the story.
+pub const ROWS_MAX: usize = 1_000;
+
+/// Clocks of a database and its replicas may differ by as much.
+const CLOCK_SLACK: Duration = Duration::from_secs(2);
+
+statements! {
+    I1 = "
+        SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' open executions' AS detail
+          FROM ductwork_executions WHERE completed_at IS NULL
+         GROUP BY step_id HAVING count(*) > 1 LIMIT :rows";
+    I2 = "
+        SELECT 'execution' AS entity, id, 'has some of process, claim time and lease, but not all' AS detail
+          FROM ductwork_executions
+         WHERE (process_id IS NULL) <> (claimed_at IS NULL) OR (process_id IS NULL) <> (lease_until IS NULL)
+         LIMIT :rows";
+    I3 = "
+        SELECT 'execution' AS entity, id, 'has a result but no end, or an end without a result' AS detail
+          FROM ductwork_executions
+         WHERE (completed_at IS NULL) <> (result IS NULL)
+        UNION ALL
+        SELECT 'advancement', id, 'has a result but no end, or an end without a result'
+          FROM ductwork_advancements
+         WHERE (completed_at IS NULL) <> (result IS NULL)
+         LIMIT :rows";
+    /// A cancelled step may keep the output that it had. Copies and steps at which a person was
+    /// asked have an output without an execution of their own.
+    I4 = "
+        SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' successes' AS detail
+          FROM ductwork_executions WHERE result = 'success'
+         GROUP BY step_id HAVING count(*) > 1
+        UNION ALL
+        SELECT 'step', s.id, 'succeeded, but is ' || s.status
+          FROM ductwork_steps s
+          JOIN ductwork_executions e ON e.step_id = s.id AND e.result = 'success'
+         WHERE s.status IN ('in_progress', 'waiting', 'failed')
+        UNION ALL
+        SELECT 'step', s.id, 'is ' || s.status || ', but no execution of it succeeded'
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.result = 'success'
+         WHERE s.status IN ('advancing', 'completed') AND s.source_step_id IS NULL
+           AND s.via <> 'dampen' AND e.id IS NULL
+        UNION ALL
+        SELECT 'step', id, 'is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
+          FROM ductwork_steps
+         WHERE status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed'))
+         LIMIT :rows";
+    I5 = "
+        SELECT 'execution' AS entity, l.id, 'is an attempt after a success' AS detail
+          FROM ductwork_executions l
+          JOIN ductwork_executions e ON e.step_id = l.step_id AND e.result = 'success'
+         WHERE l.attempt > 1 AND e.attempt < l.attempt LIMIT :rows";
+    I6 = "
+        SELECT 'step' AS entity, step_id AS id,
+               'has ' || count(*) || ' attempts, numbered ' || min(attempt) || ' to ' || max(attempt) AS detail
+          FROM ductwork_executions
+         GROUP BY step_id HAVING min(attempt) <> 1 OR max(attempt) <> count(*) LIMIT :rows";
+    /// By induction over attempts: the first starts at nothing, each other at its predecessor's
+    /// counters plus what that one's end cost. A released attempt costs nothing.
+    I7 = "
+        SELECT 'execution' AS entity, id, 'is the first attempt, but has errors or crashes before it' AS detail
+          FROM ductwork_executions
+         WHERE attempt = 1 AND (retry_count <> 0 OR crash_count <> 0)
+        UNION ALL
+        SELECT 'execution', e.id,
+               'counts ' || e.retry_count || ' errors and ' || e.crash_count || ' crashes after an attempt that counted '
+                || p.retry_count || ' and ' || p.crash_count || ' and ended as ' || coalesce(p.result, 'nothing')
+          FROM ductwork_executions e
+          JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
+         WHERE e.attempt > 1
+           AND (e.retry_count <> p.retry_count + CASE WHEN p.result IN ('error', 'timed_out') THEN 1 ELSE 0 END
+                OR e.crash_count <> p.crash_count + CASE WHEN p.result = 'process_crashed' THEN 1 ELSE 0 END)
+         LIMIT :rows";
+    I9 = "
+        SELECT 'branch' AS entity, id, 'is ' || status || CASE WHEN claim_token IS NULL THEN ' without' ELSE ' with' END
+               || ' a claim token' AS detail
+          FROM ductwork_branches
+         WHERE (claim_token IS NOT NULL) <> (status = 'advancing')
+            OR (claim_token IS NOT NULL) <> (claimed_for_advancing_at IS NOT NULL)
+        UNION ALL
+        SELECT 'branch', b.id, 'is advancing, but no open advancement has its token'
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_advancements a
+                 ON a.branch_id = b.id AND a.completed_at IS NULL AND a.claim_token = b.claim_token
+         WHERE b.status = 'advancing' AND a.id IS NULL
+        UNION ALL
+        SELECT 'advancement', a.id, 'is open, but its branch is not under its token'
+          FROM ductwork_advancements a
+          LEFT JOIN ductwork_branches b ON b.id = a.branch_id
+         WHERE a.completed_at IS NULL AND (b.claim_token IS NULL OR b.claim_token <> a.claim_token)
+        UNION ALL
+        SELECT 'branch', branch_id, 'has ' || count(*) || ' open advancements'
+          FROM ductwork_advancements WHERE completed_at IS NULL
+         GROUP BY branch_id HAVING count(*) > 1
+         LIMIT :rows";
+    I10 = "
+        SELECT 'branch' AS entity, branch_id AS id, 'has ' || count(*) || ' open transitions' AS detail
+          FROM ductwork_transitions WHERE completed_at IS NULL
+         GROUP BY branch_id HAVING count(*) > 1
+        UNION ALL
+        SELECT 'step', from_step_id, 'was left ' || count(*) || ' times'
+          FROM ductwork_transitions
+         GROUP BY from_step_id HAVING count(*) > 1
+         LIMIT :rows";
+    /// Hooks name the transition that halted their run, but are none of its steps.
+    I11 = "
+        SELECT 'transition' AS entity, t.id,
+               'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
+          FROM ductwork_transitions t
+          LEFT JOIN (SELECT transition_id, count(*) AS n FROM ductwork_steps
+                      WHERE transition_id IS NOT NULL AND via <> 'on_halt'
+                      GROUP BY transition_id) s ON s.transition_id = t.id
+         WHERE coalesce(t.produced, 0) <> coalesce(s.n, 0)
+        UNION ALL
+        SELECT 'transition', id, 'has some of end, kind and product, but not all'
+          FROM ductwork_transitions
+         WHERE (completed_at IS NOT NULL) <> (via IS NOT NULL)
+            OR (completed_at IS NOT NULL) <> (produced IS NOT NULL)
+         LIMIT :rows";
+    /// A copy, and a step that a revived run does again, was reached in an earlier run.
+    I12 = "
+        SELECT 'step' AS entity, s.id, 'was reached by ' || s.via || ', but by no transition of its run' AS detail
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_runs r ON r.id = s.run_id
+          LEFT JOIN ductwork_transitions t ON t.id = s.transition_id AND t.run_id = s.run_id
+         WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt') AND t.id IS NULL
+           AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL)
+         LIMIT :rows";
+    /// Cancelled branches do not arrive.
+    I13 = "
+        SELECT 'fan_out' AS entity, f.id,
+               'counts ' || f.arrived || ' of ' || f.width || ' arrived and ' || f.halted || ' halted; there are '
+                || coalesce(c.ended, 0) || ' of ' || coalesce(c.n, 0) || ' and ' || coalesce(c.halted, 0) AS detail
+          FROM ductwork_fan_outs f
+          LEFT JOIN (SELECT fan_out_id, count(*) AS n,
+                            sum(CASE WHEN status IN ('completed', 'halted') THEN 1 ELSE 0 END) AS ended,
+                            sum(CASE WHEN status = 'halted' THEN 1 ELSE 0 END) AS halted
+                       FROM ductwork_branches WHERE fan_out_id IS NOT NULL
+                      GROUP BY fan_out_id) c ON c.fan_out_id = f.id
+         WHERE f.width <> coalesce(c.n, 0) OR f.arrived <> coalesce(c.ended, 0) OR f.halted <> coalesce(c.halted, 0)
+        UNION ALL
+        SELECT 'fan_out', id, 'has ' || arrived || ' of ' || width || ' arrived, but has'
+                || CASE WHEN fired_at IS NULL THEN ' not' ELSE '' END || ' fired'
+          FROM ductwork_fan_outs
+         WHERE arrived > width OR halted > arrived OR (fired_at IS NOT NULL) <> (arrived = width)
+         LIMIT :rows";
+    I14 = "
+        SELECT 'step' AS entity, s.id, 'has failed, but an execution of it is open' AS detail
+          FROM ductwork_steps s
+          JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+         WHERE s.status = 'failed'
+        UNION ALL
+        SELECT 'step', s.id, 'is in progress, but no execution of it is open'
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+         WHERE s.status = 'in_progress' AND e.id IS NULL
+        UNION ALL
+        SELECT 'step', s.id, 'is ' || s.status || ', but an execution of it is open'
+          FROM ductwork_executions e
+          JOIN ductwork_steps s ON s.id = e.step_id
+         WHERE e.completed_at IS NULL AND s.status NOT IN ('in_progress', 'failed')
+         LIMIT :rows";
+    I15 = "
+        SELECT 'run' AS entity, r.id,
+               'is ' || r.status || ' with ' || coalesce(b.active, 0) || ' active, ' || coalesce(b.halted, 0) || ' halted, '
+                || coalesce(b.cancelled, 0) || ' cancelled of ' || coalesce(b.n, 0) || ' branches' AS detail
+          FROM ductwork_runs r
+          LEFT JOIN (SELECT run_id, count(*) AS n,
+                            sum(CASE WHEN status IN ('completed', 'halted', 'cancelled') THEN 0 ELSE 1 END) AS active,
+                            sum(CASE WHEN status = 'halted' THEN 1 ELSE 0 END) AS halted,
+                            sum(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled
+                       FROM ductwork_branches GROUP BY run_id) b ON b.run_id = r.id
+         WHERE (r.status IN ('in_progress', 'dampened')) <> (coalesce(b.active, 0) > 0)
+            OR (r.status = 'completed' AND b.halted + b.cancelled > 0)
+            OR (r.status = 'halted' AND (b.halted = 0 OR b.cancelled > 0))
+            OR (r.status = 'cancelled' AND b.cancelled = 0)
+         LIMIT :rows";
+    I16 = "
+        SELECT 'run' AS entity, id, 'is ' || status || ', but its times or its output say otherwise' AS detail
+          FROM ductwork_runs
+         WHERE (completed_at IS NOT NULL) <> (status = 'completed')
+            OR (halted_at IS NOT NULL) <> (status = 'halted')
+            OR (cancelled_at IS NOT NULL) <> (status = 'cancelled')
+            OR (output IS NOT NULL) <> (status = 'completed')
+         LIMIT :rows";
+    /// The hook of a halted run is its only live work.
+    I17 = "
+        SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
+          FROM ductwork_executions e
+          JOIN ductwork_steps s ON s.id = e.step_id
+          JOIN ductwork_runs r ON r.id = s.run_id
+         WHERE e.completed_at IS NULL
+           AND (r.status IN ('completed', 'cancelled') OR (r.status = 'halted' AND s.via <> 'on_halt'))
+        UNION ALL
+        SELECT 'advancement', a.id, 'is open, but its run is ' || r.status
+          FROM ductwork_advancements a
+          JOIN ductwork_branches b ON b.id = a.branch_id
+          JOIN ductwork_runs r ON r.id = b.run_id
+         WHERE a.completed_at IS NULL AND r.status IN ('completed', 'cancelled', 'halted')
+         LIMIT :rows";
+    /// What moves a branch next: an open execution of its step, an advancer that will find it
+    /// ready, one that has claimed it (I9), the barrier at which it waits (I20), or a person.
+    I18 = "
+        SELECT 'branch' AS entity, b.id, 'is in progress, but nothing will move it' AS detail
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_executions e ON e.step_id = b.step_id AND e.completed_at IS NULL
+         WHERE b.status = 'in_progress' AND b.ready_at IS NULL AND e.id IS NULL
+        UNION ALL
+        SELECT 'branch', b.id, 'is ready to be advanced, but its step is ' || coalesce(s.status, 'missing')
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_steps s ON s.id = b.step_id
+         WHERE b.ready_at IS NOT NULL AND (s.id IS NULL OR s.status NOT IN ('advancing', 'failed'))
+        UNION ALL
+        SELECT 'branch', b.id, 'waits for a person, but its step is ' || coalesce(s.status, 'missing')
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_steps s ON s.id = b.step_id
+         WHERE b.status = 'dampened' AND (s.id IS NULL OR s.status <> 'waiting' OR s.via <> 'dampen')
+         LIMIT :rows";
+    I19 = "
+        SELECT 'step' AS entity, s.id, 'is ' || s.status || ', but its branch stands elsewhere' AS detail
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_branches b ON b.id = s.branch_id
+         WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via <> 'on_halt'
+           AND (b.id IS NULL OR b.step_id <> s.id)
+        UNION ALL
+        SELECT 'branch', b.id, 'stands at a step that is not its last'
+          FROM ductwork_branches b
+          JOIN ductwork_steps s ON s.id = b.step_id
+          JOIN ductwork_steps l ON l.branch_id = b.id AND l.ordinal > s.ordinal
+         WHERE b.status NOT IN ('completed', 'halted', 'cancelled')
+         LIMIT :rows";
+    I20 = "
+        SELECT 'branch' AS entity, b.id, 'waits, but at no barrier that is still to fire' AS detail
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
+         WHERE b.status = 'waiting' AND f.id IS NULL
+        UNION ALL
+        SELECT 'fan_out', f.id, 'is still to fire, but its branch is ' || coalesce(b.status, 'missing')
+          FROM ductwork_fan_outs f
+          LEFT JOIN ductwork_branches b ON b.id = f.branch_id
+         WHERE f.fired_at IS NULL AND (b.id IS NULL OR b.status NOT IN ('waiting', 'cancelled'))
+        UNION ALL
+        SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
+          FROM ductwork_fan_outs WHERE fired_at IS NULL
+         GROUP BY branch_id HAVING count(*) > 1
+         LIMIT :rows";
+    /// A lineage is a line: only a halted run is revived, and only once.
+    I21 = "
+        SELECT 'run' AS entity, revived_from AS id, 'was revived ' || count(*) || ' times' AS detail
+          FROM ductwork_runs WHERE revived_from IS NOT NULL
+         GROUP BY revived_from HAVING count(*) > 1
+        UNION ALL
+        SELECT 'run', o.id, 'was revived, but is ' || o.status
+          FROM ductwork_runs r
+          JOIN ductwork_runs o ON o.id = r.revived_from
+         WHERE r.revived_from IS NOT NULL AND o.status <> 'halted'
+         LIMIT :rows";
+    I22 = "
+        SELECT 'execution' AS entity, e.id, 'is claimed by a process that is not registered' AS detail
+          FROM ductwork_executions e
+          LEFT JOIN ductwork_processes p ON p.id = e.process_id
+         WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL AND p.id IS NULL
+        UNION ALL
+        SELECT 'advancement', a.id, 'is claimed by a process that is not registered'
+          FROM ductwork_advancements a
+          LEFT JOIN ductwork_processes p ON p.id = a.process_id
+         WHERE a.completed_at IS NULL AND p.id IS NULL
+         LIMIT :rows";
+    I23 = "
+        SELECT 'run' AS entity, r.id, 'has halted without its hook' AS detail
+          FROM ductwork_runs r
+          JOIN ductwork_definitions d ON d.digest = r.definition
+          JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
+          LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.via = 'on_halt'
+         WHERE r.status = 'halted' AND {field:d.body;on_halt} IS NOT NULL AND s.id IS NULL
+        UNION ALL
+        SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_runs r ON r.id = s.run_id
+         WHERE s.via = 'on_halt' AND (r.status IS NULL OR r.status <> 'halted')
+        UNION ALL
+        SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
+          FROM ductwork_steps WHERE via = 'on_halt'
+         GROUP BY run_id HAVING count(*) > 1
+         LIMIT :rows";
+    I24 = "
+        SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
+          FROM ductwork_steps s
+          JOIN ductwork_steps o ON o.id = s.source_step_id
+          JOIN ductwork_runs r ON r.id = s.run_id
+          JOIN ductwork_runs q ON q.id = o.run_id
+         WHERE s.source_step_id IS NOT NULL
+           AND (r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
+         LIMIT :rows";
+    I25 = "
+        SELECT 'execution' AS entity, id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago' AS detail
+          FROM ductwork_executions
+         WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now} - :grace
+        UNION ALL
+        SELECT 'advancement', id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago'
+          FROM ductwork_advancements
+         WHERE completed_at IS NULL AND lease_until < {now} - :grace
+         LIMIT :rows";
+    /// A backlog is no violation while every process has something in hand; one that has
+    /// nothing, beside work that is long due, is.
+    I26 = "
+        SELECT 'process' AS entity, p.id,
+               'has nothing to do, while work of ' || p.pipeline || ' is due for '
+                || (({now} - (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline)) / 1000000)
+                || ' s' AS detail
+          FROM ductwork_processes p
+         WHERE p.role = 'worker' AND p.last_heartbeat_at > {now} - :grace AND p.started_at < {now} - :grace
+           AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
+                            WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
+           AND (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline) < {now} - :grace
+        UNION ALL
+        SELECT 'process', p.id,
+               'has nothing to do, while a branch is ready for '
+                || (({now} - (SELECT min(b.ready_at) FROM ductwork_branches b
+                               WHERE b.ready_at IS NOT NULL AND (p.pipeline IS NULL OR b.pipeline = p.pipeline))) / 1000000)
+                || ' s'
+          FROM ductwork_processes p
+         WHERE p.role = 'advancer' AND p.last_heartbeat_at > {now} - :grace AND p.started_at < {now} - :grace
+           AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
+                            WHERE a.process_id = p.id AND a.completed_at IS NULL)
+           AND (SELECT min(b.ready_at) FROM ductwork_branches b
+                 WHERE b.ready_at IS NOT NULL AND (p.pipeline IS NULL OR b.pipeline = p.pipeline)) < {now} - :grace
+         LIMIT :rows";
+    I27 = "
+        SELECT 'process' AS entity, id, 'has a heartbeat from the future' AS detail
+          FROM ductwork_processes WHERE last_heartbeat_at > {now} + :slack LIMIT :rows";
+    I28 = "
+        SELECT 'run' AS entity, r.id, 'shares its trigger key with another run' AS detail
+          FROM ductwork_runs r
+          JOIN (SELECT pipeline, trigger_key FROM ductwork_runs WHERE trigger_key IS NOT NULL
+                 GROUP BY pipeline, trigger_key HAVING count(*) > 1) k
+            ON k.pipeline = r.pipeline AND k.trigger_key = r.trigger_key
+         LIMIT :rows";
+    I30 = "
+        SELECT 'fan_out' AS entity, f.id, 'has branches whose places are not 0 to ' || (f.width - 1) AS detail
+          FROM ductwork_fan_outs f
+          JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
+                  FROM ductwork_branches WHERE fan_out_id IS NOT NULL
+                 GROUP BY fan_out_id) c ON c.fan_out_id = f.id
+         WHERE c.first <> 0 OR c.last <> f.width - 1 OR c.n <> f.width
+        UNION ALL
+        SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
+          FROM ductwork_fan_outs f
+          JOIN ductwork_branches b ON b.id = f.branch_id
+         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal
+         LIMIT :rows";
+    I31 = "
+        SELECT 'execution' AS entity, e.id, 'is open and unclaimed, but not in the queue' AS detail
+          FROM ductwork_executions e
+          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+         WHERE e.completed_at IS NULL AND e.process_id IS NULL AND a.execution_id IS NULL
+        UNION ALL
+        SELECT 'execution', a.execution_id, 'is in the queue, but closed, claimed, missing or of another pipeline'
+          FROM ductwork_availabilities a
+          LEFT JOIN ductwork_executions e ON e.id = a.execution_id
+         WHERE e.id IS NULL OR e.completed_at IS NOT NULL OR e.process_id IS NOT NULL OR e.pipeline <> a.pipeline
+         LIMIT :rows";
+    I32 = "
+        SELECT 'run' AS entity, r.id,
+               'is ' || r.status || ' and counts ' || r.dampened || ' waiting for a person; there are ' || coalesce(b.n, 0) AS detail
+          FROM ductwork_runs r
+          LEFT JOIN (SELECT run_id, count(*) AS n FROM ductwork_branches WHERE status = 'dampened'
+                      GROUP BY run_id) b ON b.run_id = r.id
+         WHERE (r.status IN ('in_progress', 'dampened') AND r.dampened <> coalesce(b.n, 0))
+            OR (r.status = 'dampened' AND r.dampened = 0)
+            OR (r.status = 'in_progress' AND r.dampened <> 0)
+         LIMIT :rows";
+    I33 = "
+        SELECT 'branch' AS entity, b.id, 'belongs to no run' AS detail
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_runs r ON r.id = b.run_id
+         WHERE b.fan_out_id IS NULL AND r.id IS NULL
+        UNION ALL
+        SELECT 'run', r.id, 'has a definition that is not stored'
+          FROM ductwork_runs r
+          LEFT JOIN ductwork_definitions d ON d.digest = r.definition
+         WHERE d.digest IS NULL
+         LIMIT :rows";
+}
+
+macro_rules! invariants {
+    ($($name:ident $kind:ident $title:literal;)*) => {
+        /// All of them, in the order of their numbers.
+        pub static INVARIANTS: &[Invariant] = &[$(Invariant {
+            name: stringify!($name), title: $title, kind: Kind::$kind, statement: &$name,
+        }),*];
+    };
+}
+
+invariants! {
+    I1 Always "a step has at most one open execution";
+    I2 Always "a claim is whole: process, claim time and lease";
+    I3 Always "what has ended has a result, what is open has none";
+    I4 Always "a step succeeds at most once, and has an output exactly then";
+    I5 Always "nothing is attempted after a success";
+    I6 Always "attempts are numbered 1 to n without gaps";
+    I7 Always "counters equal history: crashes and releases never spend retries";
+    I9 Always "a branch has a claim token exactly while it is advanced by one open advancement";
+    I10 Always "a branch has at most one open transition, and a step is left once";
+    I11 Always "a completed transition produced exactly the steps that it says";
+    I12 Always "a step was produced by one transition of its run";
+    I13 Always "a barrier counts those that have arrived, and fires exactly when all have";
+    I14 Always "a step's status agrees with its executions";
+    I15 Always "a run has ended exactly when all its branches have, and in the same way";
+    I16 Always "a run's times and output agree with its status";
+    I17 Always "nothing is live under a run that has ended";
+    I18 Always "every active branch has something that will move it";
+    I19 Always "only the last step of a branch is unfinished";
+    I20 Always "a branch waits exactly while its barrier is still to fire";
+    I21 Always "a lineage of revived runs has one end";
+    I22 Always "claims belong to registered processes";
+    I23 Always "a halted run has its hook, and no other run has one";
+    I24 Always "copied steps come from an earlier run of the lineage";
+    I25 Eventually "no claim outlives its lease";
+    I26 Eventually "no work waits beside an idle process";
+    I27 Always "no heartbeat is from the future";
+    I28 Always "a trigger key stands for one run";
+    I30 Always "the branches of a fan-out have places 0 to n - 1";
+    I31 Always "the queue holds exactly what is open and unclaimed";
+    I32 Always "a run is dampened exactly while a branch of it waits for a person";
+    I33 Always "every branch has its run, and every run its definition";
+}
+
+/// Checks every invariant, in one read-only snapshot. `grace` is how old a breach of an
+/// [`Kind::Eventually`] may get before it is one.
+pub async fn audit(conn: &mut Conn, grace: Duration) -> Result<Vec<Violation>, Error> {
+    conn.snapshot(async |conn| violations(conn, grace).await)
+        .await
+}
+
+/// What breaks an invariant, as the transaction that `conn` is in sees it.
+async fn violations(conn: &mut Conn, grace: Duration) -> Result<Vec<Violation>, Error> {
+    let args = [
+        ("grace", micros(grace).into()),
+        ("slack", micros(CLOCK_SLACK).into()),
+        ("rows", ROWS_MAX.into()),
+    ];
+    let mut violations = Vec::new();
+    for invariant in INVARIANTS {
+        for row in conn.fetch(invariant.statement, &args).await? {
+            violations.push(Violation {
+                invariant: invariant.name,
+                title: invariant.title,
+                entity: row.get("entity")?,
+                id: row.get("id")?,
+                detail: row.get("detail")?,
+            });
+        }
+    }
+    Ok(violations)
+}
+
+#[cfg(test)]
+#[path = "audit_tests.rs"]
+mod tests;

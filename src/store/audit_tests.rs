@@ -1,0 +1,523 @@
+//! A healthy state breaks no invariant, and each corruption is found by the one it breaks.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::definition::Definition;
+use crate::definition::builder::{Path, Pipeline};
+use crate::definition::graph::Backoff;
+use crate::machine::advance::AdvanceLimits;
+use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits};
+use crate::model::*;
+use crate::store::claim::{Claim, Claimed};
+use crate::store::commit::{Finished, Room, StoredError};
+use crate::store::crossing::Mover;
+use crate::store::definition::Definitions;
+use crate::store::process::{Death, NewProcess};
+use crate::store::trigger::NewRun;
+use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, trigger};
+
+use super::*;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// A database of its own: a file, or a schema that is dropped at the end.
+struct Db {
+    location: Location,
+    _directory: Option<tempfile::TempDir>,
+}
+
+impl Db {
+    fn sqlite() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        Self {
+            location: Location::sqlite(directory.path().join("audit.db")),
+            _directory: Some(directory),
+        }
+    }
+
+    async fn postgres() -> Self {
+        let Ok(url) = std::env::var("DUCTWORK_TEST_POSTGRES_URL") else {
+            panic!(
+                "DUCTWORK_TEST_POSTGRES_URL is not set, so nothing was tested on PostgreSQL. \
+                 Run scripts/test, which starts a server, or set it to one that tests may use."
+            );
+        };
+        let schema = format!("audit_{}", Uuid::now_v7().simple());
+        let sql: &'static str = Box::leak(format!("CREATE SCHEMA {schema}").into_boxed_str());
+        let location = Location::parse(&url).unwrap();
+        let mut conn = location.connect(Purpose::Query).await.unwrap();
+        conn.script("create schema", sql).await.unwrap();
+        let mark = if url.contains('?') { '&' } else { '?' };
+        let url = format!("{url}{mark}options=-csearch_path%3D{schema}");
+        Self {
+            location: Location::parse(&url).unwrap(),
+            _directory: None,
+        }
+    }
+
+    async fn connect(&self) -> Conn {
+        let mut conn = self.location.connect(Purpose::Query).await.unwrap();
+        migrate::migrate(&mut conn).await.unwrap();
+        conn
+    }
+
+    async fn drop(self, mut conn: Conn) {
+        if conn.dialect() == crate::store::Dialect::Postgres {
+            let drop =
+                "DO $$ BEGIN EXECUTE 'DROP SCHEMA ' || current_schema() || ' CASCADE'; END $$";
+            conn.script("drop schema", drop).await.unwrap();
+        }
+        conn.close().await;
+    }
+}
+
+/// What moves work, by hand, one operation at a time.
+struct Hands {
+    conn: Conn,
+    worker: ProcessId,
+    advancer: ProcessId,
+    definitions: Definitions,
+}
+
+impl Hands {
+    async fn new(mut conn: Conn) -> Self {
+        let worker = register(&mut conn, Role::Worker).await;
+        let advancer = register(&mut conn, Role::Advancer).await;
+        Self {
+            conn,
+            worker,
+            advancer,
+            definitions: Definitions::default(),
+        }
+    }
+
+    async fn trigger(&mut self, definition: &Definition, input: &str) -> RunId {
+        let runs = [NewRun { key: None, input }];
+        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO);
+        triggered.await.unwrap()[0].run_id
+    }
+
+    async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
+        match claim::claim(&mut self.conn, self.worker, pipeline, n, LEASE)
+            .await
+            .unwrap()
+        {
+            Claim::Taken(taken) => taken,
+            Claim::Dead => panic!("the worker is alive"),
+        }
+    }
+
+    async fn commit(&mut self, claimed: Claimed, ending: Ending, output: &str) {
+        let definition = self
+            .definitions
+            .load(&mut self.conn, &claimed.definition)
+            .await
+            .unwrap();
+        let limits = limits();
+        let view = ExecutionView {
+            retry_count: claimed.retry_count,
+            crash_count: claimed.crash_count,
+        };
+        let verdict = outcome::decide(view, ending, &limits, 0.5);
+        let succeeded = ending == Ending::Success;
+        let error = StoredError {
+            class: "test".into(),
+            message: "it was asked to".into(),
+            backtrace: None,
+        };
+        let pipeline = definition.pipeline.clone();
+        let finished = [Finished {
+            claimed: Arc::new(claimed),
+            definition,
+            ending,
+            verdict,
+            output: succeeded.then(|| RawValue::from_string(output.into()).unwrap()),
+            error: (!succeeded).then_some(error),
+        }];
+        let mover = mover(self.worker);
+        let room = Room {
+            pipeline: &pipeline,
+            claim: false,
+        };
+        let committed = commit::commit(&mut self.conn, &finished, mover, room, &self.definitions);
+        assert!(committed.await.unwrap().stale.is_empty());
+    }
+
+    async fn succeed(&mut self, pipeline: &str, output: &str) {
+        let claimed = self.claim(pipeline, 1).await.remove(0);
+        self.commit(claimed, Ending::Success, output).await;
+    }
+
+    async fn claim_branches(&mut self) -> Vec<advance::ClaimedBranch> {
+        match advance::claim(&mut self.conn, self.advancer, None, 10, LEASE)
+            .await
+            .unwrap()
+        {
+            advance::BranchClaim::Taken(taken) => taken,
+            advance::BranchClaim::Dead => panic!("the advancer is alive"),
+        }
+    }
+
+    async fn advance(&mut self) {
+        let claimed = self.claim_branches().await;
+        let limits = |_: &str| AdvanceLimits {
+            max_retry: 3,
+            max_crash: 3,
+            max_fan_out: None,
+        };
+        let mover = mover(self.advancer);
+        let advanced =
+            advance::advance(&mut self.conn, &claimed, mover, &limits, &self.definitions);
+        advanced.await.unwrap();
+    }
+}
+
+fn mover(process: ProcessId) -> Mover {
+    Mover {
+        process,
+        lease: LEASE,
+        free_slots: 0,
+        max_payload: 1 << 20,
+    }
+}
+
+fn limits() -> StepLimits {
+    StepLimits {
+        max_retry: 1,
+        max_crash: 3,
+        backoff: Backoff {
+            initial: Duration::ZERO,
+            factor: 1.0,
+            max: Duration::ZERO,
+            jitter: 0.0,
+        },
+    }
+}
+
+async fn register(conn: &mut Conn, role: Role) -> ProcessId {
+    let id = ProcessId::new();
+    let process = NewProcess {
+        id,
+        supervisor: None,
+        role,
+        pipeline: (role == Role::Worker).then(|| "Spread".to_owned()),
+        host: "host".into(),
+        boot_id: "boot".into(),
+        pid_namespace: "ns".into(),
+        pid: 1,
+        pid_started_at: 1,
+    };
+    process::register(conn, &process).await.unwrap();
+    id
+}
+
+const ERROR: Ending = Ending::Error {
+    retryable: true,
+    retry_after: None,
+};
+
+/// One run in each state that there is, left in the middle of things.
+async fn busy(conn: Conn) -> Hands {
+    let mut hands = Hands::new(conn).await;
+    let spread = Pipeline::named("Spread")
+        .start("A")
+        .expand("B")
+        .collapse("C")
+        .build()
+        .unwrap();
+    let split = Pipeline::named("Split")
+        .start("A")
+        .divide([Path::to("B"), Path::from("C").chain("D")]);
+    let split = split.combine("E").chain("F").build().unwrap();
+    let ask = Pipeline::named("Ask")
+        .start("A")
+        .dampen("go on?")
+        .chain("B")
+        .build()
+        .unwrap();
+    let fail = Pipeline::named("Fail")
+        .on_halt("Tell")
+        .start("A")
+        .chain("B")
+        .build()
+        .unwrap();
+
+    // Complete, inline and by an advancer; an empty expand among them.
+    hands.trigger(&spread, "null").await;
+    hands.succeed("Spread", "[1,2]").await;
+    hands.advance().await;
+    hands.succeed("Spread", "1").await;
+    hands.succeed("Spread", "2").await;
+    hands.advance().await;
+    hands.succeed("Spread", "3").await;
+    hands.trigger(&spread, "null").await;
+    hands.succeed("Spread", "[]").await;
+    hands.advance().await;
+    hands.succeed("Spread", "0").await;
+
+    // A barrier with one of three arrived, one claimed after a released attempt, one waiting.
+    hands.trigger(&spread, "null").await;
+    hands.succeed("Spread", "[1,2,3]").await;
+    hands.advance().await;
+    hands.succeed("Spread", "1").await;
+    hands.advance().await;
+    let claimed = hands.claim("Spread", 1).await.remove(0);
+    let delay = Duration::ZERO;
+    hands.commit(claimed, Ending::Released { delay }, "").await;
+    hands.claim("Spread", 1).await;
+
+    // Branches that are claimed by an advancer, and one that is ready for one.
+    hands.trigger(&split, "1").await;
+    hands.succeed("Split", "2").await;
+    hands.claim_branches().await;
+    hands.trigger(&split, "1").await;
+    hands.succeed("Split", "2").await;
+
+    // Dampened.
+    hands.trigger(&ask, "1").await;
+    hands.succeed("Ask", "2").await;
+    let ready = hands.claim_branches().await;
+    let advanced = ready.iter();
+    assert_eq!(advanced.len(), 2, "the split and the question");
+    let limits = |_: &str| AdvanceLimits {
+        max_retry: 3,
+        max_crash: 3,
+        max_fan_out: None,
+    };
+    let by = mover(hands.advancer);
+    advance::advance(&mut hands.conn, &ready, by, &limits, &hands.definitions)
+        .await
+        .unwrap();
+
+    // Halted after an error, a crash and a second error, with its hook still to run.
+    hands.trigger(&fail, "1").await;
+    let claimed = hands.claim("Fail", 1).await.remove(0);
+    hands.commit(claimed, ERROR, "").await;
+    let healthy = hands.worker;
+    hands.worker = register(&mut hands.conn, Role::Worker).await;
+    hands.claim("Fail", 1).await;
+    let death = Death::Proven { how: "SIGKILL" };
+    let of = |_: &Definition, _: &str| self::limits();
+    let recovered = process::recover(
+        &mut hands.conn,
+        hands.worker,
+        death,
+        &of,
+        &hands.definitions,
+    );
+    assert_eq!(recovered.await.unwrap().again, 1);
+    hands.worker = healthy;
+    let claimed = hands.claim("Fail", 1).await.remove(0);
+    assert_eq!((claimed.retry_count, claimed.crash_count), (1, 1));
+    hands.commit(claimed, ERROR, "").await;
+    hands.advance().await;
+
+    // Ready again after a failed attempt to advance; nobody has it.
+    hands.trigger(&split, "1").await;
+    hands.succeed("Split", "2").await;
+    let ready = hands.claim_branches().await;
+    let why = advance::GiveBack::Errored {
+        class: "test",
+        message: "it was asked to",
+        delay: Duration::from_secs(3_600),
+    };
+    advance::give_back(&mut hands.conn, &ready, why)
+        .await
+        .unwrap();
+    hands
+}
+
+async fn databases() -> Vec<Db> {
+    vec![Db::sqlite(), Db::postgres().await]
+}
+
+async fn broken(conn: &mut Conn, grace: Duration) -> BTreeSet<&'static str> {
+    let violations = audit(conn, grace).await.unwrap();
+    violations
+        .iter()
+        .map(|violation| violation.invariant)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_healthy_busy_state_breaks_no_invariant() {
+    for db in databases().await {
+        let mut hands = busy(db.connect().await).await;
+        let violations = audit(&mut hands.conn, GRACE).await.unwrap();
+        assert_eq!(violations, []);
+        let mut statuses = BTreeSet::new();
+        let filter = crate::store::query::RunFilter {
+            pipeline: None,
+            statuses: &[],
+            since: None,
+            before: None,
+            limit: 100,
+        };
+        for run in crate::store::query::runs(&mut hands.conn, &filter)
+            .await
+            .unwrap()
+        {
+            statuses.insert(run.status);
+        }
+        let expected = [
+            RunStatus::InProgress,
+            RunStatus::Dampened,
+            RunStatus::Completed,
+            RunStatus::Halted,
+        ];
+        assert_eq!(statuses, BTreeSet::from(expected));
+        db.drop(hands.conn).await;
+    }
+}
+
+/// What upholds an invariant is taken away first, or no corruption would get in.
+const LOOSEN_SQLITE: &str = "
+    PRAGMA ignore_check_constraints = ON;
+    DROP INDEX ductwork_executions_open; DROP INDEX ductwork_executions_success;
+    DROP INDEX ductwork_executions_attempt; DROP INDEX ductwork_branches_fan_out;
+    DROP INDEX ductwork_advancements_open; DROP INDEX ductwork_runs_trigger_key";
+const LOOSEN_POSTGRES: &str = "
+    DROP INDEX ductwork_executions_open; DROP INDEX ductwork_executions_success;
+    DROP INDEX ductwork_executions_attempt; DROP INDEX ductwork_branches_fan_out;
+    DROP INDEX ductwork_advancements_open; DROP INDEX ductwork_runs_trigger_key;
+    ALTER TABLE ductwork_runs DROP CONSTRAINT ductwork_runs_times;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_claim;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_ready;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_halt;
+    ALTER TABLE ductwork_fan_outs DROP CONSTRAINT ductwork_fan_outs_arithmetic;
+    ALTER TABLE ductwork_steps DROP CONSTRAINT ductwork_steps_output;
+    ALTER TABLE ductwork_executions DROP CONSTRAINT ductwork_executions_claim;
+    ALTER TABLE ductwork_executions DROP CONSTRAINT ductwork_executions_result;
+    ALTER TABLE ductwork_transitions DROP CONSTRAINT ductwork_transitions_completed;
+    ALTER TABLE ductwork_advancements DROP CONSTRAINT ductwork_advancements_result";
+
+/// One way, at least, to break each.
+const CORRUPTIONS: &[(&str, &str)] = &[
+    ("I1", "UPDATE ductwork_executions SET completed_at = NULL, result = NULL WHERE result = 'released'"),
+    ("I2", "UPDATE ductwork_executions SET lease_until = NULL WHERE completed_at IS NULL AND process_id IS NOT NULL"),
+    ("I3", "UPDATE ductwork_executions SET completed_at = 5 WHERE completed_at IS NULL AND process_id IS NOT NULL"),
+    ("I3", "UPDATE ductwork_advancements SET result = NULL WHERE result = 'error'"),
+    ("I4", "UPDATE ductwork_executions SET result = 'success' WHERE result IN ('error', 'process_crashed')"),
+    ("I4", "UPDATE ductwork_executions SET result = 'error' WHERE result = 'success'"),
+    ("I4", "UPDATE ductwork_steps SET output = NULL WHERE status = 'completed'"),
+    ("I5", "UPDATE ductwork_executions SET result = 'success' WHERE result = 'released'"),
+    ("I6", "UPDATE ductwork_executions SET attempt = 7 WHERE result = 'process_crashed'"),
+    ("I7", "UPDATE ductwork_executions SET retry_count = 1 WHERE attempt = 1"),
+    ("I7", "UPDATE ductwork_executions SET retry_count = 2 WHERE attempt = 3"),
+    ("I7", "UPDATE ductwork_executions SET result = 'error' WHERE result = 'released'"),
+    ("I9", "UPDATE ductwork_branches SET status = 'in_progress' WHERE status = 'advancing'"),
+    ("I9", "UPDATE ductwork_branches SET claim_token = id WHERE status = 'advancing'"),
+    ("I9", "UPDATE ductwork_advancements SET completed_at = 5, result = 'released' WHERE completed_at IS NULL"),
+    ("I9", "UPDATE ductwork_advancements SET completed_at = NULL, result = NULL WHERE result = 'error'"),
+    ("I10", "UPDATE ductwork_transitions SET completed_at = NULL, via = NULL, produced = NULL,
+                    branch_id = (SELECT branch_id FROM ductwork_fan_outs WHERE fired_at IS NULL LIMIT 1)"),
+    ("I11", "UPDATE ductwork_transitions SET produced = 9 WHERE via = 'expand'"),
+    ("I11", "UPDATE ductwork_transitions SET via = NULL WHERE via = 'expand'"),
+    ("I12", "UPDATE ductwork_steps SET transition_id = NULL WHERE via = 'expand'"),
+    ("I12", "UPDATE ductwork_steps SET run_id = id WHERE via = 'collapse'"),
+    ("I13", "UPDATE ductwork_fan_outs SET arrived = 2 WHERE fired_at IS NULL"),
+    ("I13", "UPDATE ductwork_fan_outs SET fired_at = 5 WHERE fired_at IS NULL"),
+    ("I14", "UPDATE ductwork_steps SET status = 'failed' WHERE status = 'in_progress'"),
+    ("I14", "DELETE FROM ductwork_executions WHERE completed_at IS NULL"),
+    ("I14", "UPDATE ductwork_steps SET status = 'completed', output = '1' WHERE status = 'in_progress'"),
+    ("I15", "UPDATE ductwork_runs SET status = 'completed', completed_at = 5, output = '1' WHERE status = 'in_progress'"),
+    ("I15", "UPDATE ductwork_branches SET status = 'halted' WHERE status = 'completed'"),
+    ("I15", "UPDATE ductwork_branches SET status = 'cancelled' WHERE status = 'halted'"),
+    ("I15", "DELETE FROM ductwork_branches"),
+    ("I16", "UPDATE ductwork_runs SET halted_at = 5 WHERE status = 'in_progress'"),
+    ("I17", "UPDATE ductwork_runs SET status = 'halted', halted_at = 5 WHERE status = 'in_progress'"),
+    ("I17", "UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = 5 WHERE status = 'halted'"),
+    ("I18", "DELETE FROM ductwork_executions WHERE completed_at IS NULL"),
+    ("I18", "UPDATE ductwork_branches SET ready_at = NULL"),
+    ("I18", "UPDATE ductwork_branches SET ready_at = 5 WHERE status = 'in_progress'"),
+    ("I18", "UPDATE ductwork_steps SET status = 'cancelled' WHERE status = 'waiting'"),
+    ("I19", "UPDATE ductwork_branches SET step_id = id WHERE status = 'in_progress'"),
+    ("I19", "UPDATE ductwork_branches SET step_id = (SELECT s.id FROM ductwork_steps s
+              WHERE s.branch_id = ductwork_branches.id AND s.ordinal = 0) WHERE status = 'dampened'"),
+    ("I20", "UPDATE ductwork_branches SET status = 'waiting' WHERE status = 'dampened'"),
+    ("I20", "UPDATE ductwork_branches SET status = 'completed' WHERE status = 'waiting'"),
+    ("I20", "UPDATE ductwork_fan_outs SET fired_at = NULL,
+                    branch_id = (SELECT branch_id FROM ductwork_fan_outs WHERE fired_at IS NULL LIMIT 1)"),
+    ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'completed' LIMIT 1)
+              WHERE status = 'halted'"),
+    ("I22", "DELETE FROM ductwork_processes WHERE role = 'worker'"),
+    ("I22", "DELETE FROM ductwork_processes WHERE role = 'advancer'"),
+    ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_halt'"),
+    ("I23", "UPDATE ductwork_runs SET status = 'completed' WHERE status = 'halted'"),
+    ("I23", "UPDATE ductwork_steps SET via = 'on_halt' WHERE run_id = (SELECT id FROM ductwork_runs WHERE status = 'halted')"),
+    ("I24", "UPDATE ductwork_steps SET source_step_id = id WHERE via = 'collapse'"),
+    ("I25", "UPDATE ductwork_executions SET lease_until = 5 WHERE completed_at IS NULL AND process_id IS NOT NULL"),
+    ("I25", "UPDATE ductwork_advancements SET lease_until = 5 WHERE completed_at IS NULL"),
+    ("I26", "UPDATE ductwork_processes SET started_at = 5;
+             UPDATE ductwork_availabilities SET due_at = 5;
+             UPDATE ductwork_executions SET process_id = NULL WHERE completed_at IS NULL"),
+    ("I26", "UPDATE ductwork_processes SET started_at = 5; UPDATE ductwork_branches SET ready_at = 5 WHERE ready_at IS NOT NULL;
+             UPDATE ductwork_advancements SET completed_at = 5 WHERE completed_at IS NULL"),
+    ("I27", "UPDATE ductwork_processes SET last_heartbeat_at = last_heartbeat_at + 60000000"),
+    ("I28", "UPDATE ductwork_runs SET trigger_key = 'same' WHERE pipeline = 'Spread'"),
+    ("I30", "UPDATE ductwork_branches SET ordinal = 0 WHERE fan_out_id IS NOT NULL"),
+    ("I30", "UPDATE ductwork_fan_outs SET parent_ordinal = 3"),
+    ("I31", "DELETE FROM ductwork_availabilities"),
+    ("I31", "UPDATE ductwork_availabilities SET pipeline = 'Other'"),
+    ("I31", "INSERT INTO ductwork_availabilities SELECT id, pipeline, 5 FROM ductwork_executions WHERE result = 'success'"),
+    ("I32", "UPDATE ductwork_runs SET dampened = 2 WHERE status = 'dampened'"),
+    ("I32", "UPDATE ductwork_runs SET status = 'in_progress' WHERE status = 'dampened'"),
+    ("I33", "DELETE FROM ductwork_runs"),
+    ("I33", "DELETE FROM ductwork_definitions"),
+];
+
+/// Each corruption is made, seen and undone in a transaction of its own, in one busy database.
+async fn every_corruption_is_found(db: Db) {
+    let mut unseen: BTreeSet<&str> = INVARIANTS.iter().map(|invariant| invariant.name).collect();
+    let mut conn = busy(db.connect().await).await.conn;
+    let loosen = match conn.dialect() {
+        crate::store::Dialect::Postgres => LOOSEN_POSTGRES,
+        crate::store::Dialect::Sqlite => LOOSEN_SQLITE,
+    };
+    conn.script("loosen", loosen).await.unwrap();
+    for (name, corruption) in CORRUPTIONS {
+        assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
+        conn.script("begin", "BEGIN").await.unwrap();
+        conn.script("corrupt", corruption).await.unwrap();
+        let found = violations(&mut conn, GRACE).await.unwrap();
+        conn.script("undo", "ROLLBACK").await.unwrap();
+        assert!(
+            found.iter().any(|violation| violation.invariant == *name),
+            "{name} does not see it ({found:?}): {corruption}"
+        );
+        unseen.remove(name);
+    }
+    db.drop(conn).await;
+    assert_eq!(
+        unseen,
+        BTreeSet::new(),
+        "each has a corruption that shows it firing"
+    );
+}
+
+#[tokio::test]
+async fn every_invariant_fires_on_its_corruption() {
+    every_corruption_is_found(Db::sqlite()).await;
+}
+
+#[tokio::test]
+async fn every_invariant_fires_on_its_corruption_on_postgres() {
+    every_corruption_is_found(Db::postgres().await).await;
+}
+
+#[tokio::test]
+async fn a_breach_within_its_grace_is_none() {
+    let db = Db::sqlite();
+    let mut conn = busy(db.connect().await).await.conn;
+    let expire = "UPDATE ductwork_executions SET lease_until = lease_until - 40000000
+                   WHERE completed_at IS NULL AND process_id IS NOT NULL";
+    conn.script("expire", expire).await.unwrap();
+    assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
+    assert_eq!(
+        broken(&mut conn, Duration::ZERO).await,
+        BTreeSet::from(["I25"])
+    );
+}

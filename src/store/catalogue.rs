@@ -1,0 +1,31 @@
+//! Every statement of the house in one list: what the goldens and the checks are made from.
+
+use super::statement::Statement;
+use super::{
+    advance, audit, cancel, claim, commit, context, crossing, definition, migrate, process, prune,
+    query, resume, revive, trigger, why,
+};
+
+/// Every statement, by module.
+pub fn catalogue() -> Vec<&'static Statement> {
+    [
+        advance::STATEMENTS,
+        audit::STATEMENTS,
+        cancel::STATEMENTS,
+        claim::STATEMENTS,
+        commit::STATEMENTS,
+        context::STATEMENTS,
+        crossing::STATEMENTS,
+        definition::STATEMENTS,
+        migrate::STATEMENTS,
+        super::STATEMENTS,
+        process::STATEMENTS,
+        prune::STATEMENTS,
+        query::STATEMENTS,
+        resume::STATEMENTS,
+        revive::STATEMENTS,
+        trigger::STATEMENTS,
+        why::STATEMENTS,
+    ]
+    .concat()
+}

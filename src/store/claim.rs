@@ -1,0 +1,222 @@
+//! Claiming executions.
+//!
+//! Owns: taking due availabilities off the queue and stamping their executions with the
+//! process and a lease, in one transaction. Never: runs anything.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::model::*;
+
+use super::conn::Conn;
+use super::crossing::micros;
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+statements! {
+    /// A process whose row is gone was declared dead: it claims nothing until it has registered
+    /// anew. RACE: the reaper takes the row while we claim. Both write it, so one waits for the
+    /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
+    /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
+    TOUCH_PROCESS = "
+        UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
+         WHERE id = :process";
+    /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
+    /// than its limit (C7).
+    TAKE_AVAILABILITIES = "
+        WITH due AS MATERIALIZED (
+            SELECT execution_id FROM ductwork_availabilities
+             WHERE pipeline = :pipeline AND due_at <= {now}
+             ORDER BY due_at, execution_id LIMIT :n {skip_locked})
+        DELETE FROM ductwork_availabilities
+         WHERE execution_id IN (SELECT execution_id FROM due)
+        RETURNING execution_id";
+    STAMP_EXECUTIONS = "
+        UPDATE ductwork_executions
+           SET process_id = :process, claimed_at = {now}, lease_until = {now} + :lease
+          FROM {rows:b(id id)}
+         WHERE ductwork_executions.id = b.id
+           AND ductwork_executions.process_id IS NULL
+           AND ductwork_executions.completed_at IS NULL";
+    LOAD_CLAIMED = "
+        SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
+               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
+               br.fan_out_id, br.ordinal, r.definition
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON e.id = b.id AND e.process_id = :process
+          JOIN ductwork_steps s ON s.id = e.step_id
+          JOIN ductwork_branches br ON br.id = s.branch_id
+          JOIN ductwork_runs r ON r.id = s.run_id
+         ORDER BY e.id";
+    NEXT_DUE = "
+        SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
+    HELD = "
+        SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL";
+}
+
+/// An execution that this process owns.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The execution.
+    pub execution_id: ExecutionId,
+    /// Its step.
+    pub step_id: StepId,
+    /// The run.
+    pub run_id: RunId,
+    /// The branch.
+    pub branch_id: BranchId,
+    /// The step's place on its branch.
+    pub step_ordinal: i64,
+    /// The barrier at which the branch arrives.
+    pub fan_out_id: Option<FanOutId>,
+    /// The branch's place in that fan-out.
+    pub ordinal: i64,
+    /// The node's name.
+    pub node: String,
+    /// The step's name.
+    pub step: String,
+    /// How the step was reached.
+    pub via: Via,
+    /// 1, 2, ….
+    pub attempt: u32,
+    /// Errors of earlier attempts.
+    pub retry_count: u32,
+    /// Crashes of earlier attempts.
+    pub crash_count: u32,
+    /// Digest of the run's definition.
+    pub definition: String,
+    /// The step's input.
+    pub input: Box<RawValue>,
+}
+
+/// What a claim came to.
+#[derive(Debug)]
+pub enum Claim {
+    /// These executions are ours. Fewer than asked for: no more are due.
+    Taken(Vec<Claimed>),
+    /// This process was declared dead: it must register anew before it claims.
+    Dead,
+}
+
+/// Takes up to `n` due executions of `pipeline` for `process`, leased for `lease`.
+pub async fn claim(
+    conn: &mut Conn,
+    process: ProcessId,
+    pipeline: &str,
+    n: usize,
+    lease: Duration,
+) -> Result<Claim, Error> {
+    conn.transaction(async |conn| {
+        if !touch(conn, process).await? {
+            return Ok(Claim::Dead);
+        }
+        Ok(Claim::Taken(take(conn, process, pipeline, n, lease).await?))
+    })
+    .await
+}
+
+/// The guarded write that every claim begins with; false when the process was declared dead.
+pub(super) async fn touch(conn: &mut Conn, process: ProcessId) -> Result<bool, Error> {
+    let args = [("process", process.0.into())];
+    Ok(conn.execute(&TOUCH_PROCESS, &args).await? == 1)
+}
+
+/// Takes due executions, inside a transaction that has touched the process.
+pub(super) async fn take(
+    conn: &mut Conn,
+    process: ProcessId,
+    pipeline: &str,
+    n: usize,
+    lease: Duration,
+) -> Result<Vec<Claimed>, Error> {
+    let taken = conn
+        .fetch(
+            &TAKE_AVAILABILITIES,
+            &[("pipeline", pipeline.into()), ("n", n.into())],
+        )
+        .await?;
+    if taken.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut ids = Vec::with_capacity(taken.len());
+    for row in &taken {
+        ids.push(row.get::<uuid::Uuid>("execution_id")?);
+    }
+    let rows = Rows::new().ids("id", ids);
+    let stamped = conn
+        .execute(
+            &STAMP_EXECUTIONS,
+            &[
+                ("b", (&rows).into()),
+                ("process", process.0.into()),
+                ("lease", micros(lease).into()),
+            ],
+        )
+        .await?;
+    if stamped != taken.len() as u64 {
+        return Err(Error::Corrupt(format!(
+            "I2: {} executions were available, but only {stamped} unclaimed",
+            taken.len()
+        )));
+    }
+    load(conn, process, &rows).await
+}
+
+/// The executions `ids`, as far as they are the process's.
+async fn load(conn: &mut Conn, process: ProcessId, ids: &Rows<'_>) -> Result<Vec<Claimed>, Error> {
+    let rows = conn
+        .fetch(
+            &LOAD_CLAIMED,
+            &[("b", ids.into()), ("process", process.0.into())],
+        )
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Claimed {
+                execution_id: ExecutionId(row.get("id")?),
+                step_id: StepId(row.get("step_id")?),
+                run_id: RunId(row.get("run_id")?),
+                branch_id: BranchId(row.get("branch_id")?),
+                step_ordinal: row.get("step_ordinal")?,
+                fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
+                ordinal: row.get("ordinal")?,
+                node: row.get("node")?,
+                step: row.get("step")?,
+                via: row.word("via")?,
+                attempt: row.count("attempt")?,
+                retry_count: row.count("retry_count")?,
+                crash_count: row.count("crash_count")?,
+                definition: row.get("definition")?,
+                input: raw(row.get("input")?)?,
+            })
+        })
+        .collect()
+}
+
+/// Time until the next execution of `pipeline` is due: zero when one is, `None` when there is
+/// none. One statement, for those who would otherwise open a transaction to find nothing.
+pub async fn next_due(conn: &mut Conn, pipeline: &str) -> Result<Option<Duration>, Error> {
+    let row = conn
+        .fetch_optional(&NEXT_DUE, &[("pipeline", pipeline.into())])
+        .await?;
+    let wait: Option<i64> = row.map(|row| row.get("wait")).transpose()?.flatten();
+    Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
+}
+
+/// Everything that `process` holds: what it knows, and what it was given in a transaction whose
+/// answer was lost.
+pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<Claimed>, Error> {
+    let rows = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
+    let mut ids = Vec::with_capacity(rows.len());
+    for row in &rows {
+        ids.push(row.get::<uuid::Uuid>("id")?);
+    }
+    load(conn, process, &Rows::new().ids("id", ids)).await
+}
+
+/// A stored payload as JSON.
+pub(super) fn raw(text: String) -> Result<Box<RawValue>, Error> {
+    RawValue::from_string(text)
+        .map_err(|error| Error::Corrupt(format!("a payload is not JSON: {error}")))
+}

@@ -1,0 +1,640 @@
+//! One connection, whichever the database.
+//!
+//! Owns: connecting, running a statement, reading a row, beginning and ending a transaction.
+//! A connection belongs to one task; it is never shared, never pooled, and never dropped
+//! inside a transaction by cancelling a future: whoever waits on the database waits it out
+//! (sqlx#4385 lets the next borrower inherit a cancelled transaction). After an error whose
+//! effect is unknown it is closed, not reused.
+
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{
+    Arguments, ConnectOptions, Connection, Executor, PgConnection, Postgres, Row as _, Sqlite,
+    SqliteConnection,
+};
+
+use super::dialect::Dialect;
+use super::error::Error;
+use super::statement::{Arg, Args, Column, Statement};
+
+/// How long a connection attempt may take. Longer than a busy server's handshake, shorter
+/// than a lease.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long SQLite waits for another writer before a transaction has to be tried again.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a transaction is tried that loses deadlocks; beyond it something is wrong.
+const TRANSACTION_ATTEMPTS: u32 = 20;
+
+/// The oldest SQLite without the bug that corrupts a WAL written by two processes.
+const SQLITE_MIN: i32 = 3_051_003;
+
+/// Where the database is: what every process of a deployment connects with.
+#[derive(Clone)]
+pub struct Location {
+    target: Target,
+}
+
+#[derive(Clone)]
+enum Target {
+    Postgres(Box<PgConnectOptions>),
+    Sqlite(PathBuf),
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The engine: short statements by key. Sequential scans and hash joins are priced out, so
+    /// that a plan made while the tables were empty is still right when they are full.
+    Engine,
+    /// Reading and administration: the planner as it is.
+    Query,
+}
+
+impl Location {
+    /// A PostgreSQL or SQLite database. `url` is `postgres://…` or `sqlite://path`.
+    pub fn parse(url: &str) -> Result<Self, Error> {
+        let target = if let Some(path) = url.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            Target::Sqlite(PathBuf::from(path.split('?').next().unwrap_or(path)))
+        } else {
+            let options = PgConnectOptions::from_str(url)
+                .map_err(|error| Error::Schema(format!("not a database URL: {error}")))?;
+            Target::Postgres(Box::new(options))
+        };
+        Ok(Self { target })
+    }
+
+    /// A SQLite file.
+    pub fn sqlite(path: impl Into<PathBuf>) -> Self {
+        Self {
+            target: Target::Sqlite(path.into()),
+        }
+    }
+
+    /// Which database it is.
+    pub fn dialect(&self) -> Dialect {
+        match self.target {
+            Target::Postgres(_) => Dialect::Postgres,
+            Target::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    /// What names the database on this host: two processes with the same are in one house,
+    /// and hear each other's bells. Holds no secret.
+    pub fn identity(&self) -> String {
+        match &self.target {
+            Target::Sqlite(path) => {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                // The file may not exist yet; its directory does.
+                let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+                match (directory, path.file_name()) {
+                    (Some(directory), Some(name)) => {
+                        format!("sqlite:{}", directory.join(name).display())
+                    }
+                    _ => format!("sqlite:{}", path.display()),
+                }
+            }
+            Target::Postgres(options) => format!(
+                "postgres:{}:{}/{}?{}",
+                options.get_host(),
+                options.get_port(),
+                options.get_database().unwrap_or(options.get_username()),
+                options.get_options().unwrap_or_default(),
+            ),
+        }
+    }
+
+    /// Opens a connection.
+    pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
+        let attempt = async {
+            match &self.target {
+                Target::Postgres(options) => {
+                    let options = postgres_options(options, purpose);
+                    let conn = PgConnection::connect_with(&options).await?;
+                    Ok(Inner::Postgres(conn))
+                }
+                Target::Sqlite(path) => Ok(Inner::Sqlite(open_sqlite(path, purpose).await?)),
+            }
+        };
+        Self::bounded(attempt).await
+    }
+
+    /// Opens a connection that also hears notifications, where the database has them.
+    pub async fn listen(&self, channel: &str) -> Result<Conn, Error> {
+        let Target::Postgres(options) = &self.target else {
+            return self.connect(Purpose::Engine).await;
+        };
+        let options = postgres_options(options, Purpose::Engine);
+        let attempt = async {
+            // The listener wants a pool; of one connection, which is the listener's.
+            let pool = PgPoolOptions::new()
+                .max_connections(1)
+                .acquire_timeout(CONNECT_TIMEOUT)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .connect_with(options)
+                .await?;
+            let mut listener = PgListener::connect_with(&pool).await?;
+            // A lost connection must be seen, and everything looked at anew (D8).
+            listener.eager_reconnect(false);
+            listener.listen(channel).await?;
+            Ok(Inner::Listener(Box::new(listener)))
+        };
+        Self::bounded(attempt).await
+    }
+
+    async fn bounded(
+        attempt: impl Future<Output = Result<Inner, sqlx::Error>>,
+    ) -> Result<Conn, Error> {
+        // A connection attempt is the one future that may be dropped: it holds nothing yet.
+        let inner = match tokio::time::timeout(CONNECT_TIMEOUT, attempt).await {
+            Ok(connected) => connected.map_err(connect_error)?,
+            Err(_) => {
+                let error = std::io::Error::new(
+                    std::io::ErrorKind::TimedOut,
+                    format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+                );
+                return Err(connect_error(sqlx::Error::Io(error)));
+            }
+        };
+        Ok(Conn {
+            inner,
+            broken: false,
+            statements: 0,
+        })
+    }
+}
+
+/// A connection that cannot be opened is unavailable, whatever the reason: a server that is
+/// starting says so in many ways. Wrong passwords and missing databases are told apart by
+/// their text, which is shown.
+fn connect_error(error: sqlx::Error) -> Error {
+    match error {
+        sqlx::Error::Configuration(text) => Error::Schema(text.to_string()),
+        error => Error::Unavailable {
+            source: Arc::new(error),
+            in_commit: false,
+        },
+    }
+}
+
+fn postgres_options(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOptions {
+    let options = options
+        .clone()
+        .application_name("ductworkd")
+        .statement_cache_capacity(256)
+        .disable_statement_logging()
+        .options([("default_transaction_isolation", "read committed")])
+        // A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
+        .options([("idle_in_transaction_session_timeout", "60s")]);
+    match purpose {
+        Purpose::Query => options,
+        Purpose::Engine => options.options([
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("jit", "off"),
+            // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
+            // each of them is a process that has to be started.
+            ("max_parallel_workers_per_gather", "0"),
+        ]),
+    }
+}
+
+async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, sqlx::Error> {
+    let version = sqlite_version();
+    if version < SQLITE_MIN {
+        let text = format!("SQLite {version} corrupts databases; 3.51.3 or newer is needed");
+        return Err(sqlx::Error::Configuration(text.into()));
+    }
+    if let Some(name) = network_file_system(path) {
+        let text = format!(
+            "{}: SQLite's locks do not work on {name}; use a local disk, or PostgreSQL",
+            path.display()
+        );
+        return Err(sqlx::Error::Configuration(text.into()));
+    }
+    // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
+    // The -wal and -shm files take the mode of the database.
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| {
+            let text = format!("{}: {error}", path.display());
+            sqlx::Error::Io(std::io::Error::new(error.kind(), text))
+        })?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(false)
+        .statement_cache_capacity(256)
+        .pragma("trusted_schema", "off")
+        // Never below the default: a small cache spills a long transaction to the WAL early.
+        .pragma(
+            "cache_size",
+            if purpose == Purpose::Engine {
+                "-8000"
+            } else {
+                "-2000"
+            },
+        )
+        .disable_statement_logging();
+    loop {
+        match options.connect().await {
+            // Of several that open a new file at once one turns it into a WAL; SQLite tells
+            // the others that it is locked, without waiting the busy timeout out. The caller
+            // bounds this.
+            Err(sqlx::Error::Database(error)) if is_busy(error.as_ref()) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
+    let code = error.code().and_then(|code| code.parse::<u32>().ok());
+    code.is_some_and(|code| code & 0xff == 5)
+}
+
+/// The network file system that `path` is on, if it is on one: two hosts that both believe to
+/// hold the lock corrupt the file (D4).
+fn network_file_system(path: &Path) -> Option<&'static str> {
+    const KNOWN: [(u32, &str); 4] = [
+        (0x6969, "NFS"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x517b, "SMB"),
+    ];
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let found = nix::sys::statfs::statfs(directory.unwrap_or(Path::new("."))).ok()?;
+    // Its type is not the same in every C library; the magic number has 32 bits in all.
+    let magic = found.filesystem_type().0 as u32;
+    let known = KNOWN.iter().find(|(number, _)| *number == magic);
+    known.map(|(_, name)| *name)
+}
+
+/// The version of the SQLite that is linked in, as SQLite numbers it.
+pub fn sqlite_version() -> i32 {
+    libsqlite3_sys::SQLITE_VERSION_NUMBER
+}
+
+/// A connection.
+pub struct Conn {
+    inner: Inner,
+    /// An error left its state unknown.
+    broken: bool,
+    /// Round trips made, for those who count them.
+    statements: u64,
+}
+
+enum Inner {
+    Postgres(PgConnection),
+    Listener(Box<PgListener>),
+    Sqlite(SqliteConnection),
+}
+
+/// One row of an answer.
+pub enum Row {
+    /// Of PostgreSQL.
+    Postgres(PgRow),
+    /// Of SQLite.
+    Sqlite(SqliteRow),
+}
+
+/// A type that a column can be read as, from each database.
+pub trait Read:
+    for<'r> sqlx::Decode<'r, Postgres>
+    + sqlx::Type<Postgres>
+    + for<'r> sqlx::Decode<'r, Sqlite>
+    + sqlx::Type<Sqlite>
+{
+}
+
+impl<T> Read for T where
+    T: for<'r> sqlx::Decode<'r, Postgres>
+        + sqlx::Type<Postgres>
+        + for<'r> sqlx::Decode<'r, Sqlite>
+        + sqlx::Type<Sqlite>
+{
+}
+
+impl Row {
+    /// The value of a column.
+    pub fn get<T: Read>(&self, column: &str) -> Result<T, Error> {
+        match self {
+            Self::Postgres(row) => row.try_get(column),
+            Self::Sqlite(row) => row.try_get(column),
+        }
+        .map_err(|error| Error::Corrupt(error.to_string()))
+    }
+
+    /// The value of a column of status words.
+    pub fn word<T>(&self, column: &str) -> Result<T, Error>
+    where
+        T: FromStr<Err = crate::model::UnknownWord>,
+    {
+        Ok(self.get::<String>(column)?.parse()?)
+    }
+
+    /// The value of a column of status words that may be absent.
+    pub fn optional_word<T>(&self, column: &str) -> Result<Option<T>, Error>
+    where
+        T: FromStr<Err = crate::model::UnknownWord>,
+    {
+        let word = self.get::<Option<String>>(column)?;
+        Ok(word.map(|word| word.parse()).transpose()?)
+    }
+
+    /// A counter.
+    pub fn count(&self, column: &str) -> Result<u32, Error> {
+        Ok(self.get::<i64>(column)?.clamp(0, i64::from(u32::MAX)) as u32)
+    }
+}
+
+impl Conn {
+    /// Which database it leads to.
+    pub fn dialect(&self) -> Dialect {
+        match self.inner {
+            Inner::Postgres(_) | Inner::Listener(_) => Dialect::Postgres,
+            Inner::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    /// True when an error left its state unknown: close it and open another.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Statements sent so far, BEGIN and COMMIT included.
+    pub fn statements(&self) -> u64 {
+        self.statements
+    }
+
+    /// Runs a statement; how many rows it touched.
+    pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
+        self.statements += 1;
+        let rendered = statement.rendered(self.dialect());
+        let done = match &mut self.inner {
+            Inner::Postgres(conn) => {
+                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
+                query.execute(conn).await.map(|done| done.rows_affected())
+            }
+            Inner::Listener(conn) => {
+                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
+                let done = conn.as_mut().execute(query).await;
+                done.map(|done| done.rows_affected())
+            }
+            Inner::Sqlite(conn) => {
+                let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
+                query.execute(conn).await.map(|done| done.rows_affected())
+            }
+        };
+        done.map_err(|error| self.failed(error, statement.name))
+    }
+
+    /// Runs a statement; its rows.
+    pub async fn fetch(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.statements += 1;
+        let rendered = statement.rendered(self.dialect());
+        let rows = match &mut self.inner {
+            Inner::Postgres(conn) => {
+                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
+                let rows = query.fetch_all(conn).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+            Inner::Listener(conn) => {
+                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
+                let rows = conn.as_mut().fetch_all(query).await;
+                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
+            }
+            Inner::Sqlite(conn) => {
+                let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
+                let rows = query.fetch_all(conn).await;
+                rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+        };
+        rows.map_err(|error| self.failed(error, statement.name))
+    }
+
+    /// Runs a statement that yields at most one row.
+    pub async fn fetch_optional(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.fetch(statement, args).await?.into_iter().next())
+    }
+
+    /// Lets the database parse a statement and look up its names, without running it.
+    pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
+        self.statements += 1;
+        let sql = sqlx::SqlSafeStr::into_sql_str(statement.sql(self.dialect()));
+        let prepared = match &mut self.inner {
+            Inner::Postgres(conn) => conn.prepare(sql).await.map(drop),
+            Inner::Listener(conn) => conn.as_mut().prepare(sql).await.map(drop),
+            Inner::Sqlite(conn) => conn.prepare(sql).await.map(drop),
+        };
+        prepared.map_err(|error| self.failed(error, statement.name))
+    }
+
+    /// Runs `'static` text of several statements without parameters.
+    pub async fn script(&mut self, name: &'static str, text: &'static str) -> Result<(), Error> {
+        self.statements += 1;
+        let script = sqlx::raw_sql(text);
+        let done = match &mut self.inner {
+            Inner::Postgres(conn) => script.execute(conn).await.map(drop),
+            Inner::Listener(conn) => conn.as_mut().execute(script).await.map(drop),
+            Inner::Sqlite(conn) => script.execute(conn).await.map(drop),
+        };
+        done.map_err(|error| self.failed(error, name))
+    }
+
+    /// Runs `work` in a transaction: committed when it returns a value, rolled back when it
+    /// returns an error, run again whole when the database asks for that. So `work` must not
+    /// change anything but the database, nor trust what an earlier attempt left in memory.
+    ///
+    /// Isolation is READ COMMITTED on PostgreSQL; on SQLite the transaction is a writer from
+    /// its first statement, because a reader that becomes one cannot wait (D1).
+    pub async fn transaction<T>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let begin = match self.dialect() {
+            Dialect::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
+            Dialect::Sqlite => "BEGIN IMMEDIATE",
+        };
+        self.attempts(begin, &mut work).await
+    }
+
+    /// Runs `work` in one read-only snapshot.
+    pub async fn snapshot<T>(
+        &mut self,
+        mut work: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let begin = match self.dialect() {
+            Dialect::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Dialect::Sqlite => "BEGIN DEFERRED",
+        };
+        self.attempts(begin, &mut work).await
+    }
+
+    async fn attempts<T>(
+        &mut self,
+        begin: &'static str,
+        work: &mut impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut attempt = 1;
+        loop {
+            let failed = match self.script("BEGIN", begin).await {
+                Ok(()) => match work(self).await {
+                    Ok(value) => match self.script("COMMIT", "COMMIT").await {
+                        Ok(()) => return Ok(value),
+                        Err(error) => error,
+                    },
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            // Any error ends the transaction, whatever the database made of it: some roll
+            // back the statement only (D6), some answer a later COMMIT with success (R3).
+            if !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
+                // SQLite rolls back by itself on some errors; then there is none to end.
+                self.broken = self.dialect() != Dialect::Sqlite;
+            }
+            match failed {
+                Error::Retryable(_) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {
+                    let wait = Duration::from_millis(u64::from(attempt.min(10)));
+                    tokio::time::sleep(wait).await;
+                    attempt += 1;
+                }
+                failed => return Err(failed),
+            }
+        }
+    }
+
+    /// Rings the other hosts that share the database, where it can carry a ring.
+    pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), Error> {
+        const NOTIFY: &str = "SELECT pg_notify($1, $2)";
+        self.statements += 1;
+        let query = sqlx::query(NOTIFY).bind(channel).bind(payload);
+        let done = match &mut self.inner {
+            Inner::Postgres(conn) => query.execute(conn).await,
+            Inner::Listener(conn) => conn.as_mut().execute(query).await,
+            Inner::Sqlite(_) => return Ok(()),
+        };
+        done.map(drop).map_err(|error| self.failed(error, "NOTIFY"))
+    }
+
+    /// Waits for the next notification: its payload. For ever where there are none.
+    ///
+    /// May be dropped while it waits: it reads only whole messages off a buffered stream.
+    pub async fn notified(&mut self) -> Result<String, Error> {
+        let Inner::Listener(listener) = &mut self.inner else {
+            return std::future::pending().await;
+        };
+        match listener.try_recv().await {
+            Ok(Some(notification)) => Ok(notification.payload().to_owned()),
+            Ok(None) => Err(self.failed(
+                sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()),
+                "LISTEN",
+            )),
+            Err(error) => Err(self.failed(error, "LISTEN")),
+        }
+    }
+
+    /// A notification that has already arrived.
+    pub fn notified_already(&mut self) -> Option<String> {
+        match &mut self.inner {
+            Inner::Listener(listener) => {
+                let notification = listener.next_buffered()?;
+                Some(notification.payload().to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the connection politely.
+    pub async fn close(self) {
+        // A connection that is going away needs no farewell to be gone.
+        let _ = match self.inner {
+            Inner::Postgres(conn) => conn.close().await,
+            Inner::Sqlite(conn) => conn.close().await,
+            Inner::Listener(_) => Ok(()),
+        };
+    }
+
+    fn failed(&mut self, error: sqlx::Error, statement: &'static str) -> Error {
+        let error = Error::of(error, statement);
+        self.broken |= error.is_unavailable() && self.dialect() == Dialect::Postgres;
+        error
+    }
+}
+
+fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
+    match args.iter().find(|(known, _)| *known == name) {
+        Some((_, arg)) => arg,
+        None => unreachable!("{} is not given its {name}", statement.name),
+    }
+}
+
+fn postgres_arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
+    let mut to = PgArguments::default();
+    for name in &statement.rendered(Dialect::Postgres).parameters {
+        let added = match name.split_once('.') {
+            Some((rows, column)) => {
+                let Arg::Rows(rows) = find(statement, args, rows) else {
+                    unreachable!("{name} of {} is rows", statement.name)
+                };
+                let column = rows.columns.iter().find(|(known, _)| *known == column);
+                match &column.expect("rows have the fragment's columns").1 {
+                    Column::Ids(values) => to.add(values),
+                    Column::Texts(values) => to.add(values),
+                    Column::Ints(values) => to.add(values),
+                }
+            }
+            None => match find(statement, args, name) {
+                Arg::Id(value) => to.add(value),
+                Arg::Text(value) => to.add(value),
+                Arg::Int(value) => to.add(value),
+                Arg::Rows(_) => unreachable!("{name} of {} is a value", statement.name),
+            },
+        };
+        added.expect("ids, texts and numbers can be encoded");
+    }
+    to
+}
+
+fn sqlite_arguments(statement: &Statement, args: Args<'_>) -> SqliteArguments {
+    let mut to = SqliteArguments::default();
+    for name in &statement.rendered(Dialect::Sqlite).parameters {
+        let added = match find(statement, args, name) {
+            Arg::Id(value) => to.add(*value),
+            Arg::Text(value) => to.add(value.map(str::to_owned)),
+            Arg::Int(value) => to.add(*value),
+            Arg::Rows(rows) => to.add(rows.json()),
+        };
+        added.expect("ids, texts and numbers can be encoded");
+    }
+    to
+}

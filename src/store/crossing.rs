@@ -1,0 +1,1206 @@
+//! Carrying out what `machine::advance` decided: a batch of branches crosses its edges.
+//!
+//! Owns: every write that moves a branch: new steps, branches and barriers, arrivals, the end
+//! of a run. Set-based: the number of statements depends on which kinds of advance are in the
+//! batch and how deep fan-ins cascade, never on how many branches there are.
+//! Never: opens or commits a transaction (the caller's fence does), decides.
+//!
+//! Lock order: execution → branch → barrier → run, in every transaction of the house; what
+//! still deadlocks is tried again whole.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::definition::{Definition, NodeIndex, Target};
+use crate::machine::advance::{self, Advance, Elements, Value};
+use crate::machine::barrier::{self, Arrival, BarrierView};
+use crate::model::*;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+/// Rows per statement: enough that a statement's cost is its rows', few enough that a
+/// million-wide fan-out holds no million rows in memory.
+const CHUNK: usize = 1_000;
+
+statements! {
+    INSERT_BRANCHES = "
+        INSERT INTO ductwork_branches
+            (id, run_id, pipeline, fan_out_id, ordinal, status, step_id, last_advanced_at)
+        SELECT b.id, b.run_id, b.pipeline, b.fan_out_id, b.ordinal, 'in_progress', b.step_id, {now}
+          FROM {rows:b(id id, run_id id, pipeline text, fan_out_id id, ordinal int, step_id id)}";
+    INSERT_FAN_OUTS = "
+        INSERT INTO ductwork_fan_outs
+            (id, run_id, branch_id, node, via, width, parent_fan_out_id, parent_ordinal, created_at)
+        SELECT b.id, b.run_id, b.branch_id, b.node, b.via, b.width, b.parent_id, b.parent_ordinal, {now}
+          FROM {rows:b(id id, run_id id, branch_id id, node text, via text, width int, parent_id id, parent_ordinal int)}";
+    INSERT_STEPS = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
+        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, b.input, {now}
+          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, input text)}";
+    /// The input is another step's output, copied where it lies.
+    INSERT_STEPS_FROM_OUTPUT = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
+        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, f.output, {now}
+          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}
+          JOIN ductwork_steps f ON f.id = b.from_id";
+    /// The input is the array of a fan-out's outputs in its order (I30), gathered where it lies.
+    INSERT_STEPS_FROM_FAN_OUT = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
+        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status,
+               (SELECT {array:coalesce(c.output, s.output);c.ordinal}
+                  FROM ductwork_branches c JOIN ductwork_steps s ON s.id = c.step_id
+                 WHERE c.fan_out_id = b.from_id), {now}
+          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
+    INSERT_EXECUTIONS = "
+        INSERT INTO ductwork_executions
+            (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
+        SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count, b.process_id,
+               CASE WHEN b.process_id IS NULL THEN NULL ELSE {now} END,
+               CASE WHEN b.process_id IS NULL THEN NULL ELSE {now} + :lease END
+          FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int, process_id id)}";
+    INSERT_AVAILABILITIES = "
+        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+        SELECT b.execution_id, b.pipeline, {now} + b.delay
+          FROM {rows:b(execution_id id, pipeline text, delay int)}";
+    /// The one write that moves a branch. Its guard: the branch still stands at the step it is
+    /// moved from, under the claim of whoever moves it (none for a worker that crosses with its
+    /// result, and for a branch that waited at its barrier).
+    MOVE_BRANCHES = "
+        UPDATE ductwork_branches
+           SET status = b.status, step_id = b.step_id, halt_reason = b.halt_reason, output = b.output,
+               claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL, last_advanced_at = {now}
+          FROM {rows:b(id id, from_step_id id, token id, status text, step_id id, halt_reason text, output text)}
+         WHERE ductwork_branches.id = b.id
+           AND ductwork_branches.step_id = b.from_step_id
+           AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
+           AND (ductwork_branches.claim_token = b.token
+                OR (ductwork_branches.claim_token IS NULL AND b.token IS NULL))";
+    /// A branch that ended with a fan-out: its value is the array of the fan-out's outputs.
+    GATHER_OUTPUTS = "
+        UPDATE ductwork_branches
+           SET output = (SELECT {array:coalesce(c.output, s.output);c.ordinal}
+                           FROM ductwork_branches c JOIN ductwork_steps s ON s.id = c.step_id
+                          WHERE c.fan_out_id = b.fan_out_id)
+          FROM {rows:b(id id, fan_out_id id)}
+         WHERE ductwork_branches.id = b.id";
+    LEAVE_STEPS = "
+        UPDATE ductwork_steps SET status = 'completed'
+          FROM {rows:b(id id)}
+         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'advancing'";
+    /// Barriers in one order, so that batches that share several do not deadlock.
+    LOCK_FAN_OUTS = "
+        SELECT id FROM ductwork_fan_outs
+         WHERE id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY id {lock}";
+    /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
+    /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings
+    /// would let both miss it (R1, R2). Proven by
+    /// `two_last_siblings_at_once_fire_the_barrier_once`. (I13)
+    ARRIVE = "
+        UPDATE ductwork_fan_outs
+           SET arrived = arrived + b.arriving, halted = halted + b.halting,
+               fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END
+          FROM {rows:b(id id, arriving int, halting int)}
+         WHERE ductwork_fan_outs.id = b.id
+        RETURNING ductwork_fan_outs.id AS id, width, arrived, halted, branch_id";
+    WAITING_BRANCHES = "
+        SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
+               s.ordinal AS step_ordinal, s.node, r.definition
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_runs r ON r.id = br.run_id
+         WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) AND br.status = 'waiting'";
+    FAN_OUT_SIZES = "
+        SELECT b.id, CAST(sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1 AS bigint) AS size
+          FROM {rows:b(id id)}
+          JOIN ductwork_branches c ON c.fan_out_id = b.id
+          JOIN ductwork_steps s ON s.id = c.step_id
+         GROUP BY b.id";
+    /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
+    /// all runs in progress, and a run's end would cost more the longer the queue.
+    COMPLETE_RUNS = "
+        UPDATE ductwork_runs
+           SET status = 'completed', completed_at = {now},
+               output = (SELECT coalesce(br.output, s.output)
+                           FROM ductwork_branches br JOIN ductwork_steps s ON s.id = br.step_id
+                          WHERE br.id = b.branch_id)
+          FROM {rows:b(id id, branch_id id)}
+         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+    HALT_RUNS = "
+        UPDATE ductwork_runs SET status = 'halted', halted_at = {now}
+          FROM {rows:b(id id)}
+         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+    DAMPEN_RUNS = "
+        UPDATE ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
+          FROM {rows:b(id id, waiting int)}
+         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+    HALTS_OF_RUN = "
+        SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+         WHERE br.run_id = :run AND br.halt_reason IS NOT NULL
+         ORDER BY br.id LIMIT 100";
+    COMPLETE_TRANSITIONS = "
+        UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
+          FROM {rows:b(id id, via text, produced int)}
+         WHERE ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
+    COMPLETE_ADVANCEMENTS = "
+        UPDATE ductwork_advancements SET result = 'success', completed_at = {now}
+          FROM {rows:b(id id)}
+         WHERE ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
+    INSERT_TRANSITIONS = "
+        INSERT INTO ductwork_transitions
+            (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
+        SELECT b.id, b.run_id, b.branch_id, b.from_step_id, b.via, b.produced, {now}, {now}
+          FROM {rows:b(id id, run_id id, branch_id id, from_step_id id, via text, produced int)}";
+    INSERT_ADVANCEMENTS = "
+        INSERT INTO ductwork_advancements
+            (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
+        SELECT b.id, b.transition_id, b.branch_id, :process, b.claim_token, {now}, {now}, {now}, 'success'
+          FROM {rows:b(id id, transition_id id, branch_id id, claim_token id)}";
+}
+
+/// A branch that crosses an edge, and by what right.
+pub struct Crossing<'a> {
+    /// The branch.
+    pub branch_id: BranchId,
+    /// Its run.
+    pub run_id: RunId,
+    /// Its run's pipeline.
+    pub pipeline: &'a str,
+    /// Its run's definition.
+    pub definition: &'a Arc<Definition>,
+    /// The barrier it will arrive at.
+    pub fan_out_id: Option<FanOutId>,
+    /// Its place in that fan-out.
+    pub ordinal: i64,
+    /// The step it leaves.
+    pub from: StepId,
+    /// That step's place on the branch.
+    pub from_ordinal: i64,
+    /// That step's node.
+    pub node: NodeIndex,
+    /// The right to move it.
+    pub right: Right,
+    /// What it does.
+    pub advance: Advance<'a>,
+}
+
+/// By what right a branch is moved.
+#[derive(Clone, Copy, Debug)]
+pub enum Right {
+    /// An advancer's claim, opened in an earlier transaction.
+    Claim {
+        /// Its fence.
+        token: ClaimToken,
+        /// The record of the crossing.
+        transition: TransitionId,
+        /// The record of the attempt.
+        advancement: AdvancementId,
+    },
+    /// The commit of the execution whose step it leaves, in this transaction.
+    Commit,
+}
+
+/// Who moves, and within which limits.
+#[derive(Clone, Copy)]
+pub struct Mover {
+    /// The process.
+    pub process: ProcessId,
+    /// For how long it holds what it claims.
+    pub lease: Duration,
+    /// Steps that follow at once may be leased to it at birth, as many as this.
+    pub free_slots: usize,
+    /// The longest value, in bytes.
+    pub max_payload: usize,
+}
+
+/// What a batch of crossings did, beyond the rows.
+#[derive(Debug, Default)]
+pub struct Crossed {
+    /// Pipelines with new availabilities.
+    pub available: BTreeSet<String>,
+    /// Steps born with a claim of the mover's.
+    pub leased: Vec<Leased>,
+    /// Runs that ended, and how.
+    pub ended: Vec<(RunId, String, RunStatus)>,
+    /// Branches that halted by themselves, and why.
+    pub halted: Vec<(RunId, BranchId, HaltReason)>,
+}
+
+/// A step born with a claim.
+#[derive(Debug)]
+pub struct Leased {
+    /// Its execution.
+    pub execution_id: ExecutionId,
+    /// The step.
+    pub step_id: StepId,
+    /// The branch it is on.
+    pub branch_id: BranchId,
+    /// Its place on the branch.
+    pub ordinal: i64,
+    /// Its node.
+    pub node: NodeIndex,
+    /// The step whose output is its input.
+    pub from: StepId,
+}
+
+/// Where a new step's input comes from.
+enum Input<'a> {
+    Text(std::borrow::Cow<'a, str>),
+    OutputOf(StepId),
+    GatheredFrom(FanOutId),
+}
+
+struct NewStep<'a> {
+    id: StepId,
+    run_id: RunId,
+    branch_id: BranchId,
+    ordinal: i64,
+    node: &'a str,
+    step: &'a str,
+    via: Via,
+    transition: TransitionId,
+    status: StepStatus,
+    input: Input<'a>,
+}
+
+struct NewBranch<'a> {
+    id: BranchId,
+    run_id: RunId,
+    pipeline: &'a str,
+    fan_out_id: FanOutId,
+    ordinal: i64,
+    step_id: StepId,
+}
+
+pub(super) struct NewExecution<'a> {
+    pub id: ExecutionId,
+    pub step_id: StepId,
+    pub pipeline: &'a str,
+    pub attempt: u32,
+    pub retry_count: u32,
+    pub crash_count: u32,
+    /// Leased at birth to this process; otherwise available after `delay`.
+    pub process: Option<ProcessId>,
+    pub delay: Duration,
+}
+
+struct Moved<'a> {
+    id: BranchId,
+    from: StepId,
+    token: Option<ClaimToken>,
+    status: BranchStatus,
+    step_id: StepId,
+    halt_reason: Option<HaltReason>,
+    output: Option<&'a str>,
+}
+
+/// A branch standing at a node: what a level of the cascade works on.
+struct Standing<'a> {
+    branch_id: BranchId,
+    run_id: RunId,
+    pipeline: &'a str,
+    definition: &'a Arc<Definition>,
+    fan_out_id: Option<FanOutId>,
+    ordinal: i64,
+    from: StepId,
+    from_ordinal: i64,
+    node: NodeIndex,
+    token: Option<ClaimToken>,
+    /// The crossing whose arrival made it move: the producer of what it makes.
+    transition: TransitionId,
+    /// Its value, where that is not its current step's output.
+    gathered: Option<FanOutId>,
+    /// `None`: it halts because branches of its fan-out did.
+    advance: Option<Advance<'a>>,
+}
+
+#[derive(Default)]
+struct Writes<'a> {
+    steps: Vec<NewStep<'a>>,
+    executions: Vec<NewExecution<'a>>,
+    branches: Vec<NewBranch<'a>>,
+    fan_outs: Vec<(FanOutId, &'a str, Via, usize, usize)>,
+    moved: Vec<Moved<'a>>,
+    gathered: Vec<(BranchId, FanOutId)>,
+    arrivals: BTreeMap<FanOutId, Arriving>,
+    completed_runs: Vec<(RunId, BranchId)>,
+    halted_runs: Vec<usize>,
+    dampened: BTreeMap<RunId, i64>,
+}
+
+struct Arriving {
+    arriving: i64,
+    halting: i64,
+    transition: TransitionId,
+}
+
+/// Makes a batch of crossings. All of them happen, or the transaction must be rolled back.
+pub async fn cross(
+    conn: &mut Conn,
+    crossings: &[Crossing<'_>],
+    mover: Mover,
+    definitions: &super::definition::Definitions,
+) -> Result<Crossed, Error> {
+    if crossings.is_empty() {
+        return Ok(Crossed::default());
+    }
+    let records: Vec<Record> = crossings.iter().map(Record::of).collect();
+    let mut produced: HashMap<TransitionId, (Via, i64)> = HashMap::new();
+    let mut crossed = Crossed::default();
+    let mut free_slots = mover.free_slots;
+    let mut standing: Vec<Standing<'_>> = crossings
+        .iter()
+        .zip(&records)
+        .map(|(crossing, record)| {
+            produced.insert(record.transition, (via_of(&crossing.advance), 0));
+            Standing::of(crossing, record.transition)
+        })
+        .collect();
+    // Each round is one level of fan-ins: branches that end arrive, the last arrival moves the
+    // branch that waits, which may end in its turn.
+    let mut loaded: Vec<Loaded>;
+    loop {
+        let mut writes = Writes::default();
+        for (index, branch) in standing.iter().enumerate() {
+            plan(
+                index,
+                branch,
+                mover,
+                &mut free_slots,
+                &mut writes,
+                &mut crossed,
+            );
+        }
+        for step in &writes.steps {
+            produced.entry(step.transition).or_insert((step.via, 0)).1 += 1;
+        }
+        for branch in &standing {
+            // Their steps are made in chunks, and never stand in `writes`.
+            if let Some(Advance::Spread { elements, .. }) = &branch.advance {
+                let produced = produced
+                    .entry(branch.transition)
+                    .or_insert((Via::Expand, 0));
+                produced.1 += elements.len() as i64;
+            }
+        }
+        let arrivals = std::mem::take(&mut writes.arrivals);
+        apply(conn, &standing, writes, mover, &mut crossed).await?;
+        let fired = arrive(conn, arrivals).await?;
+        if fired.is_empty() {
+            break;
+        }
+        loaded = load_waiting(conn, fired, mover, definitions).await?;
+        standing = loaded.iter().map(Loaded::standing).collect();
+    }
+    record(conn, crossings, &records, &produced, mover).await?;
+    Ok(crossed)
+}
+
+/// The ids of a crossing's records.
+struct Record {
+    transition: TransitionId,
+    advancement: AdvancementId,
+}
+
+impl Record {
+    fn of(crossing: &Crossing<'_>) -> Self {
+        match crossing.right {
+            Right::Claim {
+                transition,
+                advancement,
+                ..
+            } => Self {
+                transition,
+                advancement,
+            },
+            Right::Commit => Self {
+                transition: TransitionId::new(),
+                advancement: AdvancementId::new(),
+            },
+        }
+    }
+}
+
+impl<'a> Standing<'a> {
+    fn of(crossing: &'a Crossing<'a>, transition: TransitionId) -> Self {
+        Self {
+            branch_id: crossing.branch_id,
+            run_id: crossing.run_id,
+            pipeline: crossing.pipeline,
+            definition: crossing.definition,
+            fan_out_id: crossing.fan_out_id,
+            ordinal: crossing.ordinal,
+            from: crossing.from,
+            from_ordinal: crossing.from_ordinal,
+            node: crossing.node,
+            token: match crossing.right {
+                Right::Claim { token, .. } => Some(token),
+                Right::Commit => None,
+            },
+            transition,
+            gathered: None,
+            advance: Some(crossing.advance.clone()),
+        }
+    }
+
+    fn moved(&self, status: BranchStatus, step_id: StepId) -> Moved<'a> {
+        Moved {
+            id: self.branch_id,
+            from: self.from,
+            token: self.token,
+            status,
+            step_id,
+            halt_reason: None,
+            output: None,
+        }
+    }
+}
+
+fn via_of(advance: &Advance<'_>) -> Via {
+    match advance {
+        Advance::Continue { via, .. } => *via,
+        Advance::Split { .. } => Via::Divide,
+        Advance::Spread { .. } => Via::Expand,
+        Advance::Hold { .. } => Via::Dampen,
+        Advance::End { .. } | Advance::Halt { .. } => Via::End,
+    }
+}
+
+/// Turns one branch's advance into rows to write.
+fn plan<'a>(
+    index: usize,
+    branch: &Standing<'a>,
+    mover: Mover,
+    free_slots: &mut usize,
+    writes: &mut Writes<'a>,
+    crossed: &mut Crossed,
+) {
+    let Some(advance) = &branch.advance else {
+        let moved = branch.moved(BranchStatus::Halted, branch.from);
+        writes.moved.push(moved);
+        return end(index, branch, true, writes);
+    };
+    match advance {
+        Advance::End { value } => {
+            let mut moved = branch.moved(BranchStatus::Completed, branch.from);
+            match (value, branch.gathered) {
+                (Value::EmptyArray, _) => moved.output = Some("[]"),
+                (Value::Output, Some(fan_out)) => {
+                    writes.gathered.push((branch.branch_id, fan_out));
+                }
+                (Value::Output, None) => {}
+            }
+            writes.moved.push(moved);
+            end(index, branch, false, writes);
+        }
+        Advance::Halt { reason } => {
+            let mut moved = branch.moved(BranchStatus::Halted, branch.from);
+            moved.halt_reason = Some(*reason);
+            writes.moved.push(moved);
+            crossed
+                .halted
+                .push((branch.run_id, branch.branch_id, *reason));
+            end(index, branch, true, writes);
+        }
+        Advance::Continue { to, via, value } => {
+            let input = match (value, branch.gathered) {
+                (Value::EmptyArray, _) => Input::Text("[]".into()),
+                (Value::Output, Some(fan_out)) => Input::GatheredFrom(fan_out),
+                (Value::Output, None) => Input::OutputOf(branch.from),
+            };
+            let leased = matches!(input, Input::OutputOf(_)) && *free_slots > 0;
+            let step = StepId::new();
+            let ordinal = branch.from_ordinal + 1;
+            let place = (branch.branch_id, ordinal);
+            let lease = leased.then_some(mover.process);
+            let execution = enqueue(branch, place, step, *to, *via, input, lease, writes);
+            if execution.process.is_some() {
+                *free_slots -= 1;
+                crossed.leased.push(Leased {
+                    execution_id: execution.id,
+                    step_id: step,
+                    branch_id: branch.branch_id,
+                    ordinal,
+                    node: to.node,
+                    from: branch.from,
+                });
+            }
+            writes
+                .moved
+                .push(branch.moved(BranchStatus::InProgress, step));
+        }
+        Advance::Split { paths } => {
+            let fan_out = fan_out(index, branch, Via::Divide, paths.len(), writes);
+            for (ordinal, to) in paths.iter().enumerate() {
+                let input = Input::OutputOf(branch.from);
+                child(branch, fan_out, ordinal, *to, Via::Divide, input, writes);
+            }
+        }
+        // The children are made by `apply`, in chunks: there may be a million.
+        Advance::Spread { elements, .. } => {
+            fan_out(index, branch, Via::Expand, elements.len(), writes);
+        }
+        Advance::Hold { at } => {
+            let node = branch.definition.node(*at);
+            let step = StepId::new();
+            writes.steps.push(NewStep {
+                id: step,
+                run_id: branch.run_id,
+                branch_id: branch.branch_id,
+                ordinal: branch.from_ordinal + 1,
+                node: &node.name,
+                step: Via::Dampen.as_str(),
+                via: Via::Dampen,
+                transition: branch.transition,
+                status: StepStatus::Waiting,
+                input: Input::OutputOf(branch.from),
+            });
+            writes
+                .moved
+                .push(branch.moved(BranchStatus::Dampened, step));
+            *writes.dampened.entry(branch.run_id).or_default() += 1;
+        }
+    }
+}
+
+/// A branch has ended: it arrives at its barrier, or its run is over.
+fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Writes<'a>) {
+    match branch.fan_out_id {
+        Some(fan_out) => {
+            let arriving = writes.arrivals.entry(fan_out).or_insert(Arriving {
+                arriving: 0,
+                halting: 0,
+                transition: branch.transition,
+            });
+            arriving.arriving += 1;
+            arriving.halting += i64::from(halted);
+            arriving.transition = branch.transition;
+        }
+        None if halted => writes.halted_runs.push(index),
+        None => writes
+            .completed_runs
+            .push((branch.run_id, branch.branch_id)),
+    }
+}
+
+/// The barrier of a split; the branch waits at it.
+fn fan_out<'a>(
+    index: usize,
+    branch: &Standing<'a>,
+    via: Via,
+    width: usize,
+    writes: &mut Writes<'a>,
+) -> FanOutId {
+    let id = FanOutId::new();
+    let node = &branch.definition.node(branch.node).name;
+    writes.fan_outs.push((id, node, via, width, index));
+    writes
+        .moved
+        .push(branch.moved(BranchStatus::Waiting, branch.from));
+    id
+}
+
+fn child<'a>(
+    parent: &Standing<'a>,
+    fan_out_id: FanOutId,
+    ordinal: usize,
+    to: Target,
+    via: Via,
+    input: Input<'a>,
+    writes: &mut Writes<'a>,
+) {
+    let (id, step_id) = (BranchId::new(), StepId::new());
+    writes.branches.push(NewBranch {
+        id,
+        run_id: parent.run_id,
+        pipeline: parent.pipeline,
+        fan_out_id,
+        ordinal: ordinal as i64,
+        step_id,
+    });
+    enqueue(parent, (id, 0), step_id, to, via, input, None, writes);
+}
+
+/// A new step with its first execution. It is leased to `lease` when it may run at once.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a column of the rows made here"
+)]
+fn enqueue<'a, 'w>(
+    parent: &Standing<'a>,
+    (branch_id, ordinal): (BranchId, i64),
+    id: StepId,
+    to: Target,
+    via: Via,
+    input: Input<'a>,
+    lease: Option<ProcessId>,
+    writes: &'w mut Writes<'a>,
+) -> &'w NewExecution<'a> {
+    let node = parent.definition.node(to.node);
+    let delay = parent.definition.delay(to);
+    writes.steps.push(NewStep {
+        id,
+        run_id: parent.run_id,
+        branch_id,
+        ordinal,
+        node: &node.name,
+        step: node.step.as_deref().unwrap_or_default(),
+        via,
+        transition: parent.transition,
+        status: StepStatus::InProgress,
+        input,
+    });
+    writes.executions.push(NewExecution {
+        id: ExecutionId::new(),
+        step_id: id,
+        pipeline: parent.pipeline,
+        attempt: 1,
+        retry_count: 0,
+        crash_count: 0,
+        process: lease.filter(|_| delay.is_zero()),
+        delay,
+    });
+    writes.executions.last().expect("just pushed")
+}
+
+async fn apply<'a>(
+    conn: &mut Conn,
+    standing: &[Standing<'a>],
+    mut writes: Writes<'a>,
+    mover: Mover,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    let moved = Rows::new()
+        .ids("id", writes.moved.iter().map(|row| row.id))
+        .ids("from_step_id", writes.moved.iter().map(|row| row.from))
+        .optional_ids("token", writes.moved.iter().map(|row| row.token))
+        .texts("status", writes.moved.iter().map(|row| row.status.as_str()))
+        .ids("step_id", writes.moved.iter().map(|row| row.step_id))
+        .optional_texts(
+            "halt_reason",
+            writes
+                .moved
+                .iter()
+                .map(|row| row.halt_reason.map(HaltReason::as_str)),
+        )
+        .optional_texts("output", writes.moved.iter().map(|row| row.output));
+    let count = conn
+        .execute(&MOVE_BRANCHES, &[("b", (&moved).into())])
+        .await?;
+    if count != writes.moved.len() as u64 {
+        return Err(Error::Corrupt(format!(
+            "I9: {} branches were to be moved under their claims, {count} were",
+            writes.moved.len()
+        )));
+    }
+    // A worker has completed the step with its result, and who waited left it long ago.
+    let left: Vec<StepId> = writes
+        .moved
+        .iter()
+        .filter(|row| row.token.is_some())
+        .map(|row| row.from)
+        .collect();
+    if !left.is_empty() {
+        let rows = Rows::new().ids("id", left);
+        conn.execute(&LEAVE_STEPS, &[("b", (&rows).into())]).await?;
+    }
+    if !writes.gathered.is_empty() {
+        let rows = Rows::new()
+            .ids("id", writes.gathered.iter().map(|row| row.0))
+            .ids("fan_out_id", writes.gathered.iter().map(|row| row.1));
+        conn.execute(&GATHER_OUTPUTS, &[("b", (&rows).into())])
+            .await?;
+    }
+    insert_fan_outs(conn, standing, &writes).await?;
+    insert_children(conn, &mut writes, mover, crossed).await?;
+    for (id, _, _, _, index) in &std::mem::take(&mut writes.fan_outs) {
+        let branch = &standing[*index];
+        if let Some(Advance::Spread { to, elements }) = &branch.advance {
+            spread(conn, branch, *id, *to, elements, mover, crossed).await?;
+        }
+    }
+    end_runs(conn, standing, &writes, mover, crossed).await
+}
+
+async fn insert_fan_outs(
+    conn: &mut Conn,
+    standing: &[Standing<'_>],
+    writes: &Writes<'_>,
+) -> Result<(), Error> {
+    if writes.fan_outs.is_empty() {
+        return Ok(());
+    }
+    let of = |index: usize| &standing[index];
+    let rows = &writes.fan_outs;
+    let rows = Rows::new()
+        .ids("id", rows.iter().map(|row| row.0))
+        .ids("run_id", rows.iter().map(|row| of(row.4).run_id))
+        .ids("branch_id", rows.iter().map(|row| of(row.4).branch_id))
+        .texts("node", rows.iter().map(|row| row.1))
+        .texts("via", rows.iter().map(|row| row.2.as_str()))
+        .ints("width", rows.iter().map(|row| row.3 as i64))
+        .optional_ids("parent_id", rows.iter().map(|row| of(row.4).fan_out_id))
+        .ints("parent_ordinal", rows.iter().map(|row| of(row.4).ordinal));
+    conn.execute(&INSERT_FAN_OUTS, &[("b", (&rows).into())])
+        .await?;
+    Ok(())
+}
+
+/// The branches of an expand, a chunk at a time.
+async fn spread(
+    conn: &mut Conn,
+    parent: &Standing<'_>,
+    fan_out: FanOutId,
+    to: Target,
+    elements: &Elements<'_>,
+    mover: Mover,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    let mut from = 0;
+    while from < elements.len() {
+        let until = elements.len().min(from + CHUNK);
+        let mut writes = Writes::default();
+        for ordinal in from..until {
+            let input = Input::Text(elements.text(ordinal));
+            child(
+                parent,
+                fan_out,
+                ordinal,
+                to,
+                Via::Expand,
+                input,
+                &mut writes,
+            );
+        }
+        insert_children(conn, &mut writes, mover, crossed).await?;
+        from = until;
+    }
+    Ok(())
+}
+
+async fn insert_children(
+    conn: &mut Conn,
+    writes: &mut Writes<'_>,
+    mover: Mover,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    for rows in writes.branches.chunks(CHUNK) {
+        let rows = Rows::new()
+            .ids("id", rows.iter().map(|row| row.id))
+            .ids("run_id", rows.iter().map(|row| row.run_id))
+            .texts("pipeline", rows.iter().map(|row| row.pipeline))
+            .ids("fan_out_id", rows.iter().map(|row| row.fan_out_id))
+            .ints("ordinal", rows.iter().map(|row| row.ordinal))
+            .ids("step_id", rows.iter().map(|row| row.step_id));
+        conn.execute(&INSERT_BRANCHES, &[("b", (&rows).into())])
+            .await?;
+    }
+    insert_steps(conn, &writes.steps).await?;
+    for execution in &writes.executions {
+        if execution.process.is_none() {
+            crossed.available.insert(execution.pipeline.to_owned());
+        }
+    }
+    insert_executions(conn, &writes.executions, mover.lease).await
+}
+
+async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Result<(), Error> {
+    let (mut texts, mut outputs, mut gathered) = (Vec::new(), Vec::new(), Vec::new());
+    for step in steps {
+        match &step.input {
+            Input::Text(text) => texts.push((step, text.as_ref())),
+            Input::OutputOf(from) => outputs.push((step, *from)),
+            Input::GatheredFrom(from) => gathered.push((step, *from)),
+        }
+    }
+    for rows in texts.chunks(CHUNK) {
+        let rows =
+            columns(rows.iter().map(|row| row.0)).texts("input", rows.iter().map(|row| row.1));
+        conn.execute(&INSERT_STEPS, &[("b", (&rows).into())])
+            .await?;
+    }
+    for rows in outputs.chunks(CHUNK) {
+        let rows =
+            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
+        conn.execute(&INSERT_STEPS_FROM_OUTPUT, &[("b", (&rows).into())])
+            .await?;
+    }
+    for rows in gathered.chunks(CHUNK) {
+        let rows =
+            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
+        conn.execute(&INSERT_STEPS_FROM_FAN_OUT, &[("b", (&rows).into())])
+            .await?;
+    }
+    Ok(())
+}
+
+fn columns<'a>(steps: impl Iterator<Item = &'a NewStep<'a>> + Clone) -> Rows<'a> {
+    Rows::new()
+        .ids("id", steps.clone().map(|step| step.id))
+        .ids("run_id", steps.clone().map(|step| step.run_id))
+        .ids("branch_id", steps.clone().map(|step| step.branch_id))
+        .ints("ordinal", steps.clone().map(|step| step.ordinal))
+        .texts("node", steps.clone().map(|step| step.node))
+        .texts("step", steps.clone().map(|step| step.step))
+        .texts("via", steps.clone().map(|step| step.via.as_str()))
+        .ids("transition_id", steps.clone().map(|step| step.transition))
+        .texts("status", steps.map(|step| step.status.as_str()))
+}
+
+/// New attempts, with their place in the queue unless they are leased at birth.
+pub(super) async fn insert_executions(
+    conn: &mut Conn,
+    executions: &[NewExecution<'_>],
+    lease: Duration,
+) -> Result<(), Error> {
+    for rows in executions.chunks(CHUNK) {
+        let table = Rows::new()
+            .ids("id", rows.iter().map(|row| row.id))
+            .ids("step_id", rows.iter().map(|row| row.step_id))
+            .texts("pipeline", rows.iter().map(|row| row.pipeline))
+            .ints("attempt", rows.iter().map(|row| i64::from(row.attempt)))
+            .ints(
+                "retry_count",
+                rows.iter().map(|row| i64::from(row.retry_count)),
+            )
+            .ints(
+                "crash_count",
+                rows.iter().map(|row| i64::from(row.crash_count)),
+            )
+            .optional_ids("process_id", rows.iter().map(|row| row.process));
+        let lease = micros(lease);
+        conn.execute(
+            &INSERT_EXECUTIONS,
+            &[("b", (&table).into()), ("lease", lease.into())],
+        )
+        .await?;
+        let queued: Vec<&NewExecution<'_>> =
+            rows.iter().filter(|row| row.process.is_none()).collect();
+        if queued.is_empty() {
+            continue;
+        }
+        let table = Rows::new()
+            .ids("execution_id", queued.iter().map(|row| row.id))
+            .texts("pipeline", queued.iter().map(|row| row.pipeline))
+            .ints("delay", queued.iter().map(|row| micros(row.delay)));
+        conn.execute(&INSERT_AVAILABILITIES, &[("b", (&table).into())])
+            .await?;
+    }
+    Ok(())
+}
+
+async fn end_runs(
+    conn: &mut Conn,
+    standing: &[Standing<'_>],
+    writes: &Writes<'_>,
+    mover: Mover,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    if !writes.dampened.is_empty() {
+        let rows = Rows::new()
+            .ids("id", writes.dampened.keys().copied())
+            .ints("waiting", writes.dampened.values().copied());
+        conn.execute(&DAMPEN_RUNS, &[("b", (&rows).into())]).await?;
+    }
+    let pipeline = |run: RunId| {
+        let branch = standing.iter().find(|branch| branch.run_id == run);
+        branch
+            .map(|branch| branch.pipeline.to_owned())
+            .unwrap_or_default()
+    };
+    if !writes.completed_runs.is_empty() {
+        let rows = Rows::new()
+            .ids("id", writes.completed_runs.iter().map(|row| row.0))
+            .ids("branch_id", writes.completed_runs.iter().map(|row| row.1));
+        conn.execute(&COMPLETE_RUNS, &[("b", (&rows).into())])
+            .await?;
+        let ended = writes.completed_runs.iter();
+        crossed
+            .ended
+            .extend(ended.map(|(run, _)| (*run, pipeline(*run), RunStatus::Completed)));
+    }
+    if writes.halted_runs.is_empty() {
+        return Ok(());
+    }
+    let roots: Vec<&Standing<'_>> = writes.halted_runs.iter().map(|i| &standing[*i]).collect();
+    let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
+    conn.execute(&HALT_RUNS, &[("b", (&rows).into())]).await?;
+    for root in roots {
+        crossed
+            .ended
+            .push((root.run_id, root.pipeline.to_owned(), RunStatus::Halted));
+        enqueue_hook(conn, root, mover, crossed).await?;
+    }
+    Ok(())
+}
+
+/// The hook of a halted run is a step like any other, made in the transaction that halts the
+/// run: it cannot be lost between a flag and a call, and cannot run for a halt that was rolled
+/// back (A16). It stands after the last step of the run's root branch.
+async fn enqueue_hook(
+    conn: &mut Conn,
+    root: &Standing<'_>,
+    mover: Mover,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    let Some(step) = &root.definition.on_halt else {
+        return Ok(());
+    };
+    let halts = conn
+        .fetch(&HALTS_OF_RUN, &[("run", root.run_id.0.into())])
+        .await?;
+    let mut reasons = Vec::new();
+    for halt in &halts {
+        reasons.push(serde_json::json!({
+            "reason": halt.get::<String>("halt_reason")?,
+            "node": halt.get::<String>("node")?,
+            "step": halt.get::<String>("step")?,
+            "error_class": halt.get::<Option<String>>("error_class")?,
+            "error_message": halt.get::<Option<String>>("error_message")?,
+        }));
+    }
+    let input = serde_json::json!({
+        "run_id": root.run_id.to_string(),
+        "pipeline": root.pipeline,
+        "halts": reasons,
+    });
+    let id = StepId::new();
+    let new = NewStep {
+        id,
+        run_id: root.run_id,
+        branch_id: root.branch_id,
+        ordinal: root.from_ordinal + 1,
+        node: HOOK_NODE,
+        step,
+        via: Via::OnHalt,
+        transition: root.transition,
+        status: StepStatus::InProgress,
+        input: Input::Text(input.to_string().into()),
+    };
+    insert_steps(conn, &[new]).await?;
+    let execution = NewExecution {
+        id: ExecutionId::new(),
+        step_id: id,
+        pipeline: root.pipeline,
+        attempt: 1,
+        retry_count: 0,
+        crash_count: 0,
+        process: None,
+        delay: Duration::ZERO,
+    };
+    crossed.available.insert(root.pipeline.to_owned());
+    insert_executions(conn, &[execution], mover.lease).await
+}
+
+/// The node of a hook's step: no step can be named so.
+pub const HOOK_NODE: &str = "(on_halt)";
+
+/// Arrivals, written to their barriers; those that are complete by it.
+async fn arrive(
+    conn: &mut Conn,
+    arrivals: BTreeMap<FanOutId, Arriving>,
+) -> Result<Vec<Fired>, Error> {
+    if arrivals.is_empty() {
+        return Ok(Vec::new());
+    }
+    if arrivals.len() > 1 {
+        let rows = Rows::new().ids("id", arrivals.keys().copied());
+        conn.fetch(&LOCK_FAN_OUTS, &[("b", (&rows).into())]).await?;
+    }
+    let rows = Rows::new()
+        .ids("id", arrivals.keys().copied())
+        .ints("arriving", arrivals.values().map(|row| row.arriving))
+        .ints("halting", arrivals.values().map(|row| row.halting));
+    let mut fired = Vec::new();
+    for row in conn.fetch(&ARRIVE, &[("b", (&rows).into())]).await? {
+        let view = BarrierView {
+            width: row.get::<i64>("width")? as u64,
+            arrived: row.get::<i64>("arrived")? as u64,
+            halted: row.get::<i64>("halted")? as u64,
+        };
+        let id = FanOutId(row.get("id")?);
+        match barrier::arrive(view) {
+            Arrival::Waits => {}
+            arrival => fired.push(Fired {
+                id,
+                branch_id: BranchId(row.get("branch_id")?),
+                halts: arrival == Arrival::Halts,
+                transition: arrivals[&id].transition,
+            }),
+        }
+    }
+    Ok(fired)
+}
+
+/// A barrier at which all have arrived.
+struct Fired {
+    id: FanOutId,
+    branch_id: BranchId,
+    halts: bool,
+    transition: TransitionId,
+}
+
+/// A branch that waited at a barrier that fired, as loaded.
+struct Loaded {
+    fired: Fired,
+    run_id: RunId,
+    pipeline: String,
+    definition: Arc<Definition>,
+    fan_out_id: Option<FanOutId>,
+    ordinal: i64,
+    from: StepId,
+    from_ordinal: i64,
+    node: NodeIndex,
+    too_large: bool,
+}
+
+async fn load_waiting(
+    conn: &mut Conn,
+    fired: Vec<Fired>,
+    mover: Mover,
+    definitions: &super::definition::Definitions,
+) -> Result<Vec<Loaded>, Error> {
+    let rows = Rows::new().ids("id", fired.iter().map(|fired| fired.id));
+    let mut sizes = HashMap::new();
+    for row in conn.fetch(&FAN_OUT_SIZES, &[("b", (&rows).into())]).await? {
+        // Unknown where a branch halted and has no output: then there is no array either.
+        let size = row.get::<Option<i64>>("size")?.unwrap_or_default();
+        sizes.insert(FanOutId(row.get("id")?), size);
+    }
+    let rows = Rows::new().ids("id", fired.iter().map(|fired| fired.branch_id));
+    let mut by_branch: HashMap<BranchId, Fired> = fired
+        .into_iter()
+        .map(|fired| (fired.branch_id, fired))
+        .collect();
+    let mut loaded = Vec::new();
+    for row in conn
+        .fetch(&WAITING_BRANCHES, &[("b", (&rows).into())])
+        .await?
+    {
+        let Some(fired) = by_branch.remove(&BranchId(row.get("id")?)) else {
+            continue;
+        };
+        let digest: String = row.get("definition")?;
+        let definition = definitions.load(conn, &digest).await?;
+        let node: String = row.get("node")?;
+        let node = definition
+            .find(&node)
+            .ok_or_else(|| Error::Corrupt(format!("definition {digest} has no node {node}")))?;
+        loaded.push(Loaded {
+            run_id: RunId(row.get("run_id")?),
+            pipeline: row.get("pipeline")?,
+            definition,
+            fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
+            ordinal: row.get("ordinal")?,
+            from: StepId(row.get("step_id")?),
+            from_ordinal: row.get("step_ordinal")?,
+            node,
+            too_large: sizes.get(&fired.id).copied().unwrap_or_default() > mover.max_payload as i64,
+            fired,
+        });
+    }
+    if let Some(branch) = by_branch.keys().next() {
+        return Err(Error::Corrupt(format!(
+            "I13: {branch:?} does not wait at its barrier"
+        )));
+    }
+    Ok(loaded)
+}
+
+impl Loaded {
+    fn standing(&self) -> Standing<'_> {
+        let advance = match advance::then_of(&self.definition, self.node) {
+            _ if self.fired.halts => None,
+            _ if self.too_large => Some(Advance::Halt {
+                reason: HaltReason::PayloadTooLarge,
+            }),
+            None => Some(Advance::Halt {
+                reason: HaltReason::TransitionInvalid,
+            }),
+            Some(then) => Some(advance::after_fan_in(then, Value::Output)),
+        };
+        Standing {
+            branch_id: self.fired.branch_id,
+            run_id: self.run_id,
+            pipeline: &self.pipeline,
+            definition: &self.definition,
+            fan_out_id: self.fan_out_id,
+            ordinal: self.ordinal,
+            from: self.from,
+            from_ordinal: self.from_ordinal,
+            node: self.node,
+            token: None,
+            transition: self.fired.transition,
+            gathered: Some(self.fired.id),
+            advance,
+        }
+    }
+}
+
+/// Closes the records of the crossings, or writes them whole where the mover had no claim.
+async fn record(
+    conn: &mut Conn,
+    crossings: &[Crossing<'_>],
+    records: &[Record],
+    produced: &HashMap<TransitionId, (Via, i64)>,
+    mover: Mover,
+) -> Result<(), Error> {
+    let all: Vec<(&Crossing<'_>, &Record)> = crossings.iter().zip(records).collect();
+    let (claimed, committed): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|(crossing, _)| matches!(crossing.right, Right::Claim { .. }));
+    let of = |record: &Record| produced[&record.transition];
+    if !claimed.is_empty() {
+        let rows = Rows::new()
+            .ids("id", claimed.iter().map(|row| row.1.transition))
+            .texts("via", claimed.iter().map(|row| of(row.1).0.as_str()))
+            .ints("produced", claimed.iter().map(|row| of(row.1).1));
+        conn.execute(&COMPLETE_TRANSITIONS, &[("b", (&rows).into())])
+            .await?;
+        let rows = Rows::new().ids("id", claimed.iter().map(|row| row.1.advancement));
+        conn.execute(&COMPLETE_ADVANCEMENTS, &[("b", (&rows).into())])
+            .await?;
+    }
+    if !committed.is_empty() {
+        let rows = Rows::new()
+            .ids("id", committed.iter().map(|row| row.1.transition))
+            .ids("run_id", committed.iter().map(|row| row.0.run_id))
+            .ids("branch_id", committed.iter().map(|row| row.0.branch_id))
+            .ids("from_step_id", committed.iter().map(|row| row.0.from))
+            .texts("via", committed.iter().map(|row| of(row.1).0.as_str()))
+            .ints("produced", committed.iter().map(|row| of(row.1).1));
+        conn.execute(&INSERT_TRANSITIONS, &[("b", (&rows).into())])
+            .await?;
+        let rows = Rows::new()
+            .ids("id", committed.iter().map(|row| row.1.advancement))
+            .ids(
+                "transition_id",
+                committed.iter().map(|row| row.1.transition),
+            )
+            .ids("branch_id", committed.iter().map(|row| row.0.branch_id))
+            .ids("claim_token", committed.iter().map(|_| ClaimToken::new()));
+        let process = mover.process.0.into();
+        conn.execute(
+            &INSERT_ADVANCEMENTS,
+            &[("b", (&rows).into()), ("process", process)],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Whole microseconds, as stored.
+pub(super) fn micros(duration: Duration) -> i64 {
+    // Capped where adding it to a time could overflow: longer than any history.
+    const LONGEST: u128 = (i64::MAX / 4) as u128;
+    duration.as_micros().min(LONGEST) as i64
+}

@@ -1,0 +1,192 @@
+//! Where databases differ: fragments of SQL, and what their errors mean.
+//!
+//! Owns: every difference of syntax between the databases, as a fragment that statements
+//! name in braces, and the classification of errors. Never: a whole statement.
+
+use std::fmt::Write;
+
+/// A database this program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// PostgreSQL, and what speaks its protocol.
+    Postgres,
+    /// SQLite, bundled.
+    Sqlite,
+}
+
+impl Dialect {
+    /// The name as shown to people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+            Self::Sqlite => "SQLite",
+        }
+    }
+
+    /// Renders the text of a statement: fragments replaced, `:names` numbered.
+    ///
+    /// Returns the SQL and the names of its parameters, in the order of their numbers.
+    /// Panics on a malformed statement: they are all `'static`, and a test renders each.
+    pub(super) fn render(self, text: &'static str) -> (String, Vec<String>) {
+        let mut expanded = String::with_capacity(text.len() + 128);
+        let mut rest = text;
+        while let Some(start) = rest.find('{') {
+            expanded.push_str(&rest[..start]);
+            let end = start + rest[start..].find('}').expect("a fragment is closed");
+            self.fragment(&rest[start + 1..end], &mut expanded);
+            rest = &rest[end + 1..];
+        }
+        expanded.push_str(rest);
+        number(&expanded, if self == Self::Postgres { '$' } else { '?' })
+    }
+
+    fn fragment(self, fragment: &'static str, to: &mut String) {
+        let (name, argument) = fragment.split_once(':').unwrap_or((fragment, ""));
+        match (self, name) {
+            // The statement's time, not the transaction's: a long transaction must not write
+            // an old heartbeat (H5); not `clock_timestamp()`, which no index can be compared
+            // with because it is volatile.
+            (Self::Postgres, "now") => {
+                to.push_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint")
+            }
+            (Self::Sqlite, "now") => to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
+            (Self::Postgres, "skip_locked") => to.push_str("FOR UPDATE SKIP LOCKED"),
+            (Self::Postgres, "lock") => to.push_str("FOR UPDATE"),
+            // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
+            (Self::Sqlite, "skip_locked" | "lock") => {}
+            (_, "rows") => self.rows(argument, to),
+            // `{copied:id}`: the id of the copy that run `:to` has of the row `id`. The first
+            // half is the run's, so it is unique and lies close to it; the second half, its
+            // random bits, is the row's own. A null stays null.
+            (Self::Postgres, "copied") => write!(
+                to,
+                "(left(:to::uuid::text, 19) || substr({argument}::text, 20))::uuid"
+            )
+            .expect("a string takes all"),
+            (Self::Sqlite, "copied") => write!(
+                to,
+                "CASE WHEN {argument} IS NOT NULL \
+                 THEN unhex(substr(hex(:to), 1, 16) || substr(hex({argument}), 17)) END"
+            )
+            .expect("a string takes all"),
+            // All values of a column as one JSON array, in an order: `{array:value;order}`.
+            (_, "array") => {
+                let (value, order) = argument.split_once(';').expect("array has an order");
+                let function = match self {
+                    Self::Postgres => "string_agg",
+                    Self::Sqlite => "group_concat",
+                };
+                write!(
+                    to,
+                    "'[' || coalesce({function}({value}, ',' ORDER BY {order}), '') || ']'"
+                )
+                .expect("a string takes all");
+            }
+            // A field of a JSON object that is stored as text: `{field:column;name}`.
+            (_, "field") => {
+                let (column, name) = argument.split_once(';').expect("field has a name");
+                let cast = if self == Self::Postgres { "::json" } else { "" };
+                write!(to, "({column}{cast}->>'{name}')").expect("a string takes all");
+            }
+            _ => unreachable!("unknown fragment {fragment:?}"),
+        }
+    }
+
+    /// `{rows:b(id id, node text, n int)}`: the rows of the parameter `:b` as a table. Arrays
+    /// on PostgreSQL (typed, binary, one per column), one JSON text on SQLite.
+    fn rows(self, argument: &str, to: &mut String) {
+        let (alias, columns) = argument.split_once('(').expect("rows have columns");
+        let columns: Vec<(&str, &str)> = columns
+            .trim_end_matches(')')
+            .split(',')
+            .map(|column| column.trim().split_once(' ').expect("a column has a type"))
+            .collect();
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        match self {
+            Self::Postgres => {
+                let arrays: Vec<String> = columns
+                    .iter()
+                    .map(|(name, kind)| {
+                        let kind = match *kind {
+                            "id" => "uuid",
+                            "text" => "text",
+                            "int" => "bigint",
+                            other => unreachable!("unknown column type {other:?}"),
+                        };
+                        format!(":{alias}.{name}::{kind}[]")
+                    })
+                    .collect();
+                let (arrays, names) = (arrays.join(", "), names.join(", "));
+                write!(to, "unnest({arrays}) AS {alias}({names})").expect("a string takes all");
+            }
+            Self::Sqlite => {
+                let values: Vec<String> = columns
+                    .iter()
+                    .enumerate()
+                    .map(|(index, (name, kind))| {
+                        let value = format!("value->>{index}");
+                        match *kind {
+                            "id" => format!("unhex({value}) AS {name}"),
+                            _ => format!("{value} AS {name}"),
+                        }
+                    })
+                    .collect();
+                let values = values.join(", ");
+                write!(to, "(SELECT {values} FROM json_each(:{alias})) AS {alias}")
+                    .expect("a string takes all");
+            }
+        }
+    }
+}
+
+/// Replaces `:name` by `$1` / `?1` …; the same name gets the same number.
+fn number(text: &str, mark: char) -> (String, Vec<String>) {
+    let mut sql = String::with_capacity(text.len());
+    let mut names: Vec<String> = Vec::new();
+    let mut rest = text;
+    while let Some(colon) = rest.find(':') {
+        sql.push_str(&rest[..colon]);
+        let after = &rest[colon + 1..];
+        if let Some(cast) = after.strip_prefix(':') {
+            sql.push_str("::");
+            rest = cast;
+            continue;
+        }
+        let length = after
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '.')
+            .unwrap_or(after.len());
+        let name = &after[..length];
+        assert!(!name.is_empty(), "a parameter has a name: {text}");
+        let index = names.iter().position(|known| known == name);
+        let index = index.unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        write!(sql, "{mark}{}", index + 1).expect("a string takes all");
+        rest = &after[length..];
+    }
+    sql.push_str(rest);
+    (sql, names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_become_arrays_on_postgres_and_json_on_sqlite() {
+        let text = "SELECT b.id FROM {rows:b(id id, n int)} WHERE b.n > :min AND :min > 0";
+        let (sql, names) = Dialect::Postgres.render(text);
+        assert_eq!(
+            sql,
+            "SELECT b.id FROM unnest($1::uuid[], $2::bigint[]) AS b(id, n) WHERE b.n > $3 AND $3 > 0"
+        );
+        assert_eq!(names, ["b.id", "b.n", "min"]);
+        let (sql, names) = Dialect::Sqlite.render(text);
+        assert_eq!(
+            sql,
+            "SELECT b.id FROM (SELECT unhex(value->>0) AS id, value->>1 AS n FROM json_each(?1)) AS b WHERE b.n > ?2 AND ?2 > 0"
+        );
+        assert_eq!(names, ["b", "min"]);
+    }
+}

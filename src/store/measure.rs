@@ -1,0 +1,141 @@
+//! What a benchmark reads from the database: counts, times by the database's clock, and what
+//! the database tells about itself.
+//!
+//! Owns: those statements. Never: writes, nor runs in a daemon: some of them scan.
+
+use std::time::Duration;
+
+use crate::model::ProcessId;
+
+use super::conn::{Conn, sqlite_version};
+use super::dialect::Dialect;
+use super::error::Error;
+use super::statement::Statement;
+
+static IN_PROGRESS: Statement = Statement::new(
+    "IN_PROGRESS",
+    "SELECT count(*) AS n FROM ductwork_runs WHERE status = 'in_progress'",
+);
+static WORK_SPAN: Statement = Statement::new(
+    "WORK_SPAN",
+    "
+    SELECT (SELECT min(e.claimed_at) FROM ductwork_executions e WHERE e.pipeline = :pipeline) AS began,
+           (SELECT max(r.completed_at) FROM ductwork_runs r WHERE r.pipeline = :pipeline) AS ended,
+           (SELECT count(*) FROM ductwork_executions e
+             WHERE e.pipeline = :pipeline AND e.result = 'success') AS steps,
+           (SELECT count(*) FROM ductwork_runs r
+             WHERE r.pipeline = :pipeline AND r.status = 'completed') AS runs",
+);
+static RUN_TIMES: Statement = Statement::new(
+    "RUN_TIMES",
+    "
+    SELECT completed_at - triggered_at AS took FROM ductwork_runs
+     WHERE pipeline = :pipeline AND status = 'completed' ORDER BY id",
+);
+static HELD_COUNT: Statement = Statement::new(
+    "HELD_COUNT",
+    "
+    SELECT count(*) AS n FROM ductwork_executions
+     WHERE process_id = :process AND completed_at IS NULL",
+);
+/// PostgreSQL only: every statement by key is a scan of an index.
+static SCANS: Statement = Statement::new(
+    "SCANS",
+    "
+    SELECT CAST(coalesce(sum(coalesce(seq_scan, 0) + coalesce(idx_scan, 0)), 0) AS bigint) AS n
+      FROM pg_stat_user_tables WHERE schemaname = current_schema()",
+);
+/// PostgreSQL only.
+static SERVER: Statement = Statement::new(
+    "SERVER",
+    "
+    SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
+           current_setting('synchronous_commit') AS synchronous_commit",
+);
+
+/// How many runs are in progress.
+pub async fn in_progress(conn: &mut Conn) -> Result<u64, Error> {
+    count(conn.fetch_optional(&IN_PROGRESS, &[]).await?)
+}
+
+/// The work on the runs of one pipeline, by the database's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkSpan {
+    /// From the first claim until the last run was completed.
+    pub took: Duration,
+    /// Executions that succeeded.
+    pub steps: u64,
+    /// Runs that were completed.
+    pub runs: u64,
+}
+
+/// The work that was done on `pipeline`; `None` where nothing was.
+pub async fn work_span(conn: &mut Conn, pipeline: &str) -> Result<Option<WorkSpan>, Error> {
+    let args = [("pipeline", pipeline.into())];
+    let Some(row) = conn.fetch_optional(&WORK_SPAN, &args).await? else {
+        return Ok(None);
+    };
+    let (began, ended): (Option<i64>, Option<i64>) = (row.get("began")?, row.get("ended")?);
+    let (Some(began), Some(ended)) = (began, ended) else {
+        return Ok(None);
+    };
+    Ok(Some(WorkSpan {
+        took: Duration::from_micros(ended.saturating_sub(began).max(0) as u64),
+        steps: row.get::<i64>("steps")?.max(0) as u64,
+        runs: row.get::<i64>("runs")?.max(0) as u64,
+    }))
+}
+
+/// How long each completed run of `pipeline` took from its trigger, in order, by the database's
+/// clock.
+pub async fn run_times(conn: &mut Conn, pipeline: &str) -> Result<Vec<Duration>, Error> {
+    let rows = conn
+        .fetch(&RUN_TIMES, &[("pipeline", pipeline.into())])
+        .await?;
+    let took = |took: i64| Duration::from_micros(took.max(0) as u64);
+    rows.iter().map(|row| Ok(took(row.get("took")?))).collect()
+}
+
+/// How many executions `process` holds.
+pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<u64, Error> {
+    let args = [("process", process.0.into())];
+    count(conn.fetch_optional(&HELD_COUNT, &args).await?)
+}
+
+/// How many scans of tables and indexes there have been in this schema; `None` where the
+/// database does not count. It lags behind by up to a second.
+pub async fn scans(conn: &mut Conn) -> Result<Option<u64>, Error> {
+    match conn.dialect() {
+        Dialect::Postgres => count(conn.fetch_optional(&SCANS, &[]).await?).map(Some),
+        Dialect::Sqlite => Ok(None),
+    }
+}
+
+/// The database, for people: its version, and how careful it is with what was committed.
+pub async fn server(conn: &mut Conn) -> Result<String, Error> {
+    if conn.dialect() == Dialect::Sqlite {
+        let version = sqlite_version();
+        let (major, minor, patch) = (
+            version / 1_000_000,
+            version / 1_000 % 1_000,
+            version % 1_000,
+        );
+        return Ok(format!(
+            "SQLite {major}.{minor}.{patch} (WAL, synchronous full)"
+        ));
+    }
+    let Some(row) = conn.fetch_optional(&SERVER, &[]).await? else {
+        return Err(Error::Corrupt("the server has no version".to_owned()));
+    };
+    let get = |column| row.get::<String>(column);
+    Ok(format!(
+        "PostgreSQL {} (fsync {}, synchronous_commit {})",
+        get("version")?,
+        get("fsync")?,
+        get("synchronous_commit")?
+    ))
+}
+
+fn count(row: Option<super::Row>) -> Result<u64, Error> {
+    row.map_or(Ok(0), |row| Ok(row.get::<i64>("n")?.max(0) as u64))
+}

@@ -1,0 +1,59 @@
+//! The only SQL in the house.
+//!
+//! Owns: the schema, every statement, and the operations on rows, each of them guarded.
+//! Never: decides; what is to be written is a plan made by `machine`.
+
+pub mod advance;
+pub mod audit;
+pub mod cancel;
+pub mod catalogue;
+pub mod claim;
+pub mod commit;
+pub mod conn;
+pub mod context;
+pub mod crossing;
+pub mod definition;
+pub mod dialect;
+pub mod error;
+pub mod measure;
+pub mod migrate;
+pub mod process;
+pub mod prune;
+pub mod query;
+pub mod resume;
+pub mod revive;
+pub mod sandbox;
+pub mod statement;
+pub mod trigger;
+pub mod why;
+
+pub use conn::{Conn, Location, Purpose, Row};
+pub use dialect::Dialect;
+pub use error::Error;
+
+statement::statements! {
+    /// A run in progress has a next mover (I18); a hook's run is over, but its step is not.
+    ANY_WORK = "
+        SELECT 1 AS found WHERE EXISTS (
+            SELECT 1 FROM ductwork_runs r WHERE r.status = 'in_progress'
+               AND (:all = 1 OR r.pipeline IN (SELECT b.name FROM {rows:b(name text)})))
+        OR EXISTS (
+            SELECT 1 FROM ductwork_availabilities a
+             WHERE :all = 1 OR a.pipeline IN (SELECT b.name FROM {rows:b(name text)}))
+        OR EXISTS (
+            SELECT 1 FROM ductwork_executions e
+             WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL
+               AND (:all = 1 OR e.pipeline IN (SELECT b.name FROM {rows:b(name text)})))";
+}
+
+/// True while work is left in these pipelines (`None`: in any): running, due, or delayed. What
+/// waits for a person is no work.
+pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<bool, Error> {
+    let names = pipelines.unwrap_or_default();
+    let rows = statement::Rows::new().texts("name", names.iter().map(String::as_str));
+    let args = [
+        ("b", (&rows).into()),
+        ("all", i64::from(pipelines.is_none()).into()),
+    ];
+    Ok(conn.fetch_optional(&ANY_WORK, &args).await?.is_some())
+}

@@ -1,0 +1,494 @@
+//! Process rows: who is alive, what they hold, and giving it back when they are not.
+//!
+//! Owns: registration, heartbeats with their leases, recovery. Never: decides that a process
+//! is dead; the reaper does (`engine::reaper`), with proof or with two witnesses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::definition::Definition;
+use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
+use crate::model::*;
+
+use super::conn::Conn;
+use super::crossing::{self, NewExecution, micros};
+use super::definition::Definitions;
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+statements! {
+    REGISTER = "
+        INSERT INTO ductwork_processes
+            (id, supervisor_id, role, pipeline, host, boot_id, pid_namespace, pid, pid_started_at,
+             version, started_at, last_heartbeat_at)
+        VALUES (:id, :supervisor, :role, :pipeline, :host, :boot_id, :pid_namespace, :pid,
+                :pid_started_at, :version, {now}, {now})";
+    BEAT = "
+        UPDATE ductwork_processes
+           SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
+               succeeded = :succeeded, errored = :errored, crashed = :crashed,
+               advanced = :advanced, stale = :stale
+         WHERE id = :id";
+    EXTEND_LEASES = "
+        UPDATE ductwork_executions SET lease_until = {now} + :lease
+         WHERE process_id = :id AND completed_at IS NULL
+        RETURNING id";
+    EXTEND_ADVANCEMENTS = "
+        UPDATE ductwork_advancements SET lease_until = {now} + :lease
+         WHERE process_id = :id AND completed_at IS NULL";
+    PROCESSES = "
+        SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
+               p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
+               {now} - p.last_heartbeat_at AS age, p.claimed, p.succeeded, p.errored, p.crashed,
+               p.advanced, p.stale
+          FROM ductwork_processes p ORDER BY p.started_at, p.id";
+    /// RACE: the process that is believed dead beats, or claims, between our look and this
+    /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
+    /// With proof of death `seen` is absent. What the process claimed before this write is
+    /// visible after it; afterwards it can claim nothing, because its row is gone (C4).
+    /// Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
+    REMOVE_PROCESS = "
+        DELETE FROM ductwork_processes
+         WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen AND last_heartbeat_at <= {now} - :age))
+        RETURNING role, pipeline";
+    LOST_EXECUTIONS = "
+        UPDATE ductwork_executions
+           SET completed_at = {now}, result = :result, error_class = :result,
+               error_message = :message
+         WHERE process_id = :id AND completed_at IS NULL
+        RETURNING id";
+    LOST_STEPS = "
+        SELECT e.id, e.step_id, e.pipeline, e.attempt, e.retry_count, e.crash_count,
+               s.step, s.branch_id, s.run_id, s.via, r.definition
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON e.id = b.id
+          JOIN ductwork_steps s ON s.id = e.step_id
+          JOIN ductwork_runs r ON r.id = s.run_id
+         ORDER BY e.id";
+    FAIL_STEPS = "
+        UPDATE ductwork_steps SET status = 'failed', completed_at = {now}
+          FROM {rows:b(id id)}
+         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'in_progress'";
+    FAILED_BRANCHES = "
+        UPDATE ductwork_branches SET ready_at = {now}
+          FROM {rows:b(id id)}
+         WHERE ductwork_branches.id = b.id AND ductwork_branches.status = 'in_progress'";
+    LOST_ADVANCEMENTS = "
+        UPDATE ductwork_advancements
+           SET completed_at = {now}, result = :result, error_class = :result,
+               error_message = :message
+         WHERE process_id = :id AND completed_at IS NULL
+        RETURNING branch_id, claim_token, transition_id";
+    COUNT_CRASHES = "
+        UPDATE ductwork_transitions SET crash_count = crash_count + 1
+          FROM {rows:b(id id)}
+         WHERE ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
+    GIVE_BACK_BRANCHES = "
+        UPDATE ductwork_branches
+           SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
+          FROM {rows:b(id id, token id)}
+         WHERE ductwork_branches.id = b.id AND ductwork_branches.claim_token = b.token";
+    DEREGISTER = "DELETE FROM ductwork_processes WHERE id = :id";
+    /// Claims without a process: cannot be, and are healed all the same (C4, H14).
+    ORPHANS = "
+        SELECT DISTINCT x.process_id FROM (
+            SELECT process_id FROM ductwork_executions
+             WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now}
+            UNION ALL
+            SELECT process_id FROM ductwork_advancements
+             WHERE completed_at IS NULL AND lease_until < {now}) x
+         WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE p.id = x.process_id)";
+}
+
+/// A process to register.
+#[derive(Clone, Debug)]
+pub struct NewProcess {
+    /// Its key: minted at start, never adopted.
+    pub id: ProcessId,
+    /// The supervisor that forked it.
+    pub supervisor: Option<ProcessId>,
+    /// What it is for.
+    pub role: Role,
+    /// Whose jobs it works, for a worker.
+    pub pipeline: Option<String>,
+    /// Where it runs.
+    pub host: String,
+    /// The kernel's boot.
+    pub boot_id: String,
+    /// Its pid namespace.
+    pub pid_namespace: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// The kernel's start time of that pid.
+    pub pid_started_at: u64,
+}
+
+/// A process row.
+#[derive(Clone, Debug)]
+pub struct ProcessRow {
+    /// Its key.
+    pub id: ProcessId,
+    /// The supervisor that forked it.
+    pub supervisor: Option<ProcessId>,
+    /// What it is for.
+    pub role: Role,
+    /// Whose jobs it works.
+    pub pipeline: Option<String>,
+    /// Where it runs.
+    pub host: String,
+    /// The kernel's boot.
+    pub boot_id: String,
+    /// Its pid namespace.
+    pub pid_namespace: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// The kernel's start time of that pid.
+    pub pid_started_at: u64,
+    /// The program's version.
+    pub version: String,
+    /// µs since 1970.
+    pub started_at: i64,
+    /// µs since 1970.
+    pub last_heartbeat_at: i64,
+    /// Rises with every sign of life.
+    pub beat_seq: i64,
+    /// Since its last heartbeat, by the database's clock.
+    pub age: Duration,
+    /// Its counters.
+    pub counters: Counters,
+}
+
+/// What a process has done since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Executions claimed.
+    pub claimed: u64,
+    /// Executions that succeeded.
+    pub succeeded: u64,
+    /// Executions that ended in an error or a timeout.
+    pub errored: u64,
+    /// Executions that were killed from outside.
+    pub crashed: u64,
+    /// Branches advanced.
+    pub advanced: u64,
+    /// Results and advances that came too late.
+    pub stale: u64,
+}
+
+/// Makes the row of a process.
+pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
+    conn.execute(
+        &REGISTER,
+        &[
+            ("id", process.id.0.into()),
+            ("supervisor", process.supervisor.map(|id| id.0).into()),
+            ("role", process.role.as_str().into()),
+            ("pipeline", process.pipeline.as_deref().into()),
+            ("host", (&process.host).into()),
+            ("boot_id", (&process.boot_id).into()),
+            ("pid_namespace", (&process.pid_namespace).into()),
+            ("pid", i64::from(process.pid).into()),
+            ("pid_started_at", (process.pid_started_at as i64).into()),
+            ("version", env!("CARGO_PKG_VERSION").into()),
+        ],
+    )
+    .await?;
+    Ok(())
+}
+
+/// A heartbeat: raises `beat_seq`, and extends every lease of the process, in one transaction.
+///
+/// A process that holds nothing has no lease to extend: `holds` spares the idle two statements.
+/// Returns the executions it still holds (the others were cancelled, or given away), or
+/// `None` when the process was declared dead.
+pub async fn beat(
+    conn: &mut Conn,
+    process: ProcessId,
+    counters: Counters,
+    lease: Duration,
+    holds: bool,
+) -> Result<Option<Vec<ExecutionId>>, Error> {
+    let lease = || ("lease", micros(lease).into());
+    let id = || ("id", process.0.into());
+    let count = |value: u64| (value as i64).into();
+    let alive = async |conn: &mut Conn| {
+        let args = [
+            id(),
+            ("claimed", count(counters.claimed)),
+            ("succeeded", count(counters.succeeded)),
+            ("errored", count(counters.errored)),
+            ("crashed", count(counters.crashed)),
+            ("advanced", count(counters.advanced)),
+            ("stale", count(counters.stale)),
+        ];
+        Ok::<bool, Error>(conn.execute(&BEAT, &args).await? == 1)
+    };
+    if !holds {
+        return Ok(alive(conn).await?.then(Vec::new));
+    }
+    conn.transaction(async |conn| {
+        if !alive(conn).await? {
+            return Ok(None);
+        }
+        let held = conn.fetch(&EXTEND_LEASES, &[id(), lease()]).await?;
+        conn.execute(&EXTEND_ADVANCEMENTS, &[id(), lease()]).await?;
+        let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
+        held.collect::<Result<_, Error>>().map(Some)
+    })
+    .await
+}
+
+/// All process rows, oldest first.
+pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
+    let rows = conn.fetch(&PROCESSES, &[]).await?;
+    rows.iter()
+        .map(|row| {
+            let count = |name| row.get::<i64>(name).map(|value| value as u64);
+            Ok(ProcessRow {
+                id: ProcessId(row.get("id")?),
+                supervisor: row
+                    .get::<Option<uuid::Uuid>>("supervisor_id")?
+                    .map(ProcessId),
+                role: row.word("role")?,
+                pipeline: row.get("pipeline")?,
+                host: row.get("host")?,
+                boot_id: row.get("boot_id")?,
+                pid_namespace: row.get("pid_namespace")?,
+                pid: row.count("pid")?,
+                pid_started_at: count("pid_started_at")?,
+                version: row.get("version")?,
+                started_at: row.get("started_at")?,
+                last_heartbeat_at: row.get("last_heartbeat_at")?,
+                beat_seq: row.get("beat_seq")?,
+                age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
+                counters: Counters {
+                    claimed: count("claimed")?,
+                    succeeded: count("succeeded")?,
+                    errored: count("errored")?,
+                    crashed: count("crashed")?,
+                    advanced: count("advanced")?,
+                    stale: count("stale")?,
+                },
+            })
+        })
+        .collect()
+}
+
+/// Why a process is taken for dead.
+#[derive(Clone, Copy, Debug)]
+pub enum Death<'a> {
+    /// Somebody saw it exit, or knows that it cannot exist any more.
+    Proven {
+        /// How it died, for the record.
+        how: &'a str,
+    },
+    /// It was ended by its supervisor because the daemon stops, and was seen to exit: what it
+    /// held is given back as `released`, which spends no budget (H22).
+    Stopped,
+    /// Its heartbeat is older than this, and the witness has seen no beat since `beat_seq`.
+    Witnessed {
+        /// The last beat that was seen.
+        beat_seq: i64,
+        /// The age that makes a heartbeat stale, by the database's clock.
+        stale_after: Duration,
+    },
+}
+
+/// What a recovery gave back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// False: the process was alive, or had been recovered before.
+    pub removed: bool,
+    /// Executions that may be claimed again.
+    pub again: usize,
+    /// Steps that are out of their crash budget.
+    pub failed: usize,
+    /// Branches that may be advanced again.
+    pub branches: usize,
+    /// Pipelines with new availabilities.
+    pub pipelines: std::collections::BTreeSet<String>,
+}
+
+/// Takes from a dead process what it held, and makes it available again. Idempotent; any
+/// number may run at once.
+pub async fn recover(
+    conn: &mut Conn,
+    process: ProcessId,
+    death: Death<'_>,
+    limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
+    definitions: &Definitions,
+) -> Result<Recovered, Error> {
+    let (proven, seen, age, how) = match death {
+        Death::Proven { how } => (1, 0, Duration::ZERO, how),
+        Death::Stopped => (1, 0, Duration::ZERO, "the daemon stopped"),
+        Death::Witnessed {
+            beat_seq,
+            stale_after,
+        } => (0, beat_seq, stale_after, "its heartbeat stopped"),
+    };
+    let lost = match death {
+        Death::Stopped => Lost {
+            ending: Ending::Released {
+                delay: Duration::ZERO,
+            },
+            message: "the daemon stopped before it had ended".to_owned(),
+        },
+        _ => Lost {
+            ending: Ending::Crashed,
+            message: format!("the process that ran it died: {how}"),
+        },
+    };
+    conn.transaction(async |conn| {
+        let args = [
+            ("id", process.0.into()),
+            ("proven", i64::from(proven).into()),
+            ("seen", seen.into()),
+            ("age", micros(age).into()),
+        ];
+        let removed = conn.fetch_optional(&REMOVE_PROCESS, &args).await?.is_some();
+        // With proof, claims of a row that is gone already are orphans, and healed as well.
+        if !removed && proven == 0 {
+            return Ok(Recovered::default());
+        }
+        let mut recovered = Recovered {
+            removed,
+            ..Recovered::default()
+        };
+        give_back_executions(conn, process, &lost, limits, definitions, &mut recovered).await?;
+        give_back_branches(conn, process, &lost, &mut recovered).await?;
+        Ok(recovered)
+    })
+    .await
+}
+
+/// How what a process held is closed.
+struct Lost {
+    ending: Ending,
+    message: String,
+}
+
+async fn give_back_executions(
+    conn: &mut Conn,
+    process: ProcessId,
+    why: &Lost,
+    limits: &(dyn Fn(&Definition, &str) -> StepLimits + Sync),
+    definitions: &Definitions,
+    recovered: &mut Recovered,
+) -> Result<(), Error> {
+    let args = [
+        ("id", process.0.into()),
+        ("result", why.ending.result().as_str().into()),
+        ("message", (&why.message).into()),
+    ];
+    let lost = conn.fetch(&LOST_EXECUTIONS, &args).await?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let mut ids = Vec::with_capacity(lost.len());
+    for row in &lost {
+        ids.push(row.get::<uuid::Uuid>("id")?);
+    }
+    let rows = Rows::new().ids("id", ids);
+    let mut lost = Vec::new();
+    for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
+        let digest: String = row.get("definition")?;
+        let definition: Arc<Definition> = definitions.load(conn, &digest).await?;
+        let view = ExecutionView {
+            retry_count: row.count("retry_count")?,
+            crash_count: row.count("crash_count")?,
+        };
+        let limits = limits(&definition, &row.get::<String>("step")?);
+        let verdict = outcome::decide(view, why.ending, &limits, 0.5);
+        lost.push((row, verdict, definition));
+    }
+    let mut again = Vec::new();
+    let mut failed = Vec::new();
+    let mut halted = Vec::new();
+    for (row, verdict, definition) in &lost {
+        let step_id = StepId(row.get("step_id")?);
+        match verdict {
+            Verdict::Again { delay, next } => again.push(NewExecution {
+                id: ExecutionId::new(),
+                step_id,
+                pipeline: &definition.pipeline,
+                attempt: row.count("attempt")? + 1,
+                retry_count: next.retry_count,
+                crash_count: next.crash_count,
+                process: None,
+                delay: *delay,
+            }),
+            _ => {
+                failed.push(step_id);
+                if row.word::<Via>("via")? != Via::OnHalt {
+                    halted.push(BranchId(row.get("branch_id")?));
+                }
+            }
+        }
+    }
+    recovered.again = again.len();
+    recovered.failed = failed.len();
+    recovered
+        .pipelines
+        .extend(again.iter().map(|row| row.pipeline.to_owned()));
+    crossing::insert_executions(conn, &again, Duration::ZERO).await?;
+    if !failed.is_empty() {
+        let rows = Rows::new().ids("id", failed);
+        conn.execute(&FAIL_STEPS, &[("b", (&rows).into())]).await?;
+    }
+    if !halted.is_empty() {
+        recovered.branches += halted.len();
+        let rows = Rows::new().ids("id", halted);
+        conn.execute(&FAILED_BRANCHES, &[("b", (&rows).into())])
+            .await?;
+    }
+    Ok(())
+}
+
+async fn give_back_branches(
+    conn: &mut Conn,
+    process: ProcessId,
+    why: &Lost,
+    recovered: &mut Recovered,
+) -> Result<(), Error> {
+    let args = [
+        ("id", process.0.into()),
+        ("result", why.ending.result().as_str().into()),
+        ("message", (&why.message).into()),
+    ];
+    let lost = conn.fetch(&LOST_ADVANCEMENTS, &args).await?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let (mut branches, mut tokens, mut transitions) = (Vec::new(), Vec::new(), Vec::new());
+    for row in &lost {
+        branches.push(row.get::<uuid::Uuid>("branch_id")?);
+        tokens.push(row.get::<uuid::Uuid>("claim_token")?);
+        transitions.push(row.get::<uuid::Uuid>("transition_id")?);
+    }
+    recovered.branches += branches.len();
+    // A shutdown is no crash, and spends no budget (H22).
+    if why.ending == Ending::Crashed {
+        let rows = Rows::new().ids("id", transitions);
+        conn.execute(&COUNT_CRASHES, &[("b", (&rows).into())])
+            .await?;
+    }
+    let rows = Rows::new().ids("id", branches).ids("token", tokens);
+    conn.execute(&GIVE_BACK_BRANCHES, &[("b", (&rows).into())])
+        .await?;
+    Ok(())
+}
+
+/// Removes the row of a process that ends in order and holds nothing any more.
+pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
+    conn.execute(&DEREGISTER, &[("id", process.0.into())])
+        .await?;
+    Ok(())
+}
+
+/// Processes without a row whose claims have outlived their leases.
+pub async fn orphans(conn: &mut Conn) -> Result<Vec<ProcessId>, Error> {
+    let rows = conn.fetch(&ORPHANS, &[]).await?;
+    rows.iter()
+        .map(|row| Ok(ProcessId(row.get("process_id")?)))
+        .collect()
+}

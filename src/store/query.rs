@@ -1,0 +1,625 @@
+//! What people and pages read: runs, one run whole, how far it is.
+//!
+//! Owns: read models, each bounded by a limit or by one run. Never: writes; nor is anything
+//! read here that a decision of the engine rests on.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::model::*;
+
+use super::claim::raw;
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+/// Ids per statement.
+const CHUNK: usize = 1_000;
+
+/// The fewest hexadecimal digits that may stand for a run's id.
+pub const SHORTEST_PREFIX: usize = 4;
+
+macro_rules! run_columns {
+    () => {
+        "r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
+         r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at,
+         coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
+                    WHERE e.step_id = (SELECT s.id
+                                         FROM ductwork_branches b
+                                         JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
+                                        WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
+                  CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at"
+    };
+}
+
+statements! {
+    RUNS = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r
+         WHERE (:all = 1 OR r.pipeline = :pipeline)
+           AND r.triggered_at >= {now} - :since
+           AND r.id < :before
+         ORDER BY r.id DESC LIMIT :n");
+    /// Status by status, so that the few halted runs among a million are found by the index.
+    RUNS_OF_STATUS = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r
+         WHERE r.status = :status
+           AND (:all = 1 OR r.pipeline = :pipeline)
+           AND r.triggered_at >= {now} - :since
+           AND r.id < :before
+         ORDER BY r.id DESC LIMIT :n");
+    RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run");
+    RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run";
+    RUNS_BETWEEN = "
+        SELECT id FROM ductwork_runs WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2";
+    HALT_REASONS = "
+        SELECT DISTINCT br.run_id, br.halt_reason
+          FROM {rows:b(id id)}
+          JOIN ductwork_branches br ON br.run_id = b.id
+         WHERE br.halt_reason IS NOT NULL
+         ORDER BY br.run_id, br.halt_reason";
+    BRANCHES = "
+        SELECT id, fan_out_id, ordinal, status, halt_reason, step_id, ready_at,
+               claimed_for_advancing_at, last_advanced_at
+          FROM ductwork_branches WHERE run_id = :run ORDER BY id LIMIT :n";
+    FAN_OUTS = "
+        SELECT f.id, f.branch_id, f.node, f.via, f.width, f.arrived, f.halted, f.created_at, f.fired_at
+          FROM ductwork_branches br
+          JOIN ductwork_fan_outs f ON f.branch_id = br.id
+         WHERE br.run_id = :run ORDER BY f.id LIMIT :n";
+    STEPS = "
+        SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
+               s.input, s.output, s.created_at, s.completed_at
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+         WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
+    EXECUTIONS = "
+        SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count, e.process_id, e.claimed_at,
+               e.completed_at, e.result, e.error_class, e.error_message, e.error_backtrace, a.due_at
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON e.step_id = b.id
+          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+         ORDER BY e.step_id, e.attempt";
+    PROGRESS = "
+        SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, count(*) AS total,
+               sum(CASE WHEN s.status IN ('advancing', 'completed') THEN 1 ELSE 0 END) AS completed,
+               sum(CASE WHEN e.id IS NOT NULL THEN 1 ELSE 0 END) AS running,
+               sum(CASE WHEN s.status = 'failed' THEN 1 ELSE 0 END) AS failed,
+               sum(CASE WHEN s.status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+          LEFT JOIN ductwork_executions e
+                 ON e.step_id = s.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+         WHERE br.run_id = :run
+         GROUP BY s.node, s.step, s.via
+         ORDER BY min(s.created_at), s.node";
+    FAILED_STEPS = "
+        SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
+               s.input, s.output, s.created_at, s.completed_at
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+         WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
+    NOW = "SELECT {now} AS now";
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug)]
+pub struct RunFilter<'a> {
+    /// Of this pipeline only.
+    pub pipeline: Option<&'a str>,
+    /// In one of these states; empty for all.
+    pub statuses: &'a [RunStatus],
+    /// Triggered within this time, by the database's clock.
+    pub since: Option<Duration>,
+    /// Older than this run: the last one of the page before.
+    pub before: Option<RunId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A run without its steps.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The run.
+    pub id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Digest of its definition.
+    pub definition: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// What it was triggered with.
+    pub input: Box<RawValue>,
+    /// What it came to, once it is complete.
+    pub output: Option<Box<RawValue>>,
+    /// The key it was triggered with.
+    pub trigger_key: Option<String>,
+    /// The halted run that it continues.
+    pub revived_from: Option<RunId>,
+    /// µs since 1970.
+    pub triggered_at: i64,
+    /// When its first step was claimed.
+    pub started_at: Option<i64>,
+    /// µs since 1970.
+    pub completed_at: Option<i64>,
+    /// µs since 1970.
+    pub halted_at: Option<i64>,
+    /// µs since 1970.
+    pub cancelled_at: Option<i64>,
+    /// Why branches of it halted, each reason once.
+    pub halt_reasons: Vec<HaltReason>,
+}
+
+impl Run {
+    /// When it ended, in whatever way.
+    pub fn ended_at(&self) -> Option<i64> {
+        self.completed_at.or(self.halted_at).or(self.cancelled_at)
+    }
+}
+
+/// As much of a run as whoever waits for it needs.
+#[derive(Clone, Debug)]
+pub struct RunState {
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// What it came to, once it is complete.
+    pub output: Option<Box<RawValue>>,
+}
+
+/// One line of progress.
+#[derive(Clone, Debug)]
+pub struct BranchRow {
+    /// The branch.
+    pub id: BranchId,
+    /// The fan-out it belongs to; none for the run's root.
+    pub fan_out_id: Option<FanOutId>,
+    /// Its place in that fan-out.
+    pub ordinal: i64,
+    /// Its state.
+    pub status: BranchStatus,
+    /// Why it halted by itself.
+    pub halt_reason: Option<HaltReason>,
+    /// Its current step.
+    pub step_id: StepId,
+    /// Since when, or from when on, it may be advanced.
+    pub ready_at: Option<i64>,
+    /// Since when an advancer has it.
+    pub claimed_for_advancing_at: Option<i64>,
+    /// When it was last moved.
+    pub last_advanced_at: Option<i64>,
+}
+
+/// A barrier.
+#[derive(Clone, Debug)]
+pub struct FanOutRow {
+    /// The fan-out.
+    pub id: FanOutId,
+    /// The branch that was split.
+    pub branch_id: BranchId,
+    /// The node whose output was spread.
+    pub node: String,
+    /// Divide or expand.
+    pub via: Via,
+    /// How many branches it made.
+    pub width: i64,
+    /// How many have ended.
+    pub arrived: i64,
+    /// How many of these halted.
+    pub halted: i64,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// When all had arrived.
+    pub fired_at: Option<i64>,
+}
+
+/// A step with its attempts.
+#[derive(Clone, Debug)]
+pub struct StepRow {
+    /// The step.
+    pub id: StepId,
+    /// Its branch.
+    pub branch_id: BranchId,
+    /// Its place on that branch.
+    pub ordinal: i64,
+    /// Its node.
+    pub node: String,
+    /// What runs.
+    pub step: String,
+    /// How it was reached.
+    pub via: Via,
+    /// The step of an earlier run that it is a copy of.
+    pub source_step_id: Option<StepId>,
+    /// Its state.
+    pub status: StepStatus,
+    /// What it was given.
+    pub input: Box<RawValue>,
+    /// What it returned.
+    pub output: Option<Box<RawValue>>,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// µs since 1970.
+    pub completed_at: Option<i64>,
+    /// Its attempts, in order.
+    pub executions: Vec<ExecutionRow>,
+}
+
+impl StepRow {
+    /// When its first attempt was claimed.
+    pub fn started_at(&self) -> Option<i64> {
+        let claims = self.executions.iter();
+        claims.filter_map(|execution| execution.claimed_at).min()
+    }
+}
+
+/// An attempt.
+#[derive(Clone, Debug)]
+pub struct ExecutionRow {
+    /// The execution.
+    pub id: ExecutionId,
+    /// 1, 2, ….
+    pub attempt: u32,
+    /// Errors of earlier attempts.
+    pub retry_count: u32,
+    /// Crashes of earlier attempts.
+    pub crash_count: u32,
+    /// Who has it, or had it.
+    pub process_id: Option<ProcessId>,
+    /// From when on it may be claimed, while it is in the queue.
+    pub due_at: Option<i64>,
+    /// µs since 1970.
+    pub claimed_at: Option<i64>,
+    /// µs since 1970.
+    pub completed_at: Option<i64>,
+    /// How it ended.
+    pub result: Option<ExecutionResult>,
+    /// For machines.
+    pub error_class: Option<String>,
+    /// For people.
+    pub error_message: Option<String>,
+    /// The end of the log.
+    pub error_backtrace: Option<String>,
+}
+
+/// A run whole, as far as the limit goes.
+#[derive(Clone, Debug)]
+pub struct RunDetail {
+    /// The run.
+    pub run: Run,
+    /// Its branches, oldest first.
+    pub branches: Vec<BranchRow>,
+    /// Its barriers, oldest first.
+    pub fan_outs: Vec<FanOutRow>,
+    /// Its steps, oldest first.
+    pub steps: Vec<StepRow>,
+    /// There is more than was asked for.
+    pub truncated: bool,
+    /// The database's time when this was read.
+    pub now: i64,
+}
+
+/// How far the steps of one node are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeProgress {
+    /// The node.
+    pub node: String,
+    /// What runs there.
+    pub step: String,
+    /// How it was reached.
+    pub via: Via,
+    /// Steps so far.
+    pub total: u64,
+    /// Those with an output.
+    pub completed: u64,
+    /// Those that a process has at this moment.
+    pub running: u64,
+    /// Those out of budget.
+    pub failed: u64,
+    /// Those of a cancelled run.
+    pub cancelled: u64,
+}
+
+/// What a prefix of an id stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This run.
+    One(RunId),
+    /// No run.
+    None,
+    /// Several: the first two.
+    Ambiguous(RunId, RunId),
+    /// It is no prefix of an id: too short, or not hexadecimal.
+    Malformed,
+}
+
+/// Runs, newest first.
+pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, Error> {
+    conn.snapshot(async |conn| {
+        // What is not asked for is as wide as it gets: a parameter has one type, and a value.
+        let since = filter.since.unwrap_or(Duration::MAX);
+        let before = filter.before.map_or(Uuid::max(), |id| id.0);
+        let args = [
+            ("all", i64::from(filter.pipeline.is_none()).into()),
+            ("pipeline", filter.pipeline.unwrap_or_default().into()),
+            ("since", super::crossing::micros(since).into()),
+            ("before", before.into()),
+            ("n", filter.limit.into()),
+        ];
+        let mut runs = Vec::new();
+        if filter.statuses.is_empty() {
+            for row in conn.fetch(&RUNS, &args).await? {
+                runs.push(run_row(&row)?);
+            }
+        }
+        for status in filter.statuses {
+            let mut args = args.to_vec();
+            args.push(("status", status.as_str().into()));
+            for row in conn.fetch(&RUNS_OF_STATUS, &args).await? {
+                runs.push(run_row(&row)?);
+            }
+        }
+        runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+        runs.dedup_by_key(|run| run.id);
+        runs.truncate(filter.limit);
+        halt_reasons(conn, &mut runs).await?;
+        Ok(runs)
+    })
+    .await
+}
+
+/// A run without its steps.
+pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
+    let Some(row) = conn.fetch_optional(&RUN, &[("run", id.0.into())]).await? else {
+        return Ok(None);
+    };
+    let mut runs = [run_row(&row)?];
+    halt_reasons(conn, &mut runs).await?;
+    let [run] = runs;
+    Ok(Some(run))
+}
+
+/// The state of a run: one row by its key, for whoever waits for its end.
+pub async fn run_state(conn: &mut Conn, id: RunId) -> Result<Option<RunState>, Error> {
+    let row = conn
+        .fetch_optional(&RUN_STATE, &[("run", id.0.into())])
+        .await?;
+    row.map(|row| {
+        Ok(RunState {
+            pipeline: row.get("pipeline")?,
+            status: row.word("status")?,
+            output: optional_raw(row.get("output")?)?,
+        })
+    })
+    .transpose()
+}
+
+/// How far a run is, node by node, in the order in which the nodes were first reached.
+pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, Error> {
+    let rows = conn.fetch(&PROGRESS, &[("run", id.0.into())]).await?;
+    rows.iter()
+        .map(|row| {
+            let count = |name| Ok::<_, Error>(row.get::<i64>(name)?.max(0) as u64);
+            Ok(NodeProgress {
+                node: row.get("node")?,
+                step: row.get("step")?,
+                via: row.word("via")?,
+                total: count("total")?,
+                completed: count("completed")?,
+                running: count("running")?,
+                failed: count("failed")?,
+                cancelled: count("cancelled")?,
+            })
+        })
+        .collect()
+}
+
+/// The run whose id begins with `prefix` (dashes and case do not matter).
+pub async fn find_run(conn: &mut Conn, prefix: &str) -> Result<Found, Error> {
+    let Some((first, last)) = range(prefix) else {
+        return Ok(Found::Malformed);
+    };
+    let args = [("first", first.into()), ("last", last.into())];
+    let rows = conn.fetch(&RUNS_BETWEEN, &args).await?;
+    let id = |row: &Row| Ok::<_, Error>(RunId(row.get("id")?));
+    Ok(match rows.as_slice() {
+        [] => Found::None,
+        [one] => Found::One(id(one)?),
+        [one, two, ..] => Found::Ambiguous(id(one)?, id(two)?),
+    })
+}
+
+/// The first and the last id with this prefix.
+fn range(prefix: &str) -> Option<(Uuid, Uuid)> {
+    let digits: String = prefix.trim().chars().filter(|char| *char != '-').collect();
+    let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !hex || !(SHORTEST_PREFIX..=32).contains(&digits.len()) {
+        return None;
+    }
+    let filled = |with: &str| Uuid::try_parse(&(digits.clone() + &with.repeat(32 - digits.len())));
+    Some((filled("0").ok()?, filled("f").ok()?))
+}
+
+/// A run with up to `limit` of its steps (and branches, and barriers), in one snapshot.
+pub async fn show(
+    conn: &mut Conn,
+    id: RunId,
+    limit: Option<usize>,
+) -> Result<Option<RunDetail>, Error> {
+    conn.snapshot(async |conn| {
+        let Some(run) = run(conn, id).await? else {
+            return Ok(None);
+        };
+        // One more than asked for, to know whether that was all.
+        let n = limit.map_or(i64::MAX, |limit| limit as i64 + 1);
+        let args = [("run", id.0.into()), ("n", n.into())];
+        let mut branches = Vec::new();
+        for row in conn.fetch(&BRANCHES, &args).await? {
+            branches.push(branch_row(&row)?);
+        }
+        let mut fan_outs = Vec::new();
+        for row in conn.fetch(&FAN_OUTS, &args).await? {
+            fan_outs.push(fan_out_row(&row)?);
+        }
+        let mut steps = Vec::new();
+        for row in conn.fetch(&STEPS, &args).await? {
+            steps.push(step_row(&row)?);
+        }
+        let limit = limit.unwrap_or(usize::MAX);
+        let truncated = steps.len() > limit || branches.len() > limit;
+        branches.truncate(limit);
+        fan_outs.truncate(limit);
+        steps.truncate(limit);
+        executions(conn, &mut steps).await?;
+        let now = now(conn).await?;
+        Ok(Some(RunDetail {
+            run,
+            branches,
+            fan_outs,
+            steps,
+            truncated,
+            now,
+        }))
+    })
+    .await
+}
+
+/// Steps of a run that are out of budget, with their attempts, oldest first.
+pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<StepRow>, Error> {
+    let args = [("run", id.0.into()), ("n", limit.into())];
+    let mut steps = Vec::new();
+    for row in conn.fetch(&FAILED_STEPS, &args).await? {
+        steps.push(step_row(&row)?);
+    }
+    executions(conn, &mut steps).await?;
+    Ok(steps)
+}
+
+/// The database's time, µs since 1970: what ages are told by.
+pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
+    match conn.fetch_optional(&NOW, &[]).await? {
+        Some(row) => row.get("now"),
+        None => Err(Error::Corrupt("the database has no clock".to_owned())),
+    }
+}
+
+async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+    // Branches of a run that goes on may have halted as well: the run will when all have ended.
+    let open = |run: &&Run| run.status != RunStatus::Completed;
+    let ids: Vec<RunId> = runs.iter().filter(open).map(|run| run.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", ids);
+    for row in conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await? {
+        let id = RunId(row.get("run_id")?);
+        let reason = row.word("halt_reason")?;
+        if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
+            run.halt_reasons.push(reason);
+        }
+    }
+    Ok(())
+}
+
+async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
+    let mut place: std::collections::HashMap<StepId, usize> = std::collections::HashMap::new();
+    for (index, step) in steps.iter().enumerate() {
+        place.insert(step.id, index);
+    }
+    let ids: Vec<StepId> = steps.iter().map(|step| step.id).collect();
+    for chunk in ids.chunks(CHUNK) {
+        let rows = Rows::new().ids("id", chunk.iter().copied());
+        for row in conn.fetch(&EXECUTIONS, &[("b", (&rows).into())]).await? {
+            let execution = ExecutionRow {
+                id: ExecutionId(row.get("id")?),
+                attempt: row.count("attempt")?,
+                retry_count: row.count("retry_count")?,
+                crash_count: row.count("crash_count")?,
+                process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
+                due_at: row.get("due_at")?,
+                claimed_at: row.get("claimed_at")?,
+                completed_at: row.get("completed_at")?,
+                result: row.optional_word("result")?,
+                error_class: row.get("error_class")?,
+                error_message: row.get("error_message")?,
+                error_backtrace: row.get("error_backtrace")?,
+            };
+            if let Some(index) = place.get(&StepId(row.get("step_id")?)) {
+                steps[*index].executions.push(execution);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn run_row(row: &Row) -> Result<Run, Error> {
+    Ok(Run {
+        id: RunId(row.get("id")?),
+        pipeline: row.get("pipeline")?,
+        definition: row.get("definition")?,
+        status: row.word("status")?,
+        input: raw(row.get("input")?)?,
+        output: optional_raw(row.get("output")?)?,
+        trigger_key: row.get("trigger_key")?,
+        revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
+        triggered_at: row.get("triggered_at")?,
+        started_at: row.get("started_at")?,
+        completed_at: row.get("completed_at")?,
+        halted_at: row.get("halted_at")?,
+        cancelled_at: row.get("cancelled_at")?,
+        halt_reasons: Vec::new(),
+    })
+}
+
+fn branch_row(row: &Row) -> Result<BranchRow, Error> {
+    Ok(BranchRow {
+        id: BranchId(row.get("id")?),
+        fan_out_id: row.get::<Option<Uuid>>("fan_out_id")?.map(FanOutId),
+        ordinal: row.get("ordinal")?,
+        status: row.word("status")?,
+        halt_reason: row.optional_word("halt_reason")?,
+        step_id: StepId(row.get("step_id")?),
+        ready_at: row.get("ready_at")?,
+        claimed_for_advancing_at: row.get("claimed_for_advancing_at")?,
+        last_advanced_at: row.get("last_advanced_at")?,
+    })
+}
+
+fn fan_out_row(row: &Row) -> Result<FanOutRow, Error> {
+    Ok(FanOutRow {
+        id: FanOutId(row.get("id")?),
+        branch_id: BranchId(row.get("branch_id")?),
+        node: row.get("node")?,
+        via: row.word("via")?,
+        width: row.get("width")?,
+        arrived: row.get("arrived")?,
+        halted: row.get("halted")?,
+        created_at: row.get("created_at")?,
+        fired_at: row.get("fired_at")?,
+    })
+}
+
+fn step_row(row: &Row) -> Result<StepRow, Error> {
+    Ok(StepRow {
+        id: StepId(row.get("id")?),
+        branch_id: BranchId(row.get("branch_id")?),
+        ordinal: row.get("ordinal")?,
+        node: row.get("node")?,
+        step: row.get("step")?,
+        via: row.word("via")?,
+        source_step_id: row.get::<Option<Uuid>>("source_step_id")?.map(StepId),
+        status: row.word("status")?,
+        input: raw(row.get("input")?)?,
+        output: optional_raw(row.get("output")?)?,
+        created_at: row.get("created_at")?,
+        completed_at: row.get("completed_at")?,
+        executions: Vec::new(),
+    })
+}
+
+fn optional_raw(text: Option<String>) -> Result<Option<Box<RawValue>>, Error> {
+    text.map(raw).transpose()
+}

@@ -1,0 +1,284 @@
+//! A new run from a halted one.
+//!
+//! Owns: copying what was completed, and setting what halted in motion again, in one
+//! transaction. Payloads never leave the database, and no list of what is copied exists in
+//! memory: a copy's id follows from its original's (`{copied:…}`), so each table is one
+//! statement. Never: decides where a branch takes up its work (`machine::revive`).
+//!
+//! What is not copied: transitions and advancements (the crossings were made by the old run;
+//! copies name their originals as `source_step_id`), executions, the hook.
+
+use std::time::Duration;
+
+use crate::machine::revive::{HaltedView, Restart, restart};
+use crate::model::*;
+
+use super::conn::Conn;
+use super::crossing::{self, NewExecution};
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+statements! {
+    /// RACE: prune deletes the run while it is revived. Both write this row, so either we find
+    /// it gone, or prune finds that it has a successor. Raced by
+    /// `prune_and_revive_at_once_leave_no_run_without_its_origin`.
+    HOLD_HALTED_RUN = "
+        UPDATE ductwork_runs SET halted_at = halted_at
+         WHERE id = :from AND status = 'halted'";
+    REVIVABLE_STATUS = "SELECT status FROM ductwork_runs WHERE id = :from";
+    SUCCESSOR = "SELECT id FROM ductwork_runs WHERE revived_from = :from";
+    /// RACE: sixteen people revive one run. `revived_from` is unique, so one insert wins
+    /// (T2). Proven by `of_sixteen_revives_at_once_one_wins`. (I21)
+    REVIVE_RUN = "
+        INSERT INTO ductwork_runs (id, pipeline, definition, input, revived_from, triggered_at)
+        SELECT :to, r.pipeline, r.definition, r.input, r.id, {now}
+          FROM ductwork_runs r WHERE r.id = :from
+        RETURNING pipeline";
+    /// A branch that halted waits: for the branches of its fan-out that halt no more, or, if
+    /// it halted by itself, until it is restarted further on in this transaction.
+    REVIVE_BRANCHES = "
+        INSERT INTO ductwork_branches
+            (id, run_id, pipeline, fan_out_id, ordinal, status, step_id, output, last_advanced_at)
+        SELECT {copied:br.id}, :to, br.pipeline, {copied:br.fan_out_id}, br.ordinal,
+               CASE br.status WHEN 'completed' THEN 'completed' ELSE 'waiting' END,
+               {copied:br.step_id}, br.output, {now}
+          FROM ductwork_branches br WHERE br.run_id = :from";
+    /// Those that halted are still to arrive.
+    REVIVE_FAN_OUTS = "
+        INSERT INTO ductwork_fan_outs
+            (id, run_id, branch_id, node, via, width, arrived, parent_fan_out_id, parent_ordinal,
+             created_at, fired_at)
+        SELECT {copied:f.id}, :to, {copied:f.branch_id}, f.node, f.via, f.width, f.arrived - f.halted,
+               {copied:f.parent_fan_out_id}, f.parent_ordinal, f.created_at,
+               CASE WHEN f.arrived - f.halted = f.width THEN f.fired_at END
+          FROM ductwork_branches br
+          JOIN ductwork_fan_outs f ON f.branch_id = br.id
+         WHERE br.run_id = :from";
+    REVIVE_COMPLETED_STEPS = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, source_step_id, status, input, output,
+             created_at, completed_at)
+        SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via, s.id,
+               s.status, s.input, s.output, s.created_at, s.completed_at
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+         WHERE br.run_id = :from AND s.status = 'completed' AND s.via <> 'on_halt'";
+    /// No copy: it has yet to be done.
+    REVIVE_FAILED_STEPS = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
+        SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
+               'in_progress', s.input, {now}
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+         WHERE br.run_id = :from AND s.status = 'failed'";
+    REVIVE_TUPLES = "
+        INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
+        SELECT :to, t.key, t.value, t.first_set_at, t.last_set_at
+          FROM ductwork_tuples t WHERE t.run_id = :from";
+    /// A fan-out that leaves a branch's current node was made at its current step: the graph
+    /// has no cycle, so a branch stands at a node once.
+    HALTED_BRANCHES = "
+        SELECT br.id, {copied:br.id} AS branch_id, {copied:br.step_id} AS step_id, s.status,
+               {copied:f.id} AS fan_out_id
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+          LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+         WHERE br.run_id = :from AND br.halt_reason IS NOT NULL
+         ORDER BY br.id";
+    RESTART_BRANCHES = "
+        UPDATE ductwork_branches
+           SET status = 'in_progress', output = NULL,
+               ready_at = CASE WHEN b.ready = 1 THEN {now} END
+          FROM {rows:b(id id, ready int)}
+         WHERE ductwork_branches.id = b.id";
+    REOPEN_STEPS = "
+        UPDATE ductwork_steps SET status = 'advancing'
+          FROM {rows:b(id id)}
+         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'completed'";
+    REOPEN_FAN_OUT = "
+        UPDATE ductwork_fan_outs SET arrived = arrived - 1, fired_at = NULL
+         WHERE id = :id AND arrived = width
+        RETURNING branch_id";
+    WAIT_AGAIN = "
+        UPDATE ductwork_branches SET status = 'waiting', output = NULL WHERE id = :id";
+    LAST_OF_FAN_OUT = "
+        SELECT br.id, br.step_id, f.id AS fan_out_id
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+          LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+         WHERE br.fan_out_id = :fan_out
+         ORDER BY br.ordinal DESC LIMIT 1";
+}
+
+/// Rows per statement.
+const CHUNK: usize = 1_000;
+
+/// What a revival came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Revive {
+    /// This run goes on where the other halted.
+    Done(RunId),
+    /// There is no such run.
+    NotFound,
+    /// It has not halted.
+    NotHalted(RunStatus),
+    /// It was revived before, as this run.
+    AlreadyRevived(RunId),
+}
+
+/// Makes a new run from a halted one: what was completed is not done again; what halted is
+/// taken up where it halted.
+///
+/// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
+pub async fn revive(conn: &mut Conn, from: RunId) -> Result<Revive, Error> {
+    let to = RunId::new();
+    let revived = conn
+        .transaction(async |conn| copy(conn, from, to).await)
+        .await;
+    match revived {
+        // Another revival was faster: its run is there to be read.
+        Err(Error::Constraint { constraint, source }) => match successor(conn, from).await? {
+            Some(run) => Ok(Revive::AlreadyRevived(run)),
+            None => Err(Error::Constraint { constraint, source }),
+        },
+        revived => revived,
+    }
+}
+
+async fn successor(conn: &mut Conn, from: RunId) -> Result<Option<RunId>, Error> {
+    let row = conn
+        .fetch_optional(&SUCCESSOR, &[("from", from.0.into())])
+        .await?;
+    row.map(|row| Ok(RunId(row.get("id")?))).transpose()
+}
+
+async fn copy(conn: &mut Conn, from: RunId, to: RunId) -> Result<Revive, Error> {
+    if conn
+        .execute(&HOLD_HALTED_RUN, &[("from", from.0.into())])
+        .await?
+        == 0
+    {
+        let args = [("from", from.0.into())];
+        let row = conn.fetch_optional(&REVIVABLE_STATUS, &args).await?;
+        return Ok(match row {
+            Some(row) => Revive::NotHalted(row.word("status")?),
+            None => Revive::NotFound,
+        });
+    }
+    if let Some(run) = successor(conn, from).await? {
+        return Ok(Revive::AlreadyRevived(run));
+    }
+    let both = [("from", from.0.into()), ("to", to.0.into())];
+    let run = conn.fetch_optional(&REVIVE_RUN, &both).await?;
+    let run = run.ok_or_else(|| Error::Corrupt(format!("{from:?} vanished under a lock")))?;
+    let pipeline: String = run.get("pipeline")?;
+    conn.execute(&REVIVE_BRANCHES, &both).await?;
+    conn.execute(&REVIVE_FAN_OUTS, &both).await?;
+    conn.execute(&REVIVE_COMPLETED_STEPS, &both).await?;
+    conn.execute(&REVIVE_FAILED_STEPS, &both).await?;
+    conn.execute(&REVIVE_TUPLES, &both).await?;
+    let mut halted = Vec::new();
+    for row in conn.fetch(&HALTED_BRANCHES, &both).await? {
+        halted.push(Halted::read(&row)?);
+    }
+    if halted.is_empty() {
+        let text = format!("I15: {from:?} has halted, but no branch of it by itself");
+        return Err(Error::Corrupt(text));
+    }
+    for chunk in halted.chunks(CHUNK) {
+        set_in_motion(conn, chunk, &pipeline).await?;
+    }
+    Ok(Revive::Done(to))
+}
+
+/// A branch of the new run whose original had halted.
+struct Halted {
+    branch_id: BranchId,
+    step_id: StepId,
+    fan_out_id: Option<FanOutId>,
+    restart: Restart,
+}
+
+impl Halted {
+    fn read(row: &super::Row) -> Result<Self, Error> {
+        let fan_out_id = row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId);
+        let step = row.word("status")?;
+        let split = fan_out_id.is_some();
+        let restart = restart(HaltedView { step, split }).ok_or_else(|| {
+            let original = row.get::<uuid::Uuid>("id").unwrap_or_default();
+            Error::Corrupt(format!("branch {original} has halted with its step {step}"))
+        })?;
+        Ok(Self {
+            branch_id: BranchId(row.get("branch_id")?),
+            step_id: StepId(row.get("step_id")?),
+            fan_out_id,
+            restart,
+        })
+    }
+}
+
+async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Result<(), Error> {
+    let mut run = Vec::new();
+    let mut advance = Vec::new();
+    for branch in halted {
+        match (branch.restart, branch.fan_out_id) {
+            (Restart::Run, _) => run.push((branch.branch_id, branch.step_id)),
+            (Restart::Arrive, Some(fan_out)) => advance.push(reopen(conn, fan_out).await?),
+            (Restart::Advance | Restart::Arrive, _) => {
+                advance.push((branch.branch_id, branch.step_id));
+            }
+        }
+    }
+    let all = || {
+        run.iter()
+            .map(|row| (row, 0))
+            .chain(advance.iter().map(|row| (row, 1)))
+    };
+    let rows = Rows::new()
+        .ids("id", all().map(|(row, _)| row.0))
+        .ints("ready", all().map(|(_, ready)| ready));
+    conn.execute(&RESTART_BRANCHES, &[("b", (&rows).into())])
+        .await?;
+    let rows = Rows::new().ids("id", advance.iter().map(|row| row.1));
+    conn.execute(&REOPEN_STEPS, &[("b", (&rows).into())])
+        .await?;
+    let executions: Vec<NewExecution<'_>> = run
+        .iter()
+        .map(|(_, step_id)| NewExecution {
+            id: ExecutionId::new(),
+            step_id: *step_id,
+            pipeline,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            process: None,
+            delay: Duration::ZERO,
+        })
+        .collect();
+    crossing::insert_executions(conn, &executions, Duration::ZERO).await
+}
+
+/// A barrier at which all had arrived fires again when the last of its branches arrives
+/// again; which branch is to be advanced for that, and from which step.
+///
+/// A branch whose value is its own fan-out's array must not be advanced again (that would
+/// split it once more); its barrier is reopened in its turn. Nesting ends, so this does.
+async fn reopen(conn: &mut Conn, fan_out: FanOutId) -> Result<(BranchId, StepId), Error> {
+    let mut fan_out = fan_out;
+    loop {
+        let args = [("id", fan_out.0.into())];
+        let corrupt = || Error::Corrupt(format!("I13: {fan_out:?} is not a barrier that fired"));
+        let waits = conn.fetch_optional(&REOPEN_FAN_OUT, &args).await?;
+        let waits: uuid::Uuid = waits.ok_or_else(corrupt)?.get("branch_id")?;
+        conn.execute(&WAIT_AGAIN, &[("id", waits.into())]).await?;
+        let args = [("fan_out", fan_out.0.into())];
+        let last = conn.fetch_optional(&LAST_OF_FAN_OUT, &args).await?;
+        let last = last.ok_or_else(corrupt)?;
+        match last.get::<Option<uuid::Uuid>>("fan_out_id")? {
+            Some(inner) => fan_out = FanOutId(inner),
+            None => return Ok((BranchId(last.get("id")?), StepId(last.get("step_id")?))),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A place in the configured database that nobody else uses: what a benchmark or a drill
+//! writes must never be found among real runs.
+//!
+//! Owns: making and removing it: a schema on PostgreSQL, a file beside the configured one on
+//! SQLite. Never: touches anything outside of it.
+
+use std::path::PathBuf;
+
+use uuid::Uuid;
+
+use super::conn::{Conn, Location, Purpose};
+use super::dialect::Dialect;
+use super::error::Error;
+use super::migrate;
+use super::statement::Statement;
+
+/// PostgreSQL only.
+static CURRENT_SCHEMA: Statement =
+    Statement::new("CURRENT_SCHEMA", "SELECT current_schema()::text AS name");
+
+/// A schema or a file of its own.
+pub struct Sandbox {
+    /// The database it is a part of.
+    around: Location,
+    location: Location,
+    url: String,
+    name: String,
+    file: Option<PathBuf>,
+}
+
+impl Sandbox {
+    /// A place beside what `url` names; `purpose` is a part of its name: lower-case letters.
+    /// Nothing is made yet.
+    pub fn beside(url: &str, purpose: &str) -> Result<Self, Error> {
+        let around = Location::parse(url)?;
+        let id = Uuid::now_v7().simple().to_string();
+        let name = format!("ductwork_{purpose}_{id}");
+        let (url, file) = match around.dialect() {
+            Dialect::Postgres => {
+                let mark = if url.contains('?') { '&' } else { '?' };
+                (format!("{url}{mark}options=-csearch_path%3D{name}"), None)
+            }
+            Dialect::Sqlite => {
+                let url = format!("{url}.{name}");
+                let path = url.strip_prefix("sqlite:").unwrap_or(&url);
+                let path = path.strip_prefix("//").unwrap_or(path);
+                let file = PathBuf::from(path);
+                (url, Some(file))
+            }
+        };
+        let location = Location::parse(&url)?;
+        Ok(Self {
+            around,
+            location,
+            url,
+            name,
+            file,
+        })
+    }
+
+    /// Makes it, with the schema of this program; a connection to it.
+    pub async fn create(&self) -> Result<Conn, Error> {
+        if self.file.is_none() {
+            let mut conn = self.around.connect(Purpose::Query).await?;
+            let created = conn.script("CREATE SCHEMA", self.sql("CREATE SCHEMA", ""));
+            let created = created.await;
+            conn.close().await;
+            created?;
+        }
+        let mut conn = self.location.connect(Purpose::Query).await?;
+        if self.file.is_none() {
+            // A pooler in between may ignore the options of a connection. Without them all of
+            // this would be written among the real runs.
+            let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await?;
+            let current = row.map(|row| row.get::<Option<String>>("name"));
+            if current.transpose()?.flatten().as_deref() != Some(&self.name) {
+                return Err(Error::Schema(
+                    "the server ignores the connection's search_path (a pooler in between?); \
+                     connect to it directly"
+                        .to_owned(),
+                ));
+            }
+        }
+        migrate::migrate(&mut conn).await?;
+        Ok(conn)
+    }
+
+    /// Removes it with all that is in it; that it was never made is no error.
+    pub async fn remove(&self) -> Result<(), Error> {
+        let Some(file) = &self.file else {
+            let mut conn = self.around.connect(Purpose::Query).await?;
+            let dropped = conn.script("DROP SCHEMA", self.sql("DROP SCHEMA IF EXISTS", "CASCADE"));
+            let dropped = dropped.await;
+            conn.close().await;
+            return dropped;
+        };
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut path = file.clone().into_os_string();
+            path.push(suffix);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let path = PathBuf::from(path);
+                    let text = format!("{} cannot be removed: {error}", path.display());
+                    return Err(Error::Schema(text));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// Its address, for `DUCTWORK_DATABASE_URL`. Holds the password of the configured one.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its name: of the schema, or the end of the file's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file, on SQLite.
+    pub fn file(&self) -> Option<&std::path::Path> {
+        self.file.as_deref()
+    }
+
+    /// The name is made here, of letters, digits and underscores: it needs no quotes.
+    fn sql(&self, before: &str, after: &str) -> &'static str {
+        // Twice in the life of a process.
+        Box::leak(format!("{before} {} {after}", self.name).into_boxed_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sandbox_on_sqlite_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/real.db", directory.path().display());
+        let sandbox = Sandbox::beside(&url, "test").unwrap();
+        // It need not have been made.
+        sandbox.remove().await.unwrap();
+        let conn = sandbox.create().await.unwrap();
+        let names = || -> Vec<String> {
+            let entries = std::fs::read_dir(directory.path()).unwrap();
+            let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
+            entries
+                .map(|entry| name(entry).into_string().unwrap())
+                .collect()
+        };
+        assert!(names().contains(&format!("real.db.{}", sandbox.name())));
+        assert!(!names().contains(&"real.db".to_owned()));
+        conn.close().await;
+        sandbox.remove().await.unwrap();
+        assert!(names().is_empty(), "{:?}", names());
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_on_postgres_is_a_schema_that_goes_away() {
+        let Ok(url) = std::env::var("DUCTWORK_TEST_POSTGRES_URL") else {
+            eprintln!("NOT TESTED on PostgreSQL: DUCTWORK_TEST_POSTGRES_URL is not set");
+            return;
+        };
+        let sandbox = Sandbox::beside(&url, "test").unwrap();
+        sandbox.remove().await.unwrap();
+        let mut conn = sandbox.create().await.unwrap();
+        let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await.unwrap();
+        let current: String = row.unwrap().get("name").unwrap();
+        assert_eq!(current, sandbox.name());
+        conn.close().await;
+        sandbox.remove().await.unwrap();
+        // Nothing can be made in a schema that is not there.
+        let mut conn = sandbox.location().connect(Purpose::Query).await.unwrap();
+        let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await.unwrap();
+        let current: Option<String> = row.unwrap().get("name").unwrap();
+        assert_eq!(current, None);
+    }
+}

@@ -1,0 +1,149 @@
+//! The facts by which `machine::why` tells what keeps a run from moving.
+//!
+//! Owns: reading them, bounded, in one snapshot. Never: concludes anything from them.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::machine::why::{BarrierFact, Facts, HaltFact, Leaf, LeafState, ProcessFact};
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::definition::Definitions;
+use super::error::Error;
+use super::statement::statements;
+use super::{process, query};
+
+statements! {
+    /// Those nearest to moving first, so that the limit cuts off what matters least.
+    LEAVES = "
+        SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
+               e.claimed_at, a.due_at, ad.process_id AS advancer_id
+          FROM ductwork_branches b
+          JOIN ductwork_steps s ON s.id = b.step_id
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+          LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL
+         WHERE b.run_id = :run AND b.status IN ('in_progress', 'advancing', 'dampened')
+         ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
+                       WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
+                  coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id
+         LIMIT 100";
+    BARRIERS = "
+        SELECT f.node, f.width, f.arrived
+          FROM ductwork_branches b
+          JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
+         WHERE b.run_id = :run AND b.status = 'waiting'
+         ORDER BY f.width - f.arrived DESC LIMIT 10";
+    HALTS = "
+        SELECT b.halt_reason, s.node, e.error_message
+          FROM ductwork_branches b
+          JOIN ductwork_steps s ON s.id = b.step_id
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+         WHERE b.run_id = :run AND b.halt_reason IS NOT NULL
+         ORDER BY b.id LIMIT 100";
+    REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
+    BACKLOG = "
+        SELECT count(*) AS n FROM ductwork_availabilities
+         WHERE pipeline = :pipeline AND due_at <= {now}";
+}
+
+/// What is known of a run and of those who could move it; `None` when there is no such run.
+pub async fn facts(
+    conn: &mut Conn,
+    run: RunId,
+    stale_after: Duration,
+    definitions: &Definitions,
+) -> Result<Option<Facts>, Error> {
+    conn.snapshot(async |conn| {
+        let Some(found) = query::run(conn, run).await? else {
+            return Ok(None);
+        };
+        let args = [("run", run.0.into())];
+        let definition = definitions.load(conn, &found.definition).await?;
+        let mut facts = Facts {
+            run_id: run,
+            status: found.status,
+            ended_at: found.ended_at(),
+            revived_as: None,
+            now: query::now(conn).await?,
+            stale_after,
+            processes: Vec::new(),
+            leaves: Vec::new(),
+            barriers: Vec::new(),
+            halts: Vec::new(),
+            backlog: None,
+            pipeline: found.pipeline,
+        };
+        if found.status.is_terminal() {
+            for row in conn.fetch(&HALTS, &args).await? {
+                facts.halts.push(HaltFact {
+                    reason: row.word("halt_reason")?,
+                    node: row.get("node")?,
+                    error: row.get("error_message")?,
+                });
+            }
+            let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
+            facts.revived_as = next.map(|row| row.get("id")).transpose()?.map(RunId);
+            return Ok(Some(facts));
+        }
+        for row in conn.fetch(&LEAVES, &args).await? {
+            let node: String = row.get("node")?;
+            let place = definition.find(&node);
+            facts.leaves.push(Leaf {
+                prompt: place.and_then(|at| definition.node(at).prompt.clone()),
+                attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
+                state: state(&row)?,
+                node,
+            });
+        }
+        for row in conn.fetch(&BARRIERS, &args).await? {
+            facts.barriers.push(BarrierFact {
+                node: row.get("node")?,
+                width: row.get("width")?,
+                arrived: row.get("arrived")?,
+            });
+        }
+        for process in process::processes(conn).await? {
+            facts.processes.push(ProcessFact {
+                id: process.id,
+                role: process.role,
+                pipeline: process.pipeline,
+                host: process.host,
+                pid: process.pid,
+                age: process.age,
+            });
+        }
+        let pipeline = [("pipeline", (&facts.pipeline).into())];
+        let backlog = conn.fetch_optional(&BACKLOG, &pipeline).await?;
+        facts.backlog = backlog
+            .map(|row| row.get::<i64>("n"))
+            .transpose()?
+            .map(|n| n as u64);
+        Ok(Some(facts))
+    })
+    .await
+}
+
+fn state(row: &Row) -> Result<LeafState, Error> {
+    if row.word::<BranchStatus>("status")? == BranchStatus::Dampened {
+        return Ok(LeafState::Asked);
+    }
+    let holder = |column| Ok::<_, Error>(row.get::<Option<Uuid>>(column)?.map(ProcessId));
+    let time = |column| row.get::<Option<i64>>(column);
+    Ok(if let Some(process) = holder("process_id")? {
+        let since = time("claimed_at")?.unwrap_or_default();
+        LeafState::Running { process, since }
+    } else if let Some(process) = holder("advancer_id")? {
+        let since = time("claimed_for_advancing_at")?.unwrap_or_default();
+        LeafState::Advancing { process, since }
+    } else if let Some(from) = time("ready_at")? {
+        LeafState::Ready { from }
+    } else if let Some(due_at) = time("due_at")? {
+        LeafState::Queued { due_at }
+    } else {
+        LeafState::Nothing
+    })
+}

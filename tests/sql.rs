@@ -1,0 +1,171 @@
+//! Every statement, as each database gets it: read by people in `tests/sql`, and by the
+//! databases themselves. `DUCTWORK_BLESS=1` writes the files anew.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ductwork::store::Dialect;
+use ductwork::store::catalogue::catalogue;
+use sqlx::{Connection, Row};
+use support::Db;
+
+fn golden(dialect: Dialect) -> PathBuf {
+    let directory = match dialect {
+        Dialect::Postgres => "postgres",
+        Dialect::Sqlite => "sqlite",
+    };
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/sql")
+        .join(directory)
+}
+
+/// Without the indentation that it has between the functions of its module.
+fn tidy(sql: &str) -> String {
+    let lines: Vec<&str> = sql.lines().filter(|line| !line.trim().is_empty()).collect();
+    let indent = |line: &&str| line.len() - line.trim_start().len();
+    let shallowest = lines.iter().map(indent).min().unwrap_or_default();
+    let lines: Vec<&str> = lines.iter().map(|line| &line[shallowest..]).collect();
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn names_of_statements_are_unique() {
+    let mut names = BTreeSet::new();
+    for statement in catalogue() {
+        assert!(names.insert(statement.name), "{} twice", statement.name);
+    }
+    assert!(names.len() > 50);
+}
+
+#[test]
+fn every_statement_is_what_was_read_last() {
+    for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+        let directory = golden(dialect);
+        let bless = std::env::var_os("DUCTWORK_BLESS").is_some();
+        if bless {
+            let _ = std::fs::remove_dir_all(&directory);
+            std::fs::create_dir_all(&directory).unwrap();
+        }
+        let mut known: BTreeSet<String> = BTreeSet::new();
+        for statement in catalogue() {
+            let name = format!("{}.sql", statement.name.to_lowercase());
+            let sql = tidy(statement.sql(dialect));
+            let path = directory.join(&name);
+            if bless {
+                std::fs::write(&path, &sql).unwrap();
+            }
+            let read = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(sql, read, "{}: run with DUCTWORK_BLESS=1", path.display());
+            known.insert(name);
+        }
+        for file in std::fs::read_dir(&directory).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            assert!(known.contains(&name), "{name} is no statement any more");
+        }
+    }
+}
+
+on_every_database! {
+    async fn every_statement_is_understood(db: Db) {
+        let mut conn = db.conn().await;
+        for statement in catalogue() {
+            if let Err(error) = conn.check(statement).await {
+                let source = std::error::Error::source(&error).map(ToString::to_string);
+                panic!("{}: {error}: {source:?}", statement.name);
+            }
+        }
+    }
+}
+
+/// Statements that read a whole table, and why that is no harm.
+const SCANS: &[(&str, &str)] = &[
+    (
+        "ANY_WORK",
+        "stops at the first row; asked once, by a process that ends when idle",
+    ),
+    ("APPLIED", "a row per migration"),
+    ("PROCESSES", "a row per process"),
+];
+
+/// What statements call the rows they are given, or have just taken.
+const BATCHES: &[&str] = &["b", "x", "due", "json_each", "CONSTANT"];
+
+/// Indexes that are as small as the work in flight.
+const IN_FLIGHT: &[&str] = &[
+    "ductwork_branches_ready",
+    "ductwork_executions_claimed",
+    "ductwork_advancements_claimed",
+];
+
+fn may_scan(statement: &str) -> bool {
+    // The audit looks at everything, and nobody waits for it.
+    let number = statement.strip_prefix('I').unwrap_or_default();
+    let audit = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    audit || SCANS.iter().any(|(name, _)| *name == statement)
+}
+
+/// No cost may grow with history, backlog or the width of a fan-out (DESIGN.md 10): whatever
+/// finds rows finds them through an index.
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_on_sqlite() {
+    let db = Db::sqlite();
+    db.conn().await.close().await;
+    let mut conn = sqlx::SqliteConnection::connect(&db.url).await.unwrap();
+    let mut scans = Vec::new();
+    for statement in catalogue() {
+        let sql = format!("EXPLAIN QUERY PLAN {}", statement.sql(Dialect::Sqlite));
+        let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).fetch_all(&mut conn);
+        for row in plan.await.unwrap() {
+            let line: String = row.get("detail");
+            // `SCAN x USING INDEX …` goes through all of an index: the same as a table, but for
+            // partial indexes that hold only what is in flight.
+            let Some(scan) = line.strip_prefix("SCAN ") else {
+                continue;
+            };
+            let source = scan.split_whitespace().next().unwrap_or_default();
+            let batch = BATCHES.contains(&source) || source.starts_with('(');
+            let in_flight = IN_FLIGHT.iter().any(|index| scan.contains(index));
+            if !batch && !in_flight && !may_scan(statement.name) {
+                scans.push(format!("{}: {line}", statement.name));
+            }
+        }
+    }
+    assert!(scans.is_empty(), "{scans:#?}");
+}
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_table_on_postgres() {
+    support::with(Db::postgres().await, |db| async move {
+        db.conn().await.close().await;
+        let mut conn = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let settings = "SET enable_seqscan = off; SET enable_hashjoin = off;
+                        SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
+        sqlx::raw_sql(settings).execute(&mut conn).await.unwrap();
+        let mut scans = Vec::new();
+        for statement in catalogue() {
+            let sql = statement.sql(Dialect::Postgres);
+            let parameters = (1..).take_while(|n| sql.contains(&format!("${n}"))).count();
+            let nulls = vec!["NULL"; parameters].join(", ");
+            let nulls = if nulls.is_empty() {
+                nulls
+            } else {
+                format!("({nulls})")
+            };
+            let script = format!("DEALLOCATE ALL; PREPARE x AS {sql}; EXPLAIN EXECUTE x{nulls}");
+            let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
+            for row in plan
+                .await
+                .unwrap_or_else(|error| panic!("{}: {error}", statement.name))
+            {
+                let line: String = row.get(0);
+                if line.contains("Seq Scan on ductwork_") && !may_scan(statement.name) {
+                    scans.push(format!("{}: {line}", statement.name));
+                }
+            }
+        }
+        assert!(scans.is_empty(), "{scans:#?}");
+    })
+    .await;
+}

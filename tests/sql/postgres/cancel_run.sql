@@ -1,0 +1,2 @@
+UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, dampened = 0
+ WHERE id = $1 AND status IN ('in_progress', 'dampened')

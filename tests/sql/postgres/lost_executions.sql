@@ -1,0 +1,5 @@
+UPDATE ductwork_executions
+   SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = $1, error_class = $1,
+       error_message = $2
+ WHERE process_id = $3 AND completed_at IS NULL
+RETURNING id

@@ -1,0 +1,4 @@
+DELETE FROM ductwork_advancements WHERE transition_id IN (
+    SELECT t.id FROM unnest($1::uuid[]) AS b(id)
+      JOIN ductwork_branches br ON br.run_id = b.id
+      JOIN ductwork_transitions t ON t.branch_id = br.id)

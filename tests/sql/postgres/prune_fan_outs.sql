@@ -1,0 +1,2 @@
+DELETE FROM ductwork_fan_outs WHERE branch_id IN (
+    SELECT br.id FROM unnest($1::uuid[]) AS b(id) JOIN ductwork_branches br ON br.run_id = b.id)

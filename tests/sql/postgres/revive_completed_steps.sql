@@ -1,0 +1,8 @@
+INSERT INTO ductwork_steps
+    (id, run_id, branch_id, ordinal, node, step, via, source_step_id, status, input, output,
+     created_at, completed_at)
+SELECT (left($1::uuid::text, 19) || substr(s.id::text, 20))::uuid, $1, (left($1::uuid::text, 19) || substr(s.branch_id::text, 20))::uuid, s.ordinal, s.node, s.step, s.via, s.id,
+       s.status, s.input, s.output, s.created_at, s.completed_at
+  FROM ductwork_branches br
+  JOIN ductwork_steps s ON s.branch_id = br.id
+ WHERE br.run_id = $2 AND s.status = 'completed' AND s.via <> 'on_halt'

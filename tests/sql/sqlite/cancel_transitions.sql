@@ -1,0 +1,3 @@
+UPDATE ductwork_transitions SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), via = 'end', produced = 0
+ WHERE completed_at IS NULL
+   AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = ?1)

@@ -1,0 +1,1 @@
+DELETE FROM ductwork_processes WHERE id = ?1

@@ -1,0 +1,2 @@
+UPDATE ductwork_advancements SET lease_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1
+ WHERE process_id = ?2 AND completed_at IS NULL

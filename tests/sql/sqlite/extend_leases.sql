@@ -1,0 +1,3 @@
+UPDATE ductwork_executions SET lease_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1
+ WHERE process_id = ?2 AND completed_at IS NULL
+RETURNING id

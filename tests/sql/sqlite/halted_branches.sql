@@ -1,0 +1,7 @@
+SELECT br.id, CASE WHEN br.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(br.id), 17)) END AS branch_id, CASE WHEN br.step_id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(br.step_id), 17)) END AS step_id, s.status,
+       CASE WHEN f.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(f.id), 17)) END AS fan_out_id
+  FROM ductwork_branches br
+  JOIN ductwork_steps s ON s.id = br.step_id
+  LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+ WHERE br.run_id = ?2 AND br.halt_reason IS NOT NULL
+ ORDER BY br.id

@@ -1,0 +1,3 @@
+SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' open executions' AS detail
+  FROM ductwork_executions WHERE completed_at IS NULL
+ GROUP BY step_id HAVING count(*) > 1 LIMIT ?1

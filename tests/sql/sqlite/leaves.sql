@@ -1,0 +1,12 @@
+SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
+       e.claimed_at, a.due_at, ad.process_id AS advancer_id
+  FROM ductwork_branches b
+  JOIN ductwork_steps s ON s.id = b.step_id
+  LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+  LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+  LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL
+ WHERE b.run_id = ?1 AND b.status IN ('in_progress', 'advancing', 'dampened')
+ ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
+               WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
+          coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id
+ LIMIT 100

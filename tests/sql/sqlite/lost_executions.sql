@@ -1,0 +1,5 @@
+UPDATE ductwork_executions
+   SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), result = ?1, error_class = ?1,
+       error_message = ?2
+ WHERE process_id = ?3 AND completed_at IS NULL
+RETURNING id

@@ -1,0 +1,386 @@
+//! Claims, fences, recovery, budgets.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::model::*;
+use ductwork::store::advance::{self, BranchClaim};
+use ductwork::store::claim::{self, Claim};
+use ductwork::store::process::{self, Counters, Death};
+use ductwork::store::trigger::{self, NewRun};
+use serde_json::json;
+
+use crate::driver::audit;
+use crate::driver::{Did, Driver, LEASE, input, limits, register, together};
+use crate::on_every_database;
+use crate::support::Db;
+
+fn one() -> Definition {
+    Pipeline::named("P").start("A").build().unwrap()
+}
+
+fn divided() -> Definition {
+    let flow = Pipeline::named("P").start("A").divide(["B", "C"]);
+    flow.combine("D").build().unwrap()
+}
+
+on_every_database! {
+    async fn triggers_with_one_key_make_one_run(db: Db) {
+        db.conn().await;
+        let triggered = together((0..8).map(|_| {
+            let db = db.clone();
+            async move {
+                let mut conn = db.conn().await;
+                let runs = [NewRun { key: Some("k"), input: "1" }];
+                let triggered = trigger::trigger(&mut conn, &one(), &runs, Duration::ZERO).await;
+                triggered.expect("a trigger").remove(0)
+            }
+        }));
+        let triggered = triggered.await;
+        let runs: BTreeSet<RunId> = triggered.iter().map(|run| run.run_id).collect();
+        assert_eq!(runs.len(), 1, "{triggered:?}");
+        assert_eq!(triggered.iter().filter(|run| run.created).count(), 1);
+        let mut conn = db.conn().await;
+        let again = [
+            NewRun { key: Some("k"), input: "2" },
+            NewRun { key: Some("other"), input: "2" },
+            NewRun { key: Some("other"), input: "2" },
+            NewRun { key: None, input: "2" },
+        ];
+        let again = trigger::trigger(&mut conn, &one(), &again, Duration::ZERO).await.unwrap();
+        assert!(!again[0].created && again[0].input_differs);
+        assert!(again[1].created && !again[2].created && again[3].created);
+        assert_eq!(again[1].run_id, again[2].run_id);
+        audit(&mut conn).await;
+    }
+
+    async fn two_hundred_claims_from_eight_connections_never_give_an_execution_twice(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for _ in 0..200 {
+            driver.trigger(&one(), "1").await;
+        }
+        let claims = together((0..8).map(|_| {
+            let db = db.clone();
+            async move {
+                let mut driver = Driver::new(&db).await;
+                let mut taken = Vec::new();
+                loop {
+                    let claimed = driver.claim("P", 3).await;
+                    if claimed.is_empty() {
+                        return taken;
+                    }
+                    taken.extend(claimed.iter().map(|claimed| claimed.execution_id));
+                }
+            }
+        }));
+        let all: Vec<ExecutionId> = claims.await.into_iter().flatten().collect();
+        assert_eq!(all.len(), 200);
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 200);
+        driver.audit().await;
+    }
+
+    async fn a_late_commit_loses_after_the_reaper_took_the_claim(db: Db) {
+        let mut late = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        other.limits = limits(0, 3);
+        let run = late.trigger(&one(), "1").await;
+        let claimed = late.claim("P", 1).await.remove(0);
+        let finished = [late.finished(claimed, Did::Returned(json!("late"))).await];
+        let recovered = other.recover(late.process).await;
+        assert!(recovered.removed);
+        assert_eq!((recovered.again, recovered.failed), (1, 0));
+        let committed = late.commit(&finished).await;
+        assert!(committed.dead);
+        assert_eq!(committed.stale, [finished[0].claimed.execution_id]);
+        // Even when it has registered anew, and is alive: its claim is another's.
+        late.process = register(&mut late.conn).await;
+        let committed = late.commit(&finished).await;
+        assert!(!committed.dead);
+        assert_eq!(committed.stale, [finished[0].claimed.execution_id]);
+        other.work("P", |_| Did::Returned(json!("in time"))).await;
+        assert_eq!(other.run(run).await, (RunStatus::Completed, Some(json!("in time"))));
+    }
+
+    async fn a_stale_result_in_the_batch_of_its_successor_is_nobodys_input(db: Db) {
+        let mut worker = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        other.limits = limits(0, 3);
+        let chain = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        for stale in [Did::Returned(json!("stale")), Did::Crashed] {
+            let run = worker.trigger(&chain, "1").await;
+            // It is taken for dead, comes back as another, and gets its own work once more.
+            let first = worker.claim("P", 1).await.remove(0);
+            other.recover(worker.process).await;
+            worker.process = register(&mut worker.conn).await;
+            let second = worker.claim("P", 1).await.remove(0);
+            let finished = [
+                worker.finished(second, Did::Returned(json!("right"))).await,
+                worker.finished(first, stale).await,
+            ];
+            worker.free_slots = 1;
+            let mut committed = worker.commit(&finished).await;
+            assert_eq!(committed.stale, [finished[1].claimed.execution_id]);
+            let next = committed.claimed.pop().expect("what is leased at birth is handed out");
+            assert_eq!((next.step.as_str(), input(&next)), ("B", json!("right")));
+            let finished = [worker.finished(next, Did::Returned(json!(2))).await];
+            assert_eq!(worker.commit(&finished).await.stale, []);
+            assert_eq!(worker.run(run).await, (RunStatus::Completed, Some(json!(2))));
+        }
+    }
+
+    async fn a_result_counts_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(3, 3);
+        let run = driver.trigger(&one(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Erred).await];
+        assert_eq!(driver.commit(&finished).await.stale, []);
+        // The next attempt is ours as well; the first one is none the less over.
+        let second = driver.claim("P", 1).await.remove(0);
+        assert_eq!(second.attempt, 2);
+        assert_eq!(driver.commit(&finished).await.stale, [finished[0].claimed.execution_id]);
+        let finished = [driver.finished(second, Did::Returned(json!(2))).await];
+        assert_eq!(driver.commit(&finished).await.stale, []);
+        assert_eq!(driver.commit(&finished).await.stale, [finished[0].claimed.execution_id]);
+        assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!(2))));
+    }
+
+    async fn nobody_commits_what_another_holds(db: Db) {
+        let mut holder = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        let run = holder.trigger(&one(), "1").await;
+        let claimed = holder.claim("P", 1).await.remove(0);
+        let finished = [other.finished(claimed, Did::Returned(json!(1))).await];
+        let stale = [finished[0].claimed.execution_id];
+        assert_eq!(other.commit(&finished).await.stale, stale);
+        assert_eq!(holder.commit(&finished).await.stale, []);
+        assert_eq!(holder.run(run).await, (RunStatus::Completed, Some(json!(1))));
+    }
+
+    async fn a_process_that_was_declared_dead_claims_nothing(db: Db) {
+        let mut dead = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        dead.trigger(&one(), "1").await;
+        assert!(other.recover(dead.process).await.removed);
+        let claim = claim::claim(&mut dead.conn, dead.process, "P", 1, LEASE).await.unwrap();
+        assert!(matches!(claim, Claim::Dead), "{claim:?}");
+        let claim = advance::claim(&mut dead.conn, dead.process, None, 1, LEASE).await.unwrap();
+        assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
+        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), LEASE, true).await;
+        assert_eq!(beat.unwrap(), None);
+        assert_eq!(other.claim("P", 9).await.len(), 1);
+    }
+
+    async fn claims_race_with_a_declaration_of_death_and_one_of_them_wins(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(0, 99);
+        driver.trigger(&one(), "1").await;
+        for round in 0..20 {
+            let mut doomed = Driver::new(&db).await;
+            let process = doomed.process;
+            let claim: std::pin::Pin<Box<dyn Future<Output = Option<Driver>>>> = Box::pin(async move {
+                let claim = claim::claim(&mut doomed.conn, process, "P", 1, LEASE).await;
+                claim.unwrap();
+                None
+            });
+            let recover = Box::pin(async move {
+                tokio::time::sleep(Duration::from_micros(200 * round)).await;
+                driver.recover(process).await;
+                Some(driver)
+            });
+            let mut done = together([claim, recover]).await;
+            driver = done.pop().unwrap().expect("the driver");
+            // Whoever was first: the execution is available, and belongs to nobody.
+            driver.audit().await;
+        }
+        assert_eq!(driver.work("P", |_| Did::Returned(json!(1))).await, ["A"]);
+    }
+
+    async fn a_zombie_advancer_advances_nothing(db: Db) {
+        let mut zombie = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        let run = zombie.trigger(&divided(), "1").await;
+        let claimed = zombie.claim("P", 1).await.remove(0);
+        let finished = [zombie.finished(claimed, Did::Returned(json!(1))).await];
+        zombie.commit(&finished).await;
+        let branches = zombie.claim_branches(9).await;
+        assert_eq!(branches.len(), 1);
+        assert_eq!(other.recover(zombie.process).await.branches, 1);
+        // The branch is nobody's, then another's, then moved: it is never the zombie's.
+        for point in 0..3 {
+            let advanced = zombie.advance(&branches).await;
+            assert_eq!(advanced.moved, 0, "at point {point}");
+            assert_eq!(advanced.stale, [branches[0].id]);
+            match point {
+                0 => assert_eq!(other.claim_branches(9).await.len(), 1),
+                1 => {
+                    other.recover(other.process).await;
+                    other.process = register(&mut other.conn).await;
+                    let again = other.claim_branches(9).await;
+                    assert_eq!(other.advance(&again).await.moved, 1);
+                }
+                _ => {}
+            }
+        }
+        other.work("P", |_| Did::Returned(json!(2))).await;
+        assert_eq!(other.run(run).await, (RunStatus::Completed, Some(json!(2))));
+    }
+
+    async fn an_advancement_that_is_given_back_is_free_or_costs_a_retry(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&divided(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        // More releases than the budget of retries has.
+        for _ in 0..5 {
+            let branches = driver.claim_branches(9).await;
+            let released = advance::GiveBack::Released;
+            advance::give_back(&mut driver.conn, &branches, released).await.unwrap();
+            driver.audit().await;
+        }
+        for _ in 0..3 {
+            let branches = driver.claim_branches(9).await;
+            assert_eq!(branches.len(), 1);
+            let delay = Duration::ZERO;
+            let errored = advance::GiveBack::Errored { class: "E", message: "no", delay };
+            advance::give_back(&mut driver.conn, &branches, errored).await.unwrap();
+            driver.audit().await;
+        }
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+        assert_eq!(driver.halt_reasons(run).await, ["advancer_retries_exhausted"]);
+    }
+
+    async fn an_advancer_that_dies_too_often_halts_its_branch(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&divided(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        for _ in 0..3 {
+            assert_eq!(driver.claim_branches(9).await.len(), 1);
+            driver.recover(driver.process).await;
+            driver.process = register(&mut driver.conn).await;
+        }
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+        assert_eq!(driver.halt_reasons(run).await, ["advancer_crashes_exhausted"]);
+    }
+
+    async fn a_beat_between_look_and_recovery_saves_the_process(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.trigger(&one(), "1").await;
+        assert_eq!(driver.claim("P", 1).await.len(), 1);
+        let mut reaper = db.conn().await;
+        let definitions = ductwork::store::definition::Definitions::default();
+        let limits = limits(0, 3);
+        let limits = move |_: &Definition, _: &str| limits;
+        let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
+        let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
+        let counters = Counters { claimed: 1, ..Counters::default() };
+        let held = process::beat(&mut driver.conn, driver.process, counters, LEASE, true).await.unwrap();
+        assert_eq!(held.expect("it lives").len(), 1);
+        let recovered =
+            process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
+        assert_eq!(recovered.unwrap(), process::Recovered::default());
+        let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
+        // Silent, but not for long enough.
+        let patient = Death::Witnessed { beat_seq: seen, stale_after: Duration::from_secs(60) };
+        let recovered =
+            process::recover(&mut reaper, driver.process, patient, &limits, &definitions).await;
+        assert!(!recovered.unwrap().removed);
+        let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
+        let recovered =
+            process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
+        assert_eq!(recovered.unwrap().again, 1);
+        audit(&mut reaper).await;
+    }
+
+    async fn reapers_at_once_recover_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&one(), "1").await;
+        for _ in 0..10 {
+            let dead = Driver::new(&db).await.process;
+            let taken = claim::claim(&mut driver.conn, dead, "P", 1, LEASE).await.unwrap();
+            assert!(matches!(taken, Claim::Taken(taken) if taken.len() == 1));
+            let recovered = together((0..4).map(|_| {
+                let db = db.clone();
+                async move {
+                    let mut reaper = Driver::new(&db).await;
+                    reaper.limits = limits(0, 99);
+                    reaper.recover(dead).await.again
+                }
+            }));
+            assert_eq!(recovered.await.into_iter().sum::<usize>(), 1);
+        }
+        let claimed = driver.claim("P", 9).await.remove(0);
+        assert_eq!((claimed.attempt, claimed.crash_count, claimed.retry_count), (11, 10, 0));
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+    }
+
+    async fn crashes_never_spend_retries(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(2, 4);
+        let run = driver.trigger(&one(), "1").await;
+        let mut ends = [
+            Did::Crashed, Did::Erred, Did::Crashed, Did::TimedOut, Did::Crashed,
+            Did::Returned(json!("at last")),
+        ]
+        .into_iter();
+        let ran = driver.work("P", |_| ends.next().expect("no more attempts")).await;
+        assert_eq!(ran.len(), 6);
+        assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!("at last"))));
+    }
+
+    async fn each_budget_halts_with_its_own_reason(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(2, 4);
+        type Case = (fn() -> Did, usize, &'static str);
+        let cases: [Case; 4] = [
+            (|| Did::Erred, 3, "job_retries_exhausted"),
+            (|| Did::Refused, 1, "job_retries_exhausted"),
+            (|| Did::TimedOut, 3, "job_timed_out"),
+            (|| Did::Crashed, 4, "job_crashes_exhausted"),
+        ];
+        for (did, attempts, reason) in cases {
+            let run = driver.trigger(&one(), "1").await;
+            assert_eq!(driver.work("P", |_| did()).await.len(), attempts, "{reason}");
+            assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+            assert_eq!(driver.halt_reasons(run).await, [reason]);
+        }
+    }
+
+    async fn a_step_whose_processes_die_is_given_up_after_max_crash(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(0, 3);
+        let run = driver.trigger(&one(), "1").await;
+        for crash in 1..=3 {
+            assert_eq!(driver.claim("P", 1).await.len(), 1);
+            let recovered = driver.recover(driver.process).await;
+            assert_eq!(recovered.failed, usize::from(crash == 3));
+            driver.process = register(&mut driver.conn).await;
+        }
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.halt_reasons(run).await, ["job_crashes_exhausted"]);
+    }
+
+    async fn a_beat_tells_what_is_still_held(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.trigger(&one(), "1").await;
+        let cancelled = driver.trigger(&one(), "2").await;
+        let claimed = driver.claim("P", 9).await;
+        assert_eq!(claimed.len(), 2);
+        let mut other = db.conn().await;
+        let done = ductwork::store::cancel::cancel(&mut other, cancelled).await.unwrap();
+        let held = vec![driver.process];
+        assert_eq!(done, ductwork::store::cancel::Cancel::Done { held });
+        let counters = Counters::default();
+        let held = process::beat(&mut driver.conn, driver.process, counters, LEASE, true).await.unwrap();
+        let kept = claimed.iter().find(|claimed| claimed.run_id != cancelled).unwrap();
+        assert_eq!(held, Some(vec![kept.execution_id]));
+    }
+}

@@ -1,0 +1,337 @@
+//! A tiny engine: claims, runs a pure function, commits, advances, until nothing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ductwork::definition::{Backoff, Definition};
+use ductwork::machine::advance::AdvanceLimits;
+use ductwork::machine::outcome::{self, Ending, ExecutionView, StepLimits};
+use ductwork::model::*;
+use ductwork::store::advance::{self, BranchClaim, ClaimedBranch};
+use ductwork::store::audit;
+use ductwork::store::claim::{self, Claim, Claimed};
+use ductwork::store::commit::{self, Committed, Finished, Room, StoredError};
+use ductwork::store::crossing::Mover;
+use ductwork::store::definition::Definitions;
+use ductwork::store::process::{self, Death, NewProcess, Recovered};
+use ductwork::store::prune;
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, Row};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::support::Db;
+
+/// Long enough that no test waits for it.
+pub const LEASE: Duration = Duration::from_secs(600);
+
+/// What a step makes of its input.
+pub enum Did {
+    /// It returned this.
+    Returned(Value),
+    /// It said no.
+    Erred,
+    /// It said no, and that trying again is useless.
+    Refused,
+    /// It took too long.
+    TimedOut,
+    /// Its process died.
+    Crashed,
+}
+
+/// A process of a test: an advancer and a worker in one.
+pub struct Driver {
+    pub conn: Conn,
+    pub process: ProcessId,
+    pub definitions: Definitions,
+    pub limits: StepLimits,
+    pub max_fan_out: Option<u64>,
+    pub max_payload: usize,
+    /// Steps that follow are leased at birth, and results are crossed with their commit.
+    pub free_slots: usize,
+    /// The invariants are asked after each transaction.
+    pub audited: bool,
+}
+
+/// Budgets without waits.
+pub fn limits(max_retry: u32, max_crash: u32) -> StepLimits {
+    StepLimits {
+        max_retry,
+        max_crash,
+        backoff: Backoff {
+            initial: Duration::ZERO,
+            factor: 1.0,
+            max: Duration::ZERO,
+            jitter: 0.0,
+        },
+    }
+}
+
+impl Driver {
+    /// A registered process with a connection of its own.
+    pub async fn new(db: &Db) -> Self {
+        let mut conn = db.conn().await;
+        let process = register(&mut conn).await;
+        Self {
+            conn,
+            process,
+            definitions: Definitions::default(),
+            limits: limits(0, 1),
+            max_fan_out: None,
+            max_payload: 16 << 20,
+            free_slots: 0,
+            audited: true,
+        }
+    }
+
+    /// Starts one run.
+    pub async fn trigger(&mut self, definition: &Definition, input: &str) -> RunId {
+        let runs = [NewRun { key: None, input }];
+        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await;
+        triggered.expect("a trigger")[0].run_id
+    }
+
+    pub fn mover(&self) -> Mover {
+        Mover {
+            process: self.process,
+            lease: LEASE,
+            free_slots: self.free_slots,
+            max_payload: self.max_payload,
+        }
+    }
+
+    /// Takes due executions.
+    pub async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
+        match claim::claim(&mut self.conn, self.process, pipeline, n, LEASE).await {
+            Ok(Claim::Taken(taken)) => taken,
+            Ok(Claim::Dead) => panic!("the process was declared dead"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Takes ready branches.
+    pub async fn claim_branches(&mut self, n: usize) -> Vec<ClaimedBranch> {
+        match advance::claim(&mut self.conn, self.process, None, n, LEASE).await {
+            Ok(BranchClaim::Taken(taken)) => taken,
+            Ok(BranchClaim::Dead) => panic!("the process was declared dead"),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// What is to be committed for an execution that did this.
+    pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
+        let definition = self.definitions.load(&mut self.conn, &claimed.definition);
+        let definition = definition.await.expect("the run's definition");
+        let (ending, output) = match did {
+            Did::Returned(value) => (Ending::Success, Some(value)),
+            Did::Erred => (error(true), None),
+            Did::Refused => (error(false), None),
+            Did::TimedOut => (Ending::TimedOut, None),
+            Did::Crashed => (Ending::Crashed, None),
+        };
+        let view = ExecutionView {
+            retry_count: claimed.retry_count,
+            crash_count: claimed.crash_count,
+        };
+        let output = output.map(|value| RawValue::from_string(value.to_string()).unwrap());
+        Finished {
+            claimed: Arc::new(claimed),
+            definition,
+            ending,
+            verdict: outcome::decide(view, ending, &self.limits, 0.5),
+            error: output.is_none().then(|| StoredError {
+                class: "Said".to_owned(),
+                message: "no".to_owned(),
+                backtrace: None,
+            }),
+            output,
+        }
+    }
+
+    /// Commits results.
+    pub async fn commit(&mut self, finished: &[Finished]) -> Committed {
+        let Some(first) = finished.first() else {
+            return Committed::default();
+        };
+        let pipeline = first.definition.pipeline.clone();
+        let room = Room {
+            pipeline: &pipeline,
+            claim: false,
+        };
+        let (mover, definitions) = (self.mover(), &self.definitions);
+        let committed = commit::commit(&mut self.conn, finished, mover, room, definitions).await;
+        let committed = committed.unwrap_or_else(|error| panic!("{error:?}"));
+        self.audit().await;
+        committed
+    }
+
+    /// Advances claimed branches.
+    pub async fn advance(&mut self, claimed: &[ClaimedBranch]) -> advance::Advanced {
+        let max_fan_out = self.max_fan_out;
+        let limits = move |_: &str| AdvanceLimits {
+            max_retry: 2,
+            max_crash: 2,
+            max_fan_out,
+        };
+        let (mover, definitions) = (self.mover(), &self.definitions);
+        let advanced = advance::advance(&mut self.conn, claimed, mover, &limits, definitions).await;
+        let advanced = advanced.unwrap_or_else(|error| panic!("{error:?}"));
+        self.audit().await;
+        advanced
+    }
+
+    /// Declares a process dead, with proof.
+    pub async fn recover(&mut self, process: ProcessId) -> Recovered {
+        let limits = self.limits;
+        let limits = move |_: &Definition, _: &str| limits;
+        let recovered = process::recover(
+            &mut self.conn,
+            process,
+            Death::Proven { how: "killed" },
+            &limits,
+            &self.definitions,
+        );
+        let recovered = recovered.await.unwrap_or_else(|error| panic!("{error:?}"));
+        self.audit().await;
+        recovered
+    }
+
+    /// One round: everything that is due is run, everything that is ready is advanced. False
+    /// when there was nothing.
+    pub async fn round(&mut self, pipeline: &str, step: &mut dyn FnMut(&Claimed) -> Did) -> bool {
+        let mut claimed = self.claim(pipeline, 100).await;
+        let mut worked = !claimed.is_empty();
+        while !claimed.is_empty() {
+            let mut finished = Vec::new();
+            for claimed in claimed.drain(..) {
+                let did = step(&claimed);
+                finished.push(self.finished(claimed, did).await);
+            }
+            let committed = self.commit(&finished).await;
+            assert!(!committed.dead);
+            claimed = committed.claimed;
+        }
+        let branches = self.claim_branches(100).await;
+        if !branches.is_empty() {
+            worked = true;
+            let advanced = self.advance(&branches).await;
+            assert_eq!(advanced.stale, []);
+        }
+        worked
+    }
+
+    /// Works until nothing is left to do; how often each step ran.
+    pub async fn work(
+        &mut self,
+        pipeline: &str,
+        mut step: impl FnMut(&Claimed) -> Did,
+    ) -> Vec<String> {
+        let mut ran = Vec::new();
+        let mut recorded = |claimed: &Claimed| {
+            ran.push(claimed.node.clone());
+            step(claimed)
+        };
+        while self.round(pipeline, &mut recorded).await {}
+        ran
+    }
+
+    /// Deletes all that is over, so that the next audit is quick.
+    pub async fn forget(&mut self) {
+        let pruned = prune::prune(&mut self.conn, Duration::ZERO, u64::MAX).await;
+        assert!(pruned.expect("a prune") > 0);
+    }
+
+    /// Every invariant, unless this is the test that asks for itself.
+    pub async fn audit(&mut self) {
+        if self.audited {
+            audit(&mut self.conn).await;
+        }
+    }
+
+    /// A run's status and output.
+    pub async fn run(&mut self, run: RunId) -> (RunStatus, Option<Value>) {
+        static RUN: Statement = Statement::new(
+            "test run",
+            "SELECT status, output FROM ductwork_runs WHERE id = :run",
+        );
+        let args = [("run", run.0.into())];
+        let row = self.conn.fetch_optional(&RUN, &args).await.unwrap();
+        let row = row.expect("the run exists");
+        let output: Option<String> = row.get("output").unwrap();
+        let output = output.map(|text| serde_json::from_str(&text).expect("JSON"));
+        (row.word("status").unwrap(), output)
+    }
+
+    /// Why branches of a run halted.
+    pub async fn halt_reasons(&mut self, run: RunId) -> Vec<String> {
+        static REASONS: Statement = Statement::new(
+            "test halt reasons",
+            "SELECT halt_reason FROM ductwork_branches
+              WHERE run_id = :run AND halt_reason IS NOT NULL ORDER BY halt_reason",
+        );
+        let rows = self.rows(&REASONS, &[("run", run.0.into())]).await;
+        rows.iter()
+            .map(|row| row.get("halt_reason").unwrap())
+            .collect()
+    }
+
+    pub async fn rows(
+        &mut self,
+        statement: &'static Statement,
+        args: ductwork::store::statement::Args<'_>,
+    ) -> Vec<Row> {
+        self.conn.fetch(statement, args).await.unwrap()
+    }
+}
+
+fn error(retryable: bool) -> Ending {
+    Ending::Error {
+        retryable,
+        retry_after: None,
+    }
+}
+
+/// A process row, as if this process had just started.
+pub async fn register(conn: &mut Conn) -> ProcessId {
+    let id = ProcessId::new();
+    let process = NewProcess {
+        id,
+        supervisor: None,
+        role: Role::Worker,
+        pipeline: None,
+        host: "here".to_owned(),
+        boot_id: "boot".to_owned(),
+        pid_namespace: "ns".to_owned(),
+        pid: std::process::id(),
+        pid_started_at: 1,
+    };
+    process::register(conn, &process).await.expect("a row");
+    id
+}
+
+/// What went into a step.
+pub fn input(claimed: &Claimed) -> Value {
+    serde_json::from_str(claimed.input.get()).expect("JSON")
+}
+
+/// Panics, with all that is wrong, unless every invariant holds.
+pub async fn audit(conn: &mut Conn) {
+    let broken = audit::audit(conn, audit::GRACE).await;
+    assert_eq!(broken.expect("the audit can be asked"), []);
+}
+
+/// Runs all of them at once, in a body of `on_every_database`; their values, in order.
+pub async fn together<T: 'static, F: Future<Output = T> + 'static>(
+    all: impl IntoIterator<Item = F>,
+) -> Vec<T> {
+    let tasks: Vec<_> = all.into_iter().map(tokio::task::spawn_local).collect();
+    let mut values = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        match task.await {
+            Ok(value) => values.push(value),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    values
+}

@@ -1,0 +1,17 @@
+//! The store, on real databases: one body for each promise, run on every database.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod claims;
+mod driver;
+mod ends;
+mod flows;
+mod revivals;
+mod schema;

@@ -1,0 +1,217 @@
+//! Reviving: what was completed is not done again, what halted is taken up where it halted.
+
+use ductwork::definition::Pipeline;
+use ductwork::model::*;
+use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::claim::Claimed;
+use ductwork::store::context;
+use ductwork::store::revive::{Revive, revive};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, limits, together};
+use crate::flows::{flows, ink};
+use crate::on_every_database;
+use crate::support::Db;
+
+async fn revived(driver: &mut Driver, run: RunId) -> RunId {
+    match revive(&mut driver.conn, run).await.unwrap() {
+        Revive::Done(revived) => {
+            driver.audit().await;
+            revived
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn work(driver: &mut Driver) -> Vec<String> {
+    driver
+        .work("P", |claimed| Did::Returned(ink(claimed)))
+        .await
+}
+
+on_every_database! {
+    async fn a_run_that_halts_anywhere_is_revived_there(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for flow in flows() {
+            for halting in 0..flow.steps {
+                let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
+                let mut ran = Vec::new();
+                let mut refused = None;
+                // The way to the halt is that of every run (`every_flow_ends_with_its_output`).
+                driver.audited = false;
+                let mut step = |claimed: &Claimed| {
+                    ran.push(claimed.node.clone());
+                    if ran.len() == halting + 1 {
+                        refused = Some(claimed.node.clone());
+                        return Did::Refused;
+                    }
+                    Did::Returned(ink(claimed))
+                };
+                while driver.round("P", &mut step).await {}
+                driver.audited = true;
+                driver.audit().await;
+                assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+                let again = revived(&mut driver, run).await;
+                let rest = work(&mut driver).await;
+                let ended = driver.run(again).await;
+                let at = format!("{} at {refused:?}: {ran:?}, {rest:?}", flow.name);
+                assert_eq!(ended, (RunStatus::Completed, Some(flow.output.clone())), "{at}");
+                assert_eq!(ran.len() + rest.len(), flow.steps + 1, "{at}");
+                assert!(rest.contains(&refused.unwrap()), "{at}");
+                driver.forget().await;
+            }
+        }
+    }
+
+    async fn a_run_whose_every_step_halts_once_comes_to_its_end(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for flow in flows() {
+            let mut run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
+            let mut done = std::collections::BTreeSet::new();
+            let mut steps = 0;
+            loop {
+                // Each piece of work is told by where it stands and what it is given.
+                let ran = driver
+                    .work("P", |claimed| {
+                        let piece = (claimed.node.clone(), claimed.input.get().to_owned());
+                        match done.insert(piece) {
+                            true => Did::Refused,
+                            false => Did::Returned(ink(claimed)),
+                        }
+                    })
+                    .await;
+                steps += ran.len();
+                if driver.run(run).await.0 == RunStatus::Completed {
+                    break;
+                }
+                run = revived(&mut driver, run).await;
+            }
+            assert_eq!(driver.run(run).await.1, Some(flow.output), "{}", flow.name);
+            // No step was done twice. (Equal elements of one expand share a piece.)
+            assert!(steps <= 2 * flow.steps, "{}: {steps} > 2 × {}", flow.name, flow.steps);
+            driver.forget().await;
+        }
+    }
+
+    /// A step that crashed too often has no output; to advance it would lose data (T3).
+    async fn a_step_is_run_again_whichever_budget_ran_out(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(1, 2);
+        let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let ends: [fn() -> Did; 4] =
+            [|| Did::Erred, || Did::Refused, || Did::TimedOut, || Did::Crashed];
+        for end in ends {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            driver
+                .work("P", |claimed| match claimed.step.as_str() {
+                    "B" => end(),
+                    _ => Did::Returned(ink(claimed)),
+                })
+                .await;
+            let again = revived(&mut driver, run).await;
+            assert_eq!(work(&mut driver).await, ["B"]);
+            assert_eq!(driver.run(again).await, (RunStatus::Completed, Some(json!("xAB"))));
+        }
+    }
+
+    async fn what_could_not_be_advanced_is_advanced_again(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("B").collapse("C");
+        let definition = flow.build().unwrap();
+        let run = driver.trigger(&definition, "\"x\"").await;
+        driver.max_fan_out = Some(2);
+        assert_eq!(work(&mut driver).await, ["Many"]);
+        assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
+        // Nothing has changed, so it halts again; then something has.
+        let run = revived(&mut driver, run).await;
+        assert_eq!(work(&mut driver).await, [""; 0]);
+        assert_eq!(driver.halt_reasons(run).await, ["max_fanout_exceeded"]);
+        driver.max_fan_out = None;
+        let run = revived(&mut driver, run).await;
+        assert_eq!(work(&mut driver).await, ["B", "B", "B", "C"]);
+        assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!("[x0B,x1B,x2B]C"))));
+    }
+
+    async fn a_fan_in_that_was_too_large_fires_again(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for flow in flows() {
+            let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
+            let mut run = run;
+            let mut steps = 0;
+            let mut revivals = 0;
+            // Each level of fan-ins is larger than the one within it.
+            for max_payload in [0, 5, 10, 20, 40, 80, 200] {
+                driver.max_payload = max_payload;
+                steps += work(&mut driver).await.len();
+                if driver.run(run).await.0 == RunStatus::Completed {
+                    break;
+                }
+                let reasons = driver.halt_reasons(run).await;
+                assert!(reasons.iter().all(|reason| reason == "payload_too_large"));
+                run = revived(&mut driver, run).await;
+                revivals += 1;
+            }
+            let ended = driver.run(run).await;
+            assert_eq!(ended, (RunStatus::Completed, Some(flow.output)), "{}", flow.name);
+            assert_eq!(steps, flow.steps, "{} did something twice", flow.name);
+            let fans_in = flow.definition.nodes.iter().any(|node| {
+                let edge = &node.next;
+                matches!(edge, ductwork::definition::Edge::Divide { .. })
+            });
+            assert!(revivals > 0 || !fans_in, "{}", flow.name);
+            driver.forget().await;
+        }
+    }
+
+    async fn of_sixteen_revives_at_once_one_wins(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let definition = Pipeline::named("P").start("A").build().unwrap();
+        let run = driver.trigger(&definition, "1").await;
+        driver.work("P", |_| Did::Refused).await;
+        let revivals = together((0..16).map(|_| {
+            let db = db.clone();
+            async move {
+                let mut conn = db.conn().await;
+                revive(&mut conn, run).await.unwrap()
+            }
+        }));
+        let revivals = revivals.await;
+        let done: Vec<RunId> = revivals
+            .iter()
+            .filter_map(|revive| match revive {
+                Revive::Done(run) => Some(*run),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(done.len(), 1, "{revivals:?}");
+        let others = revivals.iter().filter(|revive| **revive == Revive::AlreadyRevived(done[0]));
+        assert_eq!(others.count(), 15, "{revivals:?}");
+        driver.audit().await;
+        assert_eq!(work(&mut driver).await, ["A"]);
+    }
+
+    async fn only_a_halted_run_is_revived_and_its_context_goes_with_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let definition = Pipeline::named("P").on_halt("Notify").start("A").build().unwrap();
+        assert_eq!(revive(&mut driver.conn, RunId::new()).await.unwrap(), Revive::NotFound);
+        let run = driver.trigger(&definition, "1").await;
+        let active = revive(&mut driver.conn, run).await.unwrap();
+        assert_eq!(active, Revive::NotHalted(RunStatus::InProgress));
+        context::set(&mut driver.conn, run, "k", "[1]").await.unwrap();
+        let ran = driver
+            .work("P", |claimed| match claimed.step.as_str() {
+                "A" => Did::Refused,
+                _ => Did::Returned(json!(1)),
+            })
+            .await;
+        assert_eq!(ran, ["A", "(on_halt)"]);
+        let again = revived(&mut driver, run).await;
+        let copied = context::get(&mut driver.conn, again, "k").await.unwrap();
+        assert_eq!(copied.map(|tuple| tuple.value), Some("[1]".to_owned()));
+        assert!(matches!(cancel(&mut driver.conn, again).await.unwrap(), Cancel::Done { .. }));
+        let cancelled = revive(&mut driver.conn, again).await.unwrap();
+        assert_eq!(cancelled, Revive::NotHalted(RunStatus::Cancelled));
+        assert_eq!(revive(&mut driver.conn, run).await.unwrap(), Revive::AlreadyRevived(again));
+        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+    }
+}

@@ -1,0 +1,126 @@
+//! A database of its own for each test, and each body on every database.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ductwork::store::{Conn, Location, Purpose, migrate};
+use sqlx::{Connection, Executor};
+
+/// Names the PostgreSQL server that tests may use.
+const POSTGRES: &str = "DUCTWORK_TEST_POSTGRES_URL";
+
+/// A database that nobody else uses.
+#[derive(Clone)]
+pub struct Db {
+    /// How to connect to it.
+    pub location: Location,
+    /// The same, as a URL.
+    pub url: String,
+    kept: Arc<Kept>,
+}
+
+enum Kept {
+    Sqlite { _dir: tempfile::TempDir },
+    Postgres { server: String, schema: String },
+}
+
+impl Db {
+    /// A fresh SQLite file.
+    pub fn sqlite() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path: PathBuf = dir.path().join("ductwork.db");
+        Self {
+            location: Location::sqlite(&path),
+            url: format!("sqlite://{}", path.display()),
+            kept: Arc::new(Kept::Sqlite { _dir: dir }),
+        }
+    }
+
+    /// A fresh schema on the PostgreSQL server.
+    pub async fn postgres() -> Self {
+        let server = std::env::var(POSTGRES).unwrap_or_else(|_| {
+            panic!(
+                "{POSTGRES} is not set, so nothing was tested on PostgreSQL. Run scripts/test, \
+                 which starts a server, or set it to a server that tests may use."
+            )
+        });
+        let schema = format!("test_{}", uuid::Uuid::now_v7().simple());
+        run(&server, format!("CREATE SCHEMA {schema}")).await;
+        let mark = if server.contains('?') { '&' } else { '?' };
+        // No test pulls the plug of this server, so nobody has to wait for its disk.
+        let url = format!(
+            "{server}{mark}options=-c%20search_path%3D{schema}%20-c%20synchronous_commit%3Doff"
+        );
+        Self {
+            location: Location::parse(&url).expect("the server's URL"),
+            url,
+            kept: Arc::new(Kept::Postgres { server, schema }),
+        }
+    }
+
+    /// A connection to the database as it is.
+    pub async fn connect(&self) -> Conn {
+        let conn = self.location.connect(Purpose::Engine).await;
+        conn.expect("the test's database")
+    }
+
+    /// A connection to the database with its schema.
+    pub async fn conn(&self) -> Conn {
+        let mut conn = self.connect().await;
+        migrate::migrate(&mut conn).await.expect("the schema");
+        conn
+    }
+
+    /// Removes what `drop` cannot.
+    pub async fn remove(self) {
+        if let Kept::Postgres { server, schema } = &*self.kept {
+            run(server, format!("DROP SCHEMA {schema} CASCADE")).await;
+        }
+    }
+}
+
+async fn run(server: &str, sql: String) {
+    let mut conn = sqlx::PgConnection::connect(server)
+        .await
+        .unwrap_or_else(|error| panic!("{POSTGRES}={server}: {error}"));
+    let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+    conn.execute(sql).await.expect("a schema for the test");
+    conn.close().await.expect("a connection can be closed");
+}
+
+/// Runs a test's body, and removes its database whatever comes of it.
+pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db) -> F) {
+    let body = body(db.clone());
+    let local = tokio::task::LocalSet::new();
+    let done = local.run_until(async { tokio::task::spawn_local(body).await });
+    let done = done.await;
+    // What the body left behind holds connections: away with it first.
+    drop(local);
+    db.remove().await;
+    if let Err(error) = done {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// One test per database: `name::sqlite` and `name::postgres`.
+#[macro_export]
+macro_rules! on_every_database {
+    ($($(#[$doc:meta])* async fn $name:ident($db:ident: Db) $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            async fn body($db: Db) $body
+
+            #[tokio::test]
+            async fn sqlite() {
+                $crate::support::with(Db::sqlite(), body).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                $crate::support::with(Db::postgres().await, body).await;
+            }
+        }
+    )*};
+}
