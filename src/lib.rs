@@ -13,13 +13,17 @@
 //! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
 //! - [`definition`]: what a pipeline is
 //! - [`machine`]: what happens next, pure
+//! - [`store`]: the only SQL · [`step`]: what users run
 
 pub mod definition;
 pub mod duration;
 pub mod machine;
 pub mod model;
 pub mod problem;
+pub mod step;
 pub mod store;
 pub mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};
+pub use step::StepError;
+pub use step::context::StepContext;

@@ -1,0 +1,534 @@
+//! Command steps: one execution, one process.
+//!
+//! Owns: driving a program from its input to its outcome, and ending it when its time is up.
+//! Never: leaves a process or a file behind, whichever way the execution ends.
+//!
+//! The step ends when the program itself ends, not when its pipes close: a grandchild may
+//! hold those for ever.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::pipe;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::child::Child;
+use super::environment::{Added, Environment, Unusable, traceparent};
+use super::resolve::{explain, resolve};
+use super::scratch::{OutputFile, Scratch};
+use super::spawn::{Ends, Image, spawn};
+use super::stderr::Log;
+use super::verdict::{Said, judge, too_large};
+use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
+
+/// How long what a program started may go on writing after the program itself has ended:
+/// long enough for the last filter of a pipeline, short enough to be nobody's problem.
+const EXIT_GRACE: Duration = Duration::from_millis(250);
+
+/// How long a killed program is waited for; then it is stuck in the kernel, and left to it.
+const DEATH_MAX: Duration = Duration::from_secs(5);
+
+/// Waits while a program is still open for writing, which passes in no time when it is being
+/// installed, or when another thread forked while it was.
+const BUSY_RETRIES: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(60),
+    Duration::from_millis(100),
+];
+
+/// Read at a time; then everybody else has a turn.
+const CHUNK: usize = 16 * 1024;
+
+/// The same for the log, where a chunk may be thousands of events.
+const LOG_CHUNK: usize = 4 * 1024;
+
+/// Runs command steps.
+#[derive(Debug)]
+pub struct CommandRunner {
+    base_dir: PathBuf,
+    config_path: Option<PathBuf>,
+    environment: Environment,
+    scratch: Scratch,
+    limits: Limits,
+}
+
+/// Why a program that still runs is ended.
+enum Cut {
+    Overflow,
+    Timeout(Duration),
+    Stop(StopCause),
+}
+
+/// What became of a program that was asked to end.
+enum Left {
+    ByItself,
+    Killed,
+    Stuck,
+}
+
+struct Running {
+    child: Child,
+    stdin: pipe::Sender,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
+}
+
+impl CommandRunner {
+    /// A runner for the programs of one configuration. Commands run in `base_dir`; what is in
+    /// `hidden_variables` (the names the daemon's secrets came from) is not passed on.
+    pub fn new(
+        base_dir: PathBuf,
+        config_path: Option<PathBuf>,
+        hidden_variables: &[String],
+        limits: Limits,
+    ) -> Self {
+        Self {
+            base_dir: std::path::absolute(&base_dir).unwrap_or(base_dir),
+            config_path,
+            environment: Environment::inherit(std::env::vars_os(), hidden_variables),
+            scratch: Scratch::default(),
+            limits,
+        }
+    }
+
+    /// Performs `assignment` with the program `argv`. To be called on a thread that lives as
+    /// long as the daemon: the kernel kills the program when the thread that started it ends.
+    /// `on_started` is told the program's number. Dropping the future ends the program.
+    pub async fn run(
+        &self,
+        assignment: &Assignment,
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&str>,
+        mut stop: StopSignal,
+        on_started: impl FnOnce(u32),
+    ) -> Outcome {
+        if let Some(cause) = *stop.borrow() {
+            return cause.into();
+        }
+        let output = match self.scratch.file(assignment.execution_id) {
+            Ok(output) => output,
+            Err(error) => {
+                return Outcome::NotStarted {
+                    message: format!("no file for the step's output could be made: {error}"),
+                };
+            }
+        };
+        let running = match self.start(assignment, argv, env, cwd, &output).await {
+            Ok(running) => running,
+            Err(outcome) => return outcome,
+        };
+        on_started(running.child.id());
+        self.perform(assignment, running, &output, &mut stop).await
+    }
+
+    async fn start(
+        &self,
+        assignment: &Assignment,
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+        cwd: Option<&str>,
+        output: &OutputFile,
+    ) -> Result<Running, Outcome> {
+        let cwd = match cwd {
+            Some(cwd) => self.base_dir.join(cwd),
+            None => self.base_dir.clone(),
+        };
+        let program = argv.first().map_or("", String::as_str);
+        let added = self.added(assignment, env, &cwd, output);
+        let path = env.get("PATH").map(AsRef::as_ref);
+        let path = path.or(self.environment.get("PATH"));
+        let file = resolve(program, &cwd, path).map_err(Outcome::Error)?;
+        let image = image(&file, argv, self.environment.with(&added), &cwd)
+            .map_err(|message| StepError::new("command_invalid", message).no_retry())
+            .map_err(Outcome::Error)?;
+        let mut waits = BUSY_RETRIES.iter();
+        loop {
+            let (ends, stdin, stdout, stderr) = pipes().map_err(|error| Outcome::NotStarted {
+                message: format!("no pipes for `{program}` could be made: {error}"),
+            })?;
+            let error = match spawn(&image, ends) {
+                Ok(process) => {
+                    return Ok(Running {
+                        child: Child::new(process),
+                        stdin,
+                        stdout,
+                        stderr,
+                    });
+                }
+                Err(error) => error,
+            };
+            match waits.next() {
+                Some(wait) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    sleep(*wait).await;
+                }
+                _ => return Err(explain(&error, &file, &cwd)),
+            }
+        }
+    }
+
+    /// What the step is told by its environment.
+    fn added(
+        &self,
+        assignment: &Assignment,
+        env: &BTreeMap<String, String>,
+        cwd: &Path,
+        output: &OutputFile,
+    ) -> Added {
+        let Assignment {
+            run_id,
+            execution_id,
+            step_id,
+            attempt,
+            ..
+        } = assignment;
+        let told = [
+            ("DUCTWORK_RUN_ID", run_id.to_string()),
+            ("DUCTWORK_PIPELINE", assignment.pipeline.clone()),
+            ("DUCTWORK_STEP", assignment.step.clone()),
+            ("DUCTWORK_STEP_ID", step_id.to_string()),
+            ("DUCTWORK_EXECUTION_ID", execution_id.to_string()),
+            ("DUCTWORK_ATTEMPT", attempt.to_string()),
+            ("DUCTWORK_IDEMPOTENCY_KEY", step_id.to_string()),
+            ("DUCTWORK_FENCING_TOKEN", attempt.to_string()),
+            ("TRACEPARENT", traceparent(*run_id, *execution_id)),
+        ];
+        let mut added: Added = told
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        added.insert("DUCTWORK_OUTPUT".into(), output.path().to_owned());
+        added.insert("PWD".into(), cwd.into());
+        if let Some(path) = &self.config_path {
+            added.insert("DUCTWORK_CONFIG".into(), path.into());
+        }
+        // What a person wrote wins over everything.
+        added.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+        added
+    }
+
+    async fn perform(
+        &self,
+        assignment: &Assignment,
+        running: Running,
+        output: &OutputFile,
+        stop: &mut StopSignal,
+    ) -> Outcome {
+        let Running {
+            child,
+            stdin,
+            mut stdout,
+            mut stderr,
+        } = running;
+        let mut printed = Printed::new(self.limits.max_payload);
+        let mut log = Log::new(assignment, self.limits.stderr_tail);
+        let cut = {
+            let overflow = Notify::new();
+            let feed = pin!(feed(stdin, assignment.input.get().as_bytes()));
+            let read = pin!(async {
+                tokio::join!(
+                    pump(&mut stdout, CHUNK, |bytes| printed.push(bytes, &overflow)),
+                    pump(&mut stderr, LOG_CHUNK, |bytes| log.push(bytes)),
+                );
+            });
+            let mut pumps = Pumps {
+                feed: Some(feed),
+                read: Some(read),
+            };
+            let cut = tokio::select! {
+                biased;
+                () = child.ended() => None,
+                () = overflow.notified() => Some(Cut::Overflow),
+                limit = elapsed(assignment.timeout) => Some(Cut::Timeout(limit)),
+                cause = stopped(stop) => Some(Cut::Stop(cause)),
+                never = pumps.work() => match never {},
+            };
+            let cut = match cut {
+                None => None,
+                Some(cut) => {
+                    let grace = match cut {
+                        Cut::Stop(StopCause::Abandon) => Duration::ZERO,
+                        _ => self.limits.kill_grace,
+                    };
+                    Some((cut, end(&child, &mut pumps, grace).await))
+                }
+            };
+            // What was not read by the program never will be.
+            pumps.feed = None;
+            if !matches!(cut, Some((_, Left::Stuck))) {
+                let _ = timeout(EXIT_GRACE, pumps.finish()).await;
+            }
+            cut
+        };
+        if let Some((cut, Left::Stuck)) = cut {
+            tracing::error!(pid = child.id(), step = %assignment.step,
+                "a killed step does not die: it is stuck in the kernel");
+            return self.cut_off(cut, Left::Stuck, &mut log);
+        }
+        let status = child.collect();
+        leftovers(&stdout, |bytes| printed.push(bytes, &Notify::new()));
+        leftovers(&stderr, |bytes| log.push(bytes));
+        log.flush();
+        if let Some((cut, left)) = cut {
+            let finished = matches!(cut, Cut::Stop(StopCause::Shutdown))
+                && status.as_ref().is_ok_and(std::process::ExitStatus::success);
+            let outcome = self.cut_off(cut, left, &mut log);
+            // The work is done: done twice it would not be better.
+            return match finished.then(|| self.judge(status, &printed, output, &mut log)) {
+                Some(success @ Outcome::Success(_)) => success,
+                _ => outcome,
+            };
+        }
+        match self.judge(status, &printed, output, &mut log) {
+            // Who stops the daemon may have signalled its steps as well (systemd does).
+            Outcome::Crashed { message } => match *stop.borrow() {
+                Some(cause) => cause.into(),
+                None => Outcome::Crashed { message },
+            },
+            outcome => outcome,
+        }
+    }
+
+    fn judge(
+        &self,
+        status: io::Result<std::process::ExitStatus>,
+        printed: &Printed,
+        output: &OutputFile,
+        log: &mut Log<'_>,
+    ) -> Outcome {
+        let status = match status {
+            Ok(status) => status,
+            Err(error) => {
+                return Outcome::Crashed {
+                    message: format!("how it ended is not known: {error}"),
+                };
+            }
+        };
+        let file = match output.read(self.limits.max_payload) {
+            Ok(file) => file,
+            // An output that cannot be read is none; a failed step has failed anyway.
+            Err(error) if status.success() => {
+                let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
+                return Outcome::Error(StepError::new("output_invalid", message));
+            }
+            Err(_) => Vec::new(),
+        };
+        let said = Said {
+            stdout: &printed.bytes,
+            overflowed: printed.overflowed,
+            file: &file,
+            log: log.tail(),
+        };
+        judge(status, said, self.limits.max_payload)
+    }
+
+    /// The outcome of a program that we ended.
+    fn cut_off(&self, cut: Cut, left: Left, log: &mut Log<'_>) -> Outcome {
+        match cut {
+            Cut::Stop(cause) => cause.into(),
+            Cut::Overflow => {
+                let error = too_large("printed", self.limits.max_payload);
+                Outcome::Error(match log.tail() {
+                    Some(log) => error.backtrace(log),
+                    None => error,
+                })
+            }
+            Cut::Timeout(limit) => {
+                let grace = self.limits.kill_grace;
+                let how = match left {
+                    Left::ByItself => "ended by SIGTERM".to_owned(),
+                    Left::Killed => format!("killed {grace:?} after SIGTERM"),
+                    Left::Stuck => format!("killed {grace:?} after SIGTERM, but still not dead"),
+                };
+                Outcome::TimedOut {
+                    message: format!("timed out after {limit:?}; {how}"),
+                    backtrace: log.tail(),
+                }
+            }
+        }
+    }
+}
+
+/// Asks the program's group to end, then makes it; its output is read all the while, because
+/// it may not get to its end otherwise.
+async fn end<F, R>(child: &Child, pumps: &mut Pumps<'_, F, R>, grace: Duration) -> Left
+where
+    F: Future<Output = ()>,
+    R: Future<Output = ()>,
+{
+    for (signal, patience, left) in [
+        (Signal::SIGTERM, grace, Left::ByItself),
+        (Signal::SIGKILL, DEATH_MAX, Left::Killed),
+    ] {
+        child.signal(signal);
+        if signal == Signal::SIGTERM {
+            // One that is stopped would hear of it only when it goes on.
+            child.signal(Signal::SIGCONT);
+        }
+        tokio::select! {
+            biased;
+            () = child.ended() => return left,
+            () = sleep(patience) => {}
+            never = pumps.work() => match never {},
+        }
+    }
+    Left::Stuck
+}
+
+fn image(
+    file: &Path,
+    argv: &[String],
+    environment: Result<Vec<CString>, Unusable>,
+    cwd: &Path,
+) -> Result<Image, String> {
+    let text = |what: &str, text: OsString| {
+        CString::new(text.into_vec()).map_err(|_| format!("{what} holds a NUL character"))
+    };
+    Ok(Image {
+        file: text("the command", file.into())?,
+        argv: argv
+            .iter()
+            .map(|argument| text("an argument", argument.into()))
+            .collect::<Result<_, _>>()?,
+        environment: environment
+            .map_err(|Unusable(name)| format!("`env:` cannot set the variable {name:?}"))?,
+        cwd: text("the working directory", cwd.into())?,
+    })
+}
+
+/// All ends, registered with the runtime before there is a program, so that nothing that can
+/// fail is left when there is one.
+fn pipes() -> io::Result<(Ends, pipe::Sender, pipe::Receiver, pipe::Receiver)> {
+    let (stdin, to_stdin) = io::pipe()?;
+    let (from_stdout, stdout) = io::pipe()?;
+    let (from_stderr, stderr) = io::pipe()?;
+    let ends = Ends {
+        stdin: stdin.into(),
+        stdout: stdout.into(),
+        stderr: stderr.into(),
+    };
+    Ok((
+        ends,
+        pipe::Sender::from_owned_fd(OwnedFd::from(to_stdin))?,
+        pipe::Receiver::from_owned_fd(OwnedFd::from(from_stdout))?,
+        pipe::Receiver::from_owned_fd(OwnedFd::from(from_stderr))?,
+    ))
+}
+
+/// Writes the input and closes the pipe. A step need not read it.
+async fn feed(mut stdin: pipe::Sender, input: &[u8]) {
+    if stdin.write_all(input).await.is_ok() {
+        let _ = stdin.write_all(b"\n").await;
+    }
+}
+
+/// Hands on what is read, until there is no more.
+async fn pump(from: &mut pipe::Receiver, chunk: usize, mut take: impl FnMut(&[u8])) {
+    let mut chunk = vec![0; chunk];
+    while let Ok(length @ 1..) = from.read(&mut chunk).await {
+        take(&chunk[..length]);
+        // A step that never stops writing must not keep the heart from beating.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Takes what is in the pipe right now. All that the program itself wrote is there when it
+/// has ended, so however late we are, nothing of it is lost.
+fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
+    // The longest pipe there is, unless root made a longer one: what holds the other end open
+    // must not keep us here.
+    const LONGEST_PIPE: usize = 1024 * 1024;
+    let mut chunk = [0; CHUNK];
+    let mut room = LONGEST_PIPE;
+    while let Ok(length @ 1..) = nix::unistd::read(from.as_fd(), &mut chunk) {
+        take(&chunk[..length]);
+        room = room.saturating_sub(length);
+        if room == 0 {
+            break;
+        }
+    }
+}
+
+/// What was printed, up to the limit.
+struct Printed {
+    bytes: Vec<u8>,
+    max: usize,
+    overflowed: bool,
+}
+
+impl Printed {
+    fn new(max: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            max,
+            overflowed: false,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8], overflow: &Notify) {
+        if self.overflowed {
+            return;
+        }
+        if self.bytes.len() + bytes.len() > self.max {
+            self.overflowed = true;
+            self.bytes = Vec::new();
+            overflow.notify_one();
+            return;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// Everything that moves bytes, driven beside whatever is waited for.
+struct Pumps<'a, F, R> {
+    feed: Option<Pin<&'a mut F>>,
+    read: Option<Pin<&'a mut R>>,
+}
+
+impl<F: Future<Output = ()>, R: Future<Output = ()>> Pumps<'_, F, R> {
+    /// Moves bytes for as long as it is polled.
+    async fn work(&mut self) -> Infallible {
+        poll_fn(|context| {
+            advance(&mut self.feed, context);
+            advance(&mut self.read, context);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Reads until both outputs are closed.
+    async fn finish(&mut self) {
+        poll_fn(|context| {
+            advance(&mut self.read, context);
+            match self.read {
+                Some(_) => Poll::Pending,
+                None => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+}
+
+fn advance<F: Future<Output = ()>>(slot: &mut Option<Pin<&mut F>>, context: &mut Context<'_>) {
+    if let Some(future) = slot
+        && future.as_mut().poll(context).is_ready()
+    {
+        *slot = None;
+    }
+}

@@ -1,0 +1,225 @@
+//! Real programs in every way in which they behave badly. Each test ends with the check that
+//! nothing of it is left: no process, no zombie, no file.
+
+mod ends;
+mod starts;
+mod values;
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::*;
+use crate::model::{ExecutionId, RunId, StepId};
+
+/// Longest that a test waits for something that should be a matter of milliseconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub fn assignment(input: &str) -> Assignment {
+    Assignment {
+        run_id: RunId::new(),
+        pipeline: "Tests".into(),
+        step: "Step".into(),
+        step_id: StepId::new(),
+        execution_id: ExecutionId::new(),
+        attempt: 3,
+        input: RawValue::from_string(input.into()).unwrap(),
+        timeout: None,
+    }
+}
+
+/// A directory, a runner, and one execution to come.
+struct Stage {
+    directory: tempfile::TempDir,
+    limits: Limits,
+    assignment: Assignment,
+    env: BTreeMap<String, String>,
+    cwd: Option<String>,
+    stop: watch::Sender<Option<StopCause>>,
+    /// To be set by the test when the program has done something to the file `mark`.
+    stop_at_mark: Option<StopCause>,
+}
+
+impl Stage {
+    fn new(input: &str) -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            limits: Limits::default(),
+            assignment: assignment(input),
+            env: BTreeMap::new(),
+            cwd: None,
+            stop: watch::channel(None).0,
+            stop_at_mark: None,
+        }
+    }
+
+    fn timeout(mut self, limit: Duration) -> Self {
+        self.assignment.timeout = Some(limit);
+        self
+    }
+
+    fn grace(mut self, grace: Duration) -> Self {
+        self.limits.kill_grace = grace;
+        self
+    }
+
+    fn max_payload(mut self, bytes: usize) -> Self {
+        self.limits.max_payload = bytes;
+        self
+    }
+
+    fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    fn stopped_at_mark(mut self, cause: StopCause) -> Self {
+        self.stop_at_mark = Some(cause);
+        self
+    }
+
+    fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        path
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    async fn sh(&self, script: &str) -> Outcome {
+        self.run(&["/bin/sh", "-c", script]).await
+    }
+
+    async fn python(&self, script: &str) -> Outcome {
+        self.run(&["python3", "-c", script]).await
+    }
+
+    async fn run(&self, argv: &[&str]) -> Outcome {
+        let runner = CommandRunner::new(
+            self.directory.path().into(),
+            None,
+            &["HIDDEN".into()],
+            self.limits.clone(),
+        );
+        let argv: Vec<String> = argv.iter().map(|text| (*text).into()).collect();
+        let mut started = None;
+        let stop = self.stop.subscribe();
+        let running = runner.run(
+            &self.assignment,
+            &argv,
+            &self.env,
+            self.cwd.as_deref(),
+            stop,
+            |pid| started = Some(pid),
+        );
+        let outcome = tokio::select! {
+            outcome = timeout(PATIENCE, running) => outcome.expect("the step wedged the runner"),
+            () = self.stop_when_marked() => unreachable!("only the step ends"),
+        };
+        if let Some(pid) = started {
+            assert_eq!(
+                waitpid(Pid::from_raw(pid as i32), None),
+                Err(Errno::ECHILD),
+                "a zombie"
+            );
+        }
+        self.assert_nothing_is_left();
+        outcome
+    }
+
+    async fn stop_when_marked(&self) {
+        if let Some(cause) = self.stop_at_mark {
+            while !self.path("mark").exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            self.stop.send_replace(Some(cause));
+        }
+        std::future::pending().await
+    }
+
+    /// Every process of the execution carries its run's id in its environment.
+    fn processes(&self) -> Vec<i32> {
+        let mark = format!("DUCTWORK_RUN_ID={}", self.assignment.run_id);
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|pid: &i32| {
+                std::fs::read(format!("/proc/{pid}/environ"))
+                    .is_ok_and(|all| all.split(|byte| *byte == 0).any(|v| v == mark.as_bytes()))
+            })
+            .collect()
+    }
+
+    fn assert_nothing_is_left(&self) {
+        wait_until("the step's processes are gone", || {
+            self.processes().is_empty()
+        });
+    }
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+#[track_caller]
+fn value(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Success(value) => value.get().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn error(outcome: Outcome) -> StepError {
+    match outcome {
+        Outcome::Error(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn timed_out(outcome: Outcome) -> (String, Option<String>) {
+    match outcome {
+        Outcome::TimedOut { message, backtrace } => (message, backtrace),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn crashed(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Crashed { message } => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// This very test as a process of its own, for what would disturb the others; `None` in that
+/// process.
+fn in_a_process_of_its_own(test: &str, directory: &Path) -> Option<std::process::Command> {
+    const INNER: &str = "DUCTWORK_TEST_INNER";
+    if std::env::var_os(INNER).is_some() {
+        return None;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = format!("step::command::tests::starts::{test}");
+    command.args([&name, "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(INNER, "1").env("TMPDIR", directory);
+    Some(command)
+}

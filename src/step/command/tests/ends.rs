@@ -1,0 +1,300 @@
+//! How a program ends, by itself or by us, and what it leaves behind.
+
+use super::*;
+
+#[tokio::test]
+async fn every_exit_status_is_what_the_contract_says() {
+    // All 256 are judged in `verdict`; these are the ones that could go wrong on the way.
+    for code in [
+        1, 2, 64, 65, 66, 75, 77, 78, 126, 127, 128, 130, 137, 143, 255,
+    ] {
+        let error = error(Stage::new("1").sh(&format!("exit {code}")).await);
+        assert_eq!(error.class, format!("ExitStatus({code})"));
+        assert_eq!(error.message, format!("exit status {code}"));
+        assert_eq!(error.retryable, code != 65);
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_explained_by_the_end_of_stderr() {
+    let script = "echo first >&2; echo ignored; printf 'last\\n\\n' >&2; exit 7";
+    let error = error(Stage::new("1").sh(script).await);
+    assert_eq!(error.message, "last");
+    assert_eq!(error.backtrace.as_deref(), Some("first\nlast"));
+}
+
+#[tokio::test]
+async fn a_failure_can_explain_itself() {
+    let script =
+        r#"echo '{"error":{"type":"Busy","message":"later","retry_after":"90s"}}'; exit 1"#;
+    let said = error(Stage::new("1").sh(script).await);
+    assert_eq!(
+        (said.class.as_str(), said.message.as_str()),
+        ("Busy", "later")
+    );
+    assert_eq!(said.retry_after, Some(Duration::from_secs(90)));
+    let script = r#"echo '{"error":{"retryable":true}}' > "$DUCTWORK_OUTPUT"; exit 65"#;
+    assert!(error(Stage::new("1").sh(script).await).retryable);
+}
+
+#[tokio::test]
+async fn signals_from_outside_are_crashes_and_the_others_errors() {
+    for signal in ["KILL", "TERM", "INT", "HUP"] {
+        let message = crashed(Stage::new("1").sh(&format!("kill -{signal} $$")).await);
+        assert!(message.contains(&format!("SIG{signal}")), "{message}");
+    }
+    for signal in [
+        "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
+        "VTALRM", "PROF", "XCPU", "XFSZ", "SYS", "IO", "PWR",
+    ] {
+        // Without core dumps, which the directory of the tests could do without.
+        let script = format!("ulimit -c 0; kill -{signal} $$; sleep 600");
+        let error = error(Stage::new("1").sh(&script).await);
+        assert_eq!(error.class, format!("Signal({signal})"));
+        assert!(error.retryable);
+    }
+    let script = "import os; os.kill(os.getpid(), 40)";
+    assert_eq!(
+        error(Stage::new("1").python(script).await).class,
+        "Signal(40)"
+    );
+}
+
+#[tokio::test]
+async fn half_an_output_of_a_killed_step_is_no_output() {
+    crashed(Stage::new("1").sh("printf 1; kill -9 $$").await);
+    crashed(
+        Stage::new("1")
+            .sh("printf 1 > $DUCTWORK_OUTPUT; kill -9 $$")
+            .await,
+    );
+    crashed(Stage::new("1").sh("echo '{\"error\":{}}'; kill -9 0").await);
+}
+
+#[tokio::test]
+async fn a_step_that_kills_its_process_group_is_alone_in_it() {
+    crashed(Stage::new("1").sh("kill -9 0; sleep 600").await);
+    crashed(Stage::new("1").sh("kill -TERM 0; sleep 600").await);
+}
+
+#[tokio::test]
+async fn a_grandchild_that_keeps_the_pipes_wedges_nothing_and_is_killed() {
+    let stage = Stage::new(&format!("\"{}\"", "x".repeat(200_000)));
+    let start = Instant::now();
+    assert_eq!(value(stage.sh("sleep 600 & echo 1").await), "1");
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_grandchild_that_never_stops_writing_wedges_nothing() {
+    let stage = Stage::new("1");
+    let outcome = stage
+        .sh("(while :; do echo noise >&2; done) & echo 1")
+        .await;
+    assert_eq!(value(outcome), "1");
+}
+
+#[tokio::test]
+async fn what_a_pipeline_writes_just_after_the_step_has_ended_counts() {
+    let script = "import os, time
+if os.fork() == 0:
+    time.sleep(0.05)
+    print('[1]')";
+    assert_eq!(value(Stage::new("1").python(script).await), "[1]");
+}
+
+#[tokio::test]
+async fn a_daemon_with_a_session_of_its_own_wedges_nothing_though_it_keeps_the_pipe() {
+    // It cannot be killed with the group; the supervisor does it. Here, it gives up itself
+    // when it finds that nobody reads any more.
+    let script = "import os, signal, time
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+print('1', flush=True)
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        time.sleep(0.3)
+        os.write(1, b' ')
+";
+    assert_eq!(value(Stage::new("1").python(script).await), "1");
+}
+
+#[tokio::test]
+async fn what_was_written_is_read_however_late_we_are() {
+    let stage = Stage::new("1");
+    let runner = CommandRunner::new(stage.directory.path().into(), None, &[], Limits::default());
+    let script = "import os, time
+print(list(range(9000)), flush=True)
+if os.fork() == 0:
+    time.sleep(600)";
+    let argv = ["python3", "-c", script].map(String::from);
+    let env = BTreeMap::new();
+    // Everything has happened before anything is looked at, and then there is hardly any time.
+    let hog = tokio::spawn(async {
+        loop {
+            std::thread::sleep(2 * EXIT_GRACE);
+            tokio::task::yield_now().await;
+        }
+    });
+    let late = |pid: u32| {
+        wait_until("the step has ended", || !is_alive(pid as i32));
+    };
+    let stop = stage.stop.subscribe();
+    let outcome = runner
+        .run(&stage.assignment, &argv, &env, None, stop, late)
+        .await;
+    hog.abort();
+    assert!(value(outcome).ends_with("8999]"));
+    stage.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn a_dropped_execution_takes_its_processes_with_it() {
+    let stage = Stage::new("1");
+    let runner = CommandRunner::new(stage.directory.path().into(), None, &[], Limits::default());
+    let argv = [
+        "/bin/sh",
+        "-c",
+        "trap '' TERM; sleep 600 & touch mark; sleep 600",
+    ];
+    let argv = argv.map(String::from);
+    let mut started = 0;
+    {
+        let stop = stage.stop.subscribe();
+        let env = BTreeMap::new();
+        let running = runner.run(&stage.assignment, &argv, &env, None, stop, |pid| {
+            started = pid
+        });
+        let marked = async {
+            while !stage.path("mark").exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            outcome = running => panic!("{outcome:?}"),
+            marked = timeout(PATIENCE, marked) => marked.unwrap(),
+        }
+    }
+    assert_eq!(
+        waitpid(Pid::from_raw(started as i32), None),
+        Err(Errno::ECHILD)
+    );
+    stage.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn a_step_that_takes_too_long_is_asked_to_end() {
+    let stage = Stage::new("1").timeout(Duration::from_millis(1500));
+    let (message, log) = timed_out(stage.sh("echo working >&2; sleep 600").await);
+    assert_eq!(message, "timed out after 1.5s; ended by SIGTERM");
+    assert_eq!(log.as_deref(), Some("working"));
+}
+
+#[tokio::test]
+async fn a_step_that_ignores_term_is_killed() {
+    let stage = Stage::new("1")
+        .timeout(Duration::from_millis(1500))
+        .grace(Duration::from_millis(300));
+    let (message, _) = timed_out(stage.sh("trap '' TERM; sleep 600 & wait; sleep 600").await);
+    assert_eq!(message, "timed out after 1.5s; killed 300ms after SIGTERM");
+}
+
+#[tokio::test]
+async fn a_step_that_stopped_itself_times_out() {
+    let stage = Stage::new("1").timeout(Duration::from_millis(200));
+    timed_out(stage.sh("kill -STOP $$").await);
+}
+
+#[tokio::test]
+async fn a_value_that_comes_after_the_timeout_is_too_late() {
+    let stage = Stage::new("1").timeout(Duration::from_millis(300));
+    timed_out(
+        stage
+            .sh("trap 'echo 1; exit 0' TERM; sleep 600 & wait")
+            .await,
+    );
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_does_not_keep_a_step_alive() {
+    let stage = Stage::new("1").timeout(Duration::from_millis(700));
+    timed_out(stage.sh("while :; do printf 1; sleep 0.1; done").await);
+}
+
+#[tokio::test]
+async fn an_endless_log_at_full_speed_is_drained_until_the_timeout_and_starves_nobody() {
+    let subscriber = tracing_subscriber::fmt().json().with_writer(std::io::sink);
+    let _logging = tracing::subscriber::set_default(subscriber.finish());
+    let stage = Stage::new("1").timeout(Duration::from_secs(2));
+    let beats = async {
+        let mut longest = Duration::ZERO;
+        loop {
+            let start = Instant::now();
+            sleep(Duration::from_millis(1)).await;
+            longest = longest.max(start.elapsed());
+            BEATS.set((BEATS.get().0 + 1, longest));
+        }
+    };
+    let beating = tokio::spawn(beats);
+    let (_, log) = timed_out(stage.sh("exec yes x >&2").await);
+    beating.abort();
+    let (beats, longest) = BEATS.get();
+    assert!(beats > 0, "{beats}");
+    assert!(
+        longest < Duration::from_secs(2),
+        "others had to wait for {longest:?}"
+    );
+    let log = log.unwrap();
+    assert!(
+        log.starts_with("…\n") && log.len() <= 64 * 1024 + 8,
+        "{}",
+        log.len()
+    );
+}
+
+thread_local! {
+    static BEATS: std::cell::Cell<(u32, Duration)> = const { std::cell::Cell::new((0, Duration::ZERO)) };
+}
+
+#[tokio::test]
+async fn a_shutdown_releases_what_runs_and_a_cancel_cancels_it() {
+    let stage = Stage::new("1").stopped_at_mark(StopCause::Shutdown);
+    let outcome = stage.sh("touch mark; sleep 600").await;
+    assert!(matches!(outcome, Outcome::Released), "{outcome:?}");
+    let stage = Stage::new("1")
+        .stopped_at_mark(StopCause::Cancel)
+        .grace(Duration::from_millis(300));
+    let outcome = stage
+        .sh("trap '' TERM; touch mark; sleep 600 & wait; sleep 600")
+        .await;
+    assert!(matches!(outcome, Outcome::Cancelled), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn work_that_is_finished_while_the_daemon_stops_counts() {
+    let finishing = "trap 'echo 1; exit 0' TERM; touch mark; sleep 600 & wait";
+    let stage = Stage::new("1").stopped_at_mark(StopCause::Shutdown);
+    assert_eq!(value(stage.sh(finishing).await), "1");
+    let stage = Stage::new("1").stopped_at_mark(StopCause::Cancel);
+    let outcome = stage.sh(finishing).await;
+    assert!(matches!(outcome, Outcome::Cancelled), "{outcome:?}");
+    let stage = Stage::new("1").stopped_at_mark(StopCause::Shutdown);
+    let outcome = stage
+        .sh("trap 'echo half[; exit 0' TERM; touch mark; sleep 600 & wait")
+        .await;
+    assert!(matches!(outcome, Outcome::Released), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn nothing_is_started_once_the_daemon_stops() {
+    for (cause, expected) in [
+        (StopCause::Shutdown, "Released"),
+        (StopCause::Cancel, "Cancelled"),
+    ] {
+        let stage = Stage::new("1");
+        stage.stop.send_replace(Some(cause));
+        let outcome = stage.sh("touch mark").await;
+        assert_eq!(format!("{outcome:?}"), expected);
+        assert!(!stage.path("mark").exists());
+    }
+}

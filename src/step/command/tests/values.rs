@@ -1,0 +1,148 @@
+//! What goes in and what comes out.
+
+use super::*;
+
+#[tokio::test]
+async fn the_input_comes_by_stdin_and_the_output_by_stdout() {
+    let stage = Stage::new(r#"{"n": 1e400, "s": "\u0000\ud800"}"#);
+    assert_eq!(
+        value(stage.run(&["cat"]).await),
+        r#"{"n": 1e400, "s": "\u0000\ud800"}"#
+    );
+    assert_eq!(
+        value(
+            stage
+                .sh("od -An -c | tail -n 1 | grep -q '\\\\n' && echo 1")
+                .await
+        ),
+        "1"
+    );
+}
+
+#[tokio::test]
+async fn a_large_input_and_a_large_output_do_not_wait_for_each_other() {
+    let text = format!("\"{}\"", "x".repeat(3 * 1024 * 1024));
+    assert_eq!(value(Stage::new(&text).run(&["cat"]).await), text);
+}
+
+#[tokio::test]
+async fn no_output_is_null() {
+    for script in [
+        "true",
+        "echo",
+        "exec >&-",
+        "printf ' \\n\\t'",
+        "exec >&- 2>&- <&-",
+    ] {
+        assert_eq!(value(Stage::new("1").sh(script).await), "null", "{script}");
+    }
+}
+
+#[tokio::test]
+async fn an_output_without_a_newline_is_whole() {
+    assert_eq!(value(Stage::new("1").sh("printf '[1,2]'").await), "[1,2]");
+}
+
+#[tokio::test]
+async fn input_is_read_to_its_end_after_the_outputs_are_closed() {
+    let text = format!("\"{}\"", "x".repeat(1024 * 1024));
+    let stage = Stage::new(&text);
+    let outcome = stage.sh("exec >&- 2>&-; cat > got").await;
+    assert_eq!(value(outcome), "null");
+    assert_eq!(
+        std::fs::read_to_string(stage.path("got")).unwrap(),
+        text + "\n"
+    );
+}
+
+#[tokio::test]
+async fn a_step_need_not_read_its_input() {
+    let text = format!("\"{}\"", "x".repeat(1024 * 1024));
+    for script in ["exec <&-; echo 1", "echo 1", "exec <&-; sleep 0.1; echo 1"] {
+        assert_eq!(value(Stage::new(&text).sh(script).await), "1", "{script}");
+    }
+}
+
+#[tokio::test]
+async fn the_output_file_wins_over_chatter_and_is_removed() {
+    let stage = Stage::new("1");
+    let script = r#"echo chatter; test ! -s "$DUCTWORK_OUTPUT" || exit 1
+        stat -c '%a' "$DUCTWORK_OUTPUT" "${DUCTWORK_OUTPUT%/*}" | tr '\n' ' ' > modes
+        echo "$DUCTWORK_OUTPUT" > where; echo '"kept"' > "$DUCTWORK_OUTPUT""#;
+    assert_eq!(value(stage.sh(script).await), r#""kept""#);
+    assert_eq!(
+        std::fs::read_to_string(stage.path("modes")).unwrap(),
+        "600 700 "
+    );
+    let place = std::fs::read_to_string(stage.path("where")).unwrap();
+    assert!(!Path::new(place.trim()).exists());
+    assert!(!Path::new(place.trim()).parent().unwrap().exists());
+}
+
+#[tokio::test]
+async fn an_output_file_that_is_no_file_any_more_wedges_nothing() {
+    let stage = Stage::new("1");
+    let outcome = stage
+        .sh(r#"rm "$DUCTWORK_OUTPUT"; mkfifo "$DUCTWORK_OUTPUT""#)
+        .await;
+    assert_eq!(error(outcome).class, "output_invalid");
+    assert_eq!(
+        value(stage.sh(r#"rm "$DUCTWORK_OUTPUT"; echo 2"#).await),
+        "2"
+    );
+    let outcome = stage.sh(r#"ln -sf /etc/passwd "$DUCTWORK_OUTPUT""#).await;
+    assert_eq!(error(outcome).class, "output_invalid");
+}
+
+#[tokio::test]
+async fn an_output_that_is_not_json_is_an_error_that_says_what_and_where() {
+    for (script, part) in [
+        ("print('hello')", "expected value at line 1, column 1"),
+        ("print('NaN')", "`NaN` is not JSON"),
+        (
+            "print('{}\\n{}')",
+            "more text follows the value at line 2, column 1",
+        ),
+        ("print('\\ufeff{}')", "byte order mark"),
+        (
+            "import sys; sys.stdout.buffer.write(b'\"abc\\xff\"')",
+            "not UTF-8 at byte 4",
+        ),
+        ("print('[' * 129 + ']' * 129)", "nests deeper than 128"),
+        ("print('[' * 1000000)", "nests deeper than 128"),
+    ] {
+        let stage = Stage::new("1").env("PYTHONIOENCODING", "utf-8");
+        let error = error(stage.python(script).await);
+        assert_eq!(
+            (error.class.as_str(), error.retryable),
+            ("output_invalid", true)
+        );
+        assert!(error.message.contains(part), "{script}: {}", error.message);
+        assert!(error.message.contains("$DUCTWORK_OUTPUT"));
+    }
+    let deep = Stage::new("1").python("print('[' * 128 + ']' * 128)").await;
+    assert_eq!(value(deep).len(), 256);
+}
+
+#[tokio::test]
+async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
+    let stage = Stage::new("1")
+        .max_payload(1000)
+        .grace(Duration::from_millis(300));
+    for script in [
+        "head -c 64000000 /dev/zero | tr '\\0' 1",
+        "yes",
+        "trap '' TERM PIPE; while :; do echo 1234567890; done",
+        "printf '%1001d' 1",
+        "printf '%1001d' 1 > $DUCTWORK_OUTPUT",
+    ] {
+        let error = error(stage.sh(script).await);
+        assert_eq!(error.class, "output_too_large", "{script}");
+        assert!(
+            error.message.contains("1000 bytes (max_payload)"),
+            "{}",
+            error.message
+        );
+    }
+    assert_eq!(value(stage.sh("printf '1%0999d' 1").await).len(), 1000);
+}

@@ -1,0 +1,222 @@
+//! What a native step is handed beside its input.
+//!
+//! Owns: the view of the execution and of the run's key/value store that user code sees.
+//! Never: knows where the store is; the engine supplies it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use super::Assignment;
+use crate::model::{RunId, StepId};
+
+/// A future that a trait object can return.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Keys and their values.
+pub type Tuples = Vec<(String, Box<RawValue>)>;
+
+/// The key/value store shared by the steps of a run, as the engine supplies it. Its futures
+/// are polled on the native steps' runtime.
+pub trait ContextStore: Send + Sync + 'static {
+    /// The value of `key`, if it was ever set.
+    fn get(
+        &self,
+        run: RunId,
+        key: String,
+    ) -> BoxFuture<'_, Result<Option<Box<RawValue>>, ContextError>>;
+
+    /// Sets `key`, whatever it was before.
+    fn set(
+        &self,
+        run: RunId,
+        key: String,
+        value: Box<RawValue>,
+    ) -> BoxFuture<'_, Result<(), ContextError>>;
+
+    /// All keys and values, ordered by key.
+    fn list(&self, run: RunId) -> BoxFuture<'_, Result<Tuples, ContextError>>;
+}
+
+/// Why the run's context could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ContextError {
+    /// A value that is not of the type asked for, or that is no JSON.
+    #[error("the context's value of `{key}` does not fit")]
+    Value {
+        /// Whose value.
+        key: String,
+        /// What did not fit.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The store said no.
+    #[error("the run's context cannot be reached")]
+    Store(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// One execution, as its code sees it.
+#[derive(Clone)]
+pub struct StepContext {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    assignment: Arc<Assignment>,
+    store: Arc<dyn ContextStore>,
+    cancelled: AtomicBool,
+    cancel: Notify,
+}
+
+impl StepContext {
+    pub(super) fn new(assignment: Arc<Assignment>, store: Arc<dyn ContextStore>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                assignment,
+                store,
+                cancelled: AtomicBool::new(false),
+                cancel: Notify::new(),
+            }),
+        }
+    }
+
+    pub(super) fn assignment(&self) -> &Assignment {
+        &self.shared.assignment
+    }
+
+    pub(super) fn cancel(&self) {
+        self.shared.cancelled.store(true, Ordering::Release);
+        self.shared.cancel.notify_waiters();
+    }
+
+    /// The same for every attempt: what a side effect is to be keyed by.
+    pub fn idempotency_key(&self) -> StepId {
+        self.assignment().step_id
+    }
+
+    /// Rises with every attempt: what a side effect is to be guarded by.
+    pub fn fencing_token(&self) -> u64 {
+        u64::from(self.attempt())
+    }
+
+    /// 1, 2, …
+    pub fn attempt(&self) -> u32 {
+        self.assignment().attempt
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> RunId {
+        self.assignment().run_id
+    }
+
+    /// The run's pipeline.
+    pub fn pipeline(&self) -> &str {
+        &self.assignment().pipeline
+    }
+
+    /// The step's name.
+    pub fn step(&self) -> &str {
+        &self.assignment().step
+    }
+
+    /// True when the step should come to its end: its time is up, its run was cancelled, or
+    /// the daemon stops. A blocking step that takes long has to look.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the step should come to its end.
+    pub async fn cancelled(&self) {
+        let mut cancel = pin!(self.shared.cancel.notified());
+        // Listening before looking, so that no call falls between.
+        cancel.as_mut().enable();
+        if !self.is_cancelled() {
+            cancel.await;
+        }
+    }
+
+    /// The key/value store of the run.
+    pub fn context(&self) -> RunContext<'_> {
+        RunContext {
+            shared: &self.shared,
+        }
+    }
+}
+
+impl fmt::Debug for StepContext {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("StepContext")
+            .field("assignment", self.assignment())
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The key/value store of one run.
+#[derive(Clone, Copy)]
+pub struct RunContext<'a> {
+    shared: &'a Shared,
+}
+
+impl RunContext<'_> {
+    /// The value of `key`; `None` when it was never set.
+    pub async fn get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ContextError> {
+        let run = self.shared.assignment.run_id;
+        let Some(value) = self.shared.store.get(run, key.to_owned()).await? else {
+            return Ok(None);
+        };
+        serde_json::from_str(value.get())
+            .map(Some)
+            .map_err(|source| ContextError::Value {
+                key: key.to_owned(),
+                source,
+            })
+    }
+
+    /// Sets `key`, whatever it was before. Other steps see it at once.
+    pub async fn set<T: Serialize + ?Sized>(
+        &self,
+        key: &str,
+        value: &T,
+    ) -> Result<(), ContextError> {
+        let value = serde_json::value::to_raw_value(value).map_err(|source| ContextError::Value {
+            key: key.to_owned(),
+            source,
+        });
+        let run = self.shared.assignment.run_id;
+        self.shared.store.set(run, key.to_owned(), value?).await
+    }
+
+    /// All keys and values, ordered by key.
+    pub async fn list(&self) -> Result<Tuples, ContextError> {
+        self.shared.store.list(self.shared.assignment.run_id).await
+    }
+
+    /// [`Self::get`] for blocking steps.
+    ///
+    /// # Panics
+    /// In an async step, which has to await instead.
+    pub fn get_blocking<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ContextError> {
+        Handle::current().block_on(self.get(key))
+    }
+
+    /// [`Self::set`] for blocking steps.
+    ///
+    /// # Panics
+    /// In an async step, which has to await instead.
+    pub fn set_blocking<T: Serialize + ?Sized>(
+        &self,
+        key: &str,
+        value: &T,
+    ) -> Result<(), ContextError> {
+        Handle::current().block_on(self.set(key, value))
+    }
+}

@@ -1,0 +1,142 @@
+//! Making a [`StepError`], and keeping what it says fit to be stored.
+//!
+//! Owns: the constructors that native steps use, and the bounds of an error's texts. Never:
+//! decides whether a step is tried again.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::time::Duration;
+
+use super::StepError;
+
+/// Longest error class: a word for machines, not a text.
+const CLASS_MAX: usize = 256;
+
+/// Longest message: it is shown in one line of a list; the backtrace has the rest.
+const MESSAGE_MAX: usize = 8 * 1024;
+
+/// Longest backtrace, as much as is kept of a log.
+const BACKTRACE_MAX: usize = 64 * 1024;
+
+impl StepError {
+    /// An error that may be tried again.
+    pub fn new(class: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            class: storable(class.into(), CLASS_MAX),
+            message: storable(message.into(), MESSAGE_MAX),
+            backtrace: None,
+            retryable: true,
+            retry_after: None,
+        }
+    }
+
+    /// Anything that can be made an error (`anyhow::Error`, `Box<dyn Error>`, a text), under
+    /// a class of one's choice; its sources become the backtrace.
+    pub fn caused_by(
+        class: impl Into<String>,
+        error: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        let error = error.into();
+        Self::new(class, error.to_string()).with_sources(&*error)
+    }
+
+    /// Trying again is useless, whatever budget is left.
+    pub fn no_retry(mut self) -> Self {
+        self.retryable = false;
+        self
+    }
+
+    /// Try again no sooner and no later than this; overrides the backoff.
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Adds where it happened, or the end of a log.
+    pub fn backtrace(mut self, backtrace: impl Into<String>) -> Self {
+        self.backtrace = Some(storable(backtrace.into(), BACKTRACE_MAX));
+        self
+    }
+
+    fn with_sources(self, error: &dyn Error) -> Self {
+        let sources: Vec<String> = std::iter::successors(error.source(), |&error| error.source())
+            // A source that leads back to itself must not fill the memory.
+            .take(64)
+            .map(|source| format!("caused by: {source}"))
+            .collect();
+        if sources.is_empty() {
+            return self;
+        }
+        self.backtrace(sources.join("\n"))
+    }
+}
+
+/// So that `?` works on every error inside a native step; the class is the error's type.
+impl<E: Error> From<E> for StepError {
+    fn from(error: E) -> Self {
+        Self::new(std::any::type_name::<E>(), error.to_string()).with_sources(&error)
+    }
+}
+
+/// Bounds a text, visibly, and replaces the one character that PostgreSQL cannot store.
+pub(super) fn storable(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
+        text.push('…');
+    }
+    if text.contains('\0') {
+        text = text.replace('\0', "\u{fffd}");
+    }
+    text
+}
+
+/// The first bytes of something that is no JSON, in quotes and on one line.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let shown: Cow<'_, str> = String::from_utf8_lossy(shown);
+    let more = if bytes.len() > SHOWN { "…" } else { "" };
+    format!("{shown:?}{more}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the outer")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn the_question_mark_keeps_type_message_and_sources() {
+        fn fails() -> Result<(), StepError> {
+            Err(Outer(std::io::Error::other("the inner")))?
+        }
+        let error = fails().unwrap_err();
+        assert!(error.class.ends_with("Outer"), "{}", error.class);
+        assert_eq!(error.message, "the outer");
+        assert_eq!(error.backtrace.as_deref(), Some("caused by: the inner"));
+        assert!(error.retryable);
+    }
+
+    #[test]
+    fn a_boxed_error_or_a_text_can_be_an_error() {
+        let boxed: Box<dyn Error + Send + Sync> = "boxed".into();
+        assert_eq!(StepError::caused_by("x", boxed).message, "boxed");
+        assert_eq!(StepError::caused_by("x", "text").message, "text");
+    }
+
+    #[test]
+    fn texts_are_cut_visibly_at_a_character_and_hold_no_nul() {
+        let error = StepError::new("c\0", "é".repeat(MESSAGE_MAX));
+        assert_eq!(error.class, "c\u{fffd}");
+        assert!(error.message.ends_with("é…"));
+        assert!(error.message.len() <= MESSAGE_MAX + '…'.len_utf8());
+    }
+
+    #[test]
+    fn an_excerpt_is_one_line_whatever_it_holds() {
+        assert_eq!(excerpt(b"a\n\x1b[1m\xff"), "\"a\\n\\u{1b}[1m\u{fffd}\"");
+        assert!(excerpt(&[b'x'; 500]).ends_with("\"…"));
+    }
+}

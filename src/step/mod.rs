@@ -1,0 +1,163 @@
+//! What users run: the contract between an execution and the code that performs it.
+//!
+//! Owns: the values handed to a step and what it may answer. Never: writes a row; what an
+//! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
+//!
+//! A command step is read top down: `command` drives one execution, with `environment`,
+//! `scratch` and `resolve` before it, `spawn` and `child` for the process itself, `stderr`
+//! for its log, and `verdict`, `report` and `output` for what it said. Native steps are
+//! `registry`, `native` and `context`.
+
+mod child;
+pub mod command;
+pub mod context;
+mod environment;
+mod error;
+pub mod native;
+pub mod output;
+pub mod registry;
+mod report;
+pub(crate) mod resolve;
+mod scratch;
+mod spawn;
+mod stderr;
+mod verdict;
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use crate::model::{ExecutionId, RunId, StepId};
+
+/// One execution to perform.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The run it belongs to.
+    pub run_id: RunId,
+    /// The run's pipeline.
+    pub pipeline: String,
+    /// The step's name (not its node's).
+    pub step: String,
+    /// The step's id: the idempotency key, the same for every attempt.
+    pub step_id: StepId,
+    /// This attempt's id.
+    pub execution_id: ExecutionId,
+    /// 1, 2, …: rises with every attempt, so it is the fencing token as well.
+    pub attempt: u32,
+    /// One JSON value.
+    pub input: Box<RawValue>,
+    /// Longest it may take.
+    pub timeout: Option<Duration>,
+}
+
+/// How a performed execution ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It returned a value.
+    Success(Box<RawValue>),
+    /// The step said no.
+    Error(StepError),
+    /// It was killed from outside: nobody said anything.
+    Crashed {
+        /// Who or what killed it, as far as known.
+        message: String,
+    },
+    /// It took longer than its timeout and was ended.
+    TimedOut {
+        /// The timeout and how it was ended.
+        message: String,
+        /// The last lines of its log.
+        backtrace: Option<String>,
+    },
+    /// It could not be started for want of resources: spends no budget.
+    NotStarted {
+        /// What was wanting.
+        message: String,
+    },
+    /// It was ended because the daemon stops: spends no budget.
+    Released,
+    /// It was ended because its run was cancelled.
+    Cancelled,
+}
+
+/// A step's own word about its failure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepError {
+    /// For machines: `ExitStatus(1)`, `output_invalid`, or what the step called it.
+    pub class: String,
+    /// For people.
+    pub message: String,
+    /// The end of its log, or what the step gave.
+    pub backtrace: Option<String>,
+    /// False: trying again is useless, whatever budget is left.
+    pub retryable: bool,
+    /// Overrides the backoff.
+    pub retry_after: Option<Duration>,
+}
+
+/// What every step is held to.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Longest output, in bytes.
+    pub max_payload: usize,
+    /// How much of a command's log is kept with its execution, in bytes.
+    pub stderr_tail: usize,
+    /// Between being asked to end and being killed.
+    pub kill_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_payload: 16 * 1024 * 1024,
+            stderr_tail: 64 * 1024,
+            kill_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why a running step is to be ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// The daemon stops.
+    Shutdown,
+    /// The run was cancelled.
+    Cancel,
+    /// The daemon is gone and nobody will come back for this: end it at once.
+    Abandon,
+}
+
+/// Tells a running step to end: `None` until it is to stop.
+pub type StopSignal = tokio::sync::watch::Receiver<Option<StopCause>>;
+
+/// Resolves when the step is to end; never, when nobody can say so any more.
+async fn stopped(stop: &mut StopSignal) -> StopCause {
+    let cause = match stop.wait_for(Option::is_some).await {
+        Ok(cause) => *cause,
+        Err(_) => None,
+    };
+    match cause {
+        Some(cause) => cause,
+        None => std::future::pending().await,
+    }
+}
+
+impl From<StopCause> for Outcome {
+    fn from(cause: StopCause) -> Self {
+        match cause {
+            StopCause::Shutdown | StopCause::Abandon => Self::Released,
+            StopCause::Cancel => Self::Cancelled,
+        }
+    }
+}
+
+/// Resolves when `limit` has passed; never, without one.
+async fn elapsed(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            tokio::time::sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}

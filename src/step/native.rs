@@ -1,0 +1,258 @@
+//! Native steps: one execution, one task.
+//!
+//! Owns: the runtime on which user code runs, apart from the daemon's own, so that code that
+//! blocks can never keep the heart from beating. Never: lets a panic out.
+
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once, OnceLock};
+
+use tokio::runtime::Runtime;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::timeout;
+
+use super::context::{ContextStore, StepContext};
+use super::output::check_depth;
+use super::registry::{Answer, Body, Registry};
+use super::verdict::too_large;
+use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
+
+/// Enough for steps that wait; those that compute or block belong into `blocking_step`.
+const THREADS: usize = 2;
+
+/// Runs native steps.
+#[derive(Debug)]
+pub struct NativeRunner {
+    registry: Arc<Registry>,
+    limits: Limits,
+    runtime: OnceLock<Runtime>,
+}
+
+/// A step under way; told to end, and dropped, when nobody waits for it any more.
+struct Task {
+    context: StepContext,
+    handle: JoinHandle<Answer>,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.context.cancel();
+        self.handle.abort();
+    }
+}
+
+impl NativeRunner {
+    /// A runner for the steps of one program. Its threads are started with its first step.
+    pub fn new(registry: impl Into<Arc<Registry>>, limits: Limits) -> Self {
+        Self {
+            registry: registry.into(),
+            limits,
+            runtime: OnceLock::new(),
+        }
+    }
+
+    /// The steps it can run.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Performs `assignment` with the registered step of its name.
+    pub async fn run(
+        &self,
+        assignment: Arc<Assignment>,
+        mut stop: StopSignal,
+        store: Arc<dyn ContextStore>,
+    ) -> Outcome {
+        if let Some(cause) = *stop.borrow() {
+            return cause.into();
+        }
+        let Some(body) = self.registry.get(&assignment.step) else {
+            let step = &assignment.step;
+            let message = format!("this program has no native step `{step}`");
+            return Outcome::Error(StepError::new("step_undefined", message).no_retry());
+        };
+        let runtime = match self.runtime() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                return Outcome::NotStarted {
+                    message: format!("no threads for native steps could be started: {error}"),
+                };
+            }
+        };
+        let limit = assignment.timeout;
+        let context = StepContext::new(assignment, store);
+        let mut task = start(runtime, body, context);
+        let timed_out = tokio::select! {
+            biased;
+            done = &mut task.handle => return self.judge(done),
+            limit = elapsed(limit) => Err(limit),
+            cause = stopped(&mut stop) => Ok(cause),
+        };
+        task.context.cancel();
+        if timed_out.is_err() {
+            // Ends an async step where it waits, and a blocking one that has not begun.
+            task.handle.abort();
+        }
+        let ended = timeout(self.limits.kill_grace, &mut task.handle).await;
+        match (timed_out, ended) {
+            (Err(limit), ended) => {
+                let grace = self.limits.kill_grace;
+                let how = match ended {
+                    Ok(_) => "it was ended".to_owned(),
+                    Err(_) => format!("{grace:?} later it still ran, and was left to itself"),
+                };
+                Outcome::TimedOut {
+                    message: format!("timed out after {limit:?}; {how}"),
+                    backtrace: None,
+                }
+            }
+            // The work is done: done twice it would not be better.
+            (Ok(StopCause::Shutdown), Ok(done)) => match self.judge(done) {
+                success @ Outcome::Success(_) => success,
+                _ => Outcome::Released,
+            },
+            (Ok(cause), _) => cause.into(),
+        }
+    }
+
+    fn runtime(&self) -> io::Result<&Runtime> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("native-step")
+            .enable_all()
+            .build()?;
+        if let Err(second) = self.runtime.set(runtime) {
+            // Somebody else was first, and may be waiting: an async caller must not wait here.
+            second.shutdown_background();
+        }
+        Ok(self.runtime.get().expect("it was set just now"))
+    }
+
+    fn judge(&self, done: Result<Answer, JoinError>) -> Outcome {
+        let answer = match done {
+            Ok(answer) => answer,
+            // What panics is caught where it does; this is dropping what had panicked.
+            Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
+            Err(_) => {
+                return Outcome::Crashed {
+                    message: "the runtime of the native steps was shut down".into(),
+                };
+            }
+        };
+        let value = match answer {
+            Ok(value) => value,
+            Err(error) => return Outcome::Error(error),
+        };
+        if value.get().len() > self.limits.max_payload {
+            return Outcome::Error(too_large("returned", self.limits.max_payload));
+        }
+        match check_depth(value.get()) {
+            Ok(()) => Outcome::Success(value),
+            Err(problem) => Outcome::Error(StepError::new(
+                "output_invalid",
+                format!("the output cannot be kept: {problem}"),
+            )),
+        }
+    }
+}
+
+impl Drop for NativeRunner {
+    fn drop(&mut self) {
+        // The ordinary drop waits for the threads, and panics in async code.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn start(runtime: &Runtime, body: &Body, context: StepContext) -> Task {
+    note_where_steps_panic();
+    let handle = match body {
+        Body::Async(function) => {
+            let mut future = function(context.clone());
+            runtime.spawn(poll_fn(move |task| {
+                match guarded(|| future.as_mut().poll(task)) {
+                    Ok(polled) => polled,
+                    Err(error) => std::task::Poll::Ready(Err(error)),
+                }
+            }))
+        }
+        Body::Blocking(function) => {
+            let function = Arc::clone(function);
+            let context = context.clone();
+            runtime.spawn_blocking(move || guarded(|| function(context)).and_then(|done| done))
+        }
+    };
+    Task { context, handle }
+}
+
+thread_local! {
+    /// True while this thread runs a step's code.
+    static IN_STEP: Cell<bool> = const { Cell::new(false) };
+    /// Where the last step on this thread panicked.
+    static PANICKED_AT: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+struct Place {
+    location: String,
+    backtrace: std::backtrace::Backtrace,
+}
+
+/// A panic's place is known to the panic hook alone. The hook is shared by the whole program,
+/// so whatever is not a step's is handed on to the one before.
+fn note_where_steps_panic() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !IN_STEP.get() {
+                return before(panic);
+            }
+            let place = panic.location().map(|at| Place {
+                location: format!("{}:{}:{}", at.file(), at.line(), at.column()),
+                // Empty unless RUST_BACKTRACE asks for it.
+                backtrace: std::backtrace::Backtrace::capture(),
+            });
+            PANICKED_AT.set(place);
+        }));
+    });
+}
+
+/// Runs a step's code; its panic becomes its error.
+fn guarded<T>(code: impl FnOnce() -> T) -> Result<T, StepError> {
+    IN_STEP.set(true);
+    // What a panic may leave half done belongs to the step, and is dropped with it.
+    let done = catch_unwind(AssertUnwindSafe(code));
+    IN_STEP.set(false);
+    done.map_err(|payload| panicked(&*payload))
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> StepError {
+    let said = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("something that is not text");
+    match PANICKED_AT.take() {
+        Some(Place {
+            location,
+            backtrace,
+        }) => {
+            let error = StepError::new("panic", format!("{said}, at {location}"));
+            match backtrace.status() {
+                std::backtrace::BacktraceStatus::Captured => error.backtrace(backtrace.to_string()),
+                _ => error,
+            }
+        }
+        None => StepError::new("panic", said),
+    }
+}

@@ -1,0 +1,158 @@
+//! The native steps of a program that embeds the library.
+//!
+//! Owns: names joined to functions, with their inputs and outputs as JSON. Never: runs them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::StepError;
+use super::context::{BoxFuture, StepContext};
+use crate::problem::Problem;
+
+/// What a native step answers.
+pub(super) type Answer = Result<Box<RawValue>, StepError>;
+
+/// A native step, its types forgotten.
+pub(super) enum Body {
+    Async(Box<dyn Fn(StepContext) -> BoxFuture<'static, Answer> + Send + Sync>),
+    Blocking(Arc<dyn Fn(StepContext) -> Answer + Send + Sync>),
+}
+
+/// The native steps that a program offers.
+///
+/// A step takes its context and any input that deserialises, and returns any output that
+/// serialises, or an error: a [`StepError`], or any [`std::error::Error`], which may then be
+/// raised with `?`. A floating-point number that is not finite serialises as `null`.
+///
+/// ```
+/// use ductwork::step::StepError;
+/// use ductwork::step::context::StepContext;
+/// use ductwork::step::registry::Registry;
+///
+/// async fn parse(_: StepContext, text: String) -> Result<u64, std::num::ParseIntError> {
+///     text.parse()
+/// }
+///
+/// fn divide(_: StepContext, (a, b): (u64, u64)) -> Result<u64, StepError> {
+///     a.checked_div(b)
+///         .ok_or_else(|| StepError::new("divided_by_zero", "b is zero").no_retry())
+/// }
+///
+/// let registry = Registry::new()
+///     .step("Parse", parse)
+///     .blocking_step("Divide", divide);
+/// assert!(registry.problems().is_empty());
+/// ```
+#[derive(Default)]
+pub struct Registry {
+    steps: HashMap<String, Body>,
+    twice: Vec<String>,
+}
+
+impl Registry {
+    /// No steps.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an async step. It is dropped at its timeout, at its next `await`.
+    pub fn step<F, Fut, I, O, E>(self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(StepContext, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        E: Into<StepError> + 'static,
+    {
+        let function = Arc::new(function);
+        self.add(
+            name.into(),
+            Body::Async(Box::new(move |context| {
+                let function = Arc::clone(&function);
+                // The function is called by the task, not here: its first lines may do anything.
+                Box::pin(async move {
+                    let running = function(context.clone(), input(&context)?);
+                    answer(running.await)
+                })
+            })),
+        )
+    }
+
+    /// Adds a step that blocks its thread. It cannot be ended from outside: at its timeout
+    /// [`StepContext::is_cancelled`] becomes true, and if it then does not return in time, it
+    /// has timed out, but its thread goes on. It may run beside its own next attempt: guard
+    /// what it does with the fencing token.
+    pub fn blocking_step<F, I, O, E>(self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(StepContext, I) -> Result<O, E> + Send + Sync + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        E: Into<StepError> + 'static,
+    {
+        self.add(
+            name.into(),
+            Body::Blocking(Arc::new(move |context| {
+                let input = input(&context)?;
+                answer(function(context, input))
+            })),
+        )
+    }
+
+    fn add(mut self, name: String, body: Body) -> Self {
+        match self.steps.entry(name) {
+            Entry::Occupied(first) => self.twice.push(first.key().clone()),
+            Entry::Vacant(place) => {
+                place.insert(body);
+            }
+        }
+        self
+    }
+
+    /// The names, in no order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.steps.keys().map(String::as_str)
+    }
+
+    /// What is wrong with the registration itself.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.twice
+            .iter()
+            .map(|name| Problem::new(format!("two native steps are called `{name}`")))
+            .collect()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Body> {
+        self.steps.get(name)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_set().entries(self.steps.keys()).finish()
+    }
+}
+
+fn input<I: DeserializeOwned>(context: &StepContext) -> Result<I, StepError> {
+    serde_json::from_str(context.assignment().input.get()).map_err(|error| {
+        let wanted = std::any::type_name::<I>();
+        StepError::new(
+            "input_invalid",
+            format!("the input is no `{wanted}`: {error}"),
+        )
+        .no_retry()
+    })
+}
+
+fn answer<O: Serialize, E: Into<StepError>>(answer: Result<O, E>) -> Answer {
+    let output = answer.map_err(Into::into)?;
+    serde_json::value::to_raw_value(&output).map_err(|error| {
+        StepError::new("output_invalid", format!("the output is not JSON: {error}"))
+    })
+}

@@ -1,0 +1,134 @@
+//! Which file a command is, and why it could not be executed.
+//!
+//! Owns: the words for every way in which a program does not start. Never: starts one, and
+//! never lets a shell guess.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use super::{Outcome, StepError};
+
+/// Where programs are looked for when nobody says so.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The file to execute, as seen from `cwd`. A name with a slash is taken as written; a bare
+/// name is looked for in `path`, never in the working directory.
+pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, StepError> {
+    if program.contains('/') {
+        return Ok(program.into());
+    }
+    if program.is_empty() {
+        return Err(StepError::new("command_invalid", "the command is empty").no_retry());
+    }
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
+    let mut not_executable = None;
+    for directory in std::env::split_paths(path) {
+        if directory.as_os_str().is_empty() {
+            continue;
+        }
+        let file = directory.join(program);
+        match cwd.join(&file).metadata() {
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => {
+                return Ok(file);
+            }
+            Ok(_) => not_executable = not_executable.or(Some(file)),
+            Err(_) => {}
+        }
+    }
+    // Not fit to be executed, but there: executing it gives the better error.
+    not_executable.ok_or_else(|| {
+        let message = format!(
+            "`{program}` is not in PATH ({}); a program beside the configuration is written \
+             with a slash: `./{program}`",
+            path.to_string_lossy()
+        );
+        StepError::new("command_not_found", message)
+    })
+}
+
+/// Why `file` did not start in `cwd`: looked up after the fact, for a person.
+pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
+    let shown = file.display();
+    let absolute = cwd.join(file);
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    let (class, message) = match errno {
+        Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE) => {
+            return Outcome::NotStarted {
+                message: format!("`{shown}` could not be started: {error}"),
+            };
+        }
+        Some(Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES) if !cwd.is_dir() => (
+            "cwd_not_found",
+            format!("the working directory `{}` is not there", cwd.display()),
+        ),
+        Some(Errno::ENOENT | Errno::ENOTDIR) if absolute.exists() => (
+            "interpreter_not_found",
+            match interpreter(&absolute) {
+                Some(name) if name.ends_with('\r') => {
+                    format!("`{shown}` wants the interpreter {name:?}: save it with Unix line ends")
+                }
+                Some(name) => {
+                    format!("`{shown}` wants the interpreter `{name}`, which is not there")
+                }
+                None => format!("the loader that `{shown}` was linked for is not there"),
+            },
+        ),
+        Some(Errno::ENOENT | Errno::ENOTDIR) => (
+            "command_not_found",
+            format!("there is no `{shown}` (looked for in `{}`)", cwd.display()),
+        ),
+        Some(Errno::EACCES) if absolute.is_dir() => (
+            "command_not_executable",
+            format!("`{shown}` is a directory"),
+        ),
+        Some(Errno::EACCES | Errno::EPERM) => (
+            "command_not_executable",
+            format!("`{shown}` may not be executed: {error} (try `chmod +x {shown}`)"),
+        ),
+        Some(Errno::ENOEXEC) => (
+            "command_not_executable",
+            format!(
+                "`{shown}` is neither a program for this machine nor a script with a `#!` line"
+            ),
+        ),
+        Some(Errno::ETXTBSY) => (
+            "command_busy",
+            format!("`{shown}` is open for writing: somebody is still installing it"),
+        ),
+        Some(Errno::E2BIG) => (
+            "command_too_large",
+            format!(
+                "the arguments and the environment of `{shown}` are larger than the system \
+                 takes; the input comes by stdin"
+            ),
+        ),
+        _ => (
+            "command_not_started",
+            format!("`{shown}` could not be started: {error}"),
+        ),
+    };
+    Outcome::Error(StepError::new(class, message))
+}
+
+/// What a script names after `#!`.
+fn interpreter(file: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    // The kernel itself reads no more of the line.
+    File::open(file)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut start)
+        .ok()?;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_matches([' ', '\t']);
+    Some(line.split([' ', '\t']).next()?.to_owned())
+}

@@ -1,0 +1,235 @@
+//! What a command step says on stderr: its log.
+//!
+//! Owns: cutting it into lines, logging them with the execution's fields, and keeping the
+//! end. Never: makes anything of what the lines say.
+
+use super::Assignment;
+use super::error::storable;
+
+/// Longer lines are logged in pieces: one event must not carry a megabyte.
+const LINE_MAX: usize = 8 * 1024;
+
+/// One execution's log.
+#[derive(Debug)]
+pub struct Log<'a> {
+    assignment: &'a Assignment,
+    line: Vec<u8>,
+    tail: Vec<u8>,
+    tail_max: usize,
+    cut: bool,
+}
+
+impl<'a> Log<'a> {
+    /// Keeps the last `tail_max` bytes.
+    pub fn new(assignment: &'a Assignment, tail_max: usize) -> Self {
+        Self {
+            assignment,
+            line: Vec::new(),
+            tail: Vec::new(),
+            tail_max,
+            cut: false,
+        }
+    }
+
+    /// Takes what was read.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let mut piece = piece;
+            while !piece.is_empty() {
+                let room = LINE_MAX - self.line.len();
+                let (now, later) = piece.split_at(room.min(piece.len()));
+                self.line.extend_from_slice(now);
+                piece = later;
+                if self.line.ends_with(b"\n") {
+                    self.flush();
+                } else if self.line.len() == LINE_MAX {
+                    let rest = half_a_character(&self.line);
+                    let rest = self.line.split_off(self.line.len() - rest);
+                    self.flush();
+                    self.line = rest;
+                }
+            }
+        }
+    }
+
+    /// Logs the line that had no end.
+    pub fn flush(&mut self) {
+        let line = String::from_utf8_lossy(&self.line);
+        let line = line.trim_end_matches(['\n', '\r']);
+        if !line.is_empty() {
+            tracing::info!(
+                target: "step",
+                stream = "stderr",
+                run_id = %self.assignment.run_id,
+                execution_id = %self.assignment.execution_id,
+                step = %self.assignment.step,
+                attempt = self.assignment.attempt,
+                "{line}"
+            );
+        }
+        self.line.clear();
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let bytes = match bytes.len().checked_sub(self.tail_max) {
+            Some(excess @ 1..) => {
+                self.cut = true;
+                &bytes[excess..]
+            }
+            _ => bytes,
+        };
+        self.tail.extend_from_slice(bytes);
+        // Moved once per tail's length, so each byte is moved once.
+        if self.tail.len() > 2 * self.tail_max {
+            self.trim();
+        }
+    }
+
+    fn trim(&mut self) {
+        if let Some(excess @ 1..) = self.tail.len().checked_sub(self.tail_max) {
+            self.tail.drain(..excess);
+            self.cut = true;
+        }
+    }
+
+    /// The end of the log; `None` when nothing was said.
+    pub fn tail(&mut self) -> Option<String> {
+        self.trim();
+        let mut kept = &self.tail[..];
+        if self.cut {
+            // Half a line is worse than none, unless it is all there is.
+            let whole = kept.iter().position(|byte| *byte == b'\n');
+            kept = match whole {
+                Some(end) if end + 1 < kept.len() => &kept[end + 1..],
+                _ => kept,
+            };
+        }
+        let text = String::from_utf8_lossy(kept);
+        let text = text.trim_end();
+        if text.is_empty() {
+            return None;
+        }
+        let text = if self.cut {
+            format!("…\n{text}")
+        } else {
+            text.to_owned()
+        };
+        Some(storable(text, usize::MAX))
+    }
+}
+
+/// How many bytes at the end begin a character that goes on.
+fn half_a_character(bytes: &[u8]) -> usize {
+    let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    let after = bytes
+        .iter()
+        .rev()
+        .take(3)
+        .take_while(|byte| continues(byte))
+        .count();
+    let Some(first) = bytes.iter().rev().nth(after) else {
+        return 0;
+    };
+    let length = match first {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 0,
+    };
+    if after + 1 < length { after + 1 } else { 0 }
+}
+
+/// The last line that says something.
+pub fn last_line(log: &str) -> Option<&str> {
+    log.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::tests::assignment;
+    use super::*;
+
+    fn tail_of(max: usize, pieces: &[&[u8]]) -> Option<String> {
+        let assignment = assignment("null");
+        let mut log = Log::new(&assignment, max);
+        for piece in pieces {
+            log.push(piece);
+        }
+        log.tail()
+    }
+
+    #[test]
+    fn the_tail_begins_with_a_whole_line_and_says_that_it_was_cut() {
+        assert_eq!(tail_of(10, &[b"one\ntwo\n"]).as_deref(), Some("one\ntwo"));
+        assert_eq!(
+            tail_of(10, &[b"first\n", b"second\nthird\n"]).as_deref(),
+            Some("…\nthird")
+        );
+        assert_eq!(tail_of(4, &[&[b'x'; 100]]).as_deref(), Some("…\nxxxx"));
+        assert_eq!(tail_of(4, &[b" \n\n"]), None);
+        assert_eq!(
+            tail_of(64, &[b"a\0\xff"]).as_deref(),
+            Some("a\u{fffd}\u{fffd}")
+        );
+    }
+
+    #[test]
+    fn lines_are_logged_with_the_execution_and_long_ones_in_pieces() {
+        let assignment = assignment("null");
+        let (logged, writer) = std::io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_writer(std::sync::Mutex::new(writer))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let mut log = Log::new(&assignment, 100);
+            log.push(b"one\r\n\ntw");
+            log.push(b"o\n");
+            log.push(format!("x{}", "é".repeat(LINE_MAX / 2 + 2)).as_bytes());
+            log.flush();
+        });
+        let events: Vec<serde_json::Value> = std::io::read_to_string(logged)
+            .unwrap()
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let messages: Vec<&str> = events
+            .iter()
+            .map(|event| event["fields"]["message"].as_str().unwrap())
+            .collect();
+        assert_eq!(messages[..2], ["one", "two"]);
+        assert_eq!(messages[2..].concat()[1..], "é".repeat(LINE_MAX / 2 + 2));
+        assert!(messages.iter().all(|message| message.len() <= LINE_MAX));
+        for event in &events {
+            let fields = &event["fields"];
+            assert_eq!(
+                (&event["target"], &event["level"]),
+                (&"step".into(), &"INFO".into())
+            );
+            assert_eq!(fields["run_id"], assignment.run_id.to_string());
+            assert_eq!(fields["execution_id"], assignment.execution_id.to_string());
+            assert_eq!(
+                (&fields["step"], &fields["attempt"]),
+                (&"Step".into(), &3.into())
+            );
+            assert_eq!(fields["stream"], "stderr");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_an_endless_log_is_bounded() {
+        let assignment = assignment("null");
+        let mut log = Log::new(&assignment, 1000);
+        for _ in 0..10_000 {
+            log.push(b"0123456789");
+        }
+        assert!(log.tail.capacity() <= 8_000 && log.line.capacity() <= 2 * LINE_MAX);
+    }
+
+    #[test]
+    fn the_last_line_is_the_last_that_says_something() {
+        assert_eq!(last_line("a\nb\n \n\n"), Some("b"));
+        assert_eq!(last_line(" \n"), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! What the end of a command means.
+//!
+//! Owns: exit statuses, signals and outputs turned into an outcome; pure. Never: knows why a
+//! command was ended by us; that is `command`'s.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use nix::sys::signal::Signal;
+use serde_json::value::RawValue;
+
+use super::error::excerpt;
+use super::output::{JsonProblem, parse_json};
+use super::stderr::last_line;
+use super::{Outcome, StepError, report};
+
+/// EX_DATAERR: the input is bad, and will be bad again.
+const DATA_ERROR: i32 = 65;
+
+/// What a command that ended by itself left behind.
+#[derive(Debug)]
+pub struct Said<'a> {
+    /// What it printed.
+    pub stdout: &'a [u8],
+    /// It printed more than fits.
+    pub overflowed: bool,
+    /// What it wrote to `$DUCTWORK_OUTPUT`; wins over stdout when not empty.
+    pub file: &'a [u8],
+    /// The end of its log.
+    pub log: Option<String>,
+}
+
+/// Judges a command that ended by itself.
+pub fn judge(status: ExitStatus, said: Said<'_>, max_payload: usize) -> Outcome {
+    if let Some(signal) = status.signal() {
+        return killed(signal, status.core_dumped(), said, max_payload);
+    }
+    let code = status.code().unwrap_or_default();
+    if code == 0 {
+        return match returned(&said, max_payload) {
+            Ok(value) => Outcome::Success(value),
+            Err(error) => Outcome::Error(with_log(error, said.log)),
+        };
+    }
+    let mut error = StepError::new(
+        format!("ExitStatus({code})"),
+        match said.log.as_deref().and_then(last_line) {
+            Some(line) => line.to_owned(),
+            None => format!("exit status {code}"),
+        },
+    );
+    error.retryable = code != DATA_ERROR;
+    Outcome::Error(reported(error, said, max_payload))
+}
+
+fn killed(signal: i32, core_dumped: bool, said: Said<'_>, max_payload: usize) -> Outcome {
+    let known = Signal::try_from(signal).ok();
+    let name = match known {
+        Some(signal) => signal.as_str().trim_start_matches("SIG").to_owned(),
+        // Real-time signals have numbers only.
+        None => signal.to_string(),
+    };
+    let core = if core_dumped { ", core dumped" } else { "" };
+    match known {
+        Some(Signal::SIGKILL | Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP) => {
+            let by_whom = match known {
+                Some(Signal::SIGKILL) => "by the kernel for want of memory, or by a person",
+                _ => "by a person or another program",
+            };
+            Outcome::Crashed {
+                message: format!("killed by SIG{name} from outside: {by_whom}"),
+            }
+        }
+        _ => {
+            let message = match known {
+                Some(_) => format!("killed by SIG{name}{core}"),
+                None => format!("killed by signal {name}{core}"),
+            };
+            let error = StepError::new(format!("Signal({name})"), message);
+            Outcome::Error(reported(error, said, max_payload))
+        }
+    }
+}
+
+fn reported(error: StepError, said: Said<'_>, max_payload: usize) -> StepError {
+    let report = if said.file.is_empty() {
+        said.stdout
+    } else {
+        said.file
+    };
+    report::fill(with_log(error, said.log), report, max_payload)
+}
+
+fn with_log(error: StepError, log: Option<String>) -> StepError {
+    match log {
+        Some(log) => error.backtrace(log),
+        None => error,
+    }
+}
+
+/// The value that a successful command returned.
+fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepError> {
+    if said.overflowed {
+        return Err(too_large("printed", max_payload));
+    }
+    let (source, bytes) = match said.file.is_empty() {
+        true => ("stdout", said.stdout),
+        false => ("$DUCTWORK_OUTPUT", said.file),
+    };
+    match parse_json(bytes, max_payload) {
+        Ok(value) => Ok(value),
+        Err(JsonProblem::Empty) => Ok(RawValue::NULL.to_owned()),
+        Err(JsonProblem::TooLarge { .. }) => {
+            Err(too_large("wrote to $DUCTWORK_OUTPUT", max_payload))
+        }
+        Err(problem) => Err(StepError::new(
+            "output_invalid",
+            format!(
+                "{source} is not one JSON value: {problem}; it begins {}. Print only the \
+                 value (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
+                excerpt(bytes)
+            ),
+        )),
+    }
+}
+
+/// An output over the limit.
+pub fn too_large(how: &str, max_payload: usize) -> StepError {
+    StepError::new(
+        "output_too_large",
+        format!(
+            "the step {how} more than {max_payload} bytes (max_payload): keep large values \
+             elsewhere and return where they are"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(status: i32, said: Said<'_>) -> Outcome {
+        judge(ExitStatus::from_raw(status), said, 1000)
+    }
+
+    fn said(stdout: &[u8]) -> Said<'_> {
+        Said {
+            stdout,
+            overflowed: false,
+            file: b"",
+            log: Some("first\nlast".into()),
+        }
+    }
+
+    fn error(outcome: Outcome) -> StepError {
+        match outcome {
+            Outcome::Error(error) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_exit_status_but_zero_is_an_error_and_only_65_is_final() {
+        for code in 1..=255 {
+            let error = error(judged(code << 8, said(b"ignored")));
+            assert_eq!(error.class, format!("ExitStatus({code})"));
+            assert_eq!(error.message, "last");
+            assert_eq!(error.backtrace.as_deref(), Some("first\nlast"));
+            assert_eq!(error.retryable, code != 65, "{code}");
+        }
+    }
+
+    #[test]
+    fn four_signals_are_crashes_and_every_other_is_an_error() {
+        for signal in 1..=64 {
+            match judged(signal, said(b"")) {
+                Outcome::Crashed { .. } => assert!([1, 2, 9, 15].contains(&signal), "{signal}"),
+                Outcome::Error(error) => {
+                    assert!(![1, 2, 9, 15].contains(&signal), "{signal}");
+                    assert!(error.class.starts_with("Signal("), "{error:?}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let error = error(judged(11 | 0x80, said(b"")));
+        assert_eq!(error.class, "Signal(SEGV)");
+        assert_eq!(error.message, "killed by SIGSEGV, core dumped");
+    }
+
+    #[test]
+    fn half_an_output_is_an_error_that_says_where_and_what_to_do() {
+        let error = error(judged(0, said(b"{\"a\": 1,\n \"b\"")));
+        assert_eq!(error.class, "output_invalid");
+        assert!(error.retryable);
+        for part in [
+            "stdout",
+            "line 2, column",
+            r#""{\"a\": 1"#,
+            "$DUCTWORK_OUTPUT",
+        ] {
+            assert!(error.message.contains(part), "{part}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn the_file_wins_over_stdout_in_success_and_failure() {
+        let both = |stdout, file| Said {
+            file,
+            ..said(stdout)
+        };
+        match judged(0, both(b"chatter", b"[1]")) {
+            Outcome::Success(value) => assert_eq!(value.get(), "[1]"),
+            other => panic!("{other:?}"),
+        }
+        let report = br#"{"error":{"type":"T"}}"#;
+        assert_eq!(error(judged(256, both(b"chatter", report))).class, "T");
+        assert_eq!(error(judged(256, both(report, b""))).class, "T");
+    }
+}
