@@ -14,7 +14,10 @@
 //! - [`definition`]: what a pipeline is
 //! - [`machine`]: what happens next, pure
 //! - [`store`]: the only SQL · [`step`]: what users run
+//! - [`telemetry`]: what happened, for people
+//! - [`config`]: what a daemon is told
 
+pub mod config;
 pub mod definition;
 pub mod duration;
 pub mod machine;
@@ -22,6 +25,7 @@ pub mod model;
 pub mod problem;
 pub mod step;
 pub mod store;
+pub mod telemetry;
 pub mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};

@@ -1,0 +1,394 @@
+//! Where the database is: which kind, and an address whose password is never printed.
+//!
+//! Owns: reading and redacting `database.url`. Never: connects.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A database that this version speaks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// One file, one host.
+    Sqlite,
+    /// A server.
+    Postgres,
+}
+
+/// The address of the database. `Debug` and `Display` show `***` for its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DatabaseUrl {
+    kind: DatabaseKind,
+    url: String,
+    path: Option<PathBuf>,
+}
+
+/// Why an address is refused: what, and what to do instead. Names no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlError {
+    /// Lowercase, no full stop.
+    pub message: String,
+    /// What to do instead.
+    pub help: String,
+}
+
+fn refuse<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, UrlError> {
+    Err(UrlError {
+        message: message.into(),
+        help: help.into(),
+    })
+}
+
+const SQLITE_HELP: &str = "write `sqlite://FILE`, relative to the configuration's directory, \
+                           or `sqlite:///absolute/FILE`";
+const POSTGRES_HELP: &str = "write `postgres://USER:PASSWORD@HOST:PORT/NAME`";
+const ENCODE_HELP: &str = "in the user and the password write `@` as `%40`, `:` as `%3A`, \
+                           `/` as `%2F`, `%` as `%25`, `?` as `%3F` and `#` as `%23`";
+
+impl DatabaseUrl {
+    /// Reads an address; a relative SQLite path begins at `base_dir`.
+    pub fn parse(text: &str, base_dir: &Path) -> Result<Self, UrlError> {
+        let text = text.trim();
+        let scheme = text.split_once(':').map(|(scheme, _)| scheme);
+        match scheme.map(str::to_ascii_lowercase).as_deref() {
+            Some("sqlite" | "sqlite3") => sqlite(text, base_dir),
+            Some("postgres" | "postgresql") => postgres(text),
+            Some(scheme)
+                if !scheme.is_empty()
+                    && text.contains("://")
+                    && scheme.chars().all(|char| {
+                        char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.')
+                    }) =>
+            {
+                refuse(
+                    format!("databases of the kind `{scheme}` are not supported by this version"),
+                    "it speaks `sqlite://` and `postgres://`",
+                )
+            }
+            _ => refuse(
+                "the database's address is not a URL",
+                "write `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`",
+            ),
+        }
+    }
+
+    /// Which database.
+    pub fn kind(&self) -> DatabaseKind {
+        self.kind
+    }
+
+    /// The whole address, password included: for connecting, never for showing.
+    pub fn expose(&self) -> &str {
+        &self.url
+    }
+
+    /// The file of an SQLite database, absolute where the configuration's directory is.
+    pub fn sqlite_path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&redact(&self.url))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "DatabaseUrl({self})")
+    }
+}
+
+fn redact(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
+    let (place, query) = match rest.split_once('?') {
+        Some((place, query)) => (place, Some(query)),
+        None => (rest, None),
+    };
+    let place = match place.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((user, _)) => format!("{user}:***@{host}"),
+            None => format!("{user}@{host}"),
+        },
+        None => place.to_owned(),
+    };
+    let query = query.map(|query| {
+        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+            Some((name, _)) if name.to_ascii_lowercase().contains("password") => {
+                format!("{name}=***")
+            }
+            _ => pair.to_owned(),
+        });
+        pairs.collect::<Vec<_>>().join("&")
+    });
+    match query {
+        Some(query) => format!("{scheme}://{place}?{query}"),
+        None => format!("{scheme}://{place}"),
+    }
+}
+
+/// `line` with every password of a URL covered, character by character, so that columns
+/// still point at what they pointed at.
+pub fn cover_passwords(line: &str) -> String {
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        out.push_str(head);
+        // A password that was not percent-encoded may hold anything but an end of the URL.
+        let end = tail
+            .find(|char: char| char.is_whitespace() || matches!(char, '"' | '\''))
+            .unwrap_or(tail.len());
+        let (url, after) = tail.split_at(end);
+        match (url.find(':'), url.rfind('@')) {
+            (Some(colon), Some(last)) if colon < last => {
+                out.push_str(&url[..=colon]);
+                out.extend(url[colon + 1..last].chars().map(|_| '*'));
+                out.push_str(&url[last..]);
+            }
+            _ => out.push_str(url),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+    // A password may stand in the query as well.
+    const NAME: &str = "password=";
+    if let Some(at) = out.to_ascii_lowercase().find(NAME) {
+        let from = at + NAME.len();
+        let end = out[from..]
+            .find(|char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '&'))
+            .map_or(out.len(), |end| from + end);
+        let covered = "*".repeat(out[from..end].chars().count());
+        out.replace_range(from..end, &covered);
+    }
+    out
+}
+
+fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
+    let rest = text.split_once(':').map_or("", |(_, rest)| rest);
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.contains(":memory:") || path.contains("mode=memory") {
+        return refuse(
+            "an SQLite database in memory cannot be shared by several processes",
+            SQLITE_HELP,
+        );
+    }
+    if path.contains('?') {
+        return refuse(
+            "options (`?…`) are not understood for SQLite",
+            "remove them: the daemon sets what it needs",
+        );
+    }
+    let Some(path) = percent_decoded(path) else {
+        return refuse(
+            "a `%` in the database's path is not followed by two hexadecimal digits",
+            "write `%25` for a percent sign",
+        );
+    };
+    if path.is_empty() || path.ends_with('/') || path.contains('\0') {
+        return refuse("the SQLite address names no file", SQLITE_HELP);
+    }
+    let path: PathBuf = base_dir.join(path).components().collect();
+    Ok(DatabaseUrl {
+        kind: DatabaseKind::Sqlite,
+        url: format!("sqlite://{}", percent_encoded(&path.to_string_lossy())),
+        path: Some(path),
+    })
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn percent_encoded(path: &str) -> String {
+    path.replace('%', "%25")
+        .replace('?', "%3F")
+        .replace('#', "%23")
+}
+
+fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
+    let Some((_, rest)) = text.split_once("://") else {
+        return refuse("the PostgreSQL address is not a URL", POSTGRES_HELP);
+    };
+    if text.contains(char::is_whitespace) || text.contains(char::is_control) {
+        return refuse("the PostgreSQL address contains a blank", POSTGRES_HELP);
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let not_encoded = || {
+        refuse(
+            "the user or password of the PostgreSQL address has to be percent-encoded",
+            ENCODE_HELP,
+        )
+    };
+    // An `@` further on means that a `/`, `?` or `#` of the password ended the host too early.
+    let cut_short = !authority.contains('@') && (path.contains('@') || query.contains('@'));
+    if user.contains('@')
+        || user.matches(':').count() > 1
+        || percent_decoded(user).is_none()
+        || path.contains('@')
+        || tail.contains('#')
+        || (cut_short && bad_port(host))
+    {
+        return not_encoded();
+    }
+    if bad_port(host) {
+        return refuse(
+            "the port of the PostgreSQL address is not a number from 1 to 65535",
+            POSTGRES_HELP,
+        );
+    }
+    Ok(DatabaseUrl {
+        kind: DatabaseKind::Postgres,
+        url: text.to_owned(),
+        path: None,
+    })
+}
+
+fn bad_port(host: &str) -> bool {
+    // The colons of an IPv6 address stand in brackets.
+    let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
+    match after.split_once(':') {
+        Some((_, port)) => !port.parse::<u16>().is_ok_and(|port| port > 0),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<DatabaseUrl, UrlError> {
+        DatabaseUrl::parse(text, Path::new("/base"))
+    }
+
+    #[test]
+    fn sqlite_paths_begin_at_the_configuration() {
+        for (text, path, url) in [
+            (
+                "sqlite://ductwork.db",
+                "/base/ductwork.db",
+                "sqlite:///base/ductwork.db",
+            ),
+            (
+                "sqlite:ductwork.db",
+                "/base/ductwork.db",
+                "sqlite:///base/ductwork.db",
+            ),
+            ("sqlite://./d.db", "/base/d.db", "sqlite:///base/d.db"),
+            ("sqlite:///abs/d.db", "/abs/d.db", "sqlite:///abs/d.db"),
+            ("sqlite:/abs/d.db", "/abs/d.db", "sqlite:///abs/d.db"),
+            (
+                "sqlite://a%20b%3F.db",
+                "/base/a b?.db",
+                "sqlite:///base/a b%3F.db",
+            ),
+        ] {
+            let parsed = parse(text).unwrap();
+            assert_eq!(parsed.kind(), DatabaseKind::Sqlite);
+            assert_eq!(parsed.sqlite_path(), Some(Path::new(path)), "{text}");
+            assert_eq!(parsed.expose(), url);
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_printed() {
+        let url = "postgres://u:s3cret@h:5432/db?sslmode=require&password=s3cret";
+        let parsed = parse(url).unwrap();
+        assert_eq!(parsed.expose(), url);
+        for shown in [
+            format!("{parsed}"),
+            format!("{parsed:?}"),
+            format!("{parsed:#?}"),
+        ] {
+            assert!(!shown.contains("s3cret"), "{shown}");
+            assert!(shown.contains("u:***@h:5432/db?sslmode=require&password=***"));
+        }
+    }
+
+    #[test]
+    fn good_postgres_addresses_are_kept_as_they_are() {
+        for text in [
+            "postgres://localhost/db",
+            "postgresql://u@localhost",
+            "postgres://u:p%40%3A%2F%25@h/db",
+            "postgres:///db?host=/run/postgresql&user=a@b",
+            "postgres://u:p@[::1]:5432/db",
+            "postgres://u:p@[::1]/db?application_name=a@b",
+        ] {
+            assert_eq!(parse(text).unwrap().expose(), text);
+        }
+    }
+
+    #[test]
+    fn bad_addresses_say_what_to_do_and_show_no_password() {
+        for (text, message) in [
+            ("sqlite::memory:", "in memory"),
+            ("sqlite://file?mode=memory", "in memory"),
+            ("sqlite://", "names no file"),
+            ("sqlite://dir/", "names no file"),
+            ("sqlite://a%zz", "two hexadecimal digits"),
+            ("sqlite://a.db?mode=ro", "options (`?…`)"),
+            ("mysql://u:s3cret@h/db", "kind `mysql` are not supported"),
+            ("mariadb://h/db", "kind `mariadb` are not supported"),
+            ("ductwork.db", "not a URL"),
+            ("host=h password=s3cret", "not a URL"),
+            ("", "not a URL"),
+            ("postgres:db", "not a URL"),
+            ("postgres://u:s3@cret@h/db", "percent-encoded"),
+            ("postgres://u:s3/cret@h/db", "percent-encoded"),
+            ("postgres://u:12/s3cret@h/db", "percent-encoded"),
+            ("postgres://u:s3:cret@h/db", "percent-encoded"),
+            ("postgres://u:s3%cret@h/db", "percent-encoded"),
+            ("postgres://u:s3?cret@h/db", "percent-encoded"),
+            ("postgres://u:s3#cret@h/db", "percent-encoded"),
+            ("postgres://h:port/db", "the port"),
+            ("postgres://h:0/db", "the port"),
+            ("postgres://h:99999/db", "the port"),
+            ("postgres://u:s3 cret@h/db", "a blank"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.message.contains(message), "{text}: {error:?}");
+            let shown = format!("{error:?}");
+            assert!(!shown.contains("cret"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_shown_with_its_passwords_covered() {
+        for (line, covered) in [
+            (
+                "url: postgres://u:pass@h/db # x",
+                "url: postgres://u:****@h/db # x",
+            ),
+            (
+                "url: \"postgres://u:p@ss@h/db\"",
+                "url: \"postgres://u:****@h/db\"",
+            ),
+            ("a://u:p@h b://v:qq@i", "a://u:*@h b://v:**@i"),
+            ("url: sqlite://x.db", "url: sqlite://x.db"),
+            (
+                "url: a://h:1/d?password=abc&x=1",
+                "url: a://h:1/d?password=***&x=1",
+            ),
+        ] {
+            assert_eq!(cover_passwords(line), covered);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Every configuration key: its path, what it takes, its default and what it is for.
+//!
+//! Owns: the one table that drives unknown-key checks, environment overrides, defaults,
+//! ranges and the JSON schema. Never: reads a file or a variable.
+
+/// A day, in milliseconds.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// One key.
+#[derive(Debug)]
+pub struct Key {
+    /// Dotted path from the top of a section.
+    pub path: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// Whether it may differ by pipeline and step.
+    pub scope: Scope,
+    /// The default, as it would be written in the file.
+    pub default: &'static str,
+    /// One line for people, without a full stop.
+    pub doc: &'static str,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// Where the database is.
+    Url,
+    /// A path, relative to the file's directory.
+    Path,
+    /// `*` or a list of names.
+    Names,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number in a range.
+    Integer {
+        /// Smallest.
+        min: i64,
+        /// Largest.
+        max: i64,
+    },
+    /// `-1` for no limit, or a whole number from 1.
+    Limit {
+        /// Largest.
+        max: i64,
+    },
+    /// A number in a range.
+    Float {
+        /// Smallest.
+        min: f64,
+        /// Largest.
+        max: f64,
+    },
+    /// A span of time in a range.
+    Duration {
+        /// Shortest.
+        min_ms: u64,
+        /// Longest.
+        max_ms: u64,
+        /// A word that stands for "no such limit".
+        or: Option<&'static str>,
+    },
+    /// Bytes, in a range.
+    Size {
+        /// Smallest.
+        min: u64,
+        /// Largest.
+        max: u64,
+    },
+    /// A map of `initial`, `factor`, `max` and `jitter`, each a key of its own below.
+    Backoff,
+    /// One command (a list of strings) or several (a list of lists).
+    Commands,
+}
+
+/// Whether a key may differ by pipeline and step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One value.
+    One,
+    /// A value, or a map: pipeline → value, with `default`.
+    Pipeline,
+    /// The same, or a map: pipeline → step → value, with `default` in both.
+    Step,
+}
+
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+const FORMATS: &[&str] = &["auto", "pretty", "json"];
+const ROLES: &[&str] = &["all", "advancer", "worker"];
+
+/// More slots in one process than this is a mistake: they share two connections.
+const COUNT: Kind = Kind::Integer { min: 1, max: 1_000 };
+/// The database keeps these counters in 32 bits; a million attempts is without end already.
+const BUDGET: Kind = Kind::Integer {
+    min: 0,
+    max: 1_000_000,
+};
+/// Shorter polls would burn a core for nothing; longer ones would look dead.
+const POLL: Kind = Kind::Duration {
+    min_ms: 10,
+    max_ms: 60 * 60 * 1_000,
+    or: None,
+};
+const SHUTDOWN: Kind = Kind::Duration {
+    min_ms: 0,
+    max_ms: DAY_MS,
+    or: None,
+};
+const WAIT: Kind = Kind::Duration {
+    min_ms: 0,
+    max_ms: 30 * DAY_MS,
+    or: None,
+};
+const FACTOR: Kind = Kind::Float {
+    min: 1.0,
+    max: 100.0,
+};
+const JITTER: Kind = Kind::Float { min: 0.0, max: 1.0 };
+
+const fn key(
+    path: &'static str,
+    kind: Kind,
+    scope: Scope,
+    default: &'static str,
+    doc: &'static str,
+) -> Key {
+    Key {
+        path,
+        kind,
+        scope,
+        default,
+        doc,
+    }
+}
+
+/// All keys, in the order in which they are documented.
+#[rustfmt::skip]
+pub static KEYS: &[Key] = &[
+    key("database.url", Kind::Url, Scope::One, "sqlite://ductwork.db",
+        "where everything is kept: `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`"),
+    key("database.pool", Kind::Integer { min: 1, max: 100 }, Scope::One, "2",
+        "connections per child process; two are always enough, whatever `count` is"),
+    key("pipelines", Kind::Names, Scope::One, "*",
+        "which pipelines run here: `*` for all, or a list of names"),
+    key("pipelines_path", Kind::Path, Scope::One, "pipelines",
+        "the directory of the pipelines' files"),
+    key("role", Kind::Choice(ROLES), Scope::One, "all",
+        "what this daemon is: `all` (a supervisor with children), or only `advancer` or `worker`"),
+    key("logger.level", Kind::Choice(LEVELS), Scope::One, "info",
+        "the least important events to log; `RUST_LOG` wins"),
+    key("logger.format", Kind::Choice(FORMATS), Scope::One, "auto",
+        "`pretty`, `json`, or `auto`: pretty on a terminal and in the journal, JSON elsewhere"),
+    key("job_worker.count", COUNT, Scope::Pipeline, "5",
+        "executions that run at once, per pipeline"),
+    key("job_worker.max_retry", BUDGET, Scope::Step, "3",
+        "attempts after the first that errors may spend"),
+    key("job_worker.max_crash", BUDGET, Scope::Step, "10",
+        "crashes (a killed process, a lost host) at which a step fails; they spend no retries"),
+    key("job_worker.timeout", Kind::Duration { min_ms: 1, max_ms: 365 * DAY_MS, or: Some("none") }, Scope::Step, "none",
+        "longest an attempt may take, where the step says nothing"),
+    key("job_worker.backoff", Kind::Backoff, Scope::Step, "",
+        "the wait between attempts: `initial × factor^(n-1)`, at most `max`, spread by `jitter`"),
+    key("job_worker.backoff.initial", WAIT, Scope::One, "10s",
+        "wait after the first error"),
+    key("job_worker.backoff.factor", FACTOR, Scope::One, "1",
+        "growth per further error; 1 is constant"),
+    key("job_worker.backoff.max", WAIT, Scope::One, "1h",
+        "longest wait, before jitter"),
+    key("job_worker.backoff.jitter", JITTER, Scope::One, "0.1",
+        "fraction by which a wait varies, so that retries do not come in step"),
+    key("job_worker.polling_timeout", POLL, Scope::Pipeline, "1",
+        "longest a worker sleeps before it looks for work that nobody announced"),
+    key("job_worker.shutdown_timeout", SHUTDOWN, Scope::Pipeline, "20",
+        "how long running executions may go on after a stop was asked for"),
+    key("job_worker.max_payload", Kind::Size { min: 1_024, max: 1 << 30 }, Scope::Pipeline, "16MiB",
+        "largest input or output of a step"),
+    key("pipeline_advancer.count", COUNT, Scope::Pipeline, "3",
+        "tasks that advance branches, per pipeline"),
+    key("pipeline_advancer.max_retry", BUDGET, Scope::Pipeline, "10",
+        "failed attempts to advance a branch before it halts"),
+    key("pipeline_advancer.max_crash", BUDGET, Scope::Pipeline, "10",
+        "crashes while advancing a branch before it halts"),
+    key("pipeline_advancer.backoff", Kind::Backoff, Scope::Pipeline, "",
+        "the wait between attempts to advance a branch"),
+    key("pipeline_advancer.backoff.initial", WAIT, Scope::One, "1s",
+        "wait after the first failure"),
+    key("pipeline_advancer.backoff.factor", FACTOR, Scope::One, "2",
+        "growth per further failure; 1 is constant"),
+    key("pipeline_advancer.backoff.max", WAIT, Scope::One, "1m",
+        "longest wait, before jitter"),
+    key("pipeline_advancer.backoff.jitter", JITTER, Scope::One, "0.1",
+        "fraction by which a wait varies"),
+    key("pipeline_advancer.polling_timeout", POLL, Scope::Pipeline, "1",
+        "longest the advancer sleeps before it looks for work that nobody announced"),
+    key("pipeline_advancer.shutdown_timeout", SHUTDOWN, Scope::Pipeline, "20",
+        "how long an advancement may go on after a stop was asked for"),
+    key("pipeline_advancer.steps.max_depth", Kind::Limit { max: 1_000_000_000 }, Scope::Pipeline, "-1",
+        "widest fan-out allowed; -1 is without limit"),
+    key("supervisor.polling_timeout", POLL, Scope::One, "1",
+        "longest the supervisor sleeps before it looks at its children and at the database"),
+    key("supervisor.reaper_timeout", Kind::Duration { min_ms: 1_000, max_ms: DAY_MS, or: None }, Scope::One, "30",
+        "how long a silent process keeps its work; each beats six times in it"),
+    key("supervisor.shutdown_timeout", SHUTDOWN, Scope::One, "30",
+        "how long children may drain before they are killed"),
+    key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
+        "run before the first child starts; a failure stops the start"),
+    key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",
+        "run after the last child has stopped"),
+    key("hooks.advancer.start", Kind::Commands, Scope::One, "[]",
+        "run when an advancer has started"),
+    key("hooks.advancer.stop", Kind::Commands, Scope::One, "[]",
+        "run when an advancer stops"),
+    key("hooks.worker.start", Kind::Commands, Scope::One, "[]",
+        "run when a job worker has started"),
+    key("hooks.worker.stop", Kind::Commands, Scope::One, "[]",
+        "run when a job worker stops"),
+    key("retention", Kind::Duration { min_ms: 60_000, max_ms: 3_650 * DAY_MS, or: Some("never") }, Scope::One, "30d",
+        "finished runs older than this are deleted; `never` keeps them"),
+];
+
+/// Keys of a later version, and what to say about them.
+pub const LATER: &[&str] = &["console"];
+
+/// What every override's name begins with.
+pub const PREFIX: &str = "DUCTWORK_";
+
+/// The key with this path.
+pub fn find(path: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.path == path)
+}
+
+/// The names that may stand directly below `group` (`""` is the top), in order.
+pub fn children(group: &str) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Vec::new();
+    for key in KEYS {
+        let rest = match group {
+            "" => Some(key.path),
+            group => key
+                .path
+                .strip_prefix(group)
+                .and_then(|rest| rest.strip_prefix('.')),
+        };
+        let Some(name) = rest.and_then(|rest| rest.split('.').next()) else {
+            continue;
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// `group` and `name` as one path.
+pub fn join(group: &str, name: &str) -> String {
+    match group {
+        "" => name.to_owned(),
+        group => format!("{group}.{name}"),
+    }
+}
+
+impl Key {
+    /// The variable that overrides it: `DUCTWORK_JOB_WORKER__COUNT`.
+    pub fn variable(&self) -> String {
+        variable(self.path)
+    }
+}
+
+/// The variable for a path.
+pub fn variable(path: &str) -> String {
+    format!("{PREFIX}{}", path.to_uppercase().replace('.', "__"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_of_a_key_is_its_path_in_capitals() {
+        let key = find("supervisor.reaper_timeout").unwrap();
+        assert_eq!(key.variable(), "DUCTWORK_SUPERVISOR__REAPER_TIMEOUT");
+        assert_eq!(find("role").unwrap().variable(), "DUCTWORK_ROLE");
+    }
+
+    #[test]
+    fn paths_and_variables_are_unique_and_documented() {
+        let mut seen = std::collections::BTreeSet::new();
+        for key in KEYS {
+            assert!(seen.insert(key.variable()), "{} stands twice", key.path);
+            assert!(
+                !key.doc.is_empty() && !key.doc.ends_with('.'),
+                "{}",
+                key.path
+            );
+        }
+    }
+
+    #[test]
+    fn children_are_listed_once_and_in_order() {
+        assert_eq!(children("database"), ["url", "pool"]);
+        assert_eq!(children("hooks"), ["supervisor", "advancer", "worker"]);
+        assert_eq!(children("pipelines"), Vec::<&str>::new());
+        assert!(children("").starts_with(&["database", "pipelines", "pipelines_path"]));
+    }
+}

@@ -1,0 +1,439 @@
+//! The settings of one daemon: file and environment in, one immutable [`Config`] out.
+//!
+//! Owns: the search for the file, its sections, overrides and defaults; every number is
+//! resolved and checked once, at load, and all problems are found at once. Never: connects,
+//! reads a pipeline, or is asked twice for the same value with two answers.
+//!
+//! Precedence: the command line, then variables, then the file, then the defaults of
+//! [`keys::KEYS`]. Paths in either are relative to the file's directory.
+
+pub mod database;
+mod expand;
+pub mod keys;
+mod read;
+mod schema;
+mod source;
+mod value;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::definition::graph::Backoff;
+use crate::problem::{Problem, Problems};
+use crate::telemetry::{Level, LogFormat};
+
+pub use database::{DatabaseKind, DatabaseUrl};
+pub use schema::json_schema;
+pub use value::PipelineFilter;
+
+use read::Reader;
+use source::Source;
+use value::{ByStep, Scoped};
+
+/// Names the environment where neither flag nor variable does.
+const DEFAULT_ENVIRONMENT: &str = "development";
+
+/// Where a configuration comes from.
+#[derive(Clone)]
+pub struct LoadOptions<'a> {
+    /// `-c`; without it `DUCTWORK_CONFIG`, then the usual places.
+    pub file: Option<PathBuf>,
+    /// `-e`; without it `DUCTWORK_ENV`, then `development`.
+    pub env: Option<String>,
+    /// Reads an environment variable.
+    pub vars: &'a dyn Fn(&str) -> Option<String>,
+    /// The names of all environment variables: the only way to find a misspelt override.
+    pub names: &'a [String],
+    /// Where relative paths of the command line begin. Absolute.
+    pub cwd: PathBuf,
+    /// What `file` held when it was read before; it is not read again.
+    pub text: Option<String>,
+}
+
+/// Everything that can be set, resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The file, absolute; `None` when there is none and the defaults hold.
+    pub file: Option<PathBuf>,
+    /// Where relative paths begin: the file's directory.
+    pub base_dir: PathBuf,
+    /// The environment whose section was read.
+    pub environment: String,
+    /// Where everything is kept.
+    pub database: Database,
+    /// Which pipelines run here.
+    pub pipelines: PipelineFilter,
+    /// The directory of the pipelines' files, absolute.
+    pub pipelines_path: PathBuf,
+    /// What this daemon is.
+    pub role: DaemonRole,
+    /// How it logs.
+    pub logger: Logger,
+    /// What runs steps.
+    pub job_worker: JobWorker,
+    /// What advances branches.
+    pub pipeline_advancer: PipelineAdvancer,
+    /// What watches both.
+    pub supervisor: Supervisor,
+    /// Commands around the life of a process.
+    pub hooks: Hooks,
+    /// Finished runs older than this are deleted; `None` keeps them.
+    pub retention: Option<Duration>,
+    secret_variables: Vec<String>,
+    text: Verbatim,
+}
+
+/// What a file held. Written otherwise, the same settings are the same configuration.
+/// It may hold a password, so nothing shows it.
+#[derive(Clone)]
+struct Verbatim(Option<String>);
+
+impl std::fmt::Debug for Verbatim {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("…")
+    }
+}
+
+impl PartialEq for Verbatim {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Where everything is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    /// The address.
+    pub url: DatabaseUrl,
+    /// Connections per child process.
+    pub pool: u32,
+}
+
+/// What a daemon is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DaemonRole {
+    /// A supervisor with children.
+    All,
+    /// One advancer, without forking.
+    Advancer,
+    /// Job workers, without forking.
+    Worker,
+}
+
+/// How a daemon logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logger {
+    /// The least important events that are logged.
+    pub level: Level,
+    /// What a line looks like.
+    pub format: LogFormat,
+}
+
+/// Settings of job workers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobWorker {
+    count: Scoped<u32>,
+    max_retry: ByStep<u32>,
+    max_crash: ByStep<u32>,
+    timeout: ByStep<Option<Duration>>,
+    backoff: ByStep<Backoff>,
+    polling_timeout: Scoped<Duration>,
+    shutdown_timeout: Scoped<Duration>,
+    max_payload: Scoped<u64>,
+}
+
+impl JobWorker {
+    /// Executions that run at once.
+    pub fn count(&self, pipeline: &str) -> u32 {
+        *self.count.get(pipeline)
+    }
+
+    /// Attempts after the first that errors may spend.
+    pub fn max_retry(&self, pipeline: &str, step: &str) -> u32 {
+        *self.max_retry.get(pipeline).get(step)
+    }
+
+    /// Crashes at which a step fails.
+    pub fn max_crash(&self, pipeline: &str, step: &str) -> u32 {
+        *self.max_crash.get(pipeline).get(step)
+    }
+
+    /// Longest an attempt may take; `None` is without limit.
+    pub fn timeout(&self, pipeline: &str, step: &str) -> Option<Duration> {
+        *self.timeout.get(pipeline).get(step)
+    }
+
+    /// The wait between attempts.
+    pub fn backoff(&self, pipeline: &str, step: &str) -> Backoff {
+        *self.backoff.get(pipeline).get(step)
+    }
+
+    /// Longest sleep before looking for work.
+    pub fn polling_timeout(&self, pipeline: &str) -> Duration {
+        *self.polling_timeout.get(pipeline)
+    }
+
+    /// How long executions may go on after a stop was asked for.
+    pub fn shutdown_timeout(&self, pipeline: &str) -> Duration {
+        *self.shutdown_timeout.get(pipeline)
+    }
+
+    /// Largest input or output of a step, in bytes.
+    pub fn max_payload(&self, pipeline: &str) -> u64 {
+        *self.max_payload.get(pipeline)
+    }
+}
+
+/// Settings of the advancer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PipelineAdvancer {
+    count: Scoped<u32>,
+    max_retry: Scoped<u32>,
+    max_crash: Scoped<u32>,
+    backoff: Scoped<Backoff>,
+    polling_timeout: Scoped<Duration>,
+    shutdown_timeout: Scoped<Duration>,
+    max_fan_out: Scoped<Option<u64>>,
+}
+
+impl PipelineAdvancer {
+    /// Tasks that advance branches.
+    pub fn count(&self, pipeline: &str) -> u32 {
+        *self.count.get(pipeline)
+    }
+
+    /// Failed attempts to advance a branch before it halts.
+    pub fn max_retry(&self, pipeline: &str) -> u32 {
+        *self.max_retry.get(pipeline)
+    }
+
+    /// Crashes while advancing a branch before it halts.
+    pub fn max_crash(&self, pipeline: &str) -> u32 {
+        *self.max_crash.get(pipeline)
+    }
+
+    /// The wait between attempts to advance a branch.
+    pub fn backoff(&self, pipeline: &str) -> Backoff {
+        *self.backoff.get(pipeline)
+    }
+
+    /// Longest sleep before looking for work.
+    pub fn polling_timeout(&self, pipeline: &str) -> Duration {
+        *self.polling_timeout.get(pipeline)
+    }
+
+    /// How long an advancement may go on after a stop was asked for.
+    pub fn shutdown_timeout(&self, pipeline: &str) -> Duration {
+        *self.shutdown_timeout.get(pipeline)
+    }
+
+    /// Widest fan-out allowed (`steps.max_depth`); `None` is without limit.
+    pub fn max_fan_out(&self, pipeline: &str) -> Option<u64> {
+        *self.max_fan_out.get(pipeline)
+    }
+}
+
+/// Settings of the supervisor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Supervisor {
+    /// Longest sleep before looking at the children and at the database.
+    pub polling_timeout: Duration,
+    /// How long a silent process keeps its work.
+    pub reaper_timeout: Duration,
+    /// How long children may drain.
+    pub shutdown_timeout: Duration,
+}
+
+/// Commands around the life of a process, each an argv.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Around the supervisor's.
+    pub supervisor: StartStop,
+    /// Around an advancer's.
+    pub advancer: StartStop,
+    /// Around a job worker's.
+    pub worker: StartStop,
+}
+
+/// Commands at the start and at the end, each an argv that is not empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartStop {
+    /// In order.
+    pub start: Vec<Vec<String>>,
+    /// In order.
+    pub stop: Vec<Vec<String>>,
+}
+
+impl Config {
+    /// Reads the configuration, or says everything that is wrong with it.
+    pub fn load(options: LoadOptions) -> Result<Self, Problems> {
+        let var = |name: &str| (options.vars)(name).filter(|text| !text.trim().is_empty());
+        let asked = options
+            .file
+            .or_else(|| var("DUCTWORK_CONFIG").map(PathBuf::from));
+        let environment = options
+            .env
+            .filter(|env| !env.is_empty())
+            .or_else(|| var("DUCTWORK_ENV"))
+            .unwrap_or_else(|| DEFAULT_ENVIRONMENT.to_owned());
+        let mut problems = Vec::new();
+        let overrides = source::overrides(options.names, options.vars, &mut problems);
+        let found = match (options.text, &asked) {
+            (Some(text), Some(file)) => Ok(Some(Source::of(file, &options.cwd, text))),
+            (_, asked) => Source::find(asked.as_deref(), &options.cwd),
+        };
+        let source = found.unwrap_or_else(|problem| {
+            problems.push(problem);
+            None
+        });
+        let section = source
+            .as_ref()
+            .and_then(|source| source.section(&environment, &mut problems));
+        let mut reader = Reader::new(source.as_ref(), section, overrides, options.vars);
+        let config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
+        problems.append(&mut reader.problems);
+        match problems.is_empty() {
+            true => Ok(config),
+            false => {
+                in_reading_order(&mut problems);
+                Err(Problems(problems))
+            }
+        }
+    }
+
+    /// Reads the configuration of this process: its variables and its working directory.
+    pub fn load_here(file: Option<PathBuf>, env: Option<String>) -> Result<Self, Problems> {
+        Self::load_here_as(file, env, None)
+    }
+
+    /// Like [`Config::load_here`], with a text that was read from `file` before: what a
+    /// supervisor hands to its children, so that one forked after a bad edit still starts.
+    pub fn load_here_as(
+        file: Option<PathBuf>,
+        env: Option<String>,
+        text: Option<String>,
+    ) -> Result<Self, Problems> {
+        let cwd = std::env::current_dir().map_err(|error| {
+            Problems(vec![Problem::new(format!(
+                "the working directory cannot be read: {error}"
+            ))])
+        })?;
+        let names: Vec<String> = std::env::vars_os()
+            .filter_map(|(name, _)| name.into_string().ok())
+            .collect();
+        let vars =
+            |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        Self::load(LoadOptions {
+            file,
+            env,
+            vars: &vars,
+            names: &names,
+            cwd,
+            text,
+        })
+    }
+
+    /// Variables that hold the database's address or a part of it: not for steps.
+    pub fn secret_variables(&self) -> &[String] {
+        &self.secret_variables
+    }
+
+    /// What the file held.
+    pub fn text(&self) -> Option<&str> {
+        self.text.0.as_deref()
+    }
+}
+
+/// Problems with a place first, from the top down, then the others as they were found.
+fn in_reading_order(problems: &mut [Problem]) {
+    problems.sort_by_key(|problem| match &problem.at {
+        Some(at) => (0, at.line, at.column),
+        None => (1, 0, 0),
+    });
+}
+
+fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd: &Path) -> Config {
+    let file = source.map(|source| source.path.clone());
+    let parent = file.as_deref().and_then(Path::parent);
+    let base_dir = parent.unwrap_or(cwd).to_owned();
+    let (url, secret_variables) = read.database_url(&base_dir);
+    let pipelines_path = read.one("pipelines_path", value::path);
+    Config {
+        database: Database {
+            url,
+            pool: read.one("database.pool", value::count),
+        },
+        pipelines: read.one("pipelines", value::names),
+        pipelines_path: base_dir.join(pipelines_path).components().collect(),
+        role: match read.one("role", value::choice) {
+            "advancer" => DaemonRole::Advancer,
+            "worker" => DaemonRole::Worker,
+            _ => DaemonRole::All,
+        },
+        logger: Logger {
+            level: level(read.one("logger.level", value::choice)),
+            format: match read.one("logger.format", value::choice) {
+                "pretty" => LogFormat::Pretty,
+                "json" => LogFormat::Json,
+                _ => LogFormat::Auto,
+            },
+        },
+        job_worker: JobWorker {
+            count: read.by_pipeline("job_worker.count", value::count),
+            max_retry: read.by_step("job_worker.max_retry", value::count),
+            max_crash: read.by_step("job_worker.max_crash", value::count),
+            timeout: read.by_step("job_worker.timeout", value::duration_or),
+            backoff: read.backoff_by_step("job_worker.backoff"),
+            polling_timeout: read.by_pipeline("job_worker.polling_timeout", value::span),
+            shutdown_timeout: read.by_pipeline("job_worker.shutdown_timeout", value::span),
+            max_payload: read.by_pipeline("job_worker.max_payload", value::size),
+        },
+        pipeline_advancer: PipelineAdvancer {
+            count: read.by_pipeline("pipeline_advancer.count", value::count),
+            max_retry: read.by_pipeline("pipeline_advancer.max_retry", value::count),
+            max_crash: read.by_pipeline("pipeline_advancer.max_crash", value::count),
+            backoff: read.backoff_by_pipeline("pipeline_advancer.backoff"),
+            polling_timeout: read.by_pipeline("pipeline_advancer.polling_timeout", value::span),
+            shutdown_timeout: read.by_pipeline("pipeline_advancer.shutdown_timeout", value::span),
+            max_fan_out: read.by_pipeline("pipeline_advancer.steps.max_depth", value::limit),
+        },
+        supervisor: Supervisor {
+            polling_timeout: read.one("supervisor.polling_timeout", value::span),
+            reaper_timeout: read.one("supervisor.reaper_timeout", value::span),
+            shutdown_timeout: read.one("supervisor.shutdown_timeout", value::span),
+        },
+        hooks: Hooks {
+            supervisor: hooks(read, "hooks.supervisor"),
+            advancer: hooks(read, "hooks.advancer"),
+            worker: hooks(read, "hooks.worker"),
+        },
+        retention: read.one("retention", value::duration_or),
+        file,
+        base_dir,
+        environment,
+        secret_variables,
+        text: Verbatim(source.map(|source| source.text.clone())),
+    }
+}
+
+fn level(word: &str) -> Level {
+    match word {
+        "off" => Level::Off,
+        "error" => Level::Error,
+        "warn" => Level::Warn,
+        "debug" => Level::Debug,
+        "trace" => Level::Trace,
+        _ => Level::Info,
+    }
+}
+
+fn hooks(read: &mut Reader, path: &str) -> StartStop {
+    StartStop {
+        start: read.one(&keys::join(path, "start"), value::commands),
+        stop: read.one(&keys::join(path, "stop"), value::commands),
+    }
+}
+
+#[cfg(test)]
+mod tests;

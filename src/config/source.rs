@@ -1,0 +1,380 @@
+//! Which file, which section, which variables: everything before a value is read.
+//!
+//! Owns: the search for the file, the bounds on it, the choice of the section, unknown keys
+//! and unknown overrides. Never: interprets a value.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::problem::{Position, Problem, nearest};
+
+use super::database::cover_passwords;
+use super::keys::{self, KEYS, LATER, PREFIX};
+use super::value::unknown_key;
+use super::yaml::{self, Entry, Fault, Node};
+
+/// A configuration larger than this is something else.
+const MAX_BYTES: u64 = 1024 * 1024;
+/// More problems than this help nobody.
+const MAX_PROBLEMS: usize = 50;
+/// Where a configuration is looked for when none is named.
+const PLACES: [&str; 2] = ["ductwork.yml", "config/ductwork.yml"];
+
+/// A file that was read.
+#[derive(Debug)]
+pub struct Source {
+    /// As it was named: what problems show.
+    pub shown: PathBuf,
+    /// Absolute.
+    pub path: PathBuf,
+    /// Without a byte order mark.
+    pub text: String,
+}
+
+impl Source {
+    /// The file that was asked for, or the one that is there, or none.
+    pub fn find(asked: Option<&Path>, cwd: &Path) -> Result<Option<Self>, Problem> {
+        if let Some(asked) = asked {
+            return Self::read(asked, cwd).map(Some);
+        }
+        for place in PLACES {
+            // A directory or a dangling link of that name is a mistake to report, not to skip.
+            if cwd.join(place).symlink_metadata().is_ok() {
+                return Self::read(Path::new(place), cwd).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// A file whose text is known.
+    pub fn of(shown: &Path, cwd: &Path, text: String) -> Self {
+        Self {
+            shown: shown.to_owned(),
+            path: cwd.join(shown).components().collect(),
+            text,
+        }
+    }
+
+    fn read(shown: &Path, cwd: &Path) -> Result<Self, Problem> {
+        let path: PathBuf = cwd.join(shown).components().collect();
+        let problem = |message: String| Problem {
+            file: Some(shown.to_owned()),
+            ..Problem::new(message)
+        };
+        let failed = |error: std::io::Error| {
+            let what = match error.kind() {
+                std::io::ErrorKind::NotFound => "the configuration file does not exist".into(),
+                _ => format!("the configuration file cannot be read: {error}"),
+            };
+            problem(what)
+        };
+        let file = File::open(&path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.is_dir() {
+            return Err(
+                problem("the configuration file is a directory".into()).help(format!(
+                    "name the file in it: {}",
+                    shown.join(PLACES[0]).display()
+                )),
+            );
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(problem(
+                "the configuration file is larger than 1 MiB".into(),
+            ));
+        }
+        if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+            return Err(problem("the configuration file is UTF-16".into()).help("save it as UTF-8"));
+        }
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let good =
+                    String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+                let line = good.lines().count().max(1) + usize::from(good.ends_with('\n'));
+                let column = good.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+                let source = good.rsplit('\n').next().unwrap_or_default();
+                let at = Position {
+                    line,
+                    column,
+                    source: cover_passwords(&source.chars().take(240).collect::<String>()),
+                    width: 1,
+                };
+                return Err(Problem {
+                    at: Some(at),
+                    ..problem("a byte that is not UTF-8".into()).help("save the file as UTF-8")
+                });
+            }
+        };
+        Ok(Self {
+            shown: shown.to_owned(),
+            path,
+            text: text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned(),
+        })
+    }
+
+    /// A fault of this file, as it is reported.
+    pub fn problem(&self, fault: Fault) -> Problem {
+        let at = fault.at.map(|at| {
+            let mut position = Position::of(&self.text, at.line, at.column, at.width);
+            position.source = cover_passwords(&position.source);
+            position
+        });
+        Problem {
+            file: Some(self.shown.clone()),
+            at,
+            message: fault.message,
+            help: fault.help,
+        }
+    }
+
+    /// The settings of `environment`, with every unknown key reported.
+    pub fn section(&self, environment: &str, problems: &mut Vec<Problem>) -> Option<Node> {
+        let (document, mut faults) = yaml::parse(&self.text);
+        let section = match document {
+            Some(node) if node.is_null() => {
+                faults.push(empty());
+                None
+            }
+            Some(node) => choose(node, environment, &mut faults),
+            None if faults.is_empty() => {
+                faults.push(empty());
+                None
+            }
+            None => None,
+        };
+        if let Some(section) = &section {
+            unknown_keys(section, "", &mut faults);
+        }
+        faults.sort_by_key(|fault| fault.at.map(|at| (at.line, at.column)));
+        let more = faults.len().saturating_sub(MAX_PROBLEMS);
+        faults.truncate(MAX_PROBLEMS);
+        problems.extend(faults.into_iter().map(|fault| self.problem(fault)));
+        if more > 0 {
+            problems.push(Problem::new(format!(
+                "and {more} more problems in this file"
+            )));
+        }
+        section
+    }
+}
+
+fn empty() -> Fault {
+    Fault {
+        at: None,
+        message: "the configuration file is empty".into(),
+        help: Some("begin with `default:` and the keys below it".into()),
+    }
+}
+
+fn is_extension(name: &str) -> bool {
+    name.starts_with("x-")
+}
+
+fn is_key(name: &str) -> bool {
+    LATER.contains(&name) || keys::children("").contains(&name)
+}
+
+/// The section for `environment`, or the whole document when it has no sections.
+fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<Node> {
+    let Some(entries) = document.as_map() else {
+        let found = document.describe();
+        let fault = Fault::new(
+            document.at,
+            format!("a configuration is a map, not {found}"),
+        );
+        faults.push(fault.help("begin with `default:` and the keys below it"));
+        return None;
+    };
+    let named = |name: &str| {
+        let mut entries = entries.iter();
+        entries.find(|entry| entry.key == name && !is_key(name))
+    };
+    let Some(section) = named(environment).or_else(|| named("default")) else {
+        if entries.iter().any(|entry| is_key(&entry.key)) {
+            return Some(document);
+        }
+        faults.push(no_section(entries, environment, document.at));
+        return None;
+    };
+    for entry in entries {
+        let known = is_key(&entry.key);
+        if is_extension(&entry.key) || (!known && (is_map(&entry.value))) {
+            continue;
+        }
+        let name = yaml::shorten(&entry.key);
+        let fault = match known {
+            true => Fault::new(entry.at, format!("`{name}` stands beside the sections"))
+                .help(format!("indent it under `{}:`", section.key)),
+            false => Fault::new(
+                entry.at,
+                format!(
+                    "the section `{name}` is {}, not a map",
+                    entry.value.describe()
+                ),
+            ),
+        };
+        faults.push(fault);
+    }
+    match is_map(&section.value) {
+        true => Some(section.value.clone()),
+        false => None,
+    }
+}
+
+fn is_map(node: &Node) -> bool {
+    node.is_null() || node.as_map().is_some()
+}
+
+fn no_section(entries: &[Entry], environment: &str, at: yaml::Mark) -> Fault {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+    let typo = entries.iter().find_map(|entry| {
+        let key = nearest(&entry.key, keys::children(""))?;
+        Some((entry, key))
+    });
+    if let Some((entry, key)) = typo {
+        return Fault::new(
+            entry.at,
+            format!("unknown key `{}`", yaml::shorten(&entry.key)),
+        )
+        .help(format!(
+            "did you mean `{key}`? valid keys: {}",
+            keys::children("").join(", ")
+        ));
+    }
+    let help = match nearest(environment, names.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!(
+            "the file has: {}; choose one with `--env` or DUCTWORK_ENV",
+            yaml::shorten(&names.join(", "))
+        ),
+    };
+    Fault::new(
+        at,
+        format!(
+            "there is no section `{}` and no `default`",
+            yaml::shorten(environment)
+        ),
+    )
+    .help(help)
+}
+
+fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>) {
+    let Some(entries) = node.as_map() else {
+        if !node.is_null() {
+            let found = node.describe();
+            let known = keys::children(group).join(", ");
+            let fault = Fault::new(node.at, format!("`{group}` takes a map, not {found}"));
+            faults.push(fault.help(format!("valid keys: {known}")));
+        }
+        return;
+    };
+    let known = keys::children(group);
+    for entry in entries {
+        let path = keys::join(group, &entry.key);
+        if is_extension(&entry.key) || keys::find(&path).is_some() {
+            continue;
+        }
+        if group.is_empty() && LATER.contains(&entry.key.as_str()) {
+            if !entry.value.is_null() {
+                faults.push(Fault::new(entry.at, later(&entry.key)));
+            }
+        } else if known.contains(&entry.key.as_str()) {
+            unknown_keys(&entry.value, &path, faults);
+        } else {
+            faults.push(unknown_key(&entry.key, entry.at, group, &known));
+        }
+    }
+}
+
+fn later(name: &str) -> String {
+    format!("{name}: is not supported by this version yet")
+}
+
+/// The values of `DUCTWORK_…` variables, by the key that each overrides.
+pub fn overrides(
+    names: &[String],
+    vars: &dyn Fn(&str) -> Option<String>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<&'static str, (String, Node)> {
+    let mut found = BTreeMap::new();
+    for key in KEYS {
+        let name = key.variable();
+        // The address has variables of its own, read where it is needed.
+        let Some(text) = vars(&name).filter(|text| !text.trim().is_empty()) else {
+            continue;
+        };
+        match value_of(&text) {
+            Ok(node) => {
+                found.insert(key.path, (name, node));
+            }
+            Err(fault) => problems.push(of_variable(&name, fault)),
+        }
+    }
+    let mut names: Vec<&String> = names.iter().collect();
+    names.sort();
+    for name in names {
+        if vars(name).is_some_and(|text| !text.trim().is_empty()) {
+            problems.extend(unknown_override(name));
+        }
+    }
+    found
+}
+
+/// A fault of a variable's value, as it is reported.
+pub fn of_variable(name: &str, fault: Fault) -> Problem {
+    Problem {
+        help: fault.help,
+        ..Problem::new(format!("{name}: {}", fault.message))
+    }
+}
+
+/// A variable's value: a list or a map where it looks like one, else text.
+fn value_of(text: &str) -> Result<Node, Fault> {
+    let text = text.trim();
+    if !text.starts_with(['[', '{']) {
+        return Ok(Node::plain(text));
+    }
+    let (node, mut faults) = yaml::parse(text);
+    match (node, faults.pop()) {
+        (Some(node), None) => Ok(node),
+        (_, fault) => Err(fault.unwrap_or_else(|| Fault::new(Node::plain("").at, "is empty"))),
+    }
+}
+
+fn unknown_override(name: &str) -> Option<Problem> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let known: Vec<String> = KEYS.iter().map(keys::Key::variable).collect();
+    if rest.starts_with("TEST_") || known.iter().any(|known| known == name) {
+        return None;
+    }
+    let top = keys::children("");
+    let first = rest.split("__").next().unwrap_or_default().to_lowercase();
+    if LATER.contains(&first.as_str()) {
+        return Some(Problem::new(format!("{name}: {}", later(&first))));
+    }
+    if !rest.contains("__") && !top.contains(&first.as_str()) {
+        // One that the daemon hands to steps, or somebody else's.
+        return None;
+    }
+    let below: Vec<&String> = known
+        .iter()
+        .filter(|known| known.starts_with(&format!("{name}__")))
+        .collect();
+    if let Some(example) = below.first() {
+        return Some(
+            Problem::new(format!("{name}: names a group of keys, not a key"))
+                .help(format!("set one of its keys, such as {example}")),
+        );
+    }
+    let problem = Problem::new(format!("{name}: overrides no key"));
+    Some(match nearest(name, known.iter().map(String::as_str)) {
+        Some(known) => problem.help(format!("did you mean {known}?")),
+        None => problem.help(format!("an override is named like {}", known[0])),
+    })
+}

@@ -1,0 +1,970 @@
+//! Loading as a whole: files on disk, variables, problems with their places.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use tempfile::TempDir;
+
+use super::keys::{KEYS, Kind, Scope};
+use super::*;
+
+/// A working directory, and the variables of a process.
+struct Desk {
+    dir: TempDir,
+    vars: BTreeMap<String, String>,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self {
+            dir: TempDir::new().unwrap(),
+            vars: BTreeMap::new(),
+        }
+    }
+
+    fn with(text: &str) -> Self {
+        Self::new().file("ductwork.yml", text)
+    }
+
+    fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+        let path = self.dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn var(mut self, name: &str, value: &str) -> Self {
+        self.vars.insert(name.into(), value.into());
+        self
+    }
+
+    fn load_as(&self, file: Option<&str>, env: Option<&str>) -> Result<Config, Problems> {
+        let names: Vec<String> = self.vars.keys().cloned().collect();
+        Config::load(LoadOptions {
+            file: file.map(PathBuf::from),
+            env: env.map(str::to_owned),
+            vars: &|name| self.vars.get(name).cloned(),
+            names: &names,
+            cwd: self.dir.path().to_owned(),
+            text: None,
+        })
+    }
+
+    #[track_caller]
+    fn config(&self) -> Config {
+        self.load_as(None, None)
+            .unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    /// `line:column message` of every problem.
+    #[track_caller]
+    fn problems(&self) -> Vec<String> {
+        said(self.load_as(None, None).expect_err("problems"))
+    }
+}
+
+fn said(problems: Problems) -> Vec<String> {
+    let said = problems.0.into_iter().map(|problem| match problem.at {
+        Some(at) => format!("{}:{} {}", at.line, at.column, problem.message),
+        None => problem.message,
+    });
+    said.collect()
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// `key: value` inside of the groups of `path`, without sections.
+fn only(path: &str, value: &str) -> String {
+    let mut text = String::new();
+    for (depth, name) in path.split('.').enumerate() {
+        if depth > 0 {
+            text.push('\n');
+        }
+        text.push_str(&format!("{}{name}:", "  ".repeat(depth)));
+    }
+    format!("{text} {value}\n")
+}
+
+#[test]
+fn without_a_file_the_defaults_hold() {
+    let desk = Desk::new();
+    let config = desk.config();
+    assert_eq!(config.file, None);
+    assert_eq!(config.base_dir, desk.dir.path());
+    assert_eq!(config.environment, "development");
+    assert_eq!(
+        config.database.url.sqlite_path(),
+        Some(desk.dir.path().join("ductwork.db").as_path())
+    );
+    assert_eq!(config.database.pool, 2);
+    assert_eq!(config.pipelines, PipelineFilter::All);
+    assert_eq!(config.pipelines_path, desk.dir.path().join("pipelines"));
+    assert_eq!(config.role, DaemonRole::All);
+    assert_eq!(
+        config.logger,
+        Logger {
+            level: Level::Info,
+            format: LogFormat::Auto
+        }
+    );
+    let worker = &config.job_worker;
+    assert_eq!(worker.count("P"), 5);
+    assert_eq!(worker.max_retry("P", "S"), 3);
+    assert_eq!(worker.max_crash("P", "S"), 10);
+    assert_eq!(worker.timeout("P", "S"), None);
+    assert_eq!(
+        worker.backoff("P", "S"),
+        Backoff {
+            initial: seconds(10),
+            factor: 1.0,
+            max: seconds(3_600),
+            jitter: 0.1
+        }
+    );
+    assert_eq!(worker.polling_timeout("P"), seconds(1));
+    assert_eq!(worker.shutdown_timeout("P"), seconds(20));
+    assert_eq!(worker.max_payload("P"), 16 * 1024 * 1024);
+    let advancer = &config.pipeline_advancer;
+    assert_eq!(advancer.count("P"), 3);
+    assert_eq!(advancer.max_retry("P"), 10);
+    assert_eq!(advancer.max_crash("P"), 10);
+    assert_eq!(advancer.backoff("P").initial, seconds(1));
+    assert_eq!(advancer.polling_timeout("P"), seconds(1));
+    assert_eq!(advancer.shutdown_timeout("P"), seconds(20));
+    assert_eq!(advancer.max_fan_out("P"), None);
+    assert_eq!(
+        config.supervisor,
+        Supervisor {
+            polling_timeout: seconds(1),
+            reaper_timeout: seconds(30),
+            shutdown_timeout: seconds(30)
+        }
+    );
+    assert_eq!(config.hooks, Hooks::default());
+    assert_eq!(config.retention, Some(seconds(30 * 24 * 3_600)));
+}
+
+const REFERENCE: &str = include_str!("../../config/ductwork.yml");
+
+#[test]
+fn the_shipped_configuration_says_the_defaults() {
+    let desk = Desk::with(REFERENCE);
+    let defaults = Desk::new();
+    for env in ["development", "production", "staging"] {
+        let mut shipped = desk.load_as(None, Some(env)).unwrap();
+        let mut built_in = defaults.load_as(None, Some(env)).unwrap();
+        assert!(shipped.file.take().is_some());
+        // All that may differ is where the two stand.
+        for config in [&mut shipped, &mut built_in] {
+            config.base_dir = PathBuf::new();
+            config.pipelines_path = PathBuf::from(config.pipelines_path.file_name().unwrap());
+            let name = config.database.url.sqlite_path().unwrap().file_name();
+            let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
+            config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
+        }
+        assert_eq!(shipped, built_in);
+    }
+}
+
+#[test]
+fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() {
+    let (document, faults) = yaml::parse(REFERENCE);
+    assert_eq!(faults, []);
+    let document = document.unwrap();
+    let lines: Vec<&str> = REFERENCE.lines().collect();
+    for key in KEYS {
+        let mut node = document.get("default").unwrap();
+        let mut line = 0;
+        for name in key.path.split('.') {
+            let entries = node.as_map().unwrap();
+            let entry = entries.iter().find(|entry| entry.key == name);
+            let entry = entry.unwrap_or_else(|| panic!("{} is missing", key.path));
+            line = entry.at.line;
+            node = &entry.value;
+        }
+        match key.kind {
+            Kind::Backoff => assert!(node.as_map().is_some()),
+            Kind::Commands => {
+                assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
+            }
+            _ => assert_eq!(node.as_text(), Some(key.default), "{}", key.path),
+        }
+        assert!(
+            lines[line - 2].trim().starts_with('#'),
+            "{} is not explained",
+            key.path
+        );
+    }
+}
+
+#[test]
+fn the_sample_of_the_design_loads() {
+    let desk = Desk::with(
+        r#"
+default: &default
+  database: { url: "sqlite://ductwork.db", pool: 2 }   # DUCTWORK_DATABASE_URL or DATABASE_URL override
+  pipelines: "*"                  # or a list of names
+  pipelines_path: pipelines       # where the files are
+  role: all                       # all | advancer | worker     (DUCTWORK_ROLE)
+  logger: { level: info, format: auto }                # auto: pretty on a terminal, JSON elsewhere
+  job_worker:
+    count: 5
+    max_retry: 3
+    max_crash: 10
+    backoff: { initial: 10s, factor: 1, max: 1h, jitter: 0.1 }
+    polling_timeout: 1
+    shutdown_timeout: 20
+  pipeline_advancer: { count: 3, max_retry: 10, max_crash: 10, polling_timeout: 1, shutdown_timeout: 20, steps: { max_depth: -1 } }
+  supervisor: { polling_timeout: 1, reaper_timeout: 30, shutdown_timeout: 30 }
+  hooks: { supervisor: { start: [..], stop: [..] } }
+  retention: 30d
+production:
+  <<: *default
+"#,
+    );
+    let config = desk.load_as(None, Some("production")).unwrap();
+    assert_eq!(config.hooks.supervisor.start, [["..".to_owned()]]);
+    assert_eq!(config.job_worker.count("any"), 5);
+}
+
+#[test]
+fn the_search_ends_at_the_first_place_that_has_a_file() {
+    let role = |desk: &Desk, file| {
+        let config = desk.load_as(file, None).unwrap();
+        (
+            config.role,
+            config
+                .base_dir
+                .strip_prefix(desk.dir.path())
+                .unwrap()
+                .to_owned(),
+        )
+    };
+    let desk = Desk::new().file("config/ductwork.yml", "role: worker\n");
+    assert_eq!(role(&desk, None), (DaemonRole::Worker, "config".into()));
+    let desk = desk.file("ductwork.yml", "role: advancer\n");
+    assert_eq!(role(&desk, None), (DaemonRole::Advancer, "".into()));
+    let desk = desk
+        .file("else/other.yml", "role: all\npipelines_path: ./p\n")
+        .var("DUCTWORK_CONFIG", "else/other.yml");
+    assert_eq!(role(&desk, None), (DaemonRole::All, "else".into()));
+    assert_eq!(desk.config().pipelines_path, desk.dir.path().join("else/p"));
+    assert_eq!(
+        role(&desk, Some("config/ductwork.yml")).0,
+        DaemonRole::Worker
+    );
+    let desk = desk.var("DUCTWORK_CONFIG", "");
+    assert_eq!(
+        role(&desk, None).0,
+        DaemonRole::Advancer,
+        "an empty variable is unset"
+    );
+}
+
+#[test]
+fn the_environment_chooses_the_section() {
+    let text = "default: &default\n  role: worker\n  supervisor: {reaper_timeout: 9}\n\
+                production:\n  <<: *default\n  role: advancer\nempty:\n";
+    let desk = Desk::with(text);
+    let role = |desk: &Desk, env| desk.load_as(None, env).unwrap().role;
+    assert_eq!(
+        role(&desk, None),
+        DaemonRole::Worker,
+        "development falls back to default"
+    );
+    assert_eq!(role(&desk, Some("production")), DaemonRole::Advancer);
+    assert_eq!(role(&desk, Some("empty")), DaemonRole::All);
+    let config = desk.load_as(None, Some("production")).unwrap();
+    assert_eq!(config.supervisor.reaper_timeout, seconds(9), "merged");
+    assert_eq!(config.environment, "production");
+    let desk = desk.var("DUCTWORK_ENV", "production");
+    assert_eq!(role(&desk, None), DaemonRole::Advancer);
+    assert_eq!(
+        role(&desk, Some("default")),
+        DaemonRole::Worker,
+        "the flag wins"
+    );
+}
+
+#[test]
+fn a_merge_replaces_groups_whole() {
+    let text = "default: &default\n  job_worker: {count: 7, max_retry: 1}\n\
+                development:\n  <<: *default\n  job_worker: {count: 8}\n";
+    let worker = Desk::with(text).config().job_worker;
+    assert_eq!((worker.count("P"), worker.max_retry("P", "S")), (8, 3));
+}
+
+#[test]
+fn a_file_without_sections_holds_for_every_environment() {
+    let desk = Desk::with("x-note: mine\nrole: worker\n");
+    for env in [None, Some("production"), Some("anything")] {
+        assert_eq!(desk.load_as(None, env).unwrap().role, DaemonRole::Worker);
+    }
+}
+
+#[test]
+fn numbers_may_differ_by_pipeline_and_step() {
+    let text = r#"
+x-slow: &slow { default: 4, Slow: 1 }
+default:
+  job_worker:
+    count: { default: 7, Orders: 20 }
+    max_retry: { default: 2, Orders: { default: 4, Pay: 0 }, Mail: 9 }
+    max_crash: { Orders: { Pay: 1 } }
+    timeout: { default: 1m, Orders: { Pay: none, Ship: 90 } }
+    backoff:
+      default: { initial: 2s, factor: 2 }
+      Orders: { initial: 3s }
+      Mail: { Send: { jitter: 0 }, default: { max: 5s } }
+    max_payload: { Orders: 1MB }
+    polling_timeout: { default: 250ms }
+  pipeline_advancer:
+    count: *slow
+    backoff: { Orders: { initial: 5s } }
+    steps: { max_depth: { default: 100, Orders: -1 } }
+"#;
+    let config = Desk::with(text).config();
+    let worker = &config.job_worker;
+    assert_eq!((worker.count("Orders"), worker.count("x")), (20, 7));
+    let retries = [
+        ("Orders", "Pay"),
+        ("Orders", "x"),
+        ("Mail", "x"),
+        ("x", "Pay"),
+    ]
+    .map(|(pipeline, step)| worker.max_retry(pipeline, step));
+    assert_eq!(retries, [0, 4, 9, 2]);
+    let crashes = [("Orders", "Pay"), ("Orders", "x"), ("x", "x")]
+        .map(|(pipeline, step)| worker.max_crash(pipeline, step));
+    assert_eq!(crashes, [1, 10, 10]);
+    let timeouts = [
+        ("Orders", "Pay"),
+        ("Orders", "Ship"),
+        ("Orders", "x"),
+        ("x", "x"),
+    ]
+    .map(|(pipeline, step)| worker.timeout(pipeline, step).map(|span| span.as_secs()));
+    assert_eq!(timeouts, [None, Some(90), Some(60), Some(60)]);
+    let orders = worker.backoff("Orders", "x");
+    assert_eq!((orders.initial, orders.factor), (seconds(3), 2.0));
+    let mail = worker.backoff("Mail", "Send");
+    assert_eq!(
+        (mail.initial, mail.max, mail.jitter),
+        (seconds(2), seconds(5), 0.0)
+    );
+    assert_eq!(worker.max_payload("Orders"), 1_000_000);
+    assert_eq!(worker.max_payload("x"), 16 << 20);
+    assert_eq!(worker.polling_timeout("x"), Duration::from_millis(250));
+    let advancer = &config.pipeline_advancer;
+    assert_eq!((advancer.count("Slow"), advancer.count("x")), (1, 4));
+    assert_eq!(advancer.backoff("Orders").initial, seconds(5));
+    assert_eq!(advancer.backoff("Orders").factor, 2.0);
+    assert_eq!(
+        (advancer.max_fan_out("Orders"), advancer.max_fan_out("x")),
+        (None, Some(100))
+    );
+}
+
+#[test]
+fn other_values_are_read() {
+    let text = "pipelines: [A, B, A]\nretention: never\njob_worker: {count: 010, timeout: 0.5}\n\
+                logger: {level: off, format: json}\n\
+                hooks: {worker: {start: [notify, -x, 5], stop: [[a], [b, \"c d\"]]}}\nconsole:\n";
+    let config = Desk::with(text).config();
+    assert_eq!(
+        config.pipelines,
+        PipelineFilter::Only(vec!["A".into(), "B".into()])
+    );
+    assert!(config.pipelines.includes("B") && !config.pipelines.includes("C"));
+    assert_eq!(config.retention, None);
+    assert_eq!(config.job_worker.count("P"), 10, "there is no octal");
+    assert_eq!(
+        config.job_worker.timeout("P", "S"),
+        Some(Duration::from_millis(500))
+    );
+    assert_eq!(config.logger.level, Level::Off);
+    assert_eq!(config.hooks.worker.start, [["notify", "-x", "5"]]);
+    assert_eq!(config.hooks.worker.stop, [vec!["a"], vec!["b", "c d"]]);
+}
+
+/// For every key: a value for its variable, and one for the file that is not the default.
+fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
+    match kind {
+        Kind::Url => ("sqlite://env.db", "sqlite://file.db"),
+        Kind::Path => ("env", "file"),
+        Kind::Names => ("A,B", "[C]"),
+        Kind::Choice(words) => match words.len() {
+            3 => (words[1], words[2]),
+            _ => (words[4], words[5]),
+        },
+        Kind::Integer { .. } | Kind::Limit { .. } => ("77", "66"),
+        Kind::Float { max, .. } => match max > 1.0 {
+            true => ("7", "6"),
+            false => ("0.7", "0.6"),
+        },
+        // Longer than `initial`, whatever that is.
+        Kind::Duration { .. } if path.ends_with(".max") => ("77h", "66h"),
+        Kind::Duration { .. } if path == "retention" => ("77h", "66h"),
+        Kind::Duration { .. } => ("17s", "16s"),
+        Kind::Size { .. } => ("77KiB", "66KiB"),
+        Kind::Backoff => ("{initial: 17s, max: 77h}", "{initial: 16s, max: 66h}"),
+        Kind::Commands => ("[env, \"a b\"]", "[file]"),
+    }
+}
+
+#[test]
+fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default() {
+    let same_place = |mut config: Config| {
+        config.file = None;
+        config.base_dir = PathBuf::new();
+        config.pipelines_path = config.pipelines_path.file_name().unwrap().into();
+        let name = config.database.url.sqlite_path().unwrap().file_name();
+        let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
+        config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
+        config
+    };
+    for key in KEYS {
+        let (variable, file) = samples(key.kind, key.path);
+        let desk = Desk::with(&only(key.path, file));
+        let from_default = same_place(Desk::new().config());
+        let from_file = same_place(desk.config());
+        assert_ne!(from_file, from_default, "{}", key.path);
+        let desk = desk.var(&key.variable(), variable);
+        let overridden = same_place(desk.config());
+        assert_ne!(overridden, from_file, "{}", key.path);
+        // The same value in the file instead gives the same settings.
+        let variable = match key.kind {
+            Kind::Names => "[A, B]",
+            _ => variable,
+        };
+        let written = same_place(Desk::with(&only(key.path, variable)).config());
+        assert_eq!(overridden, written, "{}", key.path);
+        let empty = same_place(Desk::new().var(&key.variable(), "").config());
+        assert_eq!(empty, from_default, "an empty {} is unset", key.variable());
+    }
+}
+
+#[test]
+fn a_bad_override_names_its_variable() {
+    for key in KEYS {
+        let bad = match key.kind {
+            Kind::Path => continue,
+            Kind::Names => "{a: 1}",
+            Kind::Commands | Kind::Backoff => "text",
+            _ => "nonsense",
+        };
+        let said = Desk::new().var(&key.variable(), bad).problems();
+        assert_eq!(said.len(), 1, "{}: {said:?}", key.path);
+        assert!(
+            said[0].starts_with(&format!("{}: ", key.variable())),
+            "{said:?}"
+        );
+    }
+    let said = Desk::new()
+        .var("DUCTWORK_JOB_WORKER__COUNT", "{default: 0}")
+        .problems();
+    assert_eq!(
+        said,
+        [
+            "DUCTWORK_JOB_WORKER__COUNT: `job_worker.count` takes a whole number from 1 to 1000, not `0`"
+        ]
+    );
+    let said = Desk::new().var("DUCTWORK_PIPELINES", "[a").problems();
+    assert!(
+        said[0].starts_with("DUCTWORK_PIPELINES: not valid YAML"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn overrides_reach_into_maps() {
+    let desk = Desk::with("job_worker:\n  backoff: {default: {initial: 2s}, P: {initial: 3s}}\n")
+        .var("DUCTWORK_JOB_WORKER__BACKOFF__INITIAL", "4s")
+        .var("DUCTWORK_JOB_WORKER__COUNT", "{default: 6, P: 7}");
+    let worker = desk.config().job_worker;
+    assert_eq!(worker.backoff("P", "S").initial, seconds(4));
+    assert_eq!(worker.backoff("x", "S").initial, seconds(4));
+    assert_eq!((worker.count("P"), worker.count("x")), (7, 6));
+}
+
+#[test]
+fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
+    let desk = Desk::new()
+        .var("DUCTWORK_RUN_ID", "1")
+        .var("DUCTWORK_PIPELINE", "P")
+        .var("DUCTWORK_STEP", "S")
+        .var("DUCTWORK_STEP_ID", "1")
+        .var("DUCTWORK_OUTPUT", "/tmp/x")
+        .var("DUCTWORK_IDEMPOTENCY_KEY", "1")
+        .var("DUCTWORK_TEST__POSTGRES__URL", "x")
+        .var("DUCTWORK_JOB_WORKER__EMPTY", "")
+        .var("OTHER__THING", "1");
+    assert_eq!(desk.config().role, DaemonRole::All);
+    for (name, message, help) in [
+        (
+            "DUCTWORK_JOB_WORKER__CONT",
+            "overrides no key",
+            "did you mean DUCTWORK_JOB_WORKER__COUNT?",
+        ),
+        (
+            "DUCTWORK_SUPERVISOR__REAPER_TIMOUT",
+            "overrides no key",
+            "did you mean DUCTWORK_SUPERVISOR__REAPER_TIMEOUT?",
+        ),
+        (
+            "DUCTWORK_LOGGER",
+            "names a group of keys, not a key",
+            "set one of its keys, such as DUCTWORK_LOGGER__LEVEL",
+        ),
+        (
+            "DUCTWORK_HOOKS__WORKER",
+            "names a group of keys, not a key",
+            "set one of its keys, such as DUCTWORK_HOOKS__WORKER__START",
+        ),
+        (
+            "DUCTWORK_ZZZ__YYY",
+            "overrides no key",
+            "an override is named like DUCTWORK_DATABASE__URL",
+        ),
+    ] {
+        let problems = Desk::new().var(name, "1").load_as(None, None).unwrap_err();
+        assert_eq!(problems.0.len(), 1);
+        assert_eq!(problems.0[0].message, format!("{name}: {message}"));
+        assert_eq!(problems.0[0].help.as_deref(), Some(help));
+    }
+    assert_eq!(
+        Desk::new().var("DUCTWORK_CONSOLE__LISTEN", "1").problems(),
+        ["DUCTWORK_CONSOLE__LISTEN: console: is not supported by this version yet"]
+    );
+}
+
+#[test]
+fn the_address_of_the_database_has_its_own_variables() {
+    let mut desk = Desk::with("database: {url: \"postgres://u:${PW}@file/d\"}\n")
+        .file("secret", "postgres://from-file/d\n\n")
+        .var("PW", "pw");
+    let url = |desk: &Desk| desk.config().database.url.expose().to_owned();
+    assert_eq!(url(&desk), "postgres://u:pw@file/d");
+    let secret = desk.dir.path().join("secret").display().to_string();
+    // From the weakest to the strongest.
+    for (name, value, expected) in [
+        (
+            "DATABASE_URL_FILE",
+            secret.as_str(),
+            "postgres://from-file/d",
+        ),
+        ("DATABASE_URL", "postgres://plain/d", "postgres://plain/d"),
+        (
+            "DUCTWORK_DATABASE_URL_FILE",
+            secret.as_str(),
+            "postgres://from-file/d",
+        ),
+        (
+            "DUCTWORK_DATABASE_URL",
+            "postgres://own/d",
+            "postgres://own/d",
+        ),
+    ] {
+        desk = desk.var(name, value);
+        assert_eq!(url(&desk), expected, "{name}");
+    }
+    let secrets = desk.config().secret_variables().to_vec();
+    for name in [
+        "DATABASE_URL",
+        "DATABASE_URL_FILE",
+        "DUCTWORK_DATABASE_URL",
+        "DUCTWORK_DATABASE_URL_FILE",
+        "PW",
+    ] {
+        assert!(secrets.contains(&name.to_owned()), "{name}");
+    }
+    let shown = format!(
+        "{:?}",
+        Desk::with("database: {url: \"postgres://u:hidden@h\"}").config()
+    );
+    assert!(!shown.contains("hidden"));
+}
+
+#[test]
+fn a_path_or_a_home_in_the_address_is_no_secret() {
+    let desk = Desk::with("database: {url: \"sqlite://${DIR}/d.db\"}").var("DIR", "/data");
+    assert!(!desk.config().secret_variables().contains(&"DIR".to_owned()));
+    let desk = Desk::with("database: {url: \"postgres://${USER}:${PW:-x}@h\"}").var("USER", "me");
+    let secrets = desk.config().secret_variables().to_vec();
+    assert!(!secrets.contains(&"USER".to_owned()) && secrets.contains(&"PW".to_owned()));
+}
+
+#[test]
+fn a_bad_address_in_a_variable_or_its_file_is_named_without_its_password() {
+    for (name, value, expected) in [
+        (
+            "DATABASE_URL",
+            "postgres://u:s3@cret@h",
+            "DATABASE_URL: the user or password of the PostgreSQL address has to be percent-encoded",
+        ),
+        (
+            "DUCTWORK_DATABASE_URL",
+            "mysql://u:s3cret@h",
+            "DUCTWORK_DATABASE_URL: databases of the kind `mysql` are not supported by this version",
+        ),
+        (
+            "DATABASE_URL_FILE",
+            "/nowhere",
+            "DATABASE_URL_FILE: cannot read /nowhere: No such file or directory (os error 2)",
+        ),
+    ] {
+        let problems = Desk::new()
+            .var(name, value)
+            .load_as(None, None)
+            .unwrap_err();
+        assert!(!problems.to_string().contains("cret"), "{problems}");
+        assert_eq!(said(problems), [expected]);
+    }
+    let problems = Desk::with("database:\n  url: postgres://u:s3@cret@h/d\n")
+        .load_as(None, None)
+        .unwrap_err();
+    assert!(
+        problems.to_string().contains("--> ductwork.yml:2:8"),
+        "{problems}"
+    );
+    assert!(!problems.to_string().contains("cret"), "{problems}");
+}
+
+#[test]
+fn variables_are_expanded_in_the_section_that_is_used() {
+    let desk = Desk::with(
+        "default: &d\n  job_worker: {count: \"${COUNT}\", max_retry: {P: \"${R:-8}\"}}\n  \
+         pipelines_path: $${x}/${DIR:-a}\nproduction: {role: \"${MISSING}\"}\n",
+    )
+    .var("COUNT", "9");
+    let config = desk.config();
+    assert_eq!(config.job_worker.count("P"), 9);
+    assert_eq!(config.job_worker.max_retry("P", "S"), 8);
+    assert_eq!(config.pipelines_path, desk.dir.path().join("${x}/a"));
+    let problems = desk.load_as(None, Some("production")).unwrap_err();
+    assert_eq!(
+        said(problems),
+        ["4:20 the environment variable `MISSING` is not set"]
+    );
+    let desk = desk.var("DUCTWORK_ROLE", "worker");
+    assert!(
+        desk.load_as(None, Some("production")).is_ok(),
+        "what is overridden is not expanded"
+    );
+}
+
+#[test]
+fn a_value_out_of_range_is_refused_at_its_place() {
+    let whole = "takes a whole number from 1 to 1000, not";
+    let reaper = "takes a duration from 1s to 1d";
+    for (path, value, message) in [
+        ("job_worker.count", "0", format!("{whole} `0`")),
+        ("job_worker.count", "1001", format!("{whole} `1001`")),
+        ("job_worker.count", "-1", format!("{whole} `-1`")),
+        ("job_worker.count", "1e9", format!("{whole} `1e9`")),
+        ("job_worker.count", "99999999999999999999999", format!("{whole} `99999999999999999999999`")),
+        ("job_worker.count", "5.0", format!("{whole} `5.0`")),
+        ("job_worker.count", "\"5\"", format!("{whole} the string \"5\"")),
+        ("job_worker.count", "0x10", format!("{whole} `0x10`")),
+        ("job_worker.count", "yes", format!("{whole} `yes`")),
+        ("job_worker.count", "[5]", format!("{whole} a list")),
+        ("job_worker.max_retry", "-1", "takes a whole number from 0 to 1000000, not `-1`".into()),
+        ("job_worker.backoff.factor", ".nan", "takes a number from 1 to 100, not `.nan`".into()),
+        ("job_worker.backoff.factor", "NaN", "takes a number from 1 to 100, not `NaN`".into()),
+        ("job_worker.backoff.factor", "1e309", "takes a number from 1 to 100, not `1e309`".into()),
+        ("job_worker.backoff.factor", "0", "takes a number from 1 to 100, not `0`".into()),
+        ("job_worker.backoff.jitter", "1.1", "takes a number from 0 to 1, not `1.1`".into()),
+        ("job_worker.backoff", "10s", "takes a map of `initial`, `factor`, `max` and `jitter`, not `10s`".into()),
+        ("pipeline_advancer.steps.max_depth", "0", "takes -1 (no limit) or a whole number from 1 to 1000000000, not `0`".into()),
+        ("pipeline_advancer.steps.max_depth", "-2", "takes -1 (no limit) or a whole number from 1 to 1000000000, not `-2`".into()),
+        ("supervisor.reaper_timeout", "999ms", format!("{reaper}, not `999ms`")),
+        ("supervisor.reaper_timeout", "0", format!("{reaper}, not `0`")),
+        ("supervisor.reaper_timeout", "2d", format!("{reaper}, not `2d`")),
+        ("supervisor.reaper_timeout", "[1]", format!("{reaper}, not a list")),
+        ("supervisor.reaper_timeout", "{default: 9}", format!("{reaper}, not a map")),
+        ("job_worker.polling_timeout", "0", "takes a duration from 10ms to 1h, not `0`".into()),
+        ("job_worker.timeout", "0", "takes `none` or a duration from 1ms to 365d, not `0`".into()),
+        ("job_worker.max_payload", "1", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `1`".into()),
+        ("job_worker.max_payload", "16M", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `16M`".into()),
+        ("job_worker.max_payload", "99999999999GiB", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `99999999999GiB`".into()),
+        ("database.pool", "0", "takes a whole number from 1 to 100, not `0`".into()),
+        ("role", "no", "is one of `all`, `advancer`, `worker`, not `no`".into()),
+        ("role", "true", "is one of `all`, `advancer`, `worker`, not `true`".into()),
+        ("role", "[all]", "is one of `all`, `advancer`, `worker`, not a list".into()),
+        ("logger.level", "on", "is one of `off`, `error`, `warn`, `info`, `debug`, `trace`, not `on`".into()),
+        ("pipelines", "[]", "names nothing to run".into()),
+        ("pipelines", "{a: 1}", "takes `*` or a list of names, not a map".into()),
+        ("pipelines", "\"a,,b\"", "takes `*` or a list of names, not the string \"a,,b\"".into()),
+        ("pipelines_path", "[a]", "takes a path, not a list".into()),
+        ("database.url", "[a]", "takes a URL, not a list".into()),
+        ("hooks.worker.start", "notify", "takes a command as a list, not `notify`".into()),
+    ] {
+        let line = path.split('.').count();
+        let name = path.rsplit('.').next().unwrap();
+        let column = 2 * (line - 1) + name.len() + 3;
+        assert_eq!(
+            Desk::with(&only(path, value)).problems(),
+            [format!("{line}:{column} `{path}` {message}")],
+            "{path}: {value}"
+        );
+    }
+    for value in [
+        "-5",
+        "-0.1",
+        ".nan",
+        ".inf",
+        "nan",
+        "1e309",
+        "10 parsecs",
+        "ten",
+        "9999999999d",
+    ] {
+        let said = Desk::with(&only("supervisor.reaper_timeout", value)).problems();
+        assert_eq!(said.len(), 1);
+        assert!(
+            said[0].starts_with(&format!("2:19 `supervisor.reaper_timeout` {reaper}: ")),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_reading_order() {
+    let text = "\
+default: &default
+  databse: {url: x}
+  job_worker:
+    count: {default: 0, Orders: 1001}
+    polling_timout: 1
+    backoff: {intial: 1s, max: never}
+  logger: loud
+  hooks: {superviser: {start: []}}
+development:
+  <<: *default
+  console: {listen: \"127.0.0.1:9410\"}
+  hooks: {worker: {start: [[a], b], begin: []}}
+";
+    let said = Desk::with(text).var("DUCTWORK_ROLE", "king").problems();
+    assert_eq!(
+        said,
+        [
+            "2:3 unknown key `databse`",
+            "4:22 `job_worker.count` takes a whole number from 1 to 1000, not `0`",
+            "4:33 `job_worker.count` takes a whole number from 1 to 1000, not `1001`",
+            "5:5 unknown key `polling_timout` in `job_worker`",
+            "6:15 unknown key `intial` in `job_worker.backoff`",
+            "6:32 `job_worker.backoff.max` takes a duration from 0 to 30d: `never` is not a duration",
+            "7:11 `logger` takes a map, not `loud`",
+            "11:3 console: is not supported by this version yet",
+            "12:33 `hooks.worker.start` takes a command as a list, not `b`",
+            "12:37 unknown key `begin` in `hooks.worker`",
+            "DUCTWORK_ROLE: `role` is one of `all`, `advancer`, `worker`, not `king`",
+        ]
+    );
+}
+
+#[test]
+fn a_problem_shows_the_line_and_what_was_meant() {
+    let text = "default:\n  pipeline_advancer:\n    polling_timout: 1\n";
+    let problems = Desk::with(text).load_as(None, None).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "\
+error: unknown key `polling_timout` in `pipeline_advancer`
+ --> ductwork.yml:3:5
+  |
+3 |     polling_timout: 1
+  |     ^^^^^^^^^^^^^^
+  = help: did you mean `polling_timeout`? valid keys: count, max_retry, max_crash, backoff, polling_timeout, shutdown_timeout, steps"
+    );
+}
+
+#[test]
+fn sections_that_do_not_fit_are_refused() {
+    for (text, env, expected) in [
+        (
+            "production: {role: all}\n",
+            Some("prodution"),
+            "1:1 there is no section `prodution` and no `default`",
+        ),
+        (
+            "production: {role: all}\n",
+            None,
+            "1:1 there is no section `development` and no `default`",
+        ),
+        ("databse: {url: x}\n", None, "1:1 unknown key `databse`"),
+        (
+            "default: {}\nrole: all\n",
+            None,
+            "2:1 `role` stands beside the sections",
+        ),
+        (
+            "default: {}\nother: 3\n",
+            None,
+            "2:1 the section `other` is `3`, not a map",
+        ),
+        (
+            "default: 3\n",
+            None,
+            "1:1 the section `default` is `3`, not a map",
+        ),
+        (
+            "role: all\nproduction: {}\n",
+            None,
+            "2:1 unknown key `production`",
+        ),
+        ("- a\n", None, "1:1 a configuration is a map, not a list"),
+        (
+            "just text\n",
+            None,
+            "1:1 a configuration is a map, not `just text`",
+        ),
+    ] {
+        let problems = Desk::with(text).load_as(None, env).unwrap_err();
+        assert_eq!(said(problems), [expected], "{text:?}");
+    }
+}
+
+#[test]
+fn a_backoff_that_begins_beyond_its_end_is_refused() {
+    assert_eq!(
+        Desk::with("job_worker:\n  backoff: {initial: 2h}\n").problems(),
+        ["2:12 `job_worker.backoff`: `initial` (7200s) is longer than `max` (3600s)"]
+    );
+    assert_eq!(
+        Desk::new()
+            .var("DUCTWORK_JOB_WORKER__BACKOFF__MAX", "1s")
+            .problems(),
+        ["`job_worker.backoff`: `initial` (10s) is longer than `max` (1s)"]
+    );
+}
+
+#[test]
+fn a_file_that_is_none_is_refused() {
+    let huge = format!("role: all\n#{}\n", "x".repeat(1024 * 1024));
+    for (bytes, expected) in [
+        (&b""[..], "the configuration file is empty"),
+        (b"\n\n", "the configuration file is empty"),
+        (b"# nothing\n", "the configuration file is empty"),
+        (b"---\n", "the configuration file is empty"),
+        (b"\xef\xbb\xbf", "the configuration file is empty"),
+        (
+            huge.as_bytes(),
+            "the configuration file is larger than 1 MiB",
+        ),
+        (b"\xff\xfer\0o\0", "the configuration file is UTF-16"),
+        (
+            b"role: all\npipelines: a\xffb\n",
+            "2:13 a byte that is not UTF-8",
+        ),
+        (b"\xff", "1:1 a byte that is not UTF-8"),
+        (
+            b"role: all\n---\nrole: all\n",
+            "2:1 a second document begins here",
+        ),
+        (
+            b"role: all\nrole: all\n",
+            "2:1 `role` stands twice in one map",
+        ),
+        (b"database:\n\tpool: 2\n", "2:1 a tab in the indentation"),
+        (
+            b"default: {role: all}\ndefault: {role: all}\n",
+            "2:1 `default` stands twice in one map",
+        ),
+    ] {
+        let desk = Desk::new().file("ductwork.yml", bytes);
+        assert_eq!(desk.problems(), [expected]);
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_refused() {
+    let desk = Desk::new().file("dir/ductwork.yml", "role: all");
+    let said_of = |file: &str| said(desk.load_as(Some(file), None).unwrap_err());
+    assert_eq!(said_of("dir"), ["the configuration file is a directory"]);
+    assert_eq!(
+        said_of("none.yml"),
+        ["the configuration file does not exist"]
+    );
+    std::os::unix::fs::symlink("loop.yml", desk.dir.path().join("loop.yml")).unwrap();
+    let found = said_of("loop.yml");
+    assert!(
+        found[0].starts_with("the configuration file cannot be read: "),
+        "{found:?}"
+    );
+    std::os::unix::fs::symlink("gone", desk.dir.path().join("ductwork.yml")).unwrap();
+    assert_eq!(
+        desk.problems(),
+        ["the configuration file does not exist"],
+        "a dangling link is not skipped"
+    );
+    let found = said(desk.load_as(Some("dir/ductwork.yml/x"), None).unwrap_err());
+    assert!(
+        found[0].starts_with("the configuration file cannot be read: "),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_byte_order_mark_and_carriage_returns_change_no_place() {
+    let desk = Desk::with("\u{feff}role: worker\r\ndatabase:\r\n  pool: 3\r\n");
+    let config = desk.config();
+    assert_eq!((config.role, config.database.pool), (DaemonRole::Worker, 3));
+    let desk = Desk::with("\u{feff}role: king\r\ndatabase:\r\n  pool: 0\r\n");
+    assert_eq!(
+        desk.problems(),
+        [
+            "1:7 `role` is one of `all`, `advancer`, `worker`, not `king`",
+            "3:9 `database.pool` takes a whole number from 1 to 100, not `0`",
+        ]
+    );
+}
+
+#[test]
+fn a_small_file_that_would_become_a_large_tree_is_refused_at_once() {
+    let mut text = String::from("x0: &x0 [a, a, a, a, a, a, a, a, a]\n");
+    for level in 1..20 {
+        let items = vec![format!("*x{}", level - 1); 9].join(", ");
+        text.push_str(&format!("x{level}: &x{level} [{items}]\n"));
+    }
+    text.push_str("default: {hooks: {worker: {start: *x19}}}\n");
+    let began = std::time::Instant::now();
+    let said = Desk::with(&text).problems();
+    assert!(said[0].contains("more than 10000 values"), "{said:?}");
+    assert!(began.elapsed() < seconds(5));
+}
+
+#[test]
+fn the_schema_has_each_key_with_its_default_and_what_it_is_for() {
+    let schema = json_schema();
+    for key in KEYS.iter().filter(|key| !key.path.contains(".backoff.")) {
+        for start in [&schema, &schema["$defs"]["settings"]] {
+            let mut place = start;
+            for name in key.path.split('.') {
+                assert_eq!(
+                    place["additionalProperties"] == false,
+                    place["$schema"].is_null()
+                );
+                assert!(place["patternProperties"]["^x-"].is_object());
+                place = &place["properties"][name];
+            }
+            assert_eq!(place["description"], key.doc, "{}", key.path);
+            let forms = place["anyOf"].as_array().unwrap().len();
+            assert_eq!(forms, if key.scope == Scope::One { 1 } else { 2 });
+            if key.kind != Kind::Backoff {
+                let default = place["default"].to_string();
+                assert_eq!(default.trim_matches('"'), key.default, "{}", key.path);
+            }
+        }
+    }
+    let group = &schema["$defs"]["settings"]["properties"]["job_worker"];
+    assert!(group["properties"]["<<"].is_object());
+    let backoff = &group["properties"]["backoff"]["anyOf"][0];
+    assert_eq!(backoff["properties"]["initial"]["default"], "10s");
+    assert_eq!(
+        schema["properties"]["production"]["$ref"],
+        "#/$defs/settings"
+    );
+}

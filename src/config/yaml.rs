@@ -1,0 +1,522 @@
+//! YAML as a tree that remembers where everything stands.
+//!
+//! Owns: aliases, merge keys, duplicate keys and the bounds that keep a small file from
+//! becoming a large tree. Scalars keep their text: what `010` or `no` means is for the key
+//! that takes it to say. Never: knows a key of ours.
+
+use std::collections::HashMap;
+
+use serde_yaml::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
+
+/// Deeper than any configuration needs, and shallow enough for every recursion here.
+const MAX_DEPTH: usize = 64;
+/// Nodes after aliases have been replaced: what stops a "billion laughs" file at once.
+const MAX_NODES: usize = 10_000;
+
+/// A place in the text; one-based, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// One-based.
+    pub line: usize,
+    /// One-based.
+    pub column: usize,
+    /// Characters to underline.
+    pub width: usize,
+}
+
+/// A value and where it stands. After an alias or a merge: where it was written.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where.
+    pub at: Mark,
+    /// What.
+    pub value: Value,
+}
+
+/// What a node is.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Text; `plain` when it was written without quotes.
+    Scalar {
+        /// Without quotes and escapes.
+        text: String,
+        /// Only plain text can be a number or null.
+        plain: bool,
+    },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping, in order, merge keys already resolved.
+    Map(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key's text.
+    pub key: String,
+    /// Where the key stands.
+    pub at: Mark,
+    /// What it holds.
+    pub value: Node,
+}
+
+/// Something wrong at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where; `None` where the whole text is meant.
+    pub at: Option<Mark>,
+    /// Lowercase, no full stop.
+    pub message: String,
+    /// What to do instead.
+    pub help: Option<String>,
+}
+
+impl Fault {
+    /// Something wrong at `at`.
+    pub fn new(at: Mark, message: impl Into<String>) -> Self {
+        Self {
+            at: Some(at),
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    /// Adds what to do instead.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl Node {
+    /// A plain scalar that no file holds: a default, or a variable's value.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self {
+            at: Mark {
+                line: 1,
+                column: 1,
+                width: 1,
+            },
+            value: Value::Scalar {
+                text: text.into(),
+                plain: true,
+            },
+        }
+    }
+
+    /// True for `null`, `~` and nothing at all.
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar { text, plain: true }
+            if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// The text of a plain scalar.
+    pub fn as_plain(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar { text, plain: true } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text of any scalar.
+    pub fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Scalar { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The entries of a mapping.
+    pub fn as_map(&self) -> Option<&[Entry]> {
+        match &self.value {
+            Value::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    /// The value of a key of a mapping.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        let entry = self.as_map()?.iter().find(|entry| entry.key == key)?;
+        Some(&entry.value)
+    }
+
+    /// What it is, for messages.
+    pub fn describe(&self) -> String {
+        match &self.value {
+            _ if self.is_null() => "nothing".into(),
+            Value::Scalar { text, plain: true } => format!("`{}`", shorten(text)),
+            Value::Scalar { text, .. } => format!("the string \"{}\"", shorten(text)),
+            Value::List(_) => "a list".into(),
+            Value::Map(_) => "a map".into(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::Scalar { .. } => 0,
+            Value::List(items) => items.iter().map(Node::size).sum(),
+            Value::Map(entries) => entries.iter().map(|entry| 1 + entry.value.size()).sum(),
+        }
+    }
+
+    fn depth(&self) -> usize {
+        1 + match &self.value {
+            Value::Scalar { .. } => 0,
+            Value::List(items) => items.iter().map(Node::depth).max().unwrap_or(0),
+            Value::Map(entries) => entries
+                .iter()
+                .map(|entry| entry.value.depth())
+                .max()
+                .unwrap_or(0),
+        }
+    }
+}
+
+/// `text` on one line, cut where it would drown the message.
+pub fn shorten(text: &str) -> String {
+    let short: String = text.chars().take(60).collect();
+    let end = if short.len() < text.len() { "…" } else { "" };
+    format!("{}{end}", short.escape_debug())
+}
+
+/// The one document in `text`; `None` when there is none. Problems that leave the tree
+/// readable (a duplicate key) are collected and the first value is kept.
+pub fn parse(text: &str) -> (Option<Node>, Vec<Fault>) {
+    let mut builder = Builder {
+        parser: Parser::new_from_str(text),
+        text,
+        anchors: HashMap::new(),
+        nodes: 0,
+        faults: Vec::new(),
+    };
+    match builder.document() {
+        Ok(node) => (node, builder.faults),
+        Err(fault) => {
+            builder.faults.push(fault);
+            (None, builder.faults)
+        }
+    }
+}
+
+type Input<'a> = serde_yaml::granit_parser::StrInput<'a>;
+
+struct Builder<'a> {
+    parser: Parser<'a, Input<'a>>,
+    text: &'a str,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Builder<'a> {
+    fn next(&mut self) -> Result<(Event<'a>, Mark), Fault> {
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => Ok((event, mark(span))),
+            Some(Err(error)) => Err(syntax(self.text, &error)),
+            None => Err(Fault {
+                at: None,
+                message: "the file ends too early".into(),
+                help: None,
+            }),
+        }
+    }
+
+    fn document(&mut self) -> Result<Option<Node>, Fault> {
+        let mut document = None;
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok(document),
+                (Event::DocumentStart(..), at) if document.is_some() => {
+                    return Err(Fault::new(at, "a second document begins here")
+                        .help("a configuration is one document: remove the `---`"));
+                }
+                (Event::DocumentStart(..), _) => {
+                    let (event, at) = self.next()?;
+                    document = Some(self.node(event, at, 1)?);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn count(&mut self, nodes: usize, at: Mark) -> Result<(), Fault> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        match self.nodes > MAX_NODES {
+            true => Err(Fault::new(
+                at,
+                format!("more than {MAX_NODES} values, counting each alias in full"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, at: Mark, depth: usize) -> Result<Node, Fault> {
+        let too_deep = || Fault::new(at, format!("nested more than {MAX_DEPTH} deep"));
+        if depth > MAX_DEPTH {
+            return Err(too_deep());
+        }
+        let (tag, anchor) = match &event {
+            Event::Scalar(_, _, anchor, tag)
+            | Event::SequenceStart(_, anchor, tag)
+            | Event::MappingStart(_, anchor, tag) => (tag.is_some(), *anchor),
+            _ => (false, 0),
+        };
+        if tag {
+            return Err(Fault::new(at, "tags (`!…`) mean nothing here").help("remove the tag"));
+        }
+        self.count(1, at)?;
+        let value = match event {
+            Event::Alias(anchor) => {
+                // An anchor that is still open is not yet known: an alias of its own parent.
+                let Some(target) = self.anchors.get(&anchor) else {
+                    return Err(Fault::new(at, "an alias inside of what it stands for"));
+                };
+                let (size, deep) = (target.size(), target.depth());
+                self.count(size, at)?;
+                if depth + deep > MAX_DEPTH {
+                    return Err(too_deep());
+                }
+                return Ok(self.anchors[&anchor].clone());
+            }
+            Event::Scalar(text, style, ..) => Value::Scalar {
+                text: text.into_owned(),
+                plain: style == ScalarStyle::Plain,
+            },
+            Event::SequenceStart(..) => {
+                let mut items = Vec::new();
+                loop {
+                    match self.next()? {
+                        (Event::SequenceEnd, _) => break Value::List(items),
+                        (event, at) => items.push(self.node(event, at, depth + 1)?),
+                    }
+                }
+            }
+            Event::MappingStart(..) => Value::Map(self.entries(depth)?),
+            _ => return Err(Fault::new(at, "not a value")),
+        };
+        let node = Node { at, value };
+        if anchor != 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Fault> {
+        let mut own: Vec<Entry> = Vec::new();
+        let mut merged: Vec<Entry> = Vec::new();
+        let mut merge_at: Option<Mark> = None;
+        loop {
+            let (key, at) = match self.next()? {
+                (Event::MappingEnd, _) => break,
+                (event, at) => (self.node(event, at, depth + 1)?, at),
+            };
+            let (event, value_at) = self.next()?;
+            let value = self.node(event, value_at, depth + 1)?;
+            let Some(name) = key.as_text() else {
+                self.faults.push(Fault::new(
+                    at,
+                    "a key has to be a name, not a list or a map",
+                ));
+                continue;
+            };
+            if key.as_plain() == Some("<<") {
+                if let Some(first) = merge_at {
+                    self.faults
+                        .push(Fault::new(at, "a second `<<` in one map").help(format!(
+                            "the first is on line {}; write `<<: [*one, *two]`",
+                            first.line
+                        )));
+                    continue;
+                }
+                merge_at = Some(at);
+                merged = self.merge(value, value_at);
+                continue;
+            }
+            if let Some(first) = own.iter().find(|entry| entry.key == name) {
+                self.faults.push(
+                    Fault::new(at, format!("`{}` stands twice in one map", shorten(name)))
+                        .help(format!("it is first written on line {}", first.at.line)),
+                );
+                continue;
+            }
+            own.push(Entry {
+                key: name.to_owned(),
+                at,
+                value,
+            });
+        }
+        merged.retain(|entry| own.iter().all(|own| own.key != entry.key));
+        own.extend(merged);
+        Ok(own)
+    }
+
+    /// What `<<: value` brings in; of several maps the first wins.
+    fn merge(&mut self, value: Node, at: Mark) -> Vec<Entry> {
+        let maps = match value.value {
+            Value::List(items) => items,
+            _ => vec![value],
+        };
+        let mut merged: Vec<Entry> = Vec::new();
+        for map in maps {
+            let Value::Map(entries) = map.value else {
+                self.faults.push(
+                    Fault::new(at, format!("`<<` takes a map, not {}", map.describe()))
+                        .help("write `<<: *anchor`"),
+                );
+                continue;
+            };
+            for entry in entries {
+                if merged.iter().all(|known| known.key != entry.key) {
+                    merged.push(entry);
+                }
+            }
+        }
+        merged
+    }
+}
+
+fn mark(span: Span) -> Mark {
+    let (start, end) = (span.start, span.end);
+    // Of what spans several lines only the beginning is pointed at.
+    let width = match start.line() == end.line() {
+        true => end.col().saturating_sub(start.col()),
+        false => 1,
+    };
+    Mark {
+        line: start.line(),
+        column: start.col() + 1,
+        width: width.max(1),
+    }
+}
+
+fn syntax(text: &str, error: &ScanError) -> Fault {
+    let at = Mark {
+        line: error.marker().line(),
+        column: error.marker().col() + 1,
+        width: 1,
+    };
+    let line = text
+        .lines()
+        .nth(at.line.saturating_sub(1))
+        .unwrap_or_default();
+    let indentation: &str = &line[..line.len() - line.trim_start().len()];
+    if let Some(column) = indentation.chars().position(|char| char == '\t') {
+        let at = Mark {
+            column: column + 1,
+            ..at
+        };
+        return Fault::new(at, "a tab in the indentation").help("YAML is indented with spaces");
+    }
+    if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+        return Fault::new(at, format!("nested more than {MAX_DEPTH} deep"));
+    }
+    let message = error.kind().to_string();
+    Fault::new(
+        at,
+        format!("not valid YAML: {}", message.trim_end_matches('.')),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str) -> Node {
+        let (node, faults) = parse(text);
+        assert_eq!(faults, []);
+        node.expect("a document")
+    }
+
+    fn faults(text: &str) -> Vec<String> {
+        parse(text)
+            .1
+            .iter()
+            .map(|fault| match fault.at {
+                Some(at) => format!("{}:{} {}", at.line, at.column, fault.message),
+                None => fault.message.clone(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn places_are_one_based_and_counted_in_characters() {
+        let node = tree("é: {ünï: 12}\nb: \"x\"\n");
+        let entry = &node.as_map().unwrap()[0].value.as_map().unwrap()[0];
+        assert_eq!((entry.at.line, entry.at.column, entry.at.width), (1, 5, 3));
+        let at = entry.value.at;
+        assert_eq!((at.line, at.column, at.width), (1, 10, 2));
+        let at = node.get("b").unwrap().at;
+        assert_eq!((at.line, at.column, at.width), (2, 4, 3));
+    }
+
+    #[test]
+    fn what_is_written_wins_over_what_is_merged_and_the_first_merge_wins() {
+        let node = tree("a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\n");
+        let c = node.get("c").unwrap();
+        assert_eq!(c.get("x").unwrap().as_plain(), Some("3"));
+        assert_eq!(c.get("y").unwrap().as_plain(), Some("1"));
+        assert_eq!(c.get("z").unwrap().as_plain(), Some("2"));
+        assert_eq!(c.get("z").unwrap().at.line, 2, "where it was written");
+    }
+
+    #[test]
+    fn a_quoted_null_is_a_string() {
+        let node = tree("a: ~\nb: \"~\"\nc:\nd: null\n");
+        assert!(node.get("a").unwrap().is_null());
+        assert!(!node.get("b").unwrap().is_null());
+        assert!(node.get("c").unwrap().is_null());
+        assert!(node.get("d").unwrap().is_null());
+    }
+
+    #[test]
+    fn a_billion_laughs_end_at_once() {
+        let mut text = String::from("a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n");
+        for level in 1..12 {
+            let item = format!("*a{}", level - 1);
+            let items = vec![item; 9].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        let began = std::time::Instant::now();
+        let found = faults(&text);
+        assert!(found[0].contains("more than 10000 values"), "{found:?}");
+        assert!(began.elapsed().as_secs() < 2);
+    }
+
+    #[test]
+    fn depth_ends_before_the_stack_does() {
+        for text in ["[".repeat(10_000), "- ".repeat(10_000), {
+            let levels = (0..2_000).map(|level| format!("{}a:\n", " ".repeat(level)));
+            levels.collect::<String>()
+        }] {
+            let found = faults(&text);
+            assert_eq!(found.len(), 1);
+            assert!(found[0].contains("nested more than 64 deep"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_bad_yaml_is_named_with_its_place() {
+        for (text, expected) in [
+            ("a: 1\na: 2\n", "2:1 `a` stands twice in one map"),
+            ("a: 1\n---\nb: 2\n", "2:1 a second document begins here"),
+            ("a:\n\tb: 1\n", "2:1 a tab in the indentation"),
+            ("a: !!int 3\n", "1:10 tags (`!…`) mean nothing here"),
+            (
+                "? [a]\n: 1\n",
+                "1:3 a key has to be a name, not a list or a map",
+            ),
+            ("a: 1\n<<: 3\n", "2:5 `<<` takes a map, not `3`"),
+            ("a: &a [*a]\n", "1:8 an alias inside of what it stands for"),
+            (
+                "a: {<<: {b: 1}, <<: {c: 1}}\n",
+                "1:17 a second `<<` in one map",
+            ),
+        ] {
+            assert_eq!(faults(text), [expected], "{text:?}");
+        }
+        let found = faults("a: [1, 2\n");
+        assert!(found[0].contains("not valid YAML: "), "{found:?}");
+        let found = faults("a: *nobody\n");
+        assert!(found[0].starts_with("1:4 not valid YAML: "), "{found:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! The events of the engine: one function each, fields typed, prose once.
+//!
+//! Owns: what is said when something happens. Never: decides that it happened. Payloads are
+//! never among the fields.
+
+use std::time::Duration;
+
+use tracing::{debug, error, info, warn};
+
+use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunStatus};
+use crate::step::Assignment;
+use crate::store::commit::StoredError;
+use crate::store::crossing::Crossed;
+use crate::store::process::{Death, Recovered};
+
+use super::chain;
+
+/// The database went away, or cannot be reached. Said once per outage and connection.
+pub fn database_lost(error: &crate::store::Error) {
+    warn!(error = chain(error), "waiting for the database");
+}
+
+/// The database is back.
+pub fn database_back(attempts: u32) {
+    info!(attempts, "the database is back");
+}
+
+/// A process is in the database, and works.
+pub fn registered(process: ProcessId) {
+    info!(process_id = %process, "registered");
+}
+
+/// The row of a process that ends could not be removed: it will be reaped.
+pub fn deregister_failed(error: &crate::store::Error) {
+    warn!(
+        error = chain(error),
+        "could not sign off; the reaper will see to it"
+    );
+}
+
+/// The database refused something of the lifeline's.
+pub fn lifeline_failed(error: &crate::store::Error) {
+    error!(error = chain(error), "heartbeat or request failed");
+}
+
+/// The loop shows no progress: the heartbeat is withheld.
+pub fn wedged(since: Duration) {
+    error!(
+        seconds = since.as_secs(),
+        "no progress; withholding the heartbeat, so that this process is replaced"
+    );
+}
+
+/// This process was declared dead, and is a new one from now on.
+pub fn declared_dead(old: ProcessId, new: ProcessId) {
+    warn!(old = %old, new = %new, "was declared dead; registered anew as a new process");
+}
+
+/// Executions that run here are not ours any more: cancelled, or given to another process.
+pub fn claims_lost(count: usize) {
+    warn!(count, "ending executions that are not ours any more");
+}
+
+/// A result came too late and was refused.
+pub fn stale_commit(execution: ExecutionId) {
+    warn!(execution_id = %execution, "stale commit refused: the claim had been taken away");
+}
+
+/// A branch was to be advanced under a claim that had been taken away.
+pub fn stale_advance(branch: BranchId) {
+    warn!(branch_id = %branch, "stale advance refused: the claim had been taken away");
+}
+
+/// The advancer's turn failed as a whole.
+pub fn advancing_failed(error: &crate::store::Error) {
+    error!(error = chain(error), "advancing failed");
+}
+
+/// Advancing one branch failed.
+pub fn advance_errored(branch: BranchId, error: &crate::store::Error) {
+    error!(branch_id = %branch, error = chain(error), "advancing a branch failed; it is tried again");
+}
+
+/// The worker's turn failed as a whole.
+pub fn working_failed(error: &crate::store::Error) {
+    error!(error = chain(error), "claiming or committing failed");
+}
+
+/// A worker ends, and the database has not been there to take its last results.
+pub fn results_lost(count: usize) {
+    error!(
+        count,
+        "ending without storing results: the database is away; their steps run again"
+    );
+}
+
+/// An execution starts.
+pub fn started(assignment: &Assignment) {
+    debug!(
+        run_id = %assignment.run_id,
+        step = assignment.step,
+        execution_id = %assignment.execution_id,
+        attempt = assignment.attempt,
+        "step started"
+    );
+}
+
+/// An execution succeeded.
+pub fn succeeded(assignment: &Assignment, took: Duration) {
+    debug!(
+        run_id = %assignment.run_id,
+        step = assignment.step,
+        execution_id = %assignment.execution_id,
+        attempt = assignment.attempt,
+        ms = took.as_millis() as u64,
+        "step succeeded"
+    );
+}
+
+/// An execution ended in anything but success.
+pub fn unsuccessful(
+    assignment: &Assignment,
+    result: &str,
+    error: Option<&StoredError>,
+    next: &str,
+) {
+    warn!(
+        run_id = %assignment.run_id,
+        step = assignment.step,
+        execution_id = %assignment.execution_id,
+        attempt = assignment.attempt,
+        result,
+        error_class = error.map(|error| error.class.as_str()),
+        error = error.map(|error| error.message.as_str()),
+        next,
+        "step did not succeed"
+    );
+}
+
+/// Runs that ended and branches that halted in a batch.
+pub fn crossed(crossed: &Crossed) {
+    for (run, branch, reason) in &crossed.halted {
+        let reason = HaltReason::as_str(*reason);
+        warn!(run_id = %run, branch_id = %branch, reason, "branch halted");
+    }
+    for (run, pipeline, status) in &crossed.ended {
+        match status {
+            RunStatus::Halted => warn!(run_id = %run, pipeline, "run halted"),
+            _ => info!(run_id = %run, pipeline, status = status.as_str(), "run ended"),
+        }
+    }
+}
+
+/// What a dead process held was given back.
+pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
+    let how = match death {
+        Death::Proven { how } => how,
+        Death::Stopped => "stopped by its supervisor",
+        Death::Witnessed { .. } => "no heartbeat, by two witnesses",
+    };
+    warn!(
+        process_id = %process,
+        how,
+        executions = recovered.again,
+        failed = recovered.failed,
+        branches = recovered.branches,
+        "recovered what a dead process held"
+    );
+}
+
+/// Runs were deleted because their retention is over.
+pub fn pruned(runs: u64) {
+    info!(runs, "deleted runs whose retention is over");
+}
+
+/// A hook failed; it stops nothing.
+pub fn hook_failed(error: &dyn std::error::Error) {
+    error!(error = chain(error), "a hook failed");
+}
