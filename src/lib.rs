@@ -16,10 +16,12 @@
 //! - [`store`]: the only SQL · [`step`]: what users run
 //! - [`telemetry`]: what happened, for people
 //! - [`config`]: what a daemon is told
+//! - [`engine`]: claim, run or decide, commit
 
 pub mod config;
 pub mod definition;
 pub mod duration;
+pub mod engine;
 pub mod machine;
 pub mod model;
 pub mod problem;

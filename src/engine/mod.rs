@@ -1,0 +1,106 @@
+//! One unit of work after another: claim, run or decide, commit.
+//!
+//! Owns: the loops of the worker, the advancer and the reaper, and what they share within a
+//! process. Never: knows signals or forks (`process` does), writes SQL (`store` does), decides
+//! what an outcome costs or where a branch goes (`machine` does).
+
+pub mod advancer;
+pub mod lifeline;
+pub mod perform;
+pub mod policy;
+pub mod reaper;
+pub mod shared;
+pub mod worker;
+
+pub use policy::Policy;
+pub use shared::{Mode, Shared};
+
+use std::time::Duration;
+
+use crate::store::{Conn, Error, Location, Purpose};
+use crate::telemetry::events;
+
+/// Rings other processes. A ring is a hint that saves a wait; the truth is in the database, and
+/// whoever missed a ring finds it at the next poll.
+pub trait Ring: Send + Sync {
+    /// Executions of this pipeline can be claimed.
+    fn work(&self, pipeline: &str);
+    /// Branches can be advanced.
+    fn branches(&self);
+    /// Claims may have been taken away, by a cancellation: whoever runs them learns it now and
+    /// not at its next heartbeat.
+    fn claims(&self);
+    /// This process has registered: its supervisor need not wait for its next look.
+    fn born(&self);
+}
+
+/// A connection that is opened when it is needed and again after it broke.
+pub struct Link {
+    location: Location,
+    conn: Option<Conn>,
+    failures: u32,
+}
+
+/// The longest wait between attempts to reconnect: work resumes within it after an outage.
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// A link that is not connected yet.
+    pub fn new(location: Location) -> Self {
+        Self {
+            location,
+            conn: None,
+            failures: 0,
+        }
+    }
+
+    /// The connection, opened if need be. One attempt: the caller waits between them.
+    pub async fn get(&mut self) -> Result<&mut Conn, Error> {
+        if self.conn.as_ref().is_some_and(Conn::is_broken) {
+            self.conn = None;
+        }
+        let conn = match self.conn.take() {
+            Some(conn) => conn,
+            None => self.location.connect(Purpose::Engine).await?,
+        };
+        Ok(self.conn.insert(conn))
+    }
+
+    /// Takes note of a failure; how long to wait before the next attempt. Spread, so that the
+    /// processes of a house do not all come back at once.
+    pub fn failed(&mut self, error: &Error) -> Duration {
+        self.conn = None;
+        self.failures += 1;
+        if self.failures == 1 {
+            events::database_lost(error);
+        }
+        let wait = Duration::from_millis(50 << self.failures.min(6)).min(RECONNECT_MAX);
+        spread(wait)
+    }
+
+    /// Takes note of a success.
+    pub fn worked(&mut self) {
+        if self.failures > 0 {
+            events::database_back(self.failures);
+        }
+        self.failures = 0;
+    }
+
+    /// Closes it.
+    pub async fn close(self) {
+        if let Some(conn) = self.conn {
+            conn.close().await;
+        }
+    }
+}
+
+/// A wait, ± 25 %: many processes that wait alike must not wake alike.
+pub fn spread(wait: Duration) -> Duration {
+    wait.mul_f64(0.75 + 0.5 * chance())
+}
+
+/// A number in 0..1. Not for secrets: the random bits of a fresh UUID.
+pub fn chance() -> f64 {
+    let bits = uuid::Uuid::new_v4().as_u128() as u32;
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}

@@ -1,0 +1,130 @@
+//! Runs an assignment with whatever runs its step.
+//!
+//! Owns: the choice of the runner. Never: knows the database; native steps reach their run's
+//! context through the process's lifeline.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::Config;
+use crate::definition::{Definition, StepRunner};
+use crate::machine::outcome::STEP_UNDEFINED;
+use crate::model::RunId;
+use crate::step::command::CommandRunner;
+use crate::step::context::{BoxFuture, ContextError, ContextStore, Tuples};
+use crate::step::native::NativeRunner;
+use crate::step::registry::Registry;
+use crate::step::{Assignment, Limits, Outcome, StepError, StopSignal};
+
+use super::lifeline::{Reply, Request};
+
+/// All runners of a worker.
+pub struct Performer {
+    commands: CommandRunner,
+    native: NativeRunner,
+    contexts: Arc<Contexts>,
+}
+
+impl Performer {
+    /// The runners of a pipeline, with the native steps of `registry`.
+    pub fn new(
+        config: &Config,
+        pipeline: &str,
+        registry: Arc<Registry>,
+        requests: mpsc::UnboundedSender<Request>,
+    ) -> Self {
+        let max_payload =
+            usize::try_from(config.job_worker.max_payload(pipeline)).unwrap_or(usize::MAX);
+        let limits = Limits {
+            max_payload,
+            ..Limits::default()
+        };
+        Self {
+            commands: CommandRunner::new(
+                config.base_dir.clone(),
+                config.file.clone(),
+                config.secret_variables(),
+                limits.clone(),
+            ),
+            native: NativeRunner::new(registry, limits),
+            contexts: Arc::new(Contexts { requests }),
+        }
+    }
+
+    /// Performs `assignment` as its run's definition says. `started` is told the pid of a
+    /// command.
+    pub async fn perform(
+        &self,
+        definition: &Definition,
+        assignment: &Arc<Assignment>,
+        stop: StopSignal,
+        started: impl FnOnce(u32),
+    ) -> Outcome {
+        let Some(spec) = definition.steps.get(&assignment.step) else {
+            let message = format!("the run's definition has no step `{}`", assignment.step);
+            return Outcome::Error(StepError::new(STEP_UNDEFINED, message).no_retry());
+        };
+        match &spec.run {
+            StepRunner::Command(argv) => {
+                let cwd = spec.cwd.as_deref();
+                self.commands
+                    .run(assignment, argv, &spec.env, cwd, stop, started)
+                    .await
+            }
+            StepRunner::Native => {
+                let contexts = Arc::clone(&self.contexts) as Arc<dyn ContextStore>;
+                self.native
+                    .run(Arc::clone(assignment), stop, contexts)
+                    .await
+            }
+        }
+    }
+}
+
+/// Run contexts, through the lifeline's connection.
+struct Contexts {
+    requests: mpsc::UnboundedSender<Request>,
+}
+
+impl Contexts {
+    fn ask<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(Reply<T>) -> Request,
+    ) -> BoxFuture<'_, Result<T, ContextError>> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send(request(reply));
+        Box::pin(async move {
+            sent.map_err(|_| ContextError::Store("the worker is stopping".into()))?;
+            match answer.await {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(error)) => Err(ContextError::Store(error.into())),
+                Err(_) => Err(ContextError::Store("the worker is stopping".into())),
+            }
+        })
+    }
+}
+
+impl ContextStore for Contexts {
+    fn get(
+        &self,
+        run: RunId,
+        key: String,
+    ) -> BoxFuture<'_, Result<Option<Box<RawValue>>, ContextError>> {
+        self.ask(|reply| Request::Get(run, key, reply))
+    }
+
+    fn set(
+        &self,
+        run: RunId,
+        key: String,
+        value: Box<RawValue>,
+    ) -> BoxFuture<'_, Result<(), ContextError>> {
+        self.ask(|reply| Request::Set(run, key, value, reply))
+    }
+
+    fn list(&self, run: RunId) -> BoxFuture<'_, Result<Tuples, ContextError>> {
+        self.ask(|reply| Request::List(run, reply))
+    }
+}

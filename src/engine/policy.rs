@@ -1,0 +1,78 @@
+//! What the configuration means for one step of one pipeline.
+//!
+//! Owns: the order of precedence: the run's definition first, then the configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::Config;
+use crate::definition::Definition;
+use crate::machine::advance::AdvanceLimits;
+use crate::machine::outcome::StepLimits;
+
+/// The configuration, asked for what the engine needs.
+#[derive(Clone)]
+pub struct Policy {
+    config: Arc<Config>,
+}
+
+impl Policy {
+    /// The policy that a configuration makes.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self { config }
+    }
+
+    /// The configuration itself.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The budgets of a step.
+    pub fn step(&self, definition: &Definition, step: &str) -> StepLimits {
+        let of_config = &self.config.job_worker;
+        let pipeline = definition.pipeline.as_str();
+        let spec = definition.steps.get(step);
+        StepLimits {
+            max_retry: spec
+                .and_then(|spec| spec.max_retry)
+                .unwrap_or_else(|| of_config.max_retry(pipeline, step)),
+            max_crash: spec
+                .and_then(|spec| spec.max_crash)
+                .unwrap_or_else(|| of_config.max_crash(pipeline, step)),
+            backoff: spec
+                .and_then(|spec| spec.backoff)
+                .unwrap_or_else(|| of_config.backoff(pipeline, step)),
+        }
+    }
+
+    /// Longest an attempt at a step may take.
+    pub fn timeout(&self, definition: &Definition, step: &str) -> Option<Duration> {
+        let of_spec = definition.steps.get(step).and_then(|spec| spec.timeout);
+        of_spec.or_else(|| self.config.job_worker.timeout(&definition.pipeline, step))
+    }
+
+    /// What advancing a branch of a pipeline may cost.
+    pub fn advance(&self, pipeline: &str) -> AdvanceLimits {
+        let of_config = &self.config.pipeline_advancer;
+        AdvanceLimits {
+            max_retry: of_config.max_retry(pipeline),
+            max_crash: of_config.max_crash(pipeline),
+            max_fan_out: of_config.max_fan_out(pipeline),
+        }
+    }
+
+    /// For how long a claim holds without a heartbeat.
+    pub fn lease(&self) -> Duration {
+        self.config.supervisor.reaper_timeout
+    }
+
+    /// The time between heartbeats.
+    pub fn beat_interval(&self) -> Duration {
+        self.config.supervisor.reaper_timeout / 6
+    }
+
+    /// The longest value that a fan-in may gather, in bytes.
+    pub fn max_payload(&self, pipeline: &str) -> usize {
+        usize::try_from(self.config.job_worker.max_payload(pipeline)).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,267 @@
+//! What the tasks of one process share: who it is, what it holds, what it is to do.
+//!
+//! Owns: the process's present incarnation, its counters, the list of what it holds.
+//! Never: touches the database.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+
+use crate::model::{ExecutionId, ProcessId};
+use crate::step::{Assignment, StopCause};
+use crate::store::process::Counters;
+
+/// What the process is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Claim and work.
+    Run,
+    /// Claim nothing, finish what is in flight, and wait.
+    Quiet,
+    /// Claim nothing, finish what is in flight until the deadline, end what is left, and stop.
+    Drain {
+        /// When what is left is to be ended.
+        until: Instant,
+        /// How.
+        cause: StopCause,
+    },
+}
+
+/// What the tasks of a process share.
+pub struct Shared {
+    state: Mutex<State>,
+    mode: watch::Sender<Mode>,
+    /// Wakes the loop: there may be work.
+    pub wake: Notify,
+    /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
+    pub check: Notify,
+    counters: AtomicCounters,
+}
+
+struct State {
+    process: ProcessId,
+    held: HashMap<ExecutionId, Held>,
+    /// The loop's last sign of progress.
+    progress: Instant,
+    /// The last heartbeat that was written.
+    beat: Instant,
+}
+
+/// An execution that this process is running.
+pub struct Held {
+    /// What is run.
+    pub assignment: Arc<Assignment>,
+    /// Since when.
+    pub since: Instant,
+    /// The pid of its command.
+    pub pid: Option<u32>,
+    stop: watch::Sender<Option<StopCause>>,
+}
+
+#[derive(Default)]
+struct AtomicCounters {
+    claimed: AtomicU64,
+    succeeded: AtomicU64,
+    errored: AtomicU64,
+    crashed: AtomicU64,
+    advanced: AtomicU64,
+    stale: AtomicU64,
+}
+
+impl Shared {
+    /// The state of a process that has just started.
+    pub fn new(process: ProcessId) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Self {
+            state: Mutex::new(State {
+                process,
+                held: HashMap::new(),
+                progress: now,
+                beat: now,
+            }),
+            mode: watch::Sender::new(Mode::Run),
+            wake: Notify::new(),
+            check: Notify::new(),
+            counters: AtomicCounters::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code panics while it holds the lock for more than an assignment.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The present incarnation.
+    pub fn process(&self) -> ProcessId {
+        self.state().process
+    }
+
+    /// Becomes a new incarnation: everything held belonged to the old one, which is dead, so it
+    /// is ended. Its results would match no row.
+    pub fn reincarnate(&self, process: ProcessId) {
+        let mut state = self.state();
+        state.process = process;
+        for held in state.held.values() {
+            held.stop.send_replace(Some(StopCause::Cancel));
+        }
+    }
+
+    /// What the process is to do.
+    pub fn mode(&self) -> Mode {
+        *self.mode.borrow()
+    }
+
+    /// Follows what the process is to do.
+    pub fn modes(&self) -> watch::Receiver<Mode> {
+        self.mode.subscribe()
+    }
+
+    /// Tells the process what to do.
+    pub fn set_mode(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+        self.wake.notify_one();
+    }
+
+    /// Takes note of an execution that starts; how it will be told to stop.
+    pub fn hold(&self, assignment: Arc<Assignment>) -> watch::Receiver<Option<StopCause>> {
+        let (stop, stopped) = watch::channel(None);
+        let held = Held {
+            since: Instant::now(),
+            pid: None,
+            stop,
+            assignment,
+        };
+        let id = held.assignment.execution_id;
+        self.state().held.insert(id, held);
+        stopped
+    }
+
+    /// Takes note of the pid of an execution's command.
+    pub fn set_pid(&self, execution: ExecutionId, pid: u32) {
+        if let Some(held) = self.state().held.get_mut(&execution) {
+            held.pid = Some(pid);
+        }
+    }
+
+    /// Takes note of an execution that has ended.
+    pub fn let_go(&self, execution: ExecutionId) {
+        self.state().held.remove(&execution);
+    }
+
+    /// How many executions run.
+    pub fn running(&self) -> usize {
+        self.state().held.len()
+    }
+
+    /// Ends everything that runs.
+    pub fn stop_all(&self, cause: StopCause) {
+        for held in self.state().held.values() {
+            held.stop.send_replace(Some(cause));
+        }
+    }
+
+    /// Ends what runs here although the database says that it is not ours any more, and what was
+    /// started before `asked`, when the database was asked. Returns how many.
+    pub fn stop_all_but(&self, ours: &[ExecutionId], asked: Instant) -> usize {
+        let state = self.state();
+        let lost = state
+            .held
+            .iter()
+            .filter(|(id, held)| held.since < asked && !ours.contains(id));
+        lost.filter(|(_, held)| held.stop.send_replace(Some(StopCause::Cancel)).is_none())
+            .count()
+    }
+
+    /// The loop's sign that work is progressing.
+    pub fn progress(&self) {
+        self.state().progress = Instant::now();
+    }
+
+    /// Since the loop's last sign of progress.
+    pub fn since_progress(&self) -> Duration {
+        self.state().progress.elapsed()
+    }
+
+    /// Takes note of a heartbeat that was written.
+    pub fn beaten(&self) {
+        self.state().beat = Instant::now();
+    }
+
+    /// Since the last heartbeat that was written.
+    pub fn since_beat(&self) -> Duration {
+        self.state().beat.elapsed()
+    }
+
+    /// Adds to the counters.
+    pub fn count(&self, more: Counters) {
+        let counters = &self.counters;
+        for (counter, more) in [
+            (&counters.claimed, more.claimed),
+            (&counters.succeeded, more.succeeded),
+            (&counters.errored, more.errored),
+            (&counters.crashed, more.crashed),
+            (&counters.advanced, more.advanced),
+            (&counters.stale, more.stale),
+        ] {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> Counters {
+        let counters = &self.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counters {
+            claimed: read(&counters.claimed),
+            succeeded: read(&counters.succeeded),
+            errored: read(&counters.errored),
+            crashed: read(&counters.crashed),
+            advanced: read(&counters.advanced),
+            stale: read(&counters.stale),
+        }
+    }
+
+    /// What the process holds, for people: one line per execution, the oldest first.
+    pub fn describe(&self) -> String {
+        use std::fmt::Write;
+
+        let state = self.state();
+        let mut held: Vec<&Held> = state.held.values().collect();
+        held.sort_by_key(|held| held.since);
+        let mut text = format!(
+            "process {}  mode {:?}  last heartbeat {:.1} s ago  last progress {:.1} s ago\n",
+            state.process,
+            self.mode(),
+            state.beat.elapsed().as_secs_f64(),
+            state.progress.elapsed().as_secs_f64(),
+        );
+        if held.is_empty() {
+            text.push_str("holds nothing\n");
+        }
+        for held in held {
+            let assignment = &held.assignment;
+            let pid = held
+                .pid
+                .map(|pid| format!("  pid {pid}"))
+                .unwrap_or_default();
+            let timeout = assignment
+                .timeout
+                .map(|timeout| format!(" (timeout {:.0} s)", timeout.as_secs_f64()))
+                .unwrap_or_default();
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "BUSY {:.1} s{timeout}  run {} step {} attempt {}  execution {}{pid}",
+                held.since.elapsed().as_secs_f64(),
+                assignment.run_id,
+                assignment.step,
+                assignment.attempt,
+                assignment.execution_id,
+            );
+        }
+        text
+    }
+}

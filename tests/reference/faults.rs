@@ -1,0 +1,40 @@
+//! The same with steps that fail at first, and with processes that die, or are declared dead,
+//! while they work: what comes out must not change.
+
+use super::fixed::{agree, divide, expand};
+use super::flow::{Flow, Item};
+use super::house::{Blow, Case, House};
+use super::json::Json;
+use super::random::{case, explore};
+use crate::on_every_database;
+use crate::support::Db;
+
+on_every_database! {
+    async fn steps_that_fail_at_first_change_no_output(db: Db) {
+        let house = &mut House::open(&db, true).await;
+        explore(house, 15, case(0..1)).await;
+        house.close().await;
+    }
+
+    async fn processes_that_die_or_are_taken_for_dead_change_no_output(db: Db) {
+        let house = &mut House::open(&db, true).await;
+        explore(house, 20, case(1..12)).await;
+        house.close().await;
+    }
+
+    async fn a_wide_fan_out_survives_every_blow(db: Db) {
+        let house = &mut House::open(&db, true).await;
+        let divided = divide(["Wrap".into(), "Same".into()], Some("Reverse"));
+        let each = Flow::new("Same", [divided, Item::Chain("Wrap")]);
+        let flow = Flow::new("Range", [expand(each, Some("Same"))]);
+        let blow = |number| match number % 3 {
+            0 => Blow::Kill(number),
+            _ => Blow::Misjudge(number),
+        };
+        let blows = (0..40).map(blow).collect();
+        let inputs = vec![Json::parse("300")];
+        agree(house, &[Case { flow, inputs, blows }]).await;
+        assert!(house.recovered > 0, "no blow hit anybody who held anything");
+        house.close().await;
+    }
+}
