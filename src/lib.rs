@@ -17,6 +17,7 @@
 //! - [`telemetry`]: what happened, for people
 //! - [`config`]: what a daemon is told
 //! - [`engine`]: claim, run or decide, commit
+//! - [`process`]: forks, signals, heartbeats
 
 pub mod config;
 pub mod definition;
@@ -25,6 +26,7 @@ pub mod engine;
 pub mod machine;
 pub mod model;
 pub mod problem;
+pub mod process;
 pub mod step;
 pub mod store;
 pub mod telemetry;

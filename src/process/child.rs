@@ -1,0 +1,367 @@
+//! What every child does, and a single role in the foreground as well: live in the database,
+//! work, drain, go.
+//!
+//! Owns: the order of a child's life: signals, registration, hooks, loops, drain, farewell.
+//! Never: decides what is worked (`engine` does).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::config::{Config, PipelineFilter, StartStop};
+use crate::engine::advancer::Advancer;
+use crate::engine::lifeline::{Lifeline, Request};
+use crate::engine::perform::Performer;
+use crate::engine::reaper::Sweeper;
+use crate::engine::shared::{Mode, Shared};
+use crate::engine::worker::Worker;
+use crate::engine::{Policy, Ring};
+use crate::model::{ProcessId, Role};
+use crate::step::StopCause;
+use crate::step::registry::Registry;
+use crate::store::Location;
+use crate::store::definition::Definitions;
+use crate::store::process::NewProcess;
+use crate::telemetry::events;
+
+use super::bells::Bells;
+use super::dump::Dumper;
+use super::identity::Identity;
+use super::orphan::{self, Gleaner, Living};
+use super::proof;
+use super::roster::ChildKind;
+use super::signal::{Event, Signals};
+use super::spawn;
+use super::supervisor::hook;
+
+/// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
+/// leaves, and another supervisor may be starting: the host must be clean within 2 s.
+const ORPHANED_DRAIN: Duration = Duration::from_millis(500);
+
+/// Between two looks for adopted zombies; far longer than a step's end takes to be noticed.
+const GLEAN_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a role of its own hunts, at its end, what its steps left behind.
+const STRAYS_BOUND: Duration = Duration::from_millis(250);
+
+/// A process that works: a child of a supervisor, or a role of its own.
+pub struct Child {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// Its loops: one for a child, one or more for a role of its own.
+    pub kinds: Vec<ChildKind>,
+    /// The supervisor that forked it; none for a role of its own.
+    pub supervisor: Option<ProcessId>,
+    /// Its pid.
+    pub parent: Option<u32>,
+    /// Native steps.
+    pub registry: Arc<Registry>,
+}
+
+impl Child {
+    /// Lives until told to stop. Needs a current-thread runtime on the process's main thread:
+    /// commands die with the thread that started them.
+    pub async fn live(self, mut signals: Signals) -> ExitCode {
+        let identity = Identity::current();
+        let process = ProcessId::new();
+        let shared = Shared::new(process);
+        let policy = Policy::new(Arc::clone(&self.config));
+        let definitions = Arc::new(Definitions::default());
+        let location = match super::start::location(&self.config) {
+            Ok(location) => location,
+            Err(error) => {
+                tracing::error!(error = crate::telemetry::chain(&error), "no database");
+                return ExitCode::from(2);
+            }
+        };
+        let role = match self.kinds.first() {
+            Some(ChildKind::Worker { .. }) => Role::Worker,
+            _ => Role::Advancer,
+        };
+        let pipeline = match self.kinds.as_slice() {
+            [ChildKind::Worker { pipeline }] => Some(pipeline.clone()),
+            _ => None,
+        };
+        let (requests, answers) = mpsc::unbounded_channel();
+        let bells = Bells::new(&location, requests.clone());
+        let ring: Arc<dyn Ring> = bells.ringer();
+        let heard = Arc::clone(&shared);
+        bells.listen(role, pipeline.as_deref(), process, move || {
+            heard.wake.notify_one()
+        });
+        if role == Role::Worker {
+            let heard = Arc::clone(&shared);
+            bells.listen_for_claims(process, move || heard.check.notify_one());
+        }
+        let sweeper = self.supervisor.is_none().then(|| {
+            let sweeper = Sweeper::new(
+                policy.clone(),
+                Arc::clone(&definitions),
+                proof::of_strangers(),
+            );
+            (sweeper, self.config.supervisor.polling_timeout * 2)
+        });
+        let mut lifeline = Lifeline {
+            location: location.clone(),
+            row: NewProcess {
+                id: process,
+                supervisor: self.supervisor,
+                role,
+                pipeline,
+                host: identity.host.clone(),
+                boot_id: identity.boot_id.clone(),
+                pid_namespace: identity.pid_namespace.clone(),
+                pid: identity.pid as u32,
+                pid_started_at: identity.started_ticks,
+            },
+            shared: Arc::clone(&shared),
+            policy: policy.clone(),
+            requests: answers,
+            sweeper,
+            connected: watch::Sender::new(false),
+            house: bells.house(),
+            ring: Arc::clone(&ring),
+        };
+        // A stop that comes before there is anything to stop ends it here.
+        let conn = tokio::select! {
+            biased;
+            () = signals.stop_asked() => return ExitCode::SUCCESS,
+            conn = lifeline.begin() => conn,
+        };
+        let (end, ended) = oneshot::channel();
+        let lifeline = tokio::task::spawn_local(lifeline.run(conn, ended));
+
+        if self.supervisor.is_none() {
+            adopt();
+        }
+        let own_hooks = match role {
+            Role::Worker => &self.config.hooks.worker,
+            _ => &self.config.hooks.advancer,
+        };
+        // A hook may take its time; a stop does not wait for it (S2).
+        let stopped = tokio::select! {
+            biased;
+            () = signals.stop_asked() => true,
+            () = run_hooks(role, own_hooks, true, &self.config) => false,
+        };
+        let code = match stopped {
+            true => ExitCode::SUCCESS,
+            false => {
+                let work = Work {
+                    location,
+                    policy,
+                    shared: Arc::clone(&shared),
+                    definitions,
+                    ring,
+                    requests,
+                    registry: Arc::clone(&self.registry),
+                };
+                let names: Vec<String> = self.kinds.iter().map(ToString::to_string).collect();
+                let dumper = Dumper::start(&names.join(", "));
+                let drain = self.drain();
+                let mut loops = self.loops(&work);
+                attend(
+                    &mut signals,
+                    &mut loops,
+                    &shared,
+                    drain,
+                    self.parent,
+                    dumper,
+                )
+                .await
+            }
+        };
+        if self.supervisor.is_none() {
+            end_strays().await;
+        }
+        run_hooks(role, own_hooks, false, &self.config).await;
+        // The lifeline signs off; without a database it just ends.
+        let _ = end.send(());
+        let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
+        code
+    }
+
+    /// How long what is in flight may go on after a stop.
+    fn drain(&self) -> Duration {
+        let of = |kind: &ChildKind| match kind {
+            ChildKind::Worker { pipeline } => self.config.job_worker.shutdown_timeout(pipeline),
+            ChildKind::Advancer => self.config.pipeline_advancer.shutdown_timeout(""),
+        };
+        self.kinds.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// Starts the loops.
+    fn loops(&self, work: &Work) -> JoinSet<()> {
+        let mut loops = JoinSet::new();
+        for kind in &self.kinds {
+            match kind {
+                ChildKind::Worker { pipeline } => {
+                    loops.spawn_local(work.worker(&self.config, pipeline).run())
+                }
+                ChildKind::Advancer => loops.spawn_local(work.advancer(&self.config).run()),
+            };
+        }
+        loops
+    }
+}
+
+/// What the loops of a process are made of.
+struct Work {
+    location: Location,
+    policy: Policy,
+    shared: Arc<Shared>,
+    definitions: Arc<Definitions>,
+    ring: Arc<dyn Ring>,
+    requests: mpsc::UnboundedSender<Request>,
+    registry: Arc<Registry>,
+}
+
+impl Work {
+    fn worker(&self, config: &Config, pipeline: &str) -> Worker {
+        let performer = Performer::new(
+            config,
+            pipeline,
+            Arc::clone(&self.registry),
+            self.requests.clone(),
+        );
+        Worker {
+            location: self.location.clone(),
+            pipeline: pipeline.to_owned(),
+            policy: self.policy.clone(),
+            shared: Arc::clone(&self.shared),
+            definitions: Arc::clone(&self.definitions),
+            performer: Arc::new(performer),
+            ring: Arc::clone(&self.ring),
+        }
+    }
+
+    fn advancer(&self, config: &Config) -> Advancer {
+        Advancer {
+            location: self.location.clone(),
+            pipelines: match &config.pipelines {
+                PipelineFilter::All => None,
+                PipelineFilter::Only(names) => Some(names.to_vec()),
+            },
+            count: config.pipeline_advancer.count(""),
+            polling_timeout: config.pipeline_advancer.polling_timeout(""),
+            policy: self.policy.clone(),
+            shared: Arc::clone(&self.shared),
+            definitions: Arc::clone(&self.definitions),
+            ring: Arc::clone(&self.ring),
+        }
+    }
+}
+
+/// Follows signals while the loops run; returns when they have ended.
+async fn attend(
+    signals: &mut Signals,
+    loops: &mut JoinSet<()>,
+    shared: &Arc<Shared>,
+    drain: Duration,
+    parent: Option<u32>,
+    dumper: std::io::Result<Dumper>,
+) -> ExitCode {
+    let mut quiet = false;
+    loop {
+        let event = tokio::select! {
+            event = signals.recv() => event,
+            ended = loops.join_next() => match ended {
+                None => return ExitCode::SUCCESS,
+                Some(Ok(())) => continue,
+                Some(Err(error)) => {
+                    // A panic in a loop is a bug; a fresh process is better than half of one.
+                    tracing::error!(error = %error, "a loop ended unexpectedly");
+                    return ExitCode::FAILURE;
+                }
+            },
+        };
+        match event {
+            Ok(Event::Stop { immediate, .. }) => {
+                let orphan =
+                    parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent);
+                let now = Instant::now();
+                let (until, cause) = if immediate {
+                    (now, StopCause::Abandon)
+                } else if orphan {
+                    tracing::warn!("the supervisor is gone; stopping");
+                    (now + ORPHANED_DRAIN, StopCause::Abandon)
+                } else {
+                    (now + drain, StopCause::Shutdown)
+                };
+                // A supervisor may repeat its TERM: that gives nobody more time.
+                let until = match shared.mode() {
+                    Mode::Drain { until: before, .. } => until.min(before),
+                    _ => until,
+                };
+                shared.set_mode(Mode::Drain { until, cause });
+            }
+            Ok(Event::Quiet) => {
+                quiet = true;
+                shared.set_mode(Mode::Quiet);
+                tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
+            }
+            Ok(Event::Resume) => {
+                if std::mem::take(&mut quiet) && shared.mode() == Mode::Quiet {
+                    shared.set_mode(Mode::Run);
+                    tracing::info!("claiming again");
+                }
+                // After a SIGSTOP the claims may be gone: look at once (H10).
+                shared.check.notify_one();
+            }
+            Ok(Event::Dump) => match &dumper {
+                Ok(dumper) => dumper.request(shared.describe()),
+                Err(error) => tracing::error!(%error, "no dump can be made"),
+            },
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(%error, "signals cannot be read");
+                shared.set_mode(Mode::Drain {
+                    until: Instant::now() + drain,
+                    cause: StopCause::Shutdown,
+                });
+            }
+        }
+    }
+}
+
+/// A role of its own has no supervisor that takes in what daemonising steps leave behind, and
+/// may be pid 1: it does so itself.
+fn adopt() {
+    if let Err(error) = spawn::become_subreaper() {
+        tracing::warn!(%error, "cannot adopt what steps leave behind");
+    }
+    tokio::task::spawn_local(async {
+        let mut gleaner = Gleaner::default();
+        loop {
+            tokio::time::sleep(GLEAN_EVERY).await;
+            if let Err(error) = gleaner.glean() {
+                tracing::warn!(%error, "cannot look for zombies");
+            }
+        }
+    });
+}
+
+/// What steps left behind ends with a role of its own, as it does with a supervisor.
+async fn end_strays() {
+    match orphan::sweep(&Living::default(), STRAYS_BOUND).await {
+        Ok(sweep) if sweep.killed > 0 => {
+            tracing::warn!(processes = sweep.killed, "ended what steps left behind");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::error!(%error, "cannot look for what steps left behind"),
+    }
+}
+
+async fn run_hooks(role: Role, own: &StartStop, start: bool, config: &Config) {
+    let (commands, moment) = match start {
+        true => (&own.start, "start"),
+        false => (&own.stop, "stop"),
+    };
+    let hook = hook(&format!("{role} {moment}"), commands, config);
+    if let Err(error) = hook.run().await {
+        events::hook_failed(&error);
+    }
+}

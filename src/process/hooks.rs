@@ -1,0 +1,341 @@
+//! An operator's own commands around start and stop.
+//!
+//! Owns: running them one after the other, with a bound, and logging what they say. Never:
+//! decides what a failure means; whoever called does.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid as NixPid;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::Command;
+
+use super::spawn;
+
+/// How long a command may take unless somebody says otherwise.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
+/// Between SIGTERM and SIGKILL for one that took too long.
+const KILL_GRACE: Duration = Duration::from_secs(2);
+/// What a command that has ended may still have to say. Whatever it left behind may hold its
+/// output open for ever.
+const OUTPUT_GRACE: Duration = Duration::from_millis(500);
+/// The longest line that is logged whole.
+const LINE_MAX: usize = 4096;
+
+/// Why a hook failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// The list of arguments has nothing in it.
+    #[error("hook `{hook}`: a command is empty")]
+    Empty {
+        /// Which hook.
+        hook: String,
+    },
+    /// It could not be started.
+    #[error("hook `{hook}`: `{command}` could not be started")]
+    Start {
+        /// Which hook.
+        hook: String,
+        /// Its program.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// It ran and failed.
+    #[error("hook `{hook}`: `{command}` failed: {status}")]
+    Failed {
+        /// Which hook.
+        hook: String,
+        /// Its program.
+        command: String,
+        /// How.
+        status: ExitStatus,
+    },
+    /// It took too long and was killed.
+    #[error("hook `{hook}`: `{command}` took longer than {timeout:?} and was killed")]
+    TimedOut {
+        /// Which hook.
+        hook: String,
+        /// Its program.
+        command: String,
+        /// The bound.
+        timeout: Duration,
+    },
+}
+
+/// The commands of one hook.
+#[derive(Clone, Debug)]
+pub struct Hook {
+    /// For messages: `supervisor start`.
+    pub name: String,
+    /// Each a program with its arguments; no shell.
+    pub commands: Vec<Vec<String>>,
+    /// Where they run.
+    pub directory: PathBuf,
+    /// The longest that each may take.
+    pub timeout: Duration,
+}
+
+impl Hook {
+    /// Runs the commands, up to the first that fails. Dropping the future kills what runs.
+    pub async fn run(&self) -> Result<(), HookError> {
+        for argv in &self.commands {
+            self.run_one(argv).await?;
+        }
+        Ok(())
+    }
+
+    async fn run_one(&self, argv: &[String]) -> Result<(), HookError> {
+        let hook = || self.name.clone();
+        let (program, arguments) = argv
+            .split_first()
+            .ok_or_else(|| HookError::Empty { hook: hook() })?;
+        let mut command = prepare(program, arguments, &self.directory);
+        let (mut child, _spared) =
+            spawn::spawn_spared(&mut command).map_err(|source| HookError::Start {
+                hook: hook(),
+                command: program.clone(),
+                source,
+            })?;
+        // Dropped before the child is, hence while its number still means its group.
+        let mut group = Group::of(&child);
+        let logs = [
+            child
+                .stdout
+                .take()
+                .map(|out| tokio::spawn(log(hook(), out))),
+            child
+                .stderr
+                .take()
+                .map(|out| tokio::spawn(log(hook(), out))),
+        ];
+        let ended = tokio::time::timeout(self.timeout, child.wait()).await;
+        if ended.is_err() {
+            group.signal(Signal::SIGTERM);
+            let _ended_or_not = tokio::time::timeout(KILL_GRACE, child.wait()).await;
+            group.signal(Signal::SIGKILL);
+        }
+        let status = match ended {
+            Ok(Ok(status)) => Ok(status),
+            Ok(Err(source)) => Err(HookError::Start {
+                hook: hook(),
+                command: program.clone(),
+                source,
+            }),
+            Err(_elapsed) => {
+                // It has been killed, and is reaped here or by whoever reaps the rest.
+                let _reaped = tokio::time::timeout(KILL_GRACE, child.wait()).await;
+                Err(HookError::TimedOut {
+                    hook: hook(),
+                    command: program.clone(),
+                    timeout: self.timeout,
+                })
+            }
+        };
+        // What a successful command left running in the background may go on.
+        group.forget();
+        for log in logs.into_iter().flatten() {
+            let stop = log.abort_handle();
+            if tokio::time::timeout(OUTPUT_GRACE, log).await.is_err() {
+                stop.abort();
+            }
+        }
+        match status? {
+            status if status.success() => Ok(()),
+            status => Err(HookError::Failed {
+                hook: hook(),
+                command: program.clone(),
+                status,
+            }),
+        }
+    }
+}
+
+fn prepare(program: &str, arguments: &[String], directory: &Path) -> Command {
+    let mut command = std::process::Command::new(program);
+    spawn::unblocked(&mut command);
+    let mut command = Command::from(command);
+    command
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("NOTIFY_SOCKET")
+        .env_remove("WATCHDOG_PID")
+        .env_remove("WATCHDOG_USEC")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
+    command
+}
+
+/// The process group of a command, killed when dropped.
+struct Group(Option<NixPid>);
+
+impl Group {
+    fn of(child: &tokio::process::Child) -> Self {
+        Self(child.id().map(|pid| NixPid::from_raw(pid as i32)))
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            let _already_gone = killpg(group, signal);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+    }
+}
+
+/// Logs line by line, until the end or until nobody waits for it any more.
+async fn log(hook: String, output: impl AsyncRead + Unpin) {
+    let mut lines = BufReader::new(output);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match read_line(&mut lines, &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                let line = String::from_utf8_lossy(&line);
+                tracing::info!(%hook, "{}", line.trim_end());
+            }
+        }
+    }
+}
+
+/// One line, or its first part when it is a very long one: memory has a bound, too.
+async fn read_line(
+    from: &mut BufReader<impl AsyncRead + Unpin>,
+    line: &mut Vec<u8>,
+) -> io::Result<usize> {
+    loop {
+        let available = from.fill_buf().await?;
+        if available.is_empty() {
+            return Ok(line.len());
+        }
+        let room = &available[..available.len().min(LINE_MAX - line.len())];
+        let end = room.iter().position(|byte| *byte == b'\n');
+        let taken = end.map_or(room.len(), |end| end + 1);
+        line.extend_from_slice(&room[..taken]);
+        from.consume(taken);
+        if end.is_some() || line.len() >= LINE_MAX {
+            return Ok(line.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{eventually, lives};
+    use super::*;
+
+    fn hook(directory: &Path, commands: &[&[&str]]) -> Hook {
+        Hook {
+            name: "supervisor start".to_owned(),
+            commands: commands
+                .iter()
+                .map(|argv| argv.iter().map(|word| (*word).to_owned()).collect())
+                .collect(),
+            directory: directory.to_owned(),
+            timeout: TIMEOUT,
+        }
+    }
+
+    async fn pid_in(file: &Path) -> i32 {
+        loop {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            if text.ends_with('\n') {
+                return text.trim().parse().unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_run_in_order_in_their_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let commands: &[&[&str]] = &[
+            &["sh", "-c", "echo one >> log; echo said; echo too >&2"],
+            &["sh", "-c", "echo two >> log"],
+        ];
+        hook(place.path(), commands).run().await.unwrap();
+        let log = std::fs::read_to_string(place.path().join("log")).unwrap();
+        assert_eq!(log, "one\ntwo\n");
+    }
+
+    #[tokio::test]
+    async fn a_failure_says_which_command_and_ends_the_hook() {
+        let place = tempfile::tempdir().unwrap();
+        let commands: &[&[&str]] = &[&["sh", "-c", "exit 3"], &["touch", "reached"]];
+        let error = hook(place.path(), commands).run().await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "hook `supervisor start`: `sh` failed: exit status: 3"
+        );
+        assert!(!place.path().join("reached").exists());
+        let error = hook(place.path(), &[&["./missing"]])
+            .run()
+            .await
+            .unwrap_err();
+        assert!(matches!(error, HookError::Start { .. }), "{error}");
+        let error = hook(place.path(), &[&[]]).run().await.unwrap_err();
+        assert!(matches!(error, HookError::Empty { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_too_long_is_killed_with_all_that_it_started() {
+        let place = tempfile::tempdir().unwrap();
+        let script = "trap '' TERM; sleep 1000 & echo $! > pid; wait; sleep 1000";
+        let hook = Hook {
+            timeout: Duration::from_millis(200),
+            ..hook(place.path(), &[&["sh", "-c", script]])
+        };
+        let error = hook.run().await.unwrap_err();
+        assert!(matches!(error, HookError::TimedOut { .. }), "{error}");
+        let pid = pid_in(&place.path().join("pid")).await;
+        eventually("its child is dead", || (!lives(pid)).then_some(()));
+    }
+
+    #[tokio::test]
+    async fn an_abandoned_hook_is_killed() {
+        let place = tempfile::tempdir().unwrap();
+        let script = "sleep 1000 & echo $! > pid; wait";
+        let hook = hook(place.path(), &[&["sh", "-c", script]]);
+        let file = place.path().join("pid");
+        let pid = tokio::select! {
+            ended = hook.run() => panic!("{ended:?}"),
+            pid = pid_in(&file) => pid,
+        };
+        eventually("its child is dead", || (!lives(pid)).then_some(()));
+    }
+
+    #[tokio::test]
+    async fn output_held_open_by_what_it_left_behind_holds_up_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let script = "sleep 1000 & echo $! > pid";
+        let started = tokio::time::Instant::now();
+        let hook = hook(place.path(), &[&["sh", "-c", script]]);
+        hook.run().await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(20));
+        let pid = pid_in(&place.path().join("pid")).await;
+        assert!(lives(pid));
+        nix::sys::signal::kill(NixPid::from_raw(pid), Signal::SIGKILL).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_line_without_end_is_cut() {
+        let mut reader = BufReader::new(tokio::io::repeat(b'x'));
+        let mut line = Vec::new();
+        assert_eq!(read_line(&mut reader, &mut line).await.unwrap(), LINE_MAX);
+    }
+}

@@ -1,0 +1,28 @@
+//! Processes and signals: the supervisor's half of the daemon.
+//!
+//! Owns: which children there are, how they are started, signalled, judged and reaped.
+//! Never: mentions a table except through the store; runs user code in the supervisor.
+//!
+//! - [`roster`] decides (pure); [`spawn`], [`signal`], [`orphan`] carry out.
+//! - [`identity`] says who a process is, beyond its number.
+//! - [`bell`] and [`notify`] are hints to others: nothing depends on them.
+//! - [`dump`] tells a person what every thread is doing.
+//! - [`hooks`] runs an operator's own commands around start and stop.
+
+pub mod bell;
+pub mod bells;
+pub mod child;
+pub mod dump;
+pub mod hooks;
+pub mod identity;
+pub mod notify;
+pub mod orphan;
+pub mod proof;
+pub mod roster;
+pub mod signal;
+pub mod spawn;
+pub mod start;
+pub mod supervisor;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,268 @@
+//! Word to the service manager (`sd_notify`).
+//!
+//! Owns: when it is told what, in which form. Never: blocks or fails anything; a manager
+//! that does not listen is not waited for, and one that is not there is not missed.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+
+/// The line to the service manager, if there is one.
+#[derive(Debug, Default)]
+pub struct Notify {
+    line: Option<(UnixDatagram, SocketAddr)>,
+    watchdog: Option<Duration>,
+}
+
+impl Notify {
+    /// As `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` say; silent without them.
+    pub fn from_environment() -> Self {
+        let Some(address) = std::env::var_os("NOTIFY_SOCKET") else {
+            return Self::default();
+        };
+        match connect(&address) {
+            Ok(line) => Self {
+                line: Some(line),
+                watchdog: sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero()),
+            },
+            Err(error) => {
+                tracing::warn!(%error, socket = ?address, "the service manager cannot be told anything");
+                Self::default()
+            }
+        }
+    }
+
+    /// How often [`watchdog`](Self::watchdog) must be called: half of what the manager
+    /// allows, as it recommends. `None`: it does not watch.
+    pub fn watchdog_interval(&self) -> Option<Duration> {
+        self.watchdog.map(|interval| interval / 2)
+    }
+
+    /// Every child is up.
+    pub fn ready(&self) {
+        self.send(&[NotifyState::Ready]);
+    }
+
+    /// One line for `systemctl status`.
+    pub fn status(&self, status: &str) {
+        self.send(&[NotifyState::Status(&one_line(status))]);
+    }
+
+    /// The stop has begun.
+    pub fn stopping(&self) {
+        self.send(&[NotifyState::Stopping]);
+    }
+
+    /// The stop goes on, and may take this much longer.
+    pub fn extend_timeout(&self, by: Duration) {
+        let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+        self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
+    }
+
+    /// The configuration is being read again; [`ready`](Self::ready) ends it. Without the
+    /// time a `systemctl reload` would wait until it fails.
+    pub fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.send(&[NotifyState::Reloading, now]),
+            Err(error) => tracing::warn!(%error, "no monotonic clock"),
+        }
+    }
+
+    /// The loop goes round. Only to be called from there, and never after a wait for the
+    /// database.
+    pub fn watchdog(&self) {
+        self.send(&[NotifyState::Watchdog]);
+    }
+
+    /// Another process takes over.
+    pub fn main_pid(&self, pid: u32) {
+        self.send(&[NotifyState::MainPid(pid)]);
+    }
+
+    fn send(&self, states: &[NotifyState<'_>]) {
+        let Some((socket, to)) = &self.line else {
+            return;
+        };
+        let message: String = states.iter().map(|state| format!("{state}\n")).collect();
+        if let Err(error) = socket.send_to_addr(message.as_bytes(), to) {
+            tracing::debug!(%error, "the service manager was not told");
+        }
+    }
+}
+
+/// The crate's own `notify` waits while the manager's queue is full, and knows no abstract
+/// addresses, so only its vocabulary is used.
+fn connect(address: &OsString) -> io::Result<(UnixDatagram, SocketAddr)> {
+    let to = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(address)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, to))
+}
+
+/// A line break would begin another assignment.
+fn one_line(text: &str) -> String {
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::super::testing::{Half, part};
+    use super::*;
+
+    /// Listens as a service manager, while the other half of the test talks.
+    fn told(
+        test: &str,
+        more: &[(&str, &OsStr)],
+        listen: UnixDatagram,
+        count: usize,
+    ) -> Vec<String> {
+        let place = tempfile::tempdir().unwrap();
+        let test = format!("process::notify::tests::{test}");
+        let mut half = Half::start(&test, "daemon", place.path(), more);
+        let messages = heard(&listen, count);
+        half.succeeded();
+        messages
+    }
+
+    fn heard(listen: &UnixDatagram, count: usize) -> Vec<String> {
+        listen
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        (0..count)
+            .map(|_| {
+                let mut buffer = [0; 4096];
+                let length = listen.recv(&mut buffer).unwrap();
+                String::from_utf8(buffer[..length].to_vec()).unwrap()
+            })
+            .collect()
+    }
+
+    fn play(interval: Option<Duration>) {
+        let notify = match std::env::var_os("TEST_SOCKET") {
+            Some(address) => Notify {
+                line: Some(connect(&address).unwrap()),
+                watchdog: interval,
+            },
+            None => Notify::from_environment(),
+        };
+        assert_eq!(notify.watchdog_interval(), interval.map(|it| it / 2));
+        notify.ready();
+        notify.status("2 workers\nREADY=0");
+        notify.reloading();
+        notify.watchdog();
+        notify.main_pid(42);
+        notify.extend_timeout(Duration::from_secs(5));
+        notify.stopping();
+    }
+
+    fn assert_messages(messages: &[String]) {
+        assert_eq!(messages[0], "READY=1\n");
+        assert_eq!(messages[1], "STATUS=2 workers READY=0\n");
+        let micros = messages[2]
+            .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+            .unwrap();
+        assert!(micros.trim_end().parse::<u64>().unwrap() > 0);
+        assert_eq!(messages[3], "WATCHDOG=1\n");
+        assert_eq!(messages[4], "MAINPID=42\n");
+        assert_eq!(messages[5], "EXTEND_TIMEOUT_USEC=5000000\n");
+        assert_eq!(messages[6], "STOPPING=1\n");
+    }
+
+    #[test]
+    fn a_manager_is_told_everything() {
+        if part().is_some() {
+            return play(Some(Duration::from_secs(3)));
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notify");
+        let listen = UnixDatagram::bind(&path).unwrap();
+        let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", path.as_os_str())];
+        assert_messages(&told("a_manager_is_told_everything", &more, listen, 7));
+    }
+
+    #[test]
+    fn an_abstract_address_is_understood() {
+        if part().is_some() {
+            return play(None);
+        }
+        let name = format!("ductwork-test-{}", std::process::id());
+        let listen =
+            UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let address = format!("@{name}");
+        let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", address.as_ref())];
+        assert_messages(&told("an_abstract_address_is_understood", &more, listen, 7));
+    }
+
+    #[test]
+    fn the_environment_says_where_and_how_often_and_is_not_handed_on() {
+        let test =
+            "process::notify::tests::the_environment_says_where_and_how_often_and_is_not_handed_on";
+        match part().as_deref() {
+            Some("daemon") => {
+                play(Some(Duration::from_secs(30)));
+                let place = super::super::testing::place();
+                Half::start(test, "child", &place, &[]).succeeded();
+            }
+            Some(_) => {
+                for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC"] {
+                    assert!(std::env::var_os(name).is_none(), "{name} was handed on");
+                }
+                play(None);
+            }
+            None => {
+                let place = tempfile::tempdir().unwrap();
+                let path = place.path().join("notify");
+                let listen = UnixDatagram::bind(&path).unwrap();
+                let status = std::process::Command::new(std::env::current_exe().unwrap())
+                    .args(&super::super::testing::argv(test)[1..])
+                    .env("DUCTWORK_TEST_PART", "daemon")
+                    .env("DUCTWORK_TEST_PLACE", place.path())
+                    .env("NOTIFY_SOCKET", &path)
+                    .env("WATCHDOG_USEC", "30000000")
+                    .status()
+                    .unwrap();
+                assert!(status.success());
+                assert_messages(&heard(&listen, 7));
+                listen.set_nonblocking(true).unwrap();
+                assert!(listen.recv(&mut [0; 64]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_manager_or_with_a_dead_or_deaf_one_nothing_fails_or_blocks() {
+        play_with(Notify::default());
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("notify");
+        let listen = UnixDatagram::bind(&path).unwrap();
+        let notify = Notify {
+            line: Some(connect(&path.into_os_string()).unwrap()),
+            watchdog: None,
+        };
+        // Deaf: its queue is full long before.
+        for _ in 0..10_000 {
+            notify.watchdog();
+        }
+        drop(listen);
+        play_with(notify);
+    }
+
+    fn play_with(notify: Notify) {
+        notify.ready();
+        notify.watchdog();
+        notify.stopping();
+    }
+}

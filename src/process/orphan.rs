@@ -1,0 +1,315 @@
+//! What dead children leave behind.
+//!
+//! Owns: finding, ending and reaping the steps of a killed worker, which the kernel hands to
+//! the nearest subreaper, the supervisor. Never: touches a child of the roster, what a living
+//! worker's step started, or, as pid 1, what never was ours.
+//!
+//! Whose an orphan is can be told only by what it was born with: it may have left its
+//! group and its session and may have lost its parents one after the other. So every child
+//! gets an environment variable of its own ([`TAG`]), which steps inherit.
+
+use std::collections::HashSet;
+use std::io;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid as NixPid;
+
+use super::identity;
+use super::roster::Pid;
+use super::spawn;
+
+/// The variable that says which child a process descends from. Steps must inherit it.
+pub const TAG: &str = "DUCTWORK_CHILD";
+
+/// Between two looks; a killed process needs about that long to die.
+const ROUND: Duration = Duration::from_millis(5);
+
+/// Who is not an orphan.
+#[derive(Clone, Debug, Default)]
+pub struct Living {
+    /// The children of the roster.
+    pub pids: HashSet<Pid>,
+    /// Their tags.
+    pub tags: HashSet<String>,
+}
+
+/// What one look did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sweep {
+    /// Sent SIGKILL (again, if it was still there at the next look).
+    pub killed: usize,
+    /// Zombies taken away.
+    pub reaped: usize,
+    /// Still there, and to be looked for again.
+    pub left: usize,
+}
+
+/// One look at the children of this process that nobody answers for: zombies are reaped, the
+/// orphans of dead children are killed. Never blocks.
+pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
+    let is_init = std::process::id() == 1;
+    let mut sweep = Sweep::default();
+    for pid in children_of_self()? {
+        if living.pids.contains(&pid) || spawn::is_spared(pid) {
+            continue;
+        }
+        let Some(stat) = identity::stat(pid) else {
+            continue;
+        };
+        if stat.state == b'Z' {
+            sweep.reaped += usize::from(spawn::wait_for(pid)?.is_some());
+            continue;
+        }
+        if !is_orphan(tag_of(pid).as_deref(), living, is_init) {
+            continue;
+        }
+        // Neither number can have come to mean somebody else: it is our child and not
+        // reaped. Its group is ended with it only where it leads it, so that no group of a
+        // living worker's step is ever hit.
+        if stat.group == pid {
+            let _gone = signal::killpg(NixPid::from_raw(pid), Signal::SIGKILL);
+        }
+        let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGKILL);
+        sweep.killed += 1;
+        sweep.left += 1;
+    }
+    Ok(sweep)
+}
+
+/// Looks again and again, since who dies leaves its own children to us, until nobody is left
+/// or the time is over. Says how many were killed and reaped, and how many are left.
+pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
+    let started = Instant::now();
+    let mut total = Sweep::default();
+    loop {
+        let one = sweep_once(living)?;
+        total.killed += one.killed;
+        total.reaped += one.reaped;
+        total.left = one.left;
+        if (one.left == 0 && one.reaped == 0) || started.elapsed() >= bound {
+            return Ok(total);
+        }
+        tokio::time::sleep(ROUND).await;
+    }
+}
+
+/// True when it may be killed.
+fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
+    match tag {
+        Some(tag) => !living.tags.contains(tag),
+        // Whoever comes to a subreaper descends from it, whatever became of its environment.
+        // To pid 1 come strangers as well (what `docker exec` left behind).
+        None => !is_init,
+    }
+}
+
+/// The child that a process descends from, as far as its environment tells.
+fn tag_of(pid: Pid) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// Takes away zombies in a process that waits for its own steps by their numbers.
+///
+/// A step's status belongs to whoever runs it, who takes it within moments of its end. So a
+/// zombie that is still there at the next look was adopted, and nobody waits for it.
+#[derive(Debug, Default)]
+pub struct Gleaner {
+    seen: HashSet<Pid>,
+}
+
+impl Gleaner {
+    /// One look; how many were taken away. To be called seconds apart.
+    pub fn glean(&mut self) -> io::Result<usize> {
+        let mut dead = HashSet::new();
+        let mut gleaned = 0;
+        for pid in children_of_self()? {
+            let is_dead = identity::stat(pid).is_some_and(|stat| stat.state == b'Z');
+            if is_dead && self.seen.contains(&pid) {
+                gleaned += usize::from(spawn::wait_for(pid)?.is_some());
+            } else if is_dead {
+                dead.insert(pid);
+            }
+        }
+        self.seen = dead;
+        Ok(gleaned)
+    }
+}
+
+/// The children of every thread of this process, the dead ones included.
+pub(super) fn children_of_self() -> io::Result<Vec<Pid>> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        // A thread that ended meanwhile has handed its children to another one.
+        let Ok(list) = std::fs::read_to_string(task?.path().join("children")) else {
+            continue;
+        };
+        children.extend(
+            list.split_ascii_whitespace()
+                .filter_map(|pid| pid.parse::<Pid>().ok()),
+        );
+    }
+    Ok(children)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::super::testing::{Half, eventually, lives, part, place, said, say};
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn the_tag_decides_who_is_an_orphan() {
+        let living = Living {
+            pids: HashSet::new(),
+            tags: HashSet::from(["alive".to_owned()]),
+        };
+        for (tag, is_init, expected) in [
+            (Some("alive"), false, false),
+            (Some("alive"), true, false),
+            (Some("dead"), false, true),
+            (Some("dead"), true, true),
+            (None, false, true),
+            (None, true, false),
+        ] {
+            assert_eq!(
+                is_orphan(tag, &living, is_init),
+                expected,
+                "{tag:?} {is_init}"
+            );
+        }
+    }
+
+    /// A worker with a step that daemonises and starts more: written by pid into the place.
+    fn play_worker(name: &str) -> ! {
+        let script = r#"
+            put() { echo "$2" > "$0/.$1" && mv "$0/.$1" "$0/$1"; }
+            ( setsid sh -c 'sleep 1000 & echo "$$ $!" > "$1/.$0" && mv "$1/.$0" "$1/$0"; wait' "$NAME-daemon" "$0" & )
+            ( trap "" TERM HUP; sleep 1000 & put "$NAME-background" "$!"; wait ) &
+            put "$NAME-leader" "$$"
+            wait
+        "#;
+        let mut command = std::process::Command::new("sh");
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let status = command
+            .args(["-c", script])
+            .arg(place())
+            .env("NAME", name)
+            .status();
+        panic!("the step ended: {status:?}");
+    }
+
+    fn pids(name: &str) -> Vec<Pid> {
+        ["daemon", "background", "leader"]
+            .iter()
+            .flat_map(|file| {
+                said(&place(), &format!("{name}-{file}"))
+                    .split_whitespace()
+                    .map(|pid| pid.parse().unwrap())
+                    .collect::<Vec<Pid>>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_a_killed_workers_step_leaves_is_killed_and_reaped_and_nobody_else() {
+        let test = "process::orphan::tests::what_a_killed_workers_step_leaves_is_killed_and_reaped_and_nobody_else";
+        match part().as_deref() {
+            Some("supervisor") => {
+                spawn::become_subreaper().unwrap();
+                let start = |name: &str| {
+                    let tag: &OsStr = name.as_ref();
+                    Half::start(test, name, &place(), &[(TAG, tag)])
+                };
+                let mut dead = start("dead");
+                let alive = start("alive");
+                let (of_dead, of_alive) = (pids("dead"), pids("alive"));
+                assert_eq!(of_dead.len(), 4);
+                let living = Living {
+                    pids: HashSet::from([alive.pid()]),
+                    tags: HashSet::from(["alive".to_owned()]),
+                };
+                dead.send(Signal::SIGKILL);
+                dead.ended();
+
+                let sweep = runtime()
+                    .block_on(sweep(&living, Duration::from_secs(20)))
+                    .unwrap();
+                assert_eq!(sweep.left, 0);
+                assert!(
+                    sweep.killed >= 2 && sweep.reaped >= of_dead.len(),
+                    "{sweep:?}"
+                );
+                for pid in of_dead {
+                    assert_eq!(identity::stat(pid), None, "{pid} is left");
+                }
+                // The daemon that the living worker's step started has been adopted, too.
+                for pid in &of_alive {
+                    assert!(lives(*pid), "{pid} was killed");
+                }
+                assert_eq!(sweep_once(&living).unwrap(), Sweep::default());
+
+                drop(alive);
+                let nobody = Living::default();
+                let sweep = runtime()
+                    .block_on(super::sweep(&nobody, Duration::from_secs(20)))
+                    .unwrap();
+                assert_eq!(sweep.left, 0);
+                for pid in of_alive {
+                    assert_eq!(identity::stat(pid), None, "{pid} is left");
+                }
+                assert!(children_of_self().unwrap().is_empty());
+                say("done", "");
+            }
+            Some(name) => play_worker(name),
+            None => {
+                let place = tempfile::tempdir().unwrap();
+                Half::start(test, "supervisor", place.path(), &[]).succeeded();
+                said(place.path(), "done");
+            }
+        }
+    }
+
+    #[test]
+    fn a_thousand_daemonising_steps_leave_no_zombie() {
+        let test = "process::orphan::tests::a_thousand_daemonising_steps_leave_no_zombie";
+        if part().is_none() {
+            let place = tempfile::tempdir().unwrap();
+            Half::start(test, "supervisor", place.path(), &[]).succeeded();
+            return;
+        }
+        spawn::become_subreaper().unwrap();
+        let script = "i=0; while [ $i -lt 1000 ]; do ( : & ); i=$((i+1)); done";
+        let mut command = std::process::Command::new("sh");
+        let mut shell = command.args(["-c", script]).spawn().unwrap();
+        let shell_pid = shell.id() as Pid;
+        let living = Living {
+            pids: HashSet::from([shell_pid]),
+            // Not those of the dead: nobody is killed here, they end by themselves.
+            tags: HashSet::new(),
+        };
+        let mut reaped = 0;
+        let status = eventually("the shell ends", || {
+            reaped += sweep_once(&living).unwrap().reaped;
+            shell.try_wait().unwrap()
+        });
+        assert!(status.success());
+        runtime()
+            .block_on(sweep(&living, Duration::from_secs(20)))
+            .unwrap();
+        assert!(reaped > 0);
+        assert!(children_of_self().unwrap().is_empty());
+    }
+}

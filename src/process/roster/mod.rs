@@ -1,0 +1,569 @@
+//! The roster: children × events → orders.
+//!
+//! Owns: which child should live, when a dead one comes back, when a living one is ended.
+//! Never: starts, signals or waits for a process, reads a clock, or touches the database;
+//! it is a pure table that the supervisor asks, and whose orders it carries out.
+//!
+//! Times are spans since any fixed moment of a monotonic clock, handed in with each event.
+
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+pub use self::words::{Cause, Child, ChildKind, Event, Limits, Order, Pid, SlotId, Standing};
+
+/// The wait before the second replacement in a row; the first is immediate.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+/// The longest wait before a replacement.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A child that was up for this long is healthy: its death starts a new count.
+const HEALTHY_AFTER: Duration = Duration::from_secs(60);
+/// How long a SIGKILLed child may take to die before somebody is told.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a child may take to find that the database is back after its supervisor has: the
+/// longest wait between two attempts, and the longest attempt.
+const RECONNECTING: Duration = Duration::from_secs(7);
+/// So many deaths in a row are a crash loop.
+const CRASH_LOOP_DEATHS: u32 = 5;
+
+impl Limits {
+    /// A little before a peer would reap it.
+    fn stale_after(&self) -> Duration {
+        self.reaper_timeout * 5 / 6
+    }
+
+    /// After an outage: the time that a child takes to come back, and one heartbeat interval.
+    fn grace(&self) -> Duration {
+        RECONNECTING + self.reaper_timeout / 6
+    }
+}
+
+/// One living process in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Incarnation {
+    pid: Pid,
+    /// Registering is measured from here; a lost database moves it.
+    since: Duration,
+    /// First seen registered.
+    up_since: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No process; one is wanted from `until` on.
+    Waiting { until: Duration },
+    /// Spawn was ordered, the answer is due.
+    Ordered,
+    /// Living, not registered.
+    Starting(Incarnation),
+    /// Living and registered.
+    Up(Incarnation),
+    /// Asked to end.
+    Stopping {
+        who: Incarnation,
+        deadline: Duration,
+    },
+    /// Sent SIGKILL; replaced only when its exit was seen.
+    Killed {
+        who: Incarnation,
+        at: Duration,
+        cause: Cause,
+        reported: bool,
+    },
+}
+
+impl State {
+    fn incarnation(&self) -> Option<Incarnation> {
+        match *self {
+            Self::Waiting { .. } | Self::Ordered => None,
+            Self::Starting(who) | Self::Up(who) => Some(who),
+            Self::Stopping { who, .. } | Self::Killed { who, .. } => Some(who),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    kind: ChildKind,
+    state: State,
+    /// Deaths since it was last healthy.
+    deaths: u32,
+    /// False: removed by a reload, freed when its process is gone.
+    wanted: bool,
+}
+
+/// Whether anybody may be judged by heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Database {
+    Reachable { judge_from: Duration },
+    Lost,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Stopping { deadline: Duration },
+    Exited,
+}
+
+/// All children, and what is to be done about them.
+#[derive(Clone, Debug)]
+pub struct Roster {
+    limits: Limits,
+    slots: BTreeMap<SlotId, Slot>,
+    next_slot: u32,
+    phase: Phase,
+    quiet: bool,
+    database: Database,
+}
+
+impl Roster {
+    /// A roster of children that all wait for the first tick.
+    pub fn new(wanted: Vec<ChildKind>, limits: Limits) -> Self {
+        let mut roster = Self {
+            limits,
+            slots: BTreeMap::new(),
+            next_slot: 0,
+            phase: Phase::Running,
+            quiet: false,
+            database: Database::Reachable {
+                judge_from: Duration::ZERO,
+            },
+        };
+        for kind in wanted {
+            roster.add(kind, Duration::ZERO);
+        }
+        roster
+    }
+
+    /// Takes note of what happened and says what to do now. Any event is fine at any time.
+    #[must_use = "orders that nobody carries out leave the table wrong"]
+    pub fn handle(&mut self, event: Event) -> Vec<Order> {
+        let mut orders = Vec::new();
+        match event {
+            Event::Spawned { slot, pid, at } => self.spawned(slot, pid, at, &mut orders),
+            Event::SpawnFailed { slot, at } => self.spawn_failed(slot, at, &mut orders),
+            Event::Exited { pid, at } => self.exited(pid, at, &mut orders),
+            Event::Heartbeat { slot, pid, age, at } => {
+                self.heartbeat(slot, pid, age, at, &mut orders);
+            }
+            Event::Stale { slot, pid, at } => self.stale(slot, pid, at, &mut orders),
+            Event::Tick { at } => self.tick(at, &mut orders),
+            Event::Stop { at, immediate } => self.stop(at, immediate, &mut orders),
+            Event::DatabaseLost => self.database = Database::Lost,
+            Event::DatabaseBack { at } => self.database_back(at),
+            Event::Reload { wanted, at } => self.reload(wanted, at, &mut orders),
+            Event::Quiet(quiet) => self.quiet(quiet, &mut orders),
+        }
+        self.exit_when_all_are_gone(&mut orders);
+        orders
+    }
+
+    /// The next moment at which a tick has something to do.
+    pub fn next_deadline(&self) -> Option<Duration> {
+        self.slots
+            .values()
+            .filter_map(|slot| match slot.state {
+                State::Waiting { until } => Some(until),
+                State::Stopping { deadline, .. } => Some(deadline),
+                State::Killed {
+                    at,
+                    reported: false,
+                    ..
+                } => Some(at + KILL_PATIENCE),
+                State::Ordered | State::Starting(_) | State::Up(_) | State::Killed { .. } => None,
+            })
+            .min()
+    }
+
+    /// The table of children, in the order of their slots.
+    pub fn children(&self) -> impl Iterator<Item = Child<'_>> {
+        self.slots.iter().map(|(id, slot)| Child {
+            slot: *id,
+            kind: &slot.kind,
+            pid: slot.state.incarnation().map(|who| who.pid),
+            standing: match slot.state {
+                State::Waiting { .. } | State::Ordered => Standing::Waiting,
+                State::Starting(_) => Standing::Starting,
+                State::Up(_) => Standing::Up,
+                State::Stopping { .. } => Standing::Stopping,
+                State::Killed { .. } => Standing::Killed,
+            },
+            deaths: slot.deaths,
+        })
+    }
+
+    /// True when every wanted child has registered.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Phase::Running
+            && self
+                .slots
+                .values()
+                .filter(|slot| slot.wanted)
+                .all(|slot| matches!(slot.state, State::Up(_)))
+    }
+
+    /// True from the first `Stop` on.
+    pub fn is_stopping(&self) -> bool {
+        self.phase != Phase::Running
+    }
+
+    fn add(&mut self, kind: ChildKind, at: Duration) {
+        let id = SlotId(self.next_slot);
+        self.next_slot += 1;
+        self.slots.insert(
+            id,
+            Slot {
+                kind,
+                state: State::Waiting { until: at },
+                deaths: 0,
+                wanted: true,
+            },
+        );
+    }
+
+    fn spawned(&mut self, id: SlotId, pid: Pid, at: Duration, orders: &mut Vec<Order>) {
+        let Some(slot) = self
+            .slots
+            .get_mut(&id)
+            .filter(|slot| slot.state == State::Ordered)
+        else {
+            // Nobody ordered it, so nobody would ever watch it.
+            orders.push(signal(id, pid, Signal::SIGKILL));
+            return;
+        };
+        let who = Incarnation {
+            pid,
+            since: at,
+            up_since: None,
+        };
+        slot.state = State::Starting(who);
+        // A stop or a removal that came while it was being started is handed on to it: it is
+        // born with these signals blocked, so that it finds them when it looks (S1).
+        match self.phase {
+            Phase::Running if slot.wanted => {
+                if self.quiet {
+                    orders.push(signal(id, pid, Signal::SIGTSTP));
+                }
+            }
+            Phase::Running => {
+                let deadline = at + self.limits.shutdown_timeout;
+                terminate(id, slot, deadline, orders);
+            }
+            Phase::Stopping { deadline } if at < deadline => {
+                terminate(id, slot, deadline, orders);
+            }
+            Phase::Stopping { .. } | Phase::Exited => {
+                kill(id, slot, at, Cause::Stopped, orders);
+            }
+        }
+    }
+
+    fn spawn_failed(&mut self, id: SlotId, at: Duration, orders: &mut Vec<Order>) {
+        let Some(slot) = self
+            .slots
+            .get_mut(&id)
+            .filter(|slot| slot.state == State::Ordered)
+        else {
+            return;
+        };
+        if self.phase != Phase::Running || !slot.wanted {
+            self.slots.remove(&id);
+            return;
+        }
+        slot.deaths = slot.deaths.saturating_add(1);
+        // What the kernel refused now it will refuse again at once, so even the first
+        // failure waits.
+        let wait = backoff(slot.deaths).max(BACKOFF_FIRST);
+        slot.state = State::Waiting { until: at + wait };
+        report_crash_loop(id, slot, wait, orders);
+    }
+
+    fn exited(&mut self, pid: Pid, at: Duration, orders: &mut Vec<Order>) {
+        let found = self.slots.iter_mut().find_map(|(id, slot)| {
+            let who = slot.state.incarnation()?;
+            (who.pid == pid).then_some((*id, slot, who))
+        });
+        let Some((id, slot, who)) = found else {
+            return;
+        };
+        let cause = match slot.state {
+            State::Stopping { .. } => Cause::Stopped,
+            State::Killed { cause, .. } => cause,
+            _ => Cause::Crash,
+        };
+        orders.push(Order::Recover {
+            slot: id,
+            pid,
+            cause,
+        });
+        if self.phase != Phase::Running || !slot.wanted {
+            self.slots.remove(&id);
+            return;
+        }
+        let healthy = who
+            .up_since
+            .is_some_and(|up| at.saturating_sub(up) >= HEALTHY_AFTER);
+        slot.deaths = if healthy {
+            1
+        } else {
+            slot.deaths.saturating_add(1)
+        };
+        let wait = backoff(slot.deaths);
+        report_crash_loop(id, slot, wait, orders);
+        if wait.is_zero() {
+            spawn(id, slot, orders);
+        } else {
+            slot.state = State::Waiting { until: at + wait };
+        }
+    }
+
+    fn heartbeat(
+        &mut self,
+        id: SlotId,
+        pid: Pid,
+        age: Option<Duration>,
+        at: Duration,
+        orders: &mut Vec<Order>,
+    ) {
+        let stale_after = self.limits.stale_after();
+        let may_judge = match self.database {
+            Database::Reachable { judge_from } => at >= judge_from,
+            Database::Lost => false,
+        };
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        let who = match &mut slot.state {
+            State::Starting(who) | State::Up(who) if who.pid == pid => *who,
+            State::Stopping { who, .. } if who.pid == pid => {
+                // It is bound by its deadline now, not by its heartbeat. But one that came
+                // up only after it was told to end is told again (S1).
+                if age.is_some() && who.up_since.is_none() {
+                    who.up_since = Some(at);
+                    orders.push(signal(id, pid, Signal::SIGTERM));
+                }
+                return;
+            }
+            _ => return,
+        };
+        let registering = match (age, slot.state) {
+            (Some(_), _) => None,
+            (None, State::Up(_)) => {
+                // Its row is gone (a peer reaped it): it registers anew as a new process,
+                // and has as long for that as one that was just born.
+                slot.state = State::Starting(Incarnation { since: at, ..who });
+                return;
+            }
+            (None, _) => Some(at.saturating_sub(who.since)),
+        };
+        let stale = age.or(registering).is_some_and(|age| age > stale_after);
+        if stale && may_judge {
+            kill(id, slot, at, Cause::Crash, orders);
+        } else if !stale && age.is_some() {
+            slot.state = State::Up(Incarnation {
+                up_since: who.up_since.or(Some(at)),
+                ..who
+            });
+        }
+    }
+
+    fn stale(&mut self, id: SlotId, pid: Pid, at: Duration, orders: &mut Vec<Order>) {
+        if self.database == Database::Lost {
+            return;
+        }
+        if let Some(slot) = self.slots.get_mut(&id)
+            && let State::Starting(who) | State::Up(who) = slot.state
+            && who.pid == pid
+        {
+            kill(id, slot, at, Cause::Crash, orders);
+        }
+    }
+
+    fn tick(&mut self, at: Duration, orders: &mut Vec<Order>) {
+        for (id, slot) in &mut self.slots {
+            match &mut slot.state {
+                State::Waiting { until } if *until <= at => spawn(*id, slot, orders),
+                State::Stopping { deadline, .. } if *deadline <= at => {
+                    kill(*id, slot, at, Cause::Stopped, orders);
+                }
+                State::Killed {
+                    who,
+                    at: killed_at,
+                    reported,
+                    ..
+                } if !*reported && *killed_at + KILL_PATIENCE <= at => {
+                    *reported = true;
+                    orders.push(Order::ReportUnkillable {
+                        slot: *id,
+                        pid: who.pid,
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn stop(&mut self, at: Duration, immediate: bool, orders: &mut Vec<Order>) {
+        let deadline = match self.phase {
+            Phase::Exited => return,
+            _ if immediate => at,
+            Phase::Stopping { deadline } => deadline,
+            Phase::Running => at + self.limits.shutdown_timeout,
+        };
+        self.phase = Phase::Stopping { deadline };
+        self.slots
+            .retain(|_, slot| !matches!(slot.state, State::Waiting { .. }));
+        for (id, slot) in &mut self.slots {
+            match &mut slot.state {
+                State::Waiting { .. } | State::Ordered => {}
+                State::Starting(_) | State::Up(_) | State::Stopping { .. } if immediate => {
+                    kill(*id, slot, at, Cause::Stopped, orders);
+                }
+                State::Starting(_) | State::Up(_) => terminate(*id, slot, deadline, orders),
+                State::Stopping { deadline: own, .. } => *own = deadline.min(*own),
+                State::Killed { .. } => {}
+            }
+        }
+    }
+
+    fn database_back(&mut self, at: Duration) {
+        self.database = Database::Reachable {
+            judge_from: at + self.limits.grace(),
+        };
+        for slot in self.slots.values_mut() {
+            // Nobody could register while nobody could be reached.
+            if let State::Starting(who) = &mut slot.state {
+                who.since = who.since.max(at);
+            }
+        }
+    }
+
+    fn reload(&mut self, wanted: Vec<ChildKind>, at: Duration, orders: &mut Vec<Order>) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let mut missing = wanted;
+        let mut gone = BTreeSet::new();
+        for (id, slot) in &self.slots {
+            if !slot.wanted {
+                continue;
+            }
+            match missing.iter().position(|kind| *kind == slot.kind) {
+                Some(index) => {
+                    missing.remove(index);
+                }
+                None => {
+                    gone.insert(*id);
+                }
+            }
+        }
+        let deadline = at + self.limits.shutdown_timeout;
+        for id in gone {
+            let Some(slot) = self.slots.get_mut(&id) else {
+                continue;
+            };
+            slot.wanted = false;
+            match slot.state {
+                State::Waiting { .. } => {
+                    self.slots.remove(&id);
+                }
+                State::Starting(_) | State::Up(_) => terminate(id, slot, deadline, orders),
+                State::Ordered | State::Stopping { .. } | State::Killed { .. } => {}
+            }
+        }
+        // One that is wanted again while its predecessor still drains gets a slot of its own.
+        for kind in missing {
+            self.add(kind, at);
+        }
+        self.tick(at, orders);
+    }
+
+    fn quiet(&mut self, quiet: bool, orders: &mut Vec<Order>) {
+        self.quiet = quiet;
+        let word = if quiet {
+            Signal::SIGTSTP
+        } else {
+            Signal::SIGCONT
+        };
+        for (id, slot) in &self.slots {
+            // One that stops claims nothing any more.
+            if let State::Starting(who) | State::Up(who) = slot.state {
+                orders.push(signal(*id, who.pid, word));
+            }
+        }
+    }
+
+    fn exit_when_all_are_gone(&mut self, orders: &mut Vec<Order>) {
+        if !matches!(self.phase, Phase::Stopping { .. }) {
+            return;
+        }
+        let gone = self
+            .slots
+            .values()
+            .all(|slot| matches!(slot.state, State::Killed { reported: true, .. }));
+        if gone {
+            self.phase = Phase::Exited;
+            let code = u8::from(!self.slots.is_empty());
+            orders.push(Order::Exit { code });
+        }
+    }
+}
+
+fn signal(slot: SlotId, pid: Pid, signal: Signal) -> Order {
+    Order::Signal { slot, pid, signal }
+}
+
+fn spawn(id: SlotId, slot: &mut Slot, orders: &mut Vec<Order>) {
+    slot.state = State::Ordered;
+    orders.push(Order::Spawn {
+        slot: id,
+        kind: slot.kind.clone(),
+    });
+}
+
+fn terminate(id: SlotId, slot: &mut Slot, deadline: Duration, orders: &mut Vec<Order>) {
+    if let Some(who) = slot.state.incarnation() {
+        slot.state = State::Stopping { who, deadline };
+        orders.push(signal(id, who.pid, Signal::SIGTERM));
+    }
+}
+
+fn kill(id: SlotId, slot: &mut Slot, at: Duration, cause: Cause, orders: &mut Vec<Order>) {
+    if let Some(who) = slot.state.incarnation() {
+        slot.state = State::Killed {
+            who,
+            at,
+            cause,
+            reported: false,
+        };
+        orders.push(signal(id, who.pid, Signal::SIGKILL));
+    }
+}
+
+fn report_crash_loop(id: SlotId, slot: &Slot, retry_in: Duration, orders: &mut Vec<Order>) {
+    if slot.deaths >= CRASH_LOOP_DEATHS {
+        orders.push(Order::ReportCrashLoop {
+            slot: id,
+            deaths: slot.deaths,
+            retry_in,
+        });
+    }
+}
+
+/// The wait before the replacement that follows so many deaths in a row.
+fn backoff(deaths: u32) -> Duration {
+    match deaths.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => 2u32
+            .checked_pow(doublings)
+            .and_then(|factor| BACKOFF_FIRST.checked_mul(factor))
+            .map_or(BACKOFF_MAX, |wait| wait.min(BACKOFF_MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

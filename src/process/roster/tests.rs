@@ -1,0 +1,711 @@
+//! The roster's tables, and random lives of it.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    reaper_timeout: Duration::from_secs(30),
+    shutdown_timeout: Duration::from_secs(20),
+};
+const SLOT: SlotId = SlotId(0);
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn worker(pipeline: &str) -> ChildKind {
+    ChildKind::Worker {
+        pipeline: pipeline.to_owned(),
+    }
+}
+
+fn order_spawn() -> Order {
+    Order::Spawn {
+        slot: SLOT,
+        kind: ChildKind::Advancer,
+    }
+}
+
+fn order_recover(pid: Pid, cause: Cause) -> Order {
+    Order::Recover {
+        slot: SLOT,
+        pid,
+        cause,
+    }
+}
+
+fn to(pid: Pid, word: Signal) -> Order {
+    signal(SLOT, pid, word)
+}
+
+fn beat(pid: Pid, age: Option<Duration>, at: Duration) -> Event {
+    Event::Heartbeat {
+        slot: SLOT,
+        pid,
+        age,
+        at,
+    }
+}
+
+fn spawned(pid: Pid, at: Duration) -> Event {
+    Event::Spawned {
+        slot: SLOT,
+        pid,
+        at,
+    }
+}
+
+fn stop(at: Duration) -> Event {
+    Event::Stop {
+        at,
+        immediate: false,
+    }
+}
+
+/// One advancer with pid 10, spawned at 0 and not registered.
+fn starting() -> Roster {
+    let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
+    assert_eq!(roster.handle(Event::Tick { at: s(0) }), vec![order_spawn()]);
+    assert_eq!(roster.handle(spawned(10, s(0))), vec![]);
+    roster
+}
+
+/// The same, registered at 1 s.
+fn up() -> Roster {
+    let mut roster = starting();
+    assert_eq!(roster.handle(beat(10, Some(s(0)), s(1))), vec![]);
+    assert!(roster.is_ready());
+    roster
+}
+
+fn standing(roster: &Roster) -> Option<Standing> {
+    roster.children().next().map(|child| child.standing)
+}
+
+#[test]
+fn an_exit_is_acted_on_at_once() {
+    assert_eq!(
+        up().handle(Event::Exited { pid: 10, at: s(2) }),
+        vec![order_recover(10, Cause::Crash), order_spawn()]
+    );
+}
+
+#[test]
+fn a_child_that_dies_before_it_registers_is_restarted_as_well() {
+    assert_eq!(
+        starting().handle(Event::Exited { pid: 10, at: ms(5) }),
+        vec![order_recover(10, Cause::Crash), order_spawn()]
+    );
+}
+
+#[test]
+fn replacements_come_ever_later_and_a_crash_loop_is_reported_from_the_fifth_death() {
+    let mut roster = starting();
+    let mut at = s(0);
+    let mut waits = vec![];
+    let mut reports = vec![];
+    for death in 1..=13u32 {
+        let pid = roster.children().next().unwrap().pid.unwrap();
+        let mut orders = roster.handle(Event::Exited { pid, at });
+        let mut waited = Duration::ZERO;
+        for order in &orders {
+            if let Order::ReportCrashLoop {
+                deaths, retry_in, ..
+            } = order
+            {
+                reports.push((*deaths, *retry_in));
+            }
+        }
+        if !orders.contains(&order_spawn()) {
+            let due = roster.next_deadline().expect("a replacement is due");
+            waited = due - at;
+            assert_eq!(roster.handle(Event::Tick { at: due - ms(1) }), vec![]);
+            at = due;
+            orders = roster.handle(Event::Tick { at });
+            assert_eq!(orders, vec![order_spawn()]);
+        }
+        waits.push(waited.as_millis());
+        assert_eq!(roster.handle(spawned(100 + death as Pid, at)), vec![]);
+    }
+    assert_eq!(
+        waits,
+        [
+            0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000, 30_000
+        ]
+    );
+    assert_eq!(reports[0], (5, ms(800)));
+    assert_eq!(reports.len(), 9);
+}
+
+#[test]
+fn a_healthy_minute_ends_the_count() {
+    for (lived, orders_spawn_now) in [(s(59), false), (s(60), true)] {
+        let mut roster = starting();
+        let _ = roster.handle(Event::Exited { pid: 10, at: s(0) });
+        let _ = roster.handle(spawned(11, s(0)));
+        let _ = roster.handle(beat(11, Some(s(0)), s(1)));
+        let orders = roster.handle(Event::Exited {
+            pid: 11,
+            at: s(1) + lived,
+        });
+        assert_eq!(
+            orders.contains(&order_spawn()),
+            orders_spawn_now,
+            "{lived:?}"
+        );
+    }
+}
+
+#[test]
+fn a_minute_without_having_registered_is_not_healthy() {
+    let mut roster = starting();
+    let _ = roster.handle(Event::DatabaseLost);
+    let _ = roster.handle(Event::Exited { pid: 10, at: s(90) });
+    let _ = roster.handle(spawned(11, s(90)));
+    let orders = roster.handle(Event::Exited {
+        pid: 11,
+        at: s(200),
+    });
+    assert_eq!(orders, vec![order_recover(11, Cause::Crash)]);
+}
+
+#[test]
+fn a_stale_heartbeat_kills_and_the_replacement_waits_for_the_exit() {
+    let mut roster = up();
+    assert_eq!(roster.handle(beat(10, Some(s(25)), s(40))), vec![]);
+    assert_eq!(
+        roster.handle(beat(10, Some(s(25) + ms(1)), s(41))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+    // S6: killed once, and nobody takes its place while it lives.
+    assert_eq!(roster.handle(beat(10, Some(s(29)), s(44))), vec![]);
+    assert_eq!(roster.handle(Event::Tick { at: s(45) }), vec![]);
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 10, at: s(45) }),
+        vec![order_recover(10, Cause::Crash), order_spawn()]
+    );
+}
+
+#[test]
+fn a_child_that_never_registers_is_stale_too() {
+    let mut roster = starting();
+    assert_eq!(roster.handle(beat(10, None, s(25))), vec![]);
+    assert_eq!(
+        roster.handle(beat(10, None, s(25) + ms(1))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+#[test]
+fn a_child_whose_row_was_reaped_gets_time_to_register_anew() {
+    let mut roster = up();
+    assert_eq!(roster.handle(beat(10, None, s(100))), vec![]);
+    assert_eq!(standing(&roster), Some(Standing::Starting));
+    assert_eq!(roster.handle(beat(10, None, s(125))), vec![]);
+    assert_eq!(
+        roster.handle(beat(10, None, s(126))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+#[test]
+fn word_of_a_predecessor_is_not_held_against_its_replacement() {
+    let mut roster = up();
+    let _ = roster.handle(Event::Exited { pid: 10, at: s(30) });
+    let _ = roster.handle(spawned(11, s(30)));
+    assert_eq!(roster.handle(beat(10, Some(s(29)), s(31))), vec![]);
+    let stale = Event::Stale {
+        slot: SLOT,
+        pid: 10,
+        at: s(31),
+    };
+    assert_eq!(roster.handle(stale), vec![]);
+    assert_eq!(standing(&roster), Some(Standing::Starting));
+}
+
+#[test]
+fn an_unkillable_child_is_reported_once_and_blocks_nobody_else() {
+    let mut roster = Roster::new(vec![ChildKind::Advancer, worker("a")], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let _ = roster.handle(spawned(10, s(0)));
+    let other = SlotId(1);
+    let _ = roster.handle(Event::Spawned {
+        slot: other,
+        pid: 11,
+        at: s(0),
+    });
+    assert_eq!(
+        roster.handle(beat(10, None, s(26))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+    assert_eq!(roster.next_deadline(), Some(s(31)));
+    assert_eq!(roster.handle(Event::Tick { at: s(30) }), vec![]);
+    assert_eq!(
+        roster.handle(Event::Tick { at: s(31) }),
+        vec![Order::ReportUnkillable {
+            slot: SLOT,
+            pid: 10
+        }]
+    );
+    assert_eq!(roster.handle(Event::Tick { at: s(60) }), vec![]);
+    // The other one is replaced as ever.
+    assert_eq!(roster.handle(Event::Exited { pid: 11, at: s(61) }).len(), 2);
+    let _ = roster.handle(Event::Spawned {
+        slot: other,
+        pid: 12,
+        at: s(61),
+    });
+    // Nor does it block the exit.
+    let _ = roster.handle(stop(s(62)));
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 12, at: s(63) }),
+        vec![
+            Order::Recover {
+                slot: other,
+                pid: 12,
+                cause: Cause::Stopped
+            },
+            Order::Exit { code: 1 }
+        ]
+    );
+}
+
+#[test]
+fn with_the_database_lost_nobody_is_judged_and_afterwards_there_is_grace() {
+    let mut roster = up();
+    assert_eq!(roster.handle(Event::DatabaseLost), vec![]);
+    assert_eq!(roster.handle(beat(10, Some(s(600)), s(600))), vec![]);
+    let stale = Event::Stale {
+        slot: SLOT,
+        pid: 10,
+        at: s(600),
+    };
+    assert_eq!(roster.handle(stale), vec![]);
+    assert_eq!(roster.handle(Event::Tick { at: s(600) }), vec![]);
+    assert_eq!(roster.handle(Event::DatabaseBack { at: s(601) }), vec![]);
+    assert_eq!(roster.handle(beat(10, Some(s(611)), s(612))), vec![]);
+    assert_eq!(
+        roster.handle(beat(10, Some(s(612)), s(613))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+#[test]
+fn a_child_born_during_an_outage_has_all_its_time_to_register_afterwards() {
+    let mut roster = starting();
+    let _ = roster.handle(Event::DatabaseLost);
+    let _ = roster.handle(Event::DatabaseBack { at: s(300) });
+    assert_eq!(roster.handle(beat(10, None, s(325))), vec![]);
+    assert_eq!(
+        roster.handle(beat(10, None, s(326))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+#[test]
+fn a_death_during_an_outage_is_replaced_at_once() {
+    let mut roster = up();
+    let _ = roster.handle(Event::DatabaseLost);
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 10, at: s(50) }),
+        vec![order_recover(10, Cause::Crash), order_spawn()]
+    );
+}
+
+#[test]
+fn stop_terminates_then_kills_then_exits() {
+    let mut roster = up();
+    assert_eq!(roster.handle(stop(s(100))), vec![to(10, Signal::SIGTERM)]);
+    // Asked politely twice is asked once.
+    assert_eq!(roster.handle(stop(s(110))), vec![]);
+    assert_eq!(roster.next_deadline(), Some(s(120)));
+    assert_eq!(roster.handle(Event::Tick { at: ms(119_999) }), vec![]);
+    assert_eq!(
+        roster.handle(Event::Tick { at: s(120) }),
+        vec![to(10, Signal::SIGKILL)]
+    );
+    assert_eq!(
+        roster.handle(Event::Exited {
+            pid: 10,
+            at: s(121)
+        }),
+        vec![order_recover(10, Cause::Stopped), Order::Exit { code: 0 }]
+    );
+    assert_eq!(roster.handle(Event::Tick { at: s(130) }), vec![]);
+}
+
+#[test]
+fn a_second_stop_kills_at_once() {
+    let mut roster = up();
+    let _ = roster.handle(stop(s(100)));
+    let now = Event::Stop {
+        at: s(101),
+        immediate: true,
+    };
+    assert_eq!(roster.handle(now), vec![to(10, Signal::SIGKILL)]);
+}
+
+#[test]
+fn a_child_that_comes_up_while_stopping_is_told_again() {
+    // Born while the stop came.
+    let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    assert_eq!(roster.handle(stop(s(1))), vec![]);
+    assert_eq!(
+        roster.handle(spawned(10, s(1))),
+        vec![to(10, Signal::SIGTERM)]
+    );
+    // Registered after the stop.
+    assert_eq!(
+        roster.handle(beat(10, Some(s(0)), s(2))),
+        vec![to(10, Signal::SIGTERM)]
+    );
+    assert_eq!(roster.handle(beat(10, Some(s(0)), s(3))), vec![]);
+    // Its time counts from the stop, not from its birth.
+    assert_eq!(roster.next_deadline(), Some(s(21)));
+}
+
+#[test]
+fn a_child_born_after_an_immediate_stop_is_killed() {
+    let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let _ = roster.handle(Event::Stop {
+        at: s(1),
+        immediate: true,
+    });
+    assert_eq!(
+        roster.handle(spawned(10, s(1))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+#[test]
+fn a_roster_without_children_exits_on_stop() {
+    assert_eq!(
+        Roster::new(vec![], LIMITS).handle(stop(s(1))),
+        vec![Order::Exit { code: 0 }]
+    );
+}
+
+#[test]
+fn a_child_that_waits_for_its_backoff_does_not_hold_up_the_exit() {
+    let mut roster = starting();
+    let _ = roster.handle(Event::Exited { pid: 10, at: s(1) });
+    let _ = roster.handle(Event::SpawnFailed {
+        slot: SLOT,
+        at: s(1),
+    });
+    assert_eq!(standing(&roster), Some(Standing::Waiting));
+    assert_eq!(roster.handle(stop(s(2))), vec![Order::Exit { code: 0 }]);
+}
+
+#[test]
+fn what_could_not_be_spawned_is_tried_again_later_and_recovers_nothing() {
+    let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let failed = Event::SpawnFailed {
+        slot: SLOT,
+        at: s(0),
+    };
+    assert_eq!(roster.handle(failed), vec![]);
+    assert_eq!(roster.next_deadline(), Some(ms(100)));
+    assert_eq!(
+        roster.handle(Event::Tick { at: ms(100) }),
+        vec![order_spawn()]
+    );
+}
+
+#[test]
+fn a_reload_starts_what_is_new_and_ends_what_is_gone() {
+    let mut roster = Roster::new(vec![ChildKind::Advancer, worker("old")], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let _ = roster.handle(spawned(10, s(0)));
+    let old = SlotId(1);
+    let _ = roster.handle(Event::Spawned {
+        slot: old,
+        pid: 11,
+        at: s(0),
+    });
+    let orders = roster.handle(Event::Reload {
+        wanted: vec![worker("new"), ChildKind::Advancer],
+        at: s(5),
+    });
+    assert_eq!(
+        orders,
+        vec![
+            signal(old, 11, Signal::SIGTERM),
+            Order::Spawn {
+                slot: SlotId(2),
+                kind: worker("new")
+            }
+        ]
+    );
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 11, at: s(6) }),
+        vec![Order::Recover {
+            slot: old,
+            pid: 11,
+            cause: Cause::Stopped
+        }]
+    );
+    assert_eq!(roster.children().count(), 2);
+}
+
+#[test]
+fn a_child_removed_while_it_was_being_started_is_terminated_when_it_is_born() {
+    let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let none = Event::Reload {
+        wanted: vec![],
+        at: s(1),
+    };
+    assert_eq!(roster.handle(none), vec![]);
+    assert_eq!(
+        roster.handle(spawned(10, s(1))),
+        vec![to(10, Signal::SIGTERM)]
+    );
+}
+
+#[test]
+fn quiet_is_handed_on_and_remembered_for_those_born_later() {
+    let mut roster = up();
+    assert_eq!(
+        roster.handle(Event::Quiet(true)),
+        vec![to(10, Signal::SIGTSTP)]
+    );
+    let _ = roster.handle(Event::Exited { pid: 10, at: s(9) });
+    assert_eq!(
+        roster.handle(spawned(11, s(9))),
+        vec![to(11, Signal::SIGTSTP)]
+    );
+    assert_eq!(
+        roster.handle(Event::Quiet(false)),
+        vec![to(11, Signal::SIGCONT)]
+    );
+    let _ = roster.handle(Event::Exited { pid: 11, at: s(90) });
+    let _ = roster.handle(Event::Tick { at: s(91) });
+    assert_eq!(roster.handle(spawned(12, s(91))), vec![]);
+}
+
+#[test]
+fn a_process_that_nobody_ordered_is_killed() {
+    let mut roster = up();
+    assert_eq!(
+        roster.handle(spawned(66, s(2))),
+        vec![to(66, Signal::SIGKILL)]
+    );
+    assert_eq!(roster.children().next().unwrap().pid, Some(10));
+}
+
+/// Every state that a slot can be in, with the pid of its process where it has one.
+fn every_state() -> Vec<(&'static str, Roster)> {
+    let mut waiting = starting();
+    let _ = waiting.handle(Event::Exited { pid: 10, at: s(0) });
+    let ordered = waiting.clone();
+    let _ = waiting.handle(Event::SpawnFailed {
+        slot: SLOT,
+        at: s(0),
+    });
+    let mut stopping = up();
+    let _ = stopping.handle(stop(s(2)));
+    let mut retiring = up();
+    let _ = retiring.handle(Event::Reload {
+        wanted: vec![],
+        at: s(2),
+    });
+    let mut killed = up();
+    let _ = killed.handle(beat(10, Some(s(26)), s(2)));
+    let mut reported = killed.clone();
+    let _ = reported.handle(Event::Tick { at: s(7) });
+    let mut stopping_killed = killed.clone();
+    let _ = stopping_killed.handle(stop(s(3)));
+    let mut exited = Roster::new(vec![], LIMITS);
+    let _ = exited.handle(stop(s(2)));
+    vec![
+        ("waiting", waiting),
+        ("ordered", ordered),
+        ("starting", starting()),
+        ("up", up()),
+        ("stopping", stopping),
+        ("retiring", retiring),
+        ("killed", killed),
+        ("reported", reported),
+        ("stopping_killed", stopping_killed),
+        ("exited", exited),
+    ]
+}
+
+/// Every event, for the slot and process that exist, that don't, early and late.
+fn every_event() -> Vec<Event> {
+    let mut events = vec![Event::DatabaseLost, Event::Quiet(true), Event::Quiet(false)];
+    for at in [s(0), s(8), s(1_000)] {
+        events.push(Event::Tick { at });
+        events.push(Event::DatabaseBack { at });
+        for immediate in [false, true] {
+            events.push(Event::Stop { at, immediate });
+        }
+        for wanted in [vec![], vec![ChildKind::Advancer], vec![worker("x")]] {
+            events.push(Event::Reload { wanted, at });
+        }
+        for pid in [10, 99] {
+            events.push(Event::Exited { pid, at });
+            for slot in [SLOT, SlotId(7)] {
+                events.push(Event::Spawned { slot, pid, at });
+                events.push(Event::SpawnFailed { slot, at });
+                events.push(Event::Stale { slot, pid, at });
+                for age in [None, Some(s(0)), Some(s(26))] {
+                    events.push(Event::Heartbeat { slot, pid, age, at });
+                }
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn every_event_is_fine_in_every_state_and_keeps_the_rules() {
+    for (name, roster) in every_state() {
+        for first in every_event() {
+            for second in every_event() {
+                let mut roster = roster.clone();
+                for event in [&first, &second] {
+                    let stopping = roster.is_stopping();
+                    let orders = roster.handle(event.clone());
+                    for order in &orders {
+                        let fine = match order {
+                            Order::Spawn { .. } => !stopping && !roster.is_stopping(),
+                            // The process is one of the roster's, or was never ordered.
+                            Order::Signal { pid, .. } => {
+                                roster.children().any(|child| child.pid == Some(*pid))
+                                    || matches!(event, Event::Spawned { .. })
+                            }
+                            Order::Recover { pid, .. } => {
+                                matches!(event, Event::Exited { pid: gone, .. } if gone == pid)
+                            }
+                            Order::Exit { .. } => roster.is_stopping(),
+                            Order::ReportCrashLoop { .. } | Order::ReportUnkillable { .. } => true,
+                        };
+                        assert!(fine, "{name}: {first:?}, {second:?} gave {order:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A world that carries out orders: which processes live, and what they were told.
+#[derive(Default)]
+struct World {
+    living: BTreeMap<Pid, (SlotId, bool)>,
+    ordered: Vec<SlotId>,
+    next_pid: Pid,
+    stopped: bool,
+    exits: usize,
+}
+
+impl World {
+    fn carry_out(&mut self, orders: Vec<Order>) {
+        for order in orders {
+            match order {
+                Order::Spawn { slot, .. } => {
+                    assert!(!self.stopped, "spawned while stopping");
+                    assert!(
+                        !self.living.values().any(|(other, _)| *other == slot)
+                            && !self.ordered.contains(&slot),
+                        "two incarnations of one slot"
+                    );
+                    self.ordered.push(slot);
+                }
+                Order::Signal { pid, signal, .. } => {
+                    let process = self.living.get_mut(&pid).expect("a signal to a stranger");
+                    process.1 |= signal == Signal::SIGKILL;
+                }
+                Order::Exit { code } => {
+                    self.exits += 1;
+                    assert!(code == 1 || self.living.is_empty(), "exit left somebody");
+                }
+                Order::Recover { pid, .. } => {
+                    assert!(!self.living.contains_key(&pid), "recovered the living");
+                }
+                Order::ReportCrashLoop { deaths, .. } => assert!(deaths >= 5),
+                Order::ReportUnkillable { pid, .. } => assert!(self.living[&pid].1),
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_life_of_it_breaks_the_rules(choices in prop::collection::vec((0u8..14, any::<u8>(), 0u64..20_000), 1..120)) {
+        let mut roster = Roster::new(vec![ChildKind::Advancer, worker("a"), worker("b")], LIMITS);
+        let mut world = World { next_pid: 100, ..World::default() };
+        let mut at = Duration::ZERO;
+        for (what, which, passed) in choices {
+            at += ms(passed);
+            let some_slot = |world: &World| world.ordered.get(usize::from(which) % world.ordered.len().max(1)).copied();
+            let some_pid = |world: &World| world.living.keys().nth(usize::from(which) % world.living.len().max(1)).copied();
+            let event = match what {
+                0..=2 => some_slot(&world).map(|slot| {
+                    world.ordered.retain(|other| *other != slot);
+                    world.next_pid += 1;
+                    world.living.insert(world.next_pid, (slot, false));
+                    Event::Spawned { slot, pid: world.next_pid, at }
+                }),
+                3 => some_slot(&world).map(|slot| {
+                    world.ordered.retain(|other| *other != slot);
+                    Event::SpawnFailed { slot, at }
+                }),
+                4 | 5 => some_pid(&world).map(|pid| {
+                    world.living.remove(&pid);
+                    Event::Exited { pid, at }
+                }),
+                6 | 7 => some_pid(&world).map(|pid| Event::Heartbeat {
+                    slot: world.living[&pid].0, pid, at,
+                    age: (which % 3 > 0).then(|| s(u64::from(which) % 30)),
+                }),
+                8 => Some(Event::Tick { at }),
+                9 => Some(Event::Quiet(which % 2 == 0)),
+                10 => Some(Event::DatabaseLost),
+                11 => Some(Event::DatabaseBack { at }),
+                12 => Some(Event::Reload { wanted: match which % 3 {
+                    0 => vec![],
+                    1 => vec![ChildKind::Advancer],
+                    _ => vec![ChildKind::Advancer, worker("a"), worker("c"), worker("c")],
+                }, at }),
+                _ if which < 64 => { world.stopped = true; Some(Event::Stop { at, immediate: which < 16 }) }
+                _ => Some(Event::Tick { at }),
+            };
+            if let Some(event) = event {
+                let orders = roster.handle(event);
+                world.carry_out(orders);
+            }
+        }
+        // Whatever came before: a stop ends everybody within its time, and then exits once.
+        world.stopped = true;
+        let orders = roster.handle(stop(at));
+        world.carry_out(orders);
+        for slot in std::mem::take(&mut world.ordered) {
+            world.next_pid += 1;
+            world.living.insert(world.next_pid, (slot, false));
+            let orders = roster.handle(Event::Spawned { slot, pid: world.next_pid, at });
+            world.carry_out(orders);
+        }
+        at += LIMITS.shutdown_timeout;
+        let orders = roster.handle(Event::Tick { at });
+        world.carry_out(orders);
+        prop_assert!(world.living.values().all(|(_, killed)| *killed), "somebody survived the deadline");
+        for pid in world.living.keys().copied().collect::<Vec<_>>() {
+            world.living.remove(&pid);
+            let orders = roster.handle(Event::Exited { pid, at });
+            world.carry_out(orders);
+        }
+        prop_assert_eq!(world.exits, 1);
+    }
+}

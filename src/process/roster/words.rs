@@ -1,0 +1,222 @@
+//! The roster's vocabulary: what it is told and what it orders.
+
+use std::fmt;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+/// A process number.
+pub type Pid = i32;
+
+/// What a child is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChildKind {
+    /// Advances the branches of every pipeline.
+    Advancer,
+    /// Runs the steps of one pipeline.
+    Worker {
+        /// Its name.
+        pipeline: String,
+    },
+}
+
+impl fmt::Display for ChildKind {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Advancer => to.write_str("advancer"),
+            Self::Worker { pipeline } => write!(to, "worker {pipeline}"),
+        }
+    }
+}
+
+/// A place in the roster: at most one living process at a time. Never used again once freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub u32);
+
+/// The spans that the configuration decides.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// After this long without a heartbeat a peer may reap a process.
+    pub reaper_timeout: Duration,
+    /// What children get to finish between SIGTERM and SIGKILL.
+    pub shutdown_timeout: Duration,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An order to spawn was carried out.
+    Spawned {
+        /// The order's slot.
+        slot: SlotId,
+        /// The new process.
+        pid: Pid,
+        /// Now.
+        at: Duration,
+    },
+    /// An order to spawn could not be carried out.
+    SpawnFailed {
+        /// The order's slot.
+        slot: SlotId,
+        /// Now.
+        at: Duration,
+    },
+    /// A child was reaped: proof of its death. How it died makes no difference here.
+    Exited {
+        /// Which.
+        pid: Pid,
+        /// Now.
+        at: Duration,
+    },
+    /// What the database says of a child.
+    Heartbeat {
+        /// Its slot.
+        slot: SlotId,
+        /// Its process, so that word of a predecessor is never held against it.
+        pid: Pid,
+        /// Age of the last heartbeat by the database's clock; `None`: not registered.
+        age: Option<Duration>,
+        /// Now.
+        at: Duration,
+    },
+    /// A child is known to be stuck, by whatever other means.
+    Stale {
+        /// Its slot.
+        slot: SlotId,
+        /// Its process.
+        pid: Pid,
+        /// Now.
+        at: Duration,
+    },
+    /// Time passed.
+    Tick {
+        /// Now.
+        at: Duration,
+    },
+    /// The daemon is to stop; immediately when asked for the second time.
+    Stop {
+        /// Now.
+        at: Duration,
+        /// True: nobody is waited for.
+        immediate: bool,
+    },
+    /// The database cannot be reached: nobody is judged.
+    DatabaseLost,
+    /// It can be reached again: everybody gets a heartbeat interval of grace.
+    DatabaseBack {
+        /// Now.
+        at: Duration,
+    },
+    /// The configuration was read again.
+    Reload {
+        /// All children that there should be.
+        wanted: Vec<ChildKind>,
+        /// Now.
+        at: Duration,
+    },
+    /// Stop claiming (true) or claim again (false).
+    Quiet(bool),
+}
+
+/// Why a dead child's claims are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nobody asked it to end: what it ran has crashed.
+    Crash,
+    /// It was asked to end, or killed because the daemon stops: what it ran is released.
+    Stopped,
+}
+
+/// What the supervisor must do. Carried out in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Start a child, and answer with `Spawned` or `SpawnFailed`.
+    Spawn {
+        /// For the answer.
+        slot: SlotId,
+        /// What to start.
+        kind: ChildKind,
+    },
+    /// Send a signal; a process that is gone already is no error.
+    Signal {
+        /// Its slot.
+        slot: SlotId,
+        /// To whom.
+        pid: Pid,
+        /// Which.
+        signal: Signal,
+    },
+    /// This process is proven dead: recover its claims (as soon as the database can be
+    /// reached), and end what its steps left behind.
+    Recover {
+        /// Its slot.
+        slot: SlotId,
+        /// The dead process.
+        pid: Pid,
+        /// How its claims are closed.
+        cause: Cause,
+    },
+    /// A child dies again and again.
+    ReportCrashLoop {
+        /// Its slot.
+        slot: SlotId,
+        /// Deaths in a row.
+        deaths: u32,
+        /// Until the next attempt.
+        retry_in: Duration,
+    },
+    /// A child does not even die of SIGKILL (it sits in the kernel); nothing waits for it.
+    ReportUnkillable {
+        /// Its slot.
+        slot: SlotId,
+        /// The process.
+        pid: Pid,
+    },
+    /// Everybody is gone: the supervisor ends. Given once.
+    Exit {
+        /// 1 when an unkillable child was left behind.
+        code: u8,
+    },
+}
+
+/// How a child is doing, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Dead or not started yet; comes (back) later.
+    Waiting,
+    /// Started, not registered.
+    Starting,
+    /// Registered.
+    Up,
+    /// Asked to end.
+    Stopping,
+    /// Sent SIGKILL.
+    Killed,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.pad(match self {
+            Self::Waiting => "waiting",
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Stopping => "stopping",
+            Self::Killed => "killed",
+        })
+    }
+}
+
+/// One line of the table of children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child<'a> {
+    /// Its place.
+    pub slot: SlotId,
+    /// What it is for.
+    pub kind: &'a ChildKind,
+    /// Its living process.
+    pub pid: Option<Pid>,
+    /// How it is doing.
+    pub standing: Standing,
+    /// Deaths since it was last healthy.
+    pub deaths: u32,
+}

@@ -1,0 +1,234 @@
+//! Signals → events.
+//!
+//! Owns: which signals mean what, and that none is lost. Never: acts on one.
+//!
+//! Every control signal stays blocked in every thread for the whole life of the process,
+//! and is read from a descriptor (signalfd). So there are no handlers, none can interrupt
+//! anything, it works as pid 1 too, and one that was sent before anybody looked is found
+//! waiting: the first thing of `main` is [`block_early`], and a child is born with them
+//! blocked. Every other program (steps, hooks) must be started through
+//! [`spawn::unblocked`](super::spawn::unblocked), or no SIGTERM would ever reach it:
+//! `std::process::Command` hands the mask on.
+//!
+//! SIGCHLD is not among them: tokio waits for a step's end with it where the kernel has
+//! nothing better. Here it is a hint only; the supervisor reaps until nobody is left.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::SignalKind;
+
+/// The signals that are read, and blocked for everything else.
+const CONTROL: [Signal; 10] = [
+    Signal::SIGTERM,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+    Signal::SIGTTIN,
+    Signal::SIGTTOU,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// What somebody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// TERM or INT: end gracefully. QUIT, or TERM or INT for the second time: end now.
+    Stop {
+        /// True: wait for nobody.
+        immediate: bool,
+        /// What was sent.
+        signal: Signal,
+        /// Who sent it; 0: the kernel or a terminal, or another pid namespace.
+        from: i32,
+    },
+    /// TSTP: stop claiming, keep finishing.
+    Quiet,
+    /// CONT: claim again.
+    Resume,
+    /// TTIN: say what every thread does.
+    Dump,
+    /// TTOU: means nothing here (elsewhere: a worker less).
+    Unused,
+    /// HUP: read the configuration again.
+    Reload,
+    /// USR1: open the log anew.
+    ReopenLog,
+    /// USR2: replace the children one by one.
+    RollingRestart,
+    /// CHLD: somebody may have ended.
+    ChildEnded,
+}
+
+/// The set of control signals.
+pub(super) fn control_signals() -> SigSet {
+    CONTROL.into_iter().collect()
+}
+
+/// Blocks every control signal, from now on, in this thread and in those it will start: the
+/// first call of `main`, before anything starts a thread. What is sent afterwards waits.
+pub fn block_early() -> io::Result<()> {
+    control_signals().thread_block()?;
+    Ok(())
+}
+
+/// The signals of this process, in the order in which they are found waiting.
+#[derive(Debug)]
+pub struct Signals {
+    control: AsyncFd<SignalFd>,
+    children: Option<tokio::signal::unix::Signal>,
+    waiting: VecDeque<Event>,
+    escalates: bool,
+    stops: u32,
+}
+
+impl Signals {
+    /// For the process that a person or a service manager talks to: a second TERM or INT
+    /// means now. Tells of ended children. Needs a tokio runtime with I/O.
+    pub fn of_supervisor() -> io::Result<Self> {
+        let mut signals = Self::install(true)?;
+        signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);
+        // Whoever ended before that was installed rang no bell.
+        signals.waiting.push_back(Event::ChildEnded);
+        Ok(signals)
+    }
+
+    /// For one role in the foreground, without children of its own.
+    pub fn of_single_role() -> io::Result<Self> {
+        Self::install(true)
+    }
+
+    /// For a child: TERM may come several times (a supervisor repeats it, and the kernel
+    /// sends it when the supervisor dies), so only QUIT means now.
+    pub fn of_child() -> io::Result<Self> {
+        Self::install(false)
+    }
+
+    fn install(escalates: bool) -> io::Result<Self> {
+        block_early()?;
+        // A write past RLIMIT_FSIZE and a write to a closed pipe are errors, not the end
+        // (S21). Handled and not ignored: what is ignored stays so in the steps. SIGPIPE is
+        // ignored by Rust's runtime, which also resets it for its children.
+        signal_hook::flag::register(
+            signal_hook::consts::SIGXFSZ,
+            Arc::new(AtomicBool::new(false)),
+        )?;
+        let descriptor = SignalFd::with_flags(
+            &control_signals(),
+            SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC,
+        )?;
+        Ok(Self {
+            control: super::spawn::watched(descriptor)?,
+            children: None,
+            waiting: VecDeque::new(),
+            escalates,
+            stops: 0,
+        })
+    }
+
+    /// The next event. Several of one kind that came before anybody looked are one.
+    ///
+    /// Cancel-safe: what was read is either returned or still waiting.
+    pub async fn recv(&mut self) -> io::Result<Event> {
+        loop {
+            // A look at the descriptor costs a system call and comes first all the same: a
+            // storm of ending children must not hold up a stop.
+            self.read_all()?;
+            if let Some(event) = self.waiting.pop_front() {
+                return Ok(event);
+            }
+            tokio::select! {
+                // Cleared before the next look, so what comes in between rings again.
+                readable = self.control.readable() => readable?.clear_ready(),
+                () = ended(&mut self.children) => return Ok(Event::ChildEnded),
+            }
+        }
+    }
+
+    /// Resolves when a stop is asked for, or nothing can be read any more. Whatever else comes
+    /// meanwhile keeps waiting for [`recv`](Self::recv): for the time in which a process can do
+    /// nothing else than end. Cancel-safe.
+    pub async fn stop_asked(&mut self) {
+        let is_stop = |event: &Event| matches!(event, Event::Stop { .. });
+        loop {
+            if self.read_all().is_err() || self.waiting.iter().any(is_stop) {
+                return;
+            }
+            match self.control.readable().await {
+                Ok(mut readable) => readable.clear_ready(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// What is waiting right now, without waiting: for the time before there is anything
+    /// to wait in.
+    pub fn try_recv(&mut self) -> io::Result<Option<Event>> {
+        self.read_all()?;
+        Ok(self.waiting.pop_front())
+    }
+
+    fn read_all(&mut self) -> io::Result<()> {
+        loop {
+            match self.control.get_ref().read_signal() {
+                Ok(Some(found)) => {
+                    let signal = Signal::try_from(found.ssi_signo as i32)?;
+                    let event = self.event(signal, found.ssi_pid as i32);
+                    // The order of control words counts, their number does not.
+                    if self.waiting.back() != Some(&event) {
+                        self.waiting.push_back(event);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn event(&mut self, signal: Signal, from: i32) -> Event {
+        match signal {
+            Signal::SIGQUIT => Event::Stop {
+                immediate: true,
+                signal,
+                from,
+            },
+            Signal::SIGTSTP => Event::Quiet,
+            Signal::SIGCONT => Event::Resume,
+            Signal::SIGTTIN => Event::Dump,
+            Signal::SIGTTOU => Event::Unused,
+            Signal::SIGHUP => Event::Reload,
+            Signal::SIGUSR1 => Event::ReopenLog,
+            Signal::SIGUSR2 => Event::RollingRestart,
+            // TERM and INT; nothing else is in the set.
+            _ => {
+                self.stops = self.stops.saturating_add(1);
+                Event::Stop {
+                    immediate: self.escalates && self.stops > 1,
+                    signal,
+                    from,
+                }
+            }
+        }
+    }
+}
+
+/// Waits for an ended child, for ever where there are none to wait for.
+async fn ended(children: &mut Option<tokio::signal::unix::Signal>) {
+    if let Some(children) = children
+        && children.recv().await.is_some()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,467 @@
+//! Starting, signalling and reaping processes: the system calls of the supervisor.
+//!
+//! Owns: fork + exec of the daemon's own image, and `wait`. With `dump` the only place with
+//! `unsafe`. Never: decides who is to be started or ended (`roster` does).
+//!
+//! Between fork and exec the child is a copy of one thread of a process that may have had
+//! others, so it may do nothing but what is async-signal-safe: everything that allocates is
+//! made before the fork.
+#![expect(unsafe_code, reason = "fork, exec, prctl and wait have no safe form")]
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io::{self, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::SignalFd;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::roster::Pid;
+use super::signal;
+
+/// The image that every child runs: the very one that runs now, whatever was put in its
+/// place on disk.
+const OWN_IMAGE: &std::ffi::CStr = c"/proc/self/exe";
+
+/// What the service manager told the supervisor is for nobody else.
+const NOT_INHERITED: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_PID",
+    "WATCHDOG_USEC",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
+
+/// Linux's highest signal number.
+const LAST_SIGNAL: i32 = 64;
+
+/// A child of this process, with the handle by which it is signalled: a number can come to
+/// mean another process, a handle cannot (S16).
+#[derive(Debug)]
+pub struct Spawned {
+    pid: Pid,
+    pidfd: OwnedFd,
+}
+
+impl Spawned {
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Sends a signal. That it is gone already is no error: its exit is on its way (S8).
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
+        // SAFETY: the descriptor is ours and open; a null siginfo is allowed.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.pidfd.as_raw_fd(),
+                signal as libc::c_int,
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+        match check(sent) {
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+}
+
+impl AsFd for Spawned {
+    /// Readable when the process has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+/// Starts the daemon's own image with these arguments (the first is its name) and with
+/// these changes to the environment (`None` removes).
+///
+/// The child is in a process group of its own, so that a terminal's Ctrl-C reaches only the
+/// supervisor; reads `stdin` (or nothing), never the terminal; gets SIGTERM when the *thread* that called
+/// this ends, so call it from a thread that lives as long as the process; and is born with
+/// every control signal blocked, so that none is lost before it looks (`signal::Signals`).
+pub fn spawn(
+    argv: &[OsString],
+    environment: &[(OsString, Option<OsString>)],
+    stdin: Option<&[u8]>,
+) -> io::Result<Spawned> {
+    let argv = argv
+        .iter()
+        .map(|word| c_string(word.as_bytes().to_vec()))
+        .collect::<io::Result<Vec<_>>>()?;
+    let environment = merged_environment(environment)?;
+    let argv_pointers = pointers(&argv);
+    let environment_pointers = pointers(&environment);
+    let input = match stdin {
+        Some(text) => in_memory(text)?,
+        None => std::fs::File::open("/dev/null")?,
+    };
+    let (from_child, to_parent) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+
+    let plan = Plan {
+        argv: &argv_pointers,
+        environment: &environment_pointers,
+        stdin: input.as_raw_fd(),
+        errors: to_parent.as_raw_fd(),
+        parent: std::process::id() as Pid,
+        mask: signal::control_signals(),
+    };
+
+    // With everything blocked, no handler of ours can run in the child before its
+    // dispositions are the default ones.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the place that may: everything is prepared, and an exec follows"
+    )]
+    // SAFETY: the child calls nothing but `Plan::run`, which keeps the rules for it.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: this is the child of a fork, and the plan was made before it.
+        unsafe { plan.run() }
+    }
+    let fork_error = io::Error::last_os_error();
+    mask.thread_set_mask()?;
+    if pid < 0 {
+        return Err(fork_error);
+    }
+    drop(to_parent);
+
+    // Nobody but us reaps it, so until then the number means this process.
+    let pidfd = open_pidfd(pid);
+    let exec = read_error(&from_child);
+    match (exec, pidfd) {
+        (Ok(()), Ok(pidfd)) => Ok(Spawned { pid, pidfd }),
+        (Err(error), _) | (Ok(()), Err(error)) => {
+            // SAFETY: the number is that of a child that nobody has reaped.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// A file that is nowhere on disk, open at its beginning.
+fn in_memory(text: &[u8]) -> io::Result<std::fs::File> {
+    let flags = nix::sys::memfd::MFdFlags::MFD_CLOEXEC;
+    let descriptor = nix::sys::memfd::memfd_create(c"ductwork", flags)?;
+    let mut file = std::fs::File::from(descriptor);
+    file.write_all(text)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// What the child does between fork and exec; made entirely before the fork.
+struct Plan<'a> {
+    argv: &'a [*const libc::c_char],
+    environment: &'a [*const libc::c_char],
+    stdin: libc::c_int,
+    errors: libc::c_int,
+    parent: Pid,
+    mask: SigSet,
+}
+
+impl Plan<'_> {
+    /// Becomes the new image, or reports why not and ends.
+    ///
+    /// # Safety
+    /// Only in the child of a fork, with all signals blocked. Every call in here is
+    /// async-signal-safe, and nothing allocates, locks or panics.
+    unsafe fn run(&self) -> ! {
+        // SAFETY: plain system calls on memory that was prepared before the fork.
+        unsafe {
+            libc::setpgid(0, 0);
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                self.fail();
+            }
+            // The parent may have died before that was set, and then nobody tells us.
+            if libc::getppid() != self.parent {
+                libc::_exit(1);
+            }
+            let mut default: libc::sigaction = std::mem::zeroed();
+            default.sa_sigaction = libc::SIG_DFL;
+            for signal in 1..=LAST_SIGNAL {
+                // Some numbers are refused (KILL, STOP, the C library's own): they have no
+                // handler of ours either.
+                libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+            }
+            if libc::dup2(self.stdin, 0) < 0 {
+                self.fail();
+            }
+            close_on_exec_from(3);
+            if libc::sigprocmask(
+                libc::SIG_SETMASK,
+                std::ptr::from_ref(self.mask.as_ref()),
+                std::ptr::null_mut(),
+            ) != 0
+            {
+                self.fail();
+            }
+            libc::execve(
+                OWN_IMAGE.as_ptr(),
+                self.argv.as_ptr(),
+                self.environment.as_ptr(),
+            );
+            self.fail()
+        }
+    }
+
+    /// # Safety
+    /// As `run`.
+    unsafe fn fail(&self) -> ! {
+        // SAFETY: as `run`; errno is read before anything can change it.
+        unsafe {
+            let errno = *libc::__errno_location();
+            let word = errno.to_ne_bytes();
+            libc::write(self.errors, word.as_ptr().cast(), word.len());
+            libc::_exit(127)
+        }
+    }
+}
+
+/// Marks every descriptor from `first` on as not to be inherited.
+///
+/// # Safety
+/// Async-signal-safe; changes descriptors that belong to others, so only before an exec.
+unsafe fn close_on_exec_from(first: libc::c_int) {
+    // SAFETY: plain system calls on numbers.
+    unsafe {
+        let all = libc::syscall(
+            libc::SYS_close_range,
+            first as libc::c_uint,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        );
+        if all == 0 {
+            return;
+        }
+        // Before Linux 5.11. Rust opens everything close-on-exec, so this is for what came
+        // from elsewhere, which is found among the low numbers.
+        for descriptor in first..1024 {
+            let flags = libc::fcntl(descriptor, libc::F_GETFD);
+            if flags >= 0 {
+                libc::fcntl(descriptor, libc::F_SETFD, flags | libc::FD_CLOEXEC);
+            }
+        }
+    }
+}
+
+fn c_string(bytes: Vec<u8>) -> io::Result<CString> {
+    CString::new(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
+}
+
+/// The environment of the child as `NAME=value`.
+fn merged_environment(changes: &[(OsString, Option<OsString>)]) -> io::Result<Vec<CString>> {
+    let changed = |name: &OsStr| changes.iter().any(|(other, _)| other == name);
+    let kept = std::env::vars_os()
+        .filter(|(name, _)| !changed(name) && !NOT_INHERITED.iter().any(|other| name == other));
+    let set = changes
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), value.clone()?)));
+    kept.chain(set)
+        .map(|(name, value)| {
+            let mut entry = name.into_vec();
+            entry.push(b'=');
+            entry.extend_from_slice(value.as_bytes());
+            c_string(entry)
+        })
+        .collect()
+}
+
+/// The null-terminated array that exec wants; valid as long as the strings.
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
+}
+
+/// The error that the child wrote, if it did not become the new image.
+fn read_error(from_child: &OwnedFd) -> io::Result<()> {
+    let mut word = [0u8; 4];
+    loop {
+        match nix::unistd::read(from_child, &mut word) {
+            Ok(4) => return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(word))),
+            // Nothing written: the exec closed it, or the child ended before; `wait` will
+            // say which.
+            Ok(_) => return Ok(()),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call; the descriptor it returns is new and ours.
+    unsafe {
+        let descriptor = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
+        Ok(OwnedFd::from_raw_fd(descriptor as libc::c_int))
+    }
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Makes a foreign program start with no signal blocked, as it expects to; ours are blocked
+/// for good, and would be for it and for all that it starts.
+pub fn unblocked(command: &mut std::process::Command) -> &mut std::process::Command {
+    let empty = SigSet::empty();
+    // SAFETY: between fork and exec the closure makes one async-signal-safe call, on a set
+    // that was made before.
+    unsafe { command.pre_exec(move || Ok(empty.thread_set_mask()?)) }
+}
+
+/// Registers the descriptor of the signals with the runtime.
+pub(super) fn watched(descriptor: SignalFd) -> io::Result<AsyncFd<SignalFd>> {
+    // SAFETY: a `SignalFd` owns its descriptor, never changes it, and lives in the `AsyncFd`.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+/// Makes this process the parent of whatever its descendants leave behind.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: a plain system call.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }.into()).map(drop)
+}
+
+/// Called first thing in a child: fails when the parent that started it is gone, because
+/// then nobody will ever send the SIGTERM that was asked for at its death.
+pub fn parent_watch(expected_parent: Pid) -> io::Result<()> {
+    // SAFETY: plain system calls. Asked for again because exec of an image with
+    // capabilities forgets it.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM).into())?;
+        if libc::getppid() == expected_parent {
+            return Ok(());
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::NotConnected,
+        format!("the supervisor (pid {expected_parent}) is gone"),
+    ))
+}
+
+/// Children that somebody else (tokio, for a hook) waits for.
+static SPARED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn spared() -> MutexGuard<'static, Vec<Pid>> {
+    SPARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child that `wait_any` and `orphan` leave alone, until this is dropped.
+#[derive(Debug)]
+#[must_use = "a child is spared only as long as this lives"]
+pub struct Spared(Pid);
+
+impl Drop for Spared {
+    fn drop(&mut self) {
+        let mut spared = spared();
+        if let Some(index) = spared.iter().position(|pid| *pid == self.0) {
+            spared.swap_remove(index);
+        }
+    }
+}
+
+/// Starts a process that somebody else waits for: no reaping happens between its start and
+/// its being spared, so its exit status cannot be stolen.
+pub fn spawn_spared(
+    command: &mut tokio::process::Command,
+) -> io::Result<(tokio::process::Child, Spared)> {
+    let mut spared = spared();
+    let child = command.spawn()?;
+    let pid = child.id().map_or(0, |pid| pid as Pid);
+    spared.push(pid);
+    Ok((child, Spared(pid)))
+}
+
+/// True when somebody else waits for this child.
+pub fn is_spared(pid: Pid) -> bool {
+    spared().contains(&pid)
+}
+
+/// Reaps one dead child, if there is any: its own or an adopted one, but never one that is
+/// spared. Never blocks; call it until it returns `None`.
+pub fn wait_any() -> io::Result<Option<(Pid, ExitStatus)>> {
+    // Held throughout, so that nothing is spared between the look and the reaping.
+    let spared = spared();
+    let Some(first) = peek()? else {
+        return Ok(None);
+    };
+    if !spared.contains(&first) {
+        return reap(first);
+    }
+    // The look always shows the same one, so those behind it have to be asked one by one.
+    for pid in super::orphan::children_of_self()? {
+        if !spared.contains(&pid)
+            && let Some(dead) = reap(pid)?
+        {
+            return Ok(Some(dead));
+        }
+    }
+    Ok(None)
+}
+
+/// Reaps this child if it is dead and nobody else waits for it.
+pub(super) fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
+    let spared = spared();
+    if spared.contains(&pid) {
+        return Ok(None);
+    }
+    reap(pid)
+}
+
+/// The number of some dead child, which stays as it is.
+fn peek() -> io::Result<Option<Pid>> {
+    // SAFETY: the zeroed siginfo is plain memory that the call fills.
+    unsafe {
+        let mut found: libc::siginfo_t = std::mem::zeroed();
+        let result = libc::waitid(
+            libc::P_ALL,
+            0,
+            &raw mut found,
+            libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+        );
+        match check(result.into()) {
+            Ok(_) => Ok(Some(found.si_pid()).filter(|pid| *pid != 0)),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn reap(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
+    let mut status = 0;
+    // SAFETY: the status is ours to be written.
+    let result = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+    match check(result.into()) {
+        Ok(0) => Ok(None),
+        Ok(_) => Ok(Some((pid, ExitStatus::from_raw(status)))),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// For tests that start one by other means than `spawn`.
+#[cfg(test)]
+pub(super) fn born_blocked(command: &mut std::process::Command) -> &mut std::process::Command {
+    // SAFETY: the closure only changes the signal mask.
+    unsafe { command.pre_exec(signal::block_early) }
+}
+
+#[cfg(test)]
+mod tests;

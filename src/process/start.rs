@@ -1,0 +1,345 @@
+//! From a configuration to a living daemon: the supervisor, a child, or a role of its own.
+//!
+//! Owns: what happens before the first loop: the schema, which pipelines get a worker, the
+//! command line of a child. Never: parses the user's command line (`cli` does).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::config::{Config, DaemonRole, PipelineFilter};
+use crate::definition::{self, Definition};
+use crate::engine::lifeline::Request;
+use crate::model::ProcessId;
+use crate::problem::{Problem, Problems};
+use crate::step::registry::Registry;
+use crate::store::{self, Location, Purpose, migrate};
+
+use super::child::Child;
+use super::roster::ChildKind;
+use super::signal::Signals;
+use super::spawn;
+use super::supervisor::{self, ChildArgv, Handle, Reload, Setup};
+
+/// The hidden verb of a child's command line.
+pub const CHILD_VERB: &str = "child";
+
+/// What a program brings along that embeds the library.
+#[derive(Clone, Default)]
+pub struct Embedded {
+    /// Pipelines defined in Rust.
+    pub pipelines: Vec<Definition>,
+    /// Native steps.
+    pub registry: Arc<Registry>,
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The pipelines are wrong.
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    /// The database cannot be used.
+    #[error("the database cannot be used")]
+    Store(#[from] store::Error),
+    /// The operating system refuses something basic.
+    #[error("{what}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// All pipelines that this configuration runs: those of its files and those brought along.
+pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>, Problems> {
+    let mut problems = Vec::new();
+    let mut all = embedded.pipelines.clone();
+    // A program that brings its pipelines needs no directory of them; whoever needs one is told
+    // that there are none in it.
+    if config.pipelines_path.is_dir() {
+        match definition::yaml::load_dir(&config.pipelines_path) {
+            Ok(files) => {
+                for (file, definition) in files {
+                    if all
+                        .iter()
+                        .any(|other| other.pipeline == definition.pipeline)
+                    {
+                        let name = &definition.pipeline;
+                        let problem = Problem::new(format!("pipeline {name} is defined twice"));
+                        problems.push(Problem {
+                            file: Some(file),
+                            ..problem.help("this program defines it in Rust as well; remove one")
+                        });
+                    } else {
+                        all.push(definition);
+                    }
+                }
+            }
+            Err(found) => problems.extend(found.0),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    all.retain(|definition| config.pipelines.includes(&definition.pipeline));
+    Ok(all)
+}
+
+/// The names of the pipelines that get a worker here: the listed ones, whether this host has
+/// their definition or not (runs carry their own), or all that are defined.
+fn served(config: &Config, definitions: &[Definition]) -> Vec<String> {
+    match &config.pipelines {
+        PipelineFilter::Only(names) => names.to_vec(),
+        PipelineFilter::All => definitions.iter().map(|d| d.pipeline.clone()).collect(),
+    }
+}
+
+/// A connection to the configured database.
+pub fn location(config: &Config) -> Result<Location, store::Error> {
+    match config.database.url.sqlite_path() {
+        Some(path) => Ok(Location::sqlite(path)),
+        None => Location::parse(config.database.url.expose()),
+    }
+}
+
+/// The runtime of every process: one thread, because what waits needs no more, and because
+/// commands die with the thread that started them.
+pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::System {
+            what: "no runtime can be started",
+            source,
+        })?;
+    tokio::task::LocalSet::new().block_on(&runtime, work)
+}
+
+/// How the daemon runs.
+pub struct Options {
+    /// The file that `-c` named, for the children.
+    pub file: Option<PathBuf>,
+    /// The environment that was chosen.
+    pub env: Option<String>,
+    /// End when no work is left.
+    pub until_idle: bool,
+    /// Changes to the environment of the children (`None` removes).
+    pub environment: Vec<(OsString, Option<OsString>)>,
+}
+
+/// Runs the daemon in the role that the configuration gives it, until it is told to stop.
+pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<ExitCode, Error> {
+    match config.role {
+        DaemonRole::All => {
+            start_until(
+                config,
+                embedded,
+                &options,
+                async |handle, config| match options.until_idle {
+                    true => idle(handle, &config).await,
+                    false => std::future::pending().await,
+                },
+            )
+        }
+        DaemonRole::Advancer => single(config, embedded, |_| vec![ChildKind::Advancer]),
+        DaemonRole::Worker => single(config, embedded, |pipelines| {
+            let workers = pipelines.into_iter();
+            workers
+                .map(|pipeline| ChildKind::Worker { pipeline })
+                .collect()
+        }),
+    }
+}
+
+/// Runs the supervisor and its children until `until` is over, or a signal asks to stop.
+pub fn start_until(
+    config: Config,
+    embedded: Embedded,
+    options: &Options,
+    until: impl AsyncFnOnce(Handle, Arc<Config>) -> u8,
+) -> Result<ExitCode, Error> {
+    let definitions = pipelines(&config, &embedded)?;
+    let served = served(&config, &definitions);
+    if served.is_empty() {
+        return Err(Problems(vec![no_pipelines(&config)]).into());
+    }
+    run_local(async {
+        let mut signals = signals(Signals::of_supervisor())?;
+        let location = location(&config)?;
+        tokio::select! {
+            biased;
+            () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
+            ready = prepare(&location) => ready?,
+        }
+        let config = Arc::new(config);
+        let setup = Setup {
+            config: Arc::clone(&config),
+            pipelines: served,
+            argv: child_argv(options),
+            environment: options.environment.clone(),
+            reload: reloader(options, embedded),
+        };
+        let until = |handle| until(handle, config);
+        Ok(supervisor::supervise(setup, signals, until).await)
+    })
+}
+
+/// Creates or upgrades the schema.
+async fn prepare(location: &Location) -> Result<(), store::Error> {
+    let mut conn = location.connect(Purpose::Query).await?;
+    for migration in migrate::migrate(&mut conn).await? {
+        tracing::info!(
+            version = migration.version,
+            name = migration.name,
+            "migrated"
+        );
+    }
+    conn.close().await;
+    Ok(())
+}
+
+fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
+    installed.map_err(|source| Error::System {
+        what: "signals cannot be read",
+        source,
+    })
+}
+
+/// What to say where nothing can run.
+pub fn no_pipelines(config: &Config) -> Problem {
+    let path = config.pipelines_path.display();
+    let problem = Problem::new(format!("there are no pipelines in {path}"));
+    let help = "write one there, or let `ductworkd init` make an example";
+    problem.help(help)
+}
+
+fn child_argv(options: &Options) -> ChildArgv {
+    // A relative path means another file when the working directory has changed meanwhile.
+    let file = options
+        .file
+        .as_ref()
+        .and_then(|file| std::path::absolute(file).ok());
+    let env = options.env.clone();
+    let name = std::env::args_os()
+        .next()
+        .unwrap_or_else(|| "ductworkd".into());
+    Box::new(move |kind, supervisor| {
+        let mut argv = vec![name.clone()];
+        if let Some(file) = &file {
+            argv.extend(["-c".into(), file.into()]);
+        }
+        if let Some(env) = &env {
+            argv.extend(["-e".into(), env.into()]);
+        }
+        argv.push(CHILD_VERB.into());
+        argv.push("--supervisor".into());
+        argv.push(supervisor.to_string().into());
+        argv.push("--parent".into());
+        argv.push(std::process::id().to_string().into());
+        match kind {
+            ChildKind::Advancer => argv.push("advancer".into()),
+            ChildKind::Worker { pipeline } => {
+                argv.extend(["worker".into(), OsString::from(pipeline)]);
+            }
+        }
+        argv
+    })
+}
+
+fn reloader(options: &Options, embedded: Embedded) -> Reload {
+    let (file, env) = (options.file.clone(), options.env.clone());
+    Box::new(move || {
+        let config = Config::load_here(file.clone(), env.clone()).map_err(|p| p.to_string())?;
+        let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
+        let served = served(&config, &definitions);
+        match served.is_empty() {
+            true => Err(no_pipelines(&config).to_string()),
+            false => Ok((Arc::new(config), served)),
+        }
+    })
+}
+
+/// Runs one role in the foreground, without forking.
+fn single(
+    config: Config,
+    embedded: Embedded,
+    kinds: impl FnOnce(Vec<String>) -> Vec<ChildKind>,
+) -> Result<ExitCode, Error> {
+    let definitions = match config.role {
+        DaemonRole::Worker => pipelines(&config, &embedded)?,
+        _ => Vec::new(),
+    };
+    let kinds = kinds(served(&config, &definitions));
+    if kinds.is_empty() {
+        return Err(Problems(vec![no_pipelines(&config)]).into());
+    }
+    run_local(async {
+        let mut signals = signals(Signals::of_single_role())?;
+        let location = location(&config)?;
+        tokio::select! {
+            biased;
+            () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
+            ready = prepare(&location) => ready?,
+        }
+        let child = Child {
+            config: Arc::new(config),
+            kinds,
+            supervisor: None,
+            parent: None,
+            registry: embedded.registry,
+        };
+        Ok(child.live(signals).await)
+    })
+}
+
+/// The life of a child, as its supervisor started it.
+pub fn child(
+    config: Config,
+    embedded: Embedded,
+    kind: ChildKind,
+    supervisor: ProcessId,
+    parent: i32,
+) -> Result<ExitCode, Error> {
+    if let Err(error) = spawn::parent_watch(parent) {
+        tracing::warn!(%error, "not starting");
+        return Ok(ExitCode::SUCCESS);
+    }
+    run_local(async {
+        let child = Child {
+            config: Arc::new(config),
+            kinds: vec![kind],
+            supervisor: Some(supervisor),
+            parent: Some(parent as u32),
+            registry: embedded.registry,
+        };
+        Ok(child.live(signals(Signals::of_child())?).await)
+    })
+}
+
+/// Resolves when no work is left for this daemon.
+async fn idle(handle: Handle, config: &Config) -> u8 {
+    let mut ready = handle.ready.clone();
+    // The sender lives as long as the supervisor.
+    let _ = ready.wait_for(|ready| *ready).await;
+    let pipelines = match &config.pipelines {
+        PipelineFilter::All => None,
+        PipelineFilter::Only(names) => Some(names.to_vec()),
+    };
+    loop {
+        let (reply, answer) = oneshot::channel();
+        let asked = handle
+            .requests
+            .send(Request::AnyWork(pipelines.clone(), reply));
+        if asked.is_ok() && matches!(answer.await, Ok(Ok(false))) {
+            return 0;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}

@@ -1,0 +1,612 @@
+//! The supervisor's loop: events in, the roster's orders out.
+//!
+//! Owns: the children, their proofs of death, the daemon's start and stop as the service
+//! manager sees them. Rules: a database failure never kills a child; an exit seen by `wait` is
+//! acted on at once; nothing in the loop waits for the database (its one connection belongs to
+//! the lifeline, another task), nor for anything else without a bound. It runs no user code and
+//! opens no listening socket.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::config::Config;
+use crate::engine::lifeline::{Lifeline, Request};
+use crate::engine::reaper::{ProvenDeath, Sweeper};
+use crate::engine::shared::Shared;
+use crate::engine::{Policy, Ring};
+use crate::model::{ProcessId, Role};
+use crate::store::Location;
+use crate::store::definition::Definitions;
+use crate::store::process::{NewProcess, ProcessRow};
+use crate::telemetry::events;
+
+use super::bells::Bells;
+use super::dump::Dumper;
+use super::hooks::{self, Hook};
+use super::identity::Identity;
+use super::notify::Notify;
+use super::orphan::{self, Living, TAG};
+use super::proof;
+use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
+use super::signal::{Event as SignalEvent, Signals};
+use super::spawn::{self, Spawned};
+
+/// How long the last sweep of a stopping supervisor may take: what it does not give back now,
+/// the next start does at once, with the same proof.
+const LAST_SWEEP: Duration = Duration::from_secs(5);
+
+/// How long the orphans of one dead child are hunted before the next event is looked at.
+const ORPHANS_BOUND: Duration = Duration::from_millis(250);
+
+/// How a child of this kind is started: its arguments.
+pub type ChildArgv = Box<dyn Fn(&ChildKind, ProcessId) -> Vec<OsString>>;
+
+/// Reads the configuration and the pipelines again; what is wrong is shown as it is.
+pub type Reload = Box<dyn Fn() -> Result<(Arc<Config>, Vec<String>), String>>;
+
+/// What a supervisor is started with.
+pub struct Setup {
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The pipelines that get a worker.
+    pub pipelines: Vec<String>,
+    /// How a child of this kind is started: its arguments.
+    pub argv: ChildArgv,
+    /// Changes to the children's environment.
+    pub environment: Vec<(OsString, Option<OsString>)>,
+    /// Reads the configuration and the pipelines again; what is wrong is shown as it is.
+    pub reload: Reload,
+}
+
+/// What somebody outside of the loop may know and ask.
+#[derive(Clone)]
+pub struct Handle {
+    /// True when every child has registered.
+    pub ready: watch::Receiver<bool>,
+    /// Requests to the lifeline.
+    pub requests: mpsc::UnboundedSender<Request>,
+    /// Rings the children.
+    pub ring: Arc<dyn Ring>,
+}
+
+struct Kid {
+    slot: SlotId,
+    spawned: Spawned,
+    tag: String,
+}
+
+struct Supervisor {
+    setup: Setup,
+    roster: Roster,
+    kids: HashMap<Pid, Kid>,
+    me: Arc<Shared>,
+    identity: Identity,
+    requests: mpsc::UnboundedSender<Request>,
+    /// The database takes no writes: nobody can beat, so nobody is judged.
+    stalled: bool,
+    /// Pids of children that died because the daemon stops: what they held is released.
+    stopped: Arc<Mutex<HashSet<Pid>>>,
+    ready: watch::Sender<bool>,
+    notify: Notify,
+    began: Instant,
+    exit: Option<u8>,
+}
+
+/// Supervises until a signal asks to stop or `until` is over, whose code is then the exit code.
+/// `until` is given a handle and runs beside the loop.
+pub async fn supervise<F: Future<Output = u8>>(
+    setup: Setup,
+    mut signals: Signals,
+    until: impl FnOnce(Handle) -> F,
+) -> ExitCode {
+    let config = Arc::clone(&setup.config);
+    if let Err(error) = spawn::become_subreaper() {
+        tracing::warn!(%error, "cannot adopt what killed workers leave behind");
+    }
+    // A failing start hook stops the start; a signal stops the hook.
+    let start_hook = hook("supervisor start", &config.hooks.supervisor.start, &config);
+    tokio::select! {
+        biased;
+        () = signals.stop_asked() => return ExitCode::SUCCESS,
+        ran = start_hook.run() => {
+            if let Err(error) = ran {
+                tracing::error!(%error, "a start hook failed; not starting");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let (mut supervisor, lifeline, rows) = Supervisor::new(setup);
+    let connected = lifeline.connected.subscribe();
+    let reachable = connected.clone();
+    let handle = Handle {
+        ready: supervisor.ready.subscribe(),
+        requests: supervisor.requests.clone(),
+        ring: Arc::clone(&lifeline.ring),
+    };
+    let (end, ended) = oneshot::channel();
+    let lifeline = tokio::task::spawn_local(async move {
+        let mut lifeline = lifeline;
+        let conn = lifeline.begin().await;
+        lifeline.run(conn, ended).await;
+    });
+    let code = supervisor
+        .attend(&mut signals, connected, rows, until(handle))
+        .await;
+    supervisor.end_orphans().await;
+    // Without a database there is nothing to wait for: the next start finds the proof.
+    if *reachable.borrow() {
+        supervisor.last_sweep().await;
+    }
+    let _ = end.send(());
+    // Without a database the farewell fails, and the reaper sees to the row.
+    let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
+    let stop_hook = hook("supervisor stop", &config.hooks.supervisor.stop, &config);
+    if let Err(error) = stop_hook.run().await {
+        events::hook_failed(&error);
+    }
+    ExitCode::from(code)
+}
+
+/// A hook of the configuration.
+pub(super) fn hook(name: &str, commands: &[Vec<String>], config: &Config) -> Hook {
+    Hook {
+        name: name.to_owned(),
+        commands: commands.to_vec(),
+        directory: config.base_dir.clone(),
+        timeout: hooks::TIMEOUT,
+    }
+}
+
+type Rows = watch::Receiver<Arc<[ProcessRow]>>;
+
+impl Supervisor {
+    fn new(setup: Setup) -> (Self, Lifeline, Rows) {
+        let config = Arc::clone(&setup.config);
+        let identity = Identity::current();
+        let id = ProcessId::new();
+        let me = Shared::new(id);
+        let policy = Policy::new(Arc::clone(&config));
+        // Checked by whoever made the set-up.
+        let location =
+            super::start::location(&config).unwrap_or_else(|_| Location::sqlite("ductwork.db"));
+        let (requests, answers) = mpsc::unbounded_channel();
+        let bells = Bells::new(&location, requests.clone());
+        let stopped: Arc<Mutex<HashSet<Pid>>> = Arc::default();
+        // A child that has registered is ready now, not at the next look.
+        let asked = requests.clone();
+        bells.listen(Role::Supervisor, None, id, move || {
+            let (done, _) = oneshot::channel();
+            let _ = asked.send(Request::Sweep(done));
+        });
+        let (show, rows) = watch::channel(Arc::from([]));
+        let sweeper = Sweeper::new(
+            policy.clone(),
+            Arc::new(Definitions::default()),
+            proof_of(identity.clone(), Arc::clone(&stopped)),
+        )
+        .showing(show);
+        let lifeline = Lifeline {
+            location,
+            row: NewProcess {
+                id,
+                supervisor: None,
+                role: Role::Supervisor,
+                pipeline: None,
+                host: identity.host.clone(),
+                boot_id: identity.boot_id.clone(),
+                pid_namespace: identity.pid_namespace.clone(),
+                pid: identity.pid as u32,
+                pid_started_at: identity.started_ticks,
+            },
+            shared: Arc::clone(&me),
+            policy,
+            requests: answers,
+            sweeper: Some((sweeper, config.supervisor.polling_timeout)),
+            connected: watch::Sender::new(false),
+            house: bells.house(),
+            ring: bells.ringer(),
+        };
+        let limits = roster::Limits {
+            reaper_timeout: config.supervisor.reaper_timeout,
+            shutdown_timeout: config.supervisor.shutdown_timeout,
+        };
+        let roster = Roster::new(wanted(&setup.pipelines), limits);
+        let supervisor = Self {
+            setup,
+            roster,
+            kids: HashMap::new(),
+            me,
+            identity,
+            requests,
+            stalled: false,
+            stopped,
+            ready: watch::Sender::new(false),
+            notify: Notify::from_environment(),
+            began: Instant::now(),
+            exit: None,
+        };
+        (supervisor, lifeline, rows)
+    }
+
+    /// Now, as the roster counts.
+    fn at(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    async fn attend(
+        &mut self,
+        signals: &mut Signals,
+        mut connected: watch::Receiver<bool>,
+        mut rows: Rows,
+        until: impl Future<Output = u8>,
+    ) -> u8 {
+        let dumper = Dumper::start("supervisor");
+        let mut until = std::pin::pin!(until);
+        let mut done = None;
+        let mut prune_at = Instant::now() + Duration::from_secs(60);
+        loop {
+            self.me.progress();
+            self.handle(roster::Event::Tick { at: self.at() });
+            self.reap().await;
+            if let Some(code) = self.exit {
+                return done.unwrap_or(code);
+            }
+            self.tell();
+            self.watch_own_beat();
+            self.notify.watchdog();
+            if Instant::now() >= prune_at {
+                prune_at = Instant::now() + Duration::from_secs(60);
+                if let Some(retention) = self.setup.config.retention {
+                    let _ = self.requests.send(Request::Prune(retention));
+                }
+            }
+            let next = self.roster.next_deadline();
+            let wait = next.map_or(Duration::from_secs(1), |next| {
+                next.saturating_sub(self.at()).min(Duration::from_secs(1))
+            });
+            tokio::select! {
+                event = signals.recv() => match event {
+                    Ok(event) => self.signalled(event, &dumper),
+                    Err(error) => {
+                        tracing::error!(%error, "signals cannot be read; stopping");
+                        self.stop(false);
+                    }
+                },
+                changed = connected.changed() => if changed.is_ok() {
+                    let back = *connected.borrow_and_update();
+                    let at = self.at();
+                    self.handle(match back {
+                        true => roster::Event::DatabaseBack { at },
+                        false => roster::Event::DatabaseLost,
+                    });
+                },
+                changed = rows.changed() => if changed.is_ok() {
+                    let rows = Arc::clone(&rows.borrow_and_update());
+                    self.judge(&rows);
+                },
+                code = &mut until, if done.is_none() => {
+                    done = Some(code);
+                    self.stop(false);
+                }
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// A database that answers but takes no writes (a lock, a full disk) looks reachable, and
+    /// every heartbeat in it grows old. Ours is one of them: while it cannot be written, those
+    /// of the children say nothing about them.
+    fn watch_own_beat(&mut self) {
+        let stalled = self.me.since_beat() > self.setup.config.supervisor.reaper_timeout / 2;
+        if std::mem::replace(&mut self.stalled, stalled) == stalled {
+            return;
+        }
+        let at = self.at();
+        self.handle(match stalled {
+            true => roster::Event::DatabaseLost,
+            false => roster::Event::DatabaseBack { at },
+        });
+    }
+
+    fn stop(&mut self, immediate: bool) {
+        self.notify.stopping();
+        let at = self.at();
+        self.handle(roster::Event::Stop { at, immediate });
+    }
+
+    fn signalled(&mut self, event: SignalEvent, dumper: &std::io::Result<Dumper>) {
+        match event {
+            SignalEvent::Stop {
+                immediate, signal, ..
+            } => {
+                tracing::info!(signal = signal.as_str(), immediate, "stopping");
+                self.stop(immediate);
+            }
+            SignalEvent::Quiet => {
+                tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
+                self.handle(roster::Event::Quiet(true));
+            }
+            SignalEvent::Resume => self.handle(roster::Event::Quiet(false)),
+            SignalEvent::Dump => {
+                match dumper {
+                    Ok(dumper) => dumper.request(self.describe()),
+                    Err(error) => tracing::error!(%error, "no dump can be made"),
+                }
+                for kid in self.kids.values() {
+                    let _ = kid.spawned.send(nix::sys::signal::Signal::SIGTTIN);
+                }
+            }
+            SignalEvent::Reload => self.reload(),
+            SignalEvent::RollingRestart => {
+                tracing::info!("replacing every child");
+                self.replace_all();
+            }
+            SignalEvent::ChildEnded => {}
+            SignalEvent::ReopenLog => tracing::info!("nothing to reopen: logs go to stderr"),
+            SignalEvent::Unused => {
+                tracing::info!("TTOU means nothing here; set job_worker.count and send HUP");
+            }
+        }
+    }
+
+    fn reload(&mut self) {
+        self.notify.reloading();
+        match (self.setup.reload)() {
+            Ok((config, pipelines)) => {
+                tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
+                if config.database != self.setup.config.database
+                    || config.supervisor != self.setup.config.supervisor
+                {
+                    tracing::warn!("database and supervisor settings change with a restart only");
+                }
+                self.setup.config = config;
+                self.setup.pipelines = pipelines;
+                self.replace_all();
+            }
+            Err(problems) => {
+                tracing::error!(
+                    "the configuration was not reloaded, nothing has changed:\n{problems}"
+                );
+            }
+        }
+        self.notify.ready();
+    }
+
+    /// New children beside the old ones, which drain: no moment without a claimer.
+    fn replace_all(&mut self) {
+        let at = self.at();
+        let none = Vec::new();
+        self.handle(roster::Event::Reload { wanted: none, at });
+        let wanted = wanted(&self.setup.pipelines);
+        self.handle(roster::Event::Reload { wanted, at });
+    }
+
+    /// Tells the roster how old its children's heartbeats are.
+    fn judge(&mut self, rows: &[ProcessRow]) {
+        let kids: Vec<(SlotId, Pid)> = self
+            .kids
+            .iter()
+            .map(|(pid, kid)| (kid.slot, *pid))
+            .collect();
+        for (slot, pid) in kids {
+            let age = rows
+                .iter()
+                .filter(|row| {
+                    row.pid as Pid == pid
+                        && row.boot_id == self.identity.boot_id
+                        && row.pid_namespace == self.identity.pid_namespace
+                })
+                .map(|row| row.age)
+                .min();
+            let at = self.at();
+            self.handle(roster::Event::Heartbeat { slot, pid, age, at });
+        }
+    }
+
+    fn handle(&mut self, event: roster::Event) {
+        let mut orders: std::collections::VecDeque<Order> = self.roster.handle(event).into();
+        while let Some(order) = orders.pop_front() {
+            if let Some(event) = self.carry_out(order) {
+                orders.extend(self.roster.handle(event));
+            }
+        }
+    }
+
+    /// Does what the roster says; its answer, where it wants one.
+    fn carry_out(&mut self, order: Order) -> Option<roster::Event> {
+        match order {
+            Order::Spawn { slot, kind } => return Some(self.spawn(slot, &kind)),
+            Order::Signal { pid, signal, .. } => {
+                if let Some(kid) = self.kids.get(&pid)
+                    && let Err(error) = kid.spawned.send(signal)
+                {
+                    tracing::error!(child_pid = pid, %signal, %error, "a child cannot be signalled");
+                }
+            }
+            Order::Recover { pid, cause, .. } => {
+                if cause == Cause::Stopped {
+                    let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                    stopped.insert(pid);
+                }
+                // Nobody waits for the answer: what could not be done now, the next sweep does.
+                let (done, _) = oneshot::channel();
+                let _ = self.requests.send(Request::Sweep(done));
+            }
+            Order::ReportCrashLoop {
+                slot,
+                deaths,
+                retry_in,
+            } => {
+                let children: Vec<_> = self.roster.children().filter(|c| c.slot == slot).collect();
+                let kind = children.first().map(|child| child.kind.to_string());
+                tracing::error!(
+                    child = kind,
+                    deaths,
+                    retry_in_ms = retry_in.as_millis() as u64,
+                    "a child dies again and again"
+                );
+            }
+            Order::ReportUnkillable { pid, .. } => {
+                tracing::error!(
+                    child_pid = pid,
+                    "a child does not die of SIGKILL; not waiting for it"
+                );
+            }
+            Order::Exit { code } => self.exit = Some(code),
+        }
+        None
+    }
+
+    fn spawn(&mut self, slot: SlotId, kind: &ChildKind) -> roster::Event {
+        let tag = uuid::Uuid::new_v4().simple().to_string();
+        let argv = (self.setup.argv)(kind, self.me.process());
+        let mut environment = self.setup.environment.clone();
+        environment.push((OsString::from(TAG), Some(OsString::from(&tag))));
+        let text = self.setup.config.text().map(str::as_bytes);
+        let at = self.at();
+        match spawn::spawn(&argv, &environment, text) {
+            Ok(spawned) => {
+                let pid = spawned.pid();
+                tracing::debug!(child_pid = pid, child = %kind, "child started");
+                // A number that comes again is another process: it owes nothing to the old one.
+                let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+                stopped.remove(&pid);
+                drop(stopped);
+                self.kids.insert(pid, Kid { slot, spawned, tag });
+                roster::Event::Spawned { slot, pid, at }
+            }
+            Err(error) => {
+                tracing::error!(child = %kind, %error, "a child cannot be started");
+                roster::Event::SpawnFailed { slot, at }
+            }
+        }
+    }
+
+    /// Takes away the dead, and what they left behind.
+    async fn reap(&mut self) {
+        let mut died = false;
+        loop {
+            match spawn::wait_any() {
+                Ok(Some((pid, status))) => {
+                    if self.kids.remove(&pid).is_some() {
+                        died = true;
+                        if !self.roster.is_stopping() && !status.success() {
+                            tracing::warn!(child_pid = pid, %status, "a child died");
+                        }
+                        let at = self.at();
+                        self.handle(roster::Event::Exited { pid, at });
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "cannot wait for children");
+                    break;
+                }
+            }
+        }
+        if died {
+            self.end_orphans().await;
+        }
+    }
+
+    async fn end_orphans(&self) {
+        let living = Living {
+            pids: self.kids.keys().copied().collect(),
+            tags: self.kids.values().map(|kid| kid.tag.clone()).collect(),
+        };
+        match orphan::sweep(&living, ORPHANS_BOUND).await {
+            Ok(sweep) if sweep.killed > 0 => {
+                tracing::warn!(
+                    processes = sweep.killed,
+                    "ended what a dead worker's steps left behind"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!(%error, "cannot look for orphans"),
+        }
+    }
+
+    /// Tells the service manager and whoever holds a handle.
+    fn tell(&mut self) {
+        let ready = self.roster.is_ready();
+        if ready && !*self.ready.borrow() {
+            self.ready.send_replace(true);
+            self.notify.ready();
+            tracing::info!(
+                children = self.kids.len(),
+                ms = self.began.elapsed().as_millis() as u64,
+                "ready"
+            );
+        }
+        let up = self
+            .roster
+            .children()
+            .filter(|child| child.standing == Standing::Up);
+        self.notify.status(&format!(
+            "{} of {} processes up",
+            up.count(),
+            self.kids.len()
+        ));
+    }
+
+    fn describe(&self) -> String {
+        use std::fmt::Write;
+
+        let mut text = format!(
+            "supervisor {}  up {:.0} s\n",
+            self.me.process(),
+            self.at().as_secs_f64()
+        );
+        for child in self.roster.children() {
+            let pid = child.pid.map_or("-".to_owned(), |pid| pid.to_string());
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "CHILD pid {pid:>8}  {:<9} {}  deaths {}",
+                child.standing, child.kind, child.deaths
+            );
+        }
+        text
+    }
+
+    /// The claims of the children that were ended are given back before we go.
+    async fn last_sweep(&mut self) {
+        let (done, swept) = oneshot::channel();
+        if self.requests.send(Request::Sweep(done)).is_ok() {
+            let _ = tokio::time::timeout(LAST_SWEEP, swept).await;
+        }
+    }
+}
+
+fn wanted(pipelines: &[String]) -> Vec<ChildKind> {
+    let workers = pipelines.iter().map(|pipeline| ChildKind::Worker {
+        pipeline: pipeline.clone(),
+    });
+    std::iter::once(ChildKind::Advancer)
+        .chain(workers)
+        .collect()
+}
+
+/// A supervisor's proof: a row of this host whose process does not exist; `stopped` says which
+/// of them the daemon itself has ended.
+fn proof_of(me: Identity, stopped: Arc<Mutex<HashSet<Pid>>>) -> Box<crate::engine::reaper::Proof> {
+    Box::new(move |row| {
+        let identity = proof::identity(row);
+        // RACE: a child of ours has died, and nobody has waited for it yet. Why it died is known
+        // only to the roster, which hears of it then: what was stopped is no crash. Raced by
+        // `rolling_restarts_spend_no_crash`.
+        if !me.is_provably_dead(&identity) || identity.is_unreaped_child() {
+            return None;
+        }
+        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match stopped.contains(&(row.pid as Pid)) {
+            true => ProvenDeath::Stopped,
+            false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),
+        })
+    })
+}
