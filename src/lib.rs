@@ -18,7 +18,9 @@
 //! - [`config`]: what a daemon is told
 //! - [`engine`]: claim, run or decide, commit
 //! - [`process`]: forks, signals, heartbeats
+//! - [`mod@bench`]: how fast that is, measured on real processes
 
+pub mod bench;
 pub mod config;
 pub mod definition;
 pub mod duration;

@@ -1,0 +1,207 @@
+//! The daemon that is measured: the very program that runs now, started as a user starts it,
+//! on the benchmark's own database.
+//!
+//! Owns: its environment, its start, its stop, and who its processes are. Never: reaches into
+//! it: what is measured is what an operator gets, seen from outside.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::config::Config;
+use crate::model::{ProcessId, Role};
+use crate::process::spawn::{self, Spawned};
+use crate::store::process::{self, ProcessRow};
+use crate::store::{Conn, sandbox::Sandbox};
+
+use super::{Error, pipelines};
+
+/// How long a daemon may take to be ready, and to stop, before something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long between two looks at something that takes milliseconds.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What differs between the daemons of a benchmark.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Set<'a> {
+    /// Its pipeline.
+    pub pipeline: &'a str,
+    /// Executions at once.
+    pub slots: u32,
+    /// It will be shot at: it stops at once, and does not complain.
+    pub target: bool,
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    spawned: Spawned,
+    /// Reaped: from now on its number may mean another process.
+    ended: Cell<bool>,
+}
+
+/// The processes of a daemon that is ready.
+#[derive(Clone, Debug)]
+pub(super) struct Processes {
+    /// The supervisor first.
+    pub all: Vec<ProcessRow>,
+}
+
+impl Processes {
+    /// The pid of the one with this role.
+    pub fn of(&self, role: Role) -> Option<&ProcessRow> {
+        self.all.iter().find(|row| row.role == role)
+    }
+}
+
+impl Daemon {
+    /// Starts one.
+    pub fn start(config: &Config, sandbox: &Sandbox, set: Set<'_>) -> Result<Self, Error> {
+        let spawned = spawn::spawn(&argv(config), &environment(sandbox, set), None);
+        let spawned = spawned.map_err(|source| Error::System {
+            what: "the daemon cannot be started",
+            source,
+        })?;
+        Ok(Self {
+            spawned,
+            ended: Cell::new(false),
+        })
+    }
+
+    /// Waits until all its processes are in the database.
+    pub async fn ready(&self, conn: &mut Conn) -> Result<Processes, Error> {
+        let since = Instant::now();
+        loop {
+            self.check()?;
+            let rows = process::processes(conn).await?;
+            let mine = |row: &&ProcessRow| row.pid as i32 == self.spawned.pid();
+            if let Some(supervisor) = rows.iter().find(mine) {
+                let id = supervisor.id;
+                let mut all = vec![supervisor.clone()];
+                all.extend(rows.into_iter().filter(|row| row.supervisor == Some(id)));
+                let processes = Processes { all };
+                let complete = [Role::Advancer, Role::Worker];
+                if complete.iter().all(|role| processes.of(*role).is_some()) {
+                    return Ok(processes);
+                }
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(Error::Stuck("the daemon is not ready after a minute"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The worker that took the place of `dead`, once it is in the database.
+    pub async fn successor(&self, conn: &mut Conn, dead: ProcessId) -> Result<ProcessId, Error> {
+        let since = Instant::now();
+        loop {
+            self.check()?;
+            let rows = process::processes(conn).await?;
+            let mut workers = rows.iter().filter(|row| row.role == Role::Worker);
+            if let Some(row) = workers.find(|row| row.id != dead) {
+                return Ok(row.id);
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(Error::Stuck("the worker was not replaced within a minute"));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Fails when it has ended.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.ended()? {
+            true => Err(Error::DaemonEnded),
+            false => Ok(()),
+        }
+    }
+
+    fn ended(&self) -> Result<bool, Error> {
+        if self.ended.get() {
+            return Ok(true);
+        }
+        // It is the only child of a benchmark.
+        let reaped = spawn::wait_any().map_err(|source| Error::System {
+            what: "the daemon cannot be waited for",
+            source,
+        })?;
+        let ended = reaped.is_some_and(|(pid, _)| pid == self.spawned.pid());
+        self.ended.set(ended);
+        Ok(ended)
+    }
+
+    /// Stops it, and returns when it is gone.
+    pub async fn stop(self) -> Result<(), Error> {
+        let send = |signal| {
+            self.spawned.send(signal).map_err(|source| Error::System {
+                what: "the daemon cannot be signalled",
+                source,
+            })
+        };
+        send(Signal::SIGTERM)?;
+        let since = Instant::now();
+        let mut killed = false;
+        while !self.ended()? {
+            if since.elapsed() > PATIENCE && !killed {
+                killed = true;
+                send(Signal::SIGKILL)?;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        match killed {
+            true => Err(Error::Stuck("the daemon did not stop within a minute")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn argv(config: &Config) -> Vec<OsString> {
+    let name = std::env::args_os().next();
+    let mut argv = vec![name.unwrap_or_else(|| "ductworkd".into())];
+    if let Some(file) = &config.file {
+        argv.extend(["-c".into(), file.into()]);
+    }
+    argv.extend(["-e".into(), OsString::from(&config.environment)]);
+    argv.push("start".into());
+    argv
+}
+
+/// The configuration stays what it is, but for what would make the benchmark do anything else
+/// than run its own pipelines on its own database.
+fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsString>)> {
+    let (level, patience) = match set.target {
+        true => ("error", Some("0".to_owned())),
+        false => ("warn", None),
+    };
+    let changes = [
+        (pipelines::VARIABLE, Some("1".to_owned())),
+        ("DUCTWORK_DATABASE_URL", Some(sandbox.url().to_owned())),
+        ("DUCTWORK_PIPELINES", Some(format!("[{}]", set.pipeline))),
+        // Not a directory: the program's own pipelines are all there are.
+        ("DUCTWORK_PIPELINES_PATH", Some("/dev/null".to_owned())),
+        ("DUCTWORK_ROLE", Some("all".to_owned())),
+        ("DUCTWORK_RETENTION", Some("never".to_owned())),
+        ("DUCTWORK_LOGGER__LEVEL", Some(level.to_owned())),
+        ("RUST_LOG", None),
+        ("DUCTWORK_JOB_WORKER__COUNT", Some(set.slots.to_string())),
+        ("DUCTWORK_HOOKS__SUPERVISOR__START", Some("[]".to_owned())),
+        ("DUCTWORK_HOOKS__SUPERVISOR__STOP", Some("[]".to_owned())),
+        ("DUCTWORK_HOOKS__ADVANCER__START", Some("[]".to_owned())),
+        ("DUCTWORK_HOOKS__ADVANCER__STOP", Some("[]".to_owned())),
+        ("DUCTWORK_HOOKS__WORKER__START", Some("[]".to_owned())),
+        ("DUCTWORK_HOOKS__WORKER__STOP", Some("[]".to_owned())),
+    ];
+    let mut environment: Vec<(OsString, Option<OsString>)> = changes
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.map(OsString::from)))
+        .collect();
+    if patience.is_some() {
+        let name = "DUCTWORK_JOB_WORKER__SHUTDOWN_TIMEOUT";
+        environment.push((name.into(), patience.map(OsString::from)));
+    }
+    environment
+}
