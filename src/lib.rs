@@ -4,7 +4,7 @@
 //! work and every transition is a row in SQLite or PostgreSQL before it is acted upon, claims
 //! are atomic, commits are guarded, and one clock decides: the database's. `ductworkd` is the
 //! daemon; this crate is the same daemon for programs that bring their own steps: see
-//! `Program`.
+//! [`Program`].
 //!
 //! # Map
 //! From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
@@ -19,8 +19,11 @@
 //! - [`engine`]: claim, run or decide, commit
 //! - [`process`]: forks, signals, heartbeats
 //! - [`mod@bench`]: how fast that is, measured on real processes
+//! - [`cli`]: the command line
+//! - [`program`]: the embedding program
 
 pub mod bench;
+pub mod cli;
 pub mod config;
 pub mod definition;
 pub mod duration;
@@ -29,11 +32,13 @@ pub mod machine;
 pub mod model;
 pub mod problem;
 pub mod process;
+pub mod program;
 pub mod step;
 pub mod store;
 pub mod telemetry;
 pub mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};
+pub use program::Program;
 pub use step::StepError;
 pub use step::context::StepContext;

@@ -1,0 +1,87 @@
+//! `schema`, `completions`, `version`: what the program knows about itself.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use serde_json::json;
+
+use crate::store::conn::sqlite_version;
+use crate::store::migrate::MIGRATIONS;
+
+use super::Cli;
+use super::exit::Failure;
+use super::house::House;
+
+/// Prints a JSON Schema.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd schema config > ductwork.schema.json
+  ductworkd schema pipeline > pipeline.schema.json
+
+A first line `# yaml-language-server: $schema=ductwork.schema.json` makes editors check the
+file as it is written.
+")]
+pub struct Schema {
+    /// Of what
+    of: Of,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Of {
+    /// The configuration
+    Config,
+    /// A pipeline's file
+    Pipeline,
+}
+
+/// Prints a completion script.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd completions bash > ~/.local/share/bash-completion/completions/ductworkd
+  ductworkd completions zsh > ~/.zfunc/_ductworkd
+")]
+pub struct Completions {
+    /// For which shell
+    shell: Shell,
+}
+
+/// Prints the version.
+#[derive(Debug, clap::Args)]
+pub struct Version {}
+
+impl Schema {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        house.out.value(&match self.of {
+            Of::Config => crate::config::json_schema(),
+            Of::Pipeline => crate::definition::schema::json_schema(),
+        })
+    }
+}
+
+impl Completions {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "ductworkd", &mut script);
+        house.out.text(&String::from_utf8_lossy(&script))
+    }
+}
+
+impl Version {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let version = env!("CARGO_PKG_VERSION");
+        let sqlite = sqlite_version();
+        let sqlite = format!(
+            "{}.{}.{}",
+            sqlite / 1_000_000,
+            sqlite / 1_000 % 1_000,
+            sqlite % 1_000
+        );
+        match house.out.json {
+            true => house.out.value(&json!({
+                "version": version,
+                "schema": MIGRATIONS.last().map(|migration| migration.version),
+                "sqlite": sqlite,
+            })),
+            false => house.out.text(&format!("ductworkd {version}\n")),
+        }
+    }
+}

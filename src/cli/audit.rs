@@ -1,0 +1,74 @@
+//! `audit`: every invariant, against the live database.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::store::Purpose;
+use crate::store::audit::{GRACE, INVARIANTS, audit};
+use crate::time;
+
+use super::exit::{Code, Failure};
+use super::house::{self, House};
+use super::out::{self, Cell};
+
+/// Checks every invariant.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd audit && echo all is well
+  ductworkd audit --json | jq -r '.[].invariant' | sort | uniq -c
+
+It reads one snapshot, changes nothing, and may run beside the daemon.
+")]
+pub struct Audit {
+    /// How old something may get that is to be mended by itself [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    grace: Option<Duration>,
+}
+
+impl Audit {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let started = Instant::now();
+            let violations = audit(&mut conn, self.grace.unwrap_or(GRACE)).await?;
+            let took = time::span(started.elapsed());
+            if house.out.json {
+                let row = |violation: &crate::store::audit::Violation| {
+                    json!({
+                        "invariant": violation.invariant,
+                        "title": violation.title,
+                        "entity": violation.entity,
+                        "id": violation.id,
+                        "detail": violation.detail,
+                    })
+                };
+                let rows: Vec<serde_json::Value> = violations.iter().map(row).collect();
+                house.out.value(&rows)?;
+            } else if violations.is_empty() {
+                let count = INVARIANTS.len();
+                house
+                    .out
+                    .text(&format!("all {count} invariants hold ({took})\n"))?;
+            } else {
+                let row = |violation: &crate::store::audit::Violation| {
+                    vec![
+                        Cell::styled(violation.invariant, out::BAD),
+                        Cell::new(&violation.entity),
+                        Cell::new(violation.id.to_string()),
+                        Cell::new(format!("{} (but {})", violation.detail, violation.title)),
+                    ]
+                };
+                let rows: Vec<Vec<Cell>> = violations.iter().map(row).collect();
+                house
+                    .out
+                    .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))?;
+            }
+            match violations.is_empty() {
+                true => Ok(()),
+                false => Err(Failure::Quiet(Code::Failed)),
+            }
+        })
+    }
+}

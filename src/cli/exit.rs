@@ -1,0 +1,90 @@
+//! How a command ends when it does not end well: what is said, and with which exit code.
+//!
+//! Owns: the one place where errors become exit codes. Never: prints to standard output.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::problem::{Problem, Problems};
+use crate::{process, store, telemetry};
+
+/// What an exit code means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// It did not work: not found, halted, unhealthy.
+    Failed = 1,
+    /// Wrong usage or configuration.
+    Usage = 2,
+    /// The database cannot be reached (EX_UNAVAILABLE).
+    Unavailable = 69,
+}
+
+/// Why a command ends without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// These problems, and the code that says whose they are.
+    Told(Code, Problems),
+    /// Everything was said on standard output already.
+    Quiet(Code),
+    /// Nobody reads what is written: a pager was closed, `head` has seen enough.
+    NobodyReads,
+}
+
+impl Failure {
+    /// It did not work.
+    pub fn failed(problem: Problem) -> Self {
+        Self::Told(Code::Failed, Problems(vec![problem]))
+    }
+
+    /// It was asked for wrongly.
+    pub fn usage(problem: Problem) -> Self {
+        Self::Told(Code::Usage, Problems(vec![problem]))
+    }
+
+    /// Says what is to be said; the exit code.
+    pub fn report(self) -> ExitCode {
+        match self {
+            Self::Told(code, problems) => {
+                // Where standard error is closed there is nobody to tell.
+                let _ = writeln!(std::io::stderr(), "{problems}");
+                ExitCode::from(code as u8)
+            }
+            Self::Quiet(code) => ExitCode::from(code as u8),
+            Self::NobodyReads => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Told(Code::Usage, problems)
+    }
+}
+
+impl From<store::Error> for Failure {
+    fn from(error: store::Error) -> Self {
+        let problem = Problem::new(one_line(&telemetry::chain(&error)));
+        match error {
+            store::Error::Unavailable { .. } => {
+                let help = "check that the server runs and that `database.url` leads to it";
+                Self::Told(Code::Unavailable, Problems(vec![problem.help(help)]))
+            }
+            _ => Self::failed(problem),
+        }
+    }
+}
+
+impl From<process::start::Error> for Failure {
+    fn from(error: process::start::Error) -> Self {
+        match error {
+            process::start::Error::Problems(problems) => problems.into(),
+            process::start::Error::Store(error) => error.into(),
+            error => Self::failed(Problem::new(one_line(&telemetry::chain(&error)))),
+        }
+    }
+}
+
+/// Errors of databases may have several lines; a problem has one.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

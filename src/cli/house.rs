@@ -1,0 +1,213 @@
+//! What most commands need: the configuration, a connection, a run by its id, the bells.
+//!
+//! Owns: how the command line comes to these. Never: prints.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::definition::Definition;
+use crate::model::RunId;
+use crate::problem::{Problem, Problems, nearest};
+use crate::process::bells::Bells;
+use crate::process::start;
+use crate::store::query::{self, Found, SHORTEST_PREFIX};
+use crate::store::{self, Conn, Location, Purpose, migrate};
+
+use super::Embedded;
+use super::exit::Failure;
+use super::out::{Out, short};
+
+/// What every command is given.
+pub struct House {
+    /// `-c`.
+    pub file: Option<PathBuf>,
+    /// `-e`.
+    pub env: Option<String>,
+    /// How output is wanted.
+    pub out: Out,
+    /// What the program brings along.
+    pub embedded: Embedded,
+}
+
+impl House {
+    /// The configuration.
+    pub fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::load_here(self.file.clone(), self.env.clone())?)
+    }
+
+    /// All pipelines that can be triggered here.
+    pub fn pipelines(&self, config: &Config) -> Result<Vec<Definition>, Failure> {
+        Ok(start::pipelines(config, &self.embedded)?)
+    }
+}
+
+/// A connection to a database that exists and has the schema of this program.
+pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
+    exists(config)?;
+    let mut conn = start::location(config)?.connect(purpose).await?;
+    migrate::check(&mut conn).await?;
+    Ok(conn)
+}
+
+/// A connection to a database that is made, or brought up to date, if need be.
+pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
+    let location = start::location(config)?;
+    let mut conn = location.connect(purpose).await?;
+    if let Err(store::Error::Schema(_)) = migrate::check(&mut conn).await {
+        migrate::migrate(&mut conn).await?;
+    }
+    Ok(conn)
+}
+
+/// Whoever only reads must not leave an empty database behind.
+pub fn exists(config: &Config) -> Result<(), Failure> {
+    match config.database.url.sqlite_path() {
+        Some(path) if !path.exists() => {
+            let message = format!("there is no database yet at {}", path.display());
+            let help = "`ductworkd` makes it when it starts, and so does `ductworkd migrate`";
+            Err(Failure::failed(Problem::new(message).help(help)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The run whose id begins with what was given.
+pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
+    let shown = short(given, 60);
+    match query::find_run(conn, given).await? {
+        Found::One(run) => Ok(run),
+        Found::None => Err(no_run(&shown)),
+        Found::Ambiguous(one, two) => {
+            let message = format!("several runs have an id that begins with `{shown}`");
+            let help = format!("give more of it; among them are {one} and {two}");
+            Err(Failure::usage(Problem::new(message).help(help)))
+        }
+        Found::Malformed => {
+            let help = format!(
+                "an id is 32 hexadecimal digits, or the first of them, at least {SHORTEST_PREFIX}; \
+                 `ductworkd runs` lists them"
+            );
+            let message = format!("`{shown}` is not the id of a run");
+            Err(Failure::usage(Problem::new(message).help(help)))
+        }
+    }
+}
+
+/// There is no such run.
+pub fn no_run(shown: &str) -> Failure {
+    let problem = Problem::new(format!("there is no run {shown}"));
+    Failure::failed(problem.help("`ductworkd runs` lists them"))
+}
+
+/// The definition of the pipeline with this name.
+pub fn find_pipeline<'a>(
+    pipelines: &'a [Definition],
+    name: &str,
+    config: &Config,
+) -> Result<&'a Definition, Failure> {
+    if let Some(found) = pipelines.iter().find(|one| one.pipeline == name) {
+        return Ok(found);
+    }
+    let names = || pipelines.iter().map(|one| one.pipeline.as_str());
+    let help = match nearest(name, names()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if pipelines.is_empty() => {
+            format!(
+                "there is none at all in {}",
+                config.pipelines_path.display()
+            )
+        }
+        None => format!(
+            "there are: {}",
+            names().take(20).collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let problem = Problem::new(format!("there is no pipeline `{}`", short(name, 100)));
+    Err(Failure::failed(problem.help(help)))
+}
+
+/// Wakes whoever has work now: on this host by its bells, on others through the database. A
+/// hint only: whoever does not hear it finds the work at its next poll.
+pub async fn ring(conn: &mut Conn, location: &Location, pipeline: &str) {
+    let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
+    let bells = Bells::new(location, requests);
+    let ringer = bells.ringer();
+    ringer.work(pipeline);
+    ringer.branches();
+    ringer.claims();
+    for payload in [pipeline, ""] {
+        let _missed = conn
+            .notify(
+                crate::engine::lifeline::CHANNEL,
+                &format!("{}{payload}", bells.house()),
+            )
+            .await;
+    }
+}
+
+/// Runs one command to its end.
+pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => Err(Failure::failed(Problem::new(format!(
+            "no runtime can be started: {error}"
+        )))),
+    }
+}
+
+/// One JSON value, given as text or, as `-`, on standard input.
+pub fn json(
+    given: &str,
+    what: &str,
+    max: u64,
+) -> Result<Box<serde_json::value::RawValue>, Failure> {
+    use crate::step::output::{JsonProblem, parse_json};
+    use std::io::Read;
+
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    if given == "-" {
+        // One byte more than allowed, so that too much is seen as such and not held.
+        let read = std::io::stdin()
+            .lock()
+            .take((max as u64).saturating_add(1))
+            .read_to_end(&mut bytes);
+        if let Err(error) = read {
+            let message = format!("standard input cannot be read: {error}");
+            return Err(Failure::failed(Problem::new(message)));
+        }
+    } else {
+        bytes.extend_from_slice(given.as_bytes());
+    }
+    parse_json(&bytes, max).map_err(|error| {
+        let help = match &error {
+            JsonProblem::Empty => "leave it out for `null`",
+            JsonProblem::TooLarge { .. } => {
+                "pass large data by reference, or raise `job_worker.max_payload`"
+            }
+            _ if given == "-" => "one JSON value is read from standard input",
+            _ => "strings need double quotes of their own: '\"text\"'",
+        };
+        let mut problem =
+            Problem::new(format!("the {what} is not one JSON value: {error}")).help(help);
+        if let (
+            JsonProblem::Syntax { line, column, .. } | JsonProblem::TooDeep { line, column },
+            Ok(text),
+        ) = (&error, std::str::from_utf8(&bytes))
+        {
+            problem.at = Some(crate::problem::Position::of(text, *line, *column, 1));
+            problem.file = Some(
+                Path::new(if given == "-" {
+                    "<stdin>"
+                } else {
+                    "<argument>"
+                })
+                .into(),
+            );
+        }
+        Failure::Told(super::exit::Code::Usage, Problems(vec![problem]))
+    })
+}

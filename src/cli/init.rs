@@ -1,0 +1,137 @@
+//! `init`: a directory with a configuration, a pipeline and its steps, to begin with.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::problem::{Problem, Problems};
+use crate::step::resolve::resolve;
+
+use super::exit::{Code, Failure};
+use super::house::House;
+use super::out::{self, paint};
+
+/// Makes a directory to begin with. Nothing that exists is overwritten.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd init hello && cd hello
+  ductworkd run Hello '[\"Ada\",\"Grace\"]'
+")]
+pub struct Init {
+    /// The directory
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+}
+
+struct File {
+    path: &'static str,
+    text: &'static str,
+    mode: u32,
+}
+
+const fn text(path: &'static str, text: &'static str) -> File {
+    File {
+        path,
+        text,
+        mode: 0o644,
+    }
+}
+
+const fn program(path: &'static str, text: &'static str) -> File {
+    File {
+        path,
+        text,
+        mode: 0o755,
+    }
+}
+
+const COMMON: [File; 5] = [
+    text("ductwork.yml", include_str!("init/ductwork.yml")),
+    text("README.md", include_str!("init/README.md")),
+    text(".gitignore", include_str!("init/gitignore")),
+    program("steps/names.sh", include_str!("init/names.sh")),
+    program("steps/greet.sh", include_str!("init/greet.sh")),
+];
+
+const WITH_PYTHON: [File; 2] = [
+    text("pipelines/hello.yml", include_str!("init/hello_python.yml")),
+    program("steps/report.py", include_str!("init/report.py")),
+];
+
+const WITHOUT_PYTHON: [File; 2] = [
+    text("pipelines/hello.yml", include_str!("init/hello_sh.yml")),
+    program("steps/report.sh", include_str!("init/report.sh")),
+];
+
+impl Init {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let path = std::env::var_os("PATH");
+        let python = resolve("python3", Path::new("/"), path.as_deref()).is_ok();
+        let steps = if python {
+            &WITH_PYTHON
+        } else {
+            &WITHOUT_PYTHON
+        };
+        let files: Vec<&File> = COMMON.iter().chain(steps).collect();
+        let taken = |file: &&&File| self.dir.join(file.path).symlink_metadata().is_ok();
+        let taken: Vec<Problem> = files
+            .iter()
+            .filter(taken)
+            .map(|file| {
+                let path = self.dir.join(file.path);
+                let problem = Problem::new(format!("{} exists already", path.display()));
+                problem.help("nothing is overwritten: name another directory, or move it away")
+            })
+            .collect();
+        if !taken.is_empty() {
+            return Err(Failure::Told(Code::Failed, Problems(taken)));
+        }
+        for file in &files {
+            self.write(file)?;
+        }
+        if house.out.json {
+            let files: Vec<&str> = files.iter().map(|file| file.path).collect();
+            return house.out.value(&json!({ "dir": self.dir, "files": files }));
+        }
+        let mut said = String::new();
+        for file in &files {
+            let path = self.dir.join(file.path);
+            said.push_str(&format!(
+                "{} {}\n",
+                paint(out::GOOD, "+"),
+                out::clean(&path.display().to_string())
+            ));
+        }
+        let cd = match self.dir == Path::new(".") {
+            true => String::new(),
+            false => format!("cd {} && ", out::clean(&self.dir.display().to_string())),
+        };
+        said.push_str(&format!(
+            "\nNext: {cd}ductworkd run Hello '[\"Ada\",\"Grace\"]'\n"
+        ));
+        house.out.text(&said)
+    }
+
+    fn write(&self, file: &File) -> Result<(), Failure> {
+        let path = self.dir.join(file.path);
+        let parent = path.parent().unwrap_or(&self.dir);
+        let written = std::fs::create_dir_all(parent).and_then(|()| {
+            // Never through what somebody has put there since we looked.
+            let mut options = std::fs::OpenOptions::new();
+            let mut to = options
+                .write(true)
+                .create_new(true)
+                .mode(file.mode)
+                .open(&path)?;
+            to.write_all(file.text.as_bytes())
+        });
+        written.map_err(|error| {
+            Failure::failed(Problem::new(format!(
+                "{} cannot be written: {error}",
+                path.display()
+            )))
+        })
+    }
+}

@@ -1,0 +1,5 @@
+import json
+import sys
+
+greetings = json.load(sys.stdin)
+json.dump({"count": len(greetings), "greetings": greetings}, sys.stdout)

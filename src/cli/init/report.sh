@@ -1,0 +1,3 @@
+#!/bin/sh
+# [..] -> {"greetings": [..]}
+sed 's/.*/{"greetings": &}/'

@@ -1,0 +1,93 @@
+//! `migrate`: creates or upgrades the schema.
+
+use serde_json::json;
+
+use crate::process::start;
+use crate::store::Purpose;
+use crate::store::migrate::{self, MIGRATIONS, Migration};
+
+use super::exit::Failure;
+use super::house::{self, House};
+use super::out::{self, Cell};
+
+/// Creates or upgrades the schema. The daemon does so when it starts.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd migrate                   # as a step of a deployment
+  ductworkd migrate --status
+  ductworkd migrate --print > schema.sql
+")]
+pub struct Migrate {
+    /// Show which migrations were applied, and change nothing
+    #[arg(long, conflicts_with = "print")]
+    status: bool,
+    /// Print the SQL, and connect to nothing
+    #[arg(long)]
+    print: bool,
+}
+
+impl Migrate {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        let location = start::location(&config)?;
+        if self.print {
+            let dialect = location.dialect();
+            let one = |migration: &Migration| {
+                let (version, name) = (migration.version, migration.name);
+                format!(
+                    "-- {version}: {name} ({})\n\n{}\n",
+                    dialect.as_str(),
+                    migration.sql(dialect)
+                )
+            };
+            return house
+                .out
+                .text(&MIGRATIONS.iter().map(one).collect::<String>());
+        }
+        house::block_on(async {
+            if self.status {
+                house::exists(&config)?;
+            }
+            let mut conn = location.connect(Purpose::Query).await?;
+            if !self.status {
+                let done = migrate::migrate(&mut conn).await?;
+                let applied: Vec<i64> = done.iter().map(|migration| migration.version).collect();
+                return match (house.out.json, done.as_slice()) {
+                    (true, _) => house.out.value(&json!({ "applied": applied })),
+                    (false, []) => house.out.text("the schema is up to date\n"),
+                    (false, done) => {
+                        let one = |migration: &&Migration| {
+                            format!("applied {}: {}\n", migration.version, migration.name)
+                        };
+                        house.out.text(&done.iter().map(one).collect::<String>())
+                    }
+                };
+            }
+            let applied = migrate::applied(&mut conn).await?;
+            if house.out.json {
+                let one = |migration: &Migration| {
+                    json!({
+                        "version": migration.version,
+                        "name": migration.name,
+                        "applied": applied.contains(&migration.version),
+                    })
+                };
+                let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).collect();
+                return house.out.value(&all);
+            }
+            let row = |migration: &Migration| {
+                let (word, style) = match applied.contains(&migration.version) {
+                    true => ("applied", out::GOOD),
+                    false => ("missing", out::BAD),
+                };
+                vec![
+                    Cell::new(migration.version.to_string()),
+                    Cell::new(migration.name),
+                    Cell::styled(word, style),
+                ]
+            };
+            let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).collect();
+            house.out.text(&out::table(&["VERSION", "NAME", ""], &rows))
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! The command line.
+//!
+//! Owns: the verbs, their help, and what they print. Never: SQL, decisions about runs.
+//! A program that embeds the library gets all of it from [`main`].
+
+mod about;
+mod act;
+mod audit;
+mod bench;
+mod check;
+mod context;
+pub mod exit;
+mod house;
+mod init;
+mod live;
+mod migrate;
+mod out;
+mod processes;
+mod prune;
+mod run;
+mod runs;
+mod shot;
+mod show;
+mod start;
+mod trigger;
+mod why;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use crate::process::start::Embedded;
+
+use crate::problem::Problem;
+use exit::Failure;
+use house::House;
+use out::{Color, Out};
+
+const EXAMPLES: &str = "\
+Examples:
+  ductworkd init hello && cd hello      # a pipeline to begin with
+  ductworkd                             # run the daemon; Ctrl-C stops it in order
+  ductworkd trigger Hello '\"world\"' --wait
+  ductworkd runs --status halted
+  ductworkd why 0192f3a1
+";
+
+/// Durable pipelines in one binary, on the database you already have.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ductworkd",
+    version,
+    before_long_help = EXAMPLES,
+    after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
+                  69 database unreachable."
+)]
+pub(crate) struct Cli {
+    /// The configuration [default: ductwork.yml, then config/ductwork.yml]
+    #[arg(short, long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The environment: a section of the configuration [default: development]
+    #[arg(short, long, global = true, value_name = "NAME")]
+    env: Option<String>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Use colours
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    #[command(flatten)]
+    start: start::Start,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the daemon in the foreground (the default)
+    Start(start::Start),
+    /// One shot: start, trigger, show progress, print the output, stop
+    Run(run::Run),
+    /// Make a directory with a configuration and a pipeline to begin with
+    Init(init::Init),
+    /// Check the configuration and all pipelines; show every problem
+    Check(check::Check),
+    /// Create or upgrade the schema
+    Migrate(migrate::Migrate),
+    /// Start a run; prints its id
+    Trigger(trigger::Trigger),
+    /// List runs, newest first
+    Runs(runs::Runs),
+    /// Everything of one run, as a tree
+    Show(show::Show),
+    /// The one fact that keeps a run from moving, and the remedy
+    Why(why::Why),
+    /// Continue a halted run as a new one
+    Revive(act::Revive),
+    /// End a run for good
+    Cancel(act::Cancel),
+    /// Answer a run that waits for a person
+    Resume(act::Resume),
+    /// Who runs where, and how long ago they gave a sign of life
+    Processes(processes::Processes),
+    /// Exit 0 when all supervisors are healthy
+    Health(processes::Health),
+    /// The key/value store that the steps of a run share
+    Context(context::Context),
+    /// Check every invariant against the live database
+    Audit(audit::Audit),
+    /// Measure throughput, latency and cost on the configured database
+    Bench(bench::Bench),
+    /// Delete runs that ended long ago
+    Prune(prune::Prune),
+    /// Print a JSON Schema, for editors
+    Schema(about::Schema),
+    /// Print a completion script for a shell
+    Completions(about::Completions),
+    /// Print the version
+    Version(about::Version),
+    #[command(hide = true, name = crate::process::start::CHILD_VERB)]
+    Child(start::ChildOf),
+}
+
+/// The whole command line, for a program with these pipelines and native steps: parses the
+/// arguments of this process, does what they say, and returns the exit code.
+///
+/// Call it first in `main`, before any thread is started: the daemon forks and execs this
+/// very program as its own children.
+pub fn main(embedded: Embedded) -> ExitCode {
+    run(std::env::args_os(), embedded)
+}
+
+fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output with 0, all else to standard error with 2.
+            // Where nobody reads, there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let ended = dispatch(cli, embedded);
+    let flushed = std::io::stdout().flush();
+    match ended {
+        Ok(code) => match flushed {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+            _ => code,
+        },
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(cli: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
+    let house = House {
+        file: cli.config,
+        env: cli.env,
+        out: Out::new(cli.json, cli.color),
+        // The daemon of a benchmark runs the benchmark's pipelines and nothing else.
+        embedded: crate::bench::embedded().unwrap_or(embedded),
+    };
+    let done = |ended: Result<(), Failure>| ended.map(|()| ExitCode::SUCCESS);
+    let Some(verb) = cli.verb else {
+        return cli.start.execute(house);
+    };
+    if cli.start != start::Start::default() && !matches!(verb, Verb::Start(_)) {
+        let problem = Problem::new("`--until-idle` belongs to `start`");
+        return Err(Failure::usage(
+            problem.help("write it after the verb `start`, or leave the verb out"),
+        ));
+    }
+    match verb {
+        Verb::Start(args) => args.or(cli.start).execute(house),
+        Verb::Child(args) => args.execute(house),
+        Verb::Run(args) => args.execute(house),
+        Verb::Init(args) => done(args.execute(&house)),
+        Verb::Check(args) => done(args.execute(&house)),
+        Verb::Migrate(args) => done(args.execute(&house)),
+        Verb::Trigger(args) => done(args.execute(&house)),
+        Verb::Runs(args) => done(args.execute(&house)),
+        Verb::Show(args) => done(args.execute(&house)),
+        Verb::Why(args) => done(args.execute(&house)),
+        Verb::Revive(args) => done(args.execute(&house)),
+        Verb::Cancel(args) => done(args.execute(&house)),
+        Verb::Resume(args) => done(args.execute(&house)),
+        Verb::Processes(args) => done(args.execute(&house)),
+        Verb::Health(args) => done(args.execute(&house)),
+        Verb::Context(args) => done(args.execute(&house)),
+        Verb::Audit(args) => done(args.execute(&house)),
+        Verb::Bench(args) => done(args.execute(&house)),
+        Verb::Prune(args) => done(args.execute(&house)),
+        Verb::Schema(args) => done(args.execute(&house)),
+        Verb::Completions(args) => done(args.execute(&house)),
+        Verb::Version(args) => done(args.execute(&house)),
+    }
+}
+
+/// Reads a duration of the command line.
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    crate::duration::parse(text).map_err(|error| format!("{error}; {}", crate::duration::NOTATION))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
+    }
+}

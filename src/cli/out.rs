@@ -1,0 +1,213 @@
+//! Standard output: text for people, JSON for programs.
+//!
+//! Owns: colours and whether they are wanted, tables, and that nothing a step or a user wrote
+//! can steer a terminal. Never: decides what is shown.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, IsTerminal, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::problem::Problem;
+use crate::time;
+
+use super::exit::Failure;
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR says no or CLICOLOR_FORCE says yes.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How output is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    /// For programs.
+    pub json: bool,
+    /// People read it as it appears.
+    pub terminal: bool,
+}
+
+impl Out {
+    /// As asked for; `color` holds for the whole process.
+    pub fn new(json: bool, color: Color) -> Self {
+        match color {
+            Color::Auto => anstream::ColorChoice::Auto,
+            Color::Always => anstream::ColorChoice::AlwaysAnsi,
+            Color::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+        let terminal = std::io::stdout().is_terminal();
+        Self { json, terminal }
+    }
+
+    /// Prints text; colours are dropped where they are not wanted.
+    pub fn text(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = anstream::stdout().lock();
+        written(
+            stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush()),
+        )
+    }
+
+    /// Prints one JSON value and ends the line.
+    pub fn value(self, value: &impl Serialize) -> Result<(), Failure> {
+        let mut text = match self.terminal {
+            true => serde_json::to_string_pretty(value),
+            false => serde_json::to_string(value),
+        }
+        .map_err(|error| {
+            Failure::failed(Problem::new(format!("cannot be written as JSON: {error}")))
+        })?;
+        text.push('\n');
+        let mut stdout = std::io::stdout().lock();
+        written(
+            stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush()),
+        )
+    }
+
+    /// A time: as an age for people, as RFC 3339 for whatever reads a pipe.
+    pub fn time(self, at: i64, now: i64) -> String {
+        match self.terminal {
+            true => time::relative(at, now),
+            false => time::rfc3339(at),
+        }
+    }
+}
+
+fn written(done: std::io::Result<()>) -> Result<(), Failure> {
+    match done {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::NobodyReads),
+        Err(error) => Err(Failure::failed(Problem::new(format!(
+            "standard output cannot be written: {error}"
+        )))),
+    }
+}
+
+/// Text in a colour.
+pub fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Done.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Failed.
+pub const BAD: Style = AnsiColor::Red.on_default();
+/// Going on.
+pub const BUSY: Style = AnsiColor::Cyan.on_default();
+/// Waits for somebody.
+pub const ASKS: Style = AnsiColor::Yellow.on_default();
+/// Beside the point.
+pub const DIM: Style = Style::new().dimmed();
+/// Names.
+pub const BOLD: Style = Style::new().bold();
+
+/// A cell of a table.
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// Text as it comes, made safe.
+    pub fn new(text: impl AsRef<str>) -> Self {
+        Self::styled(text, Style::new())
+    }
+
+    /// Text in a colour, made safe.
+    pub fn styled(text: impl AsRef<str>, style: Style) -> Self {
+        Self {
+            text: clean(text.as_ref()),
+            style,
+        }
+    }
+}
+
+/// Lines of aligned columns, headings first; the last column is as wide as it needs.
+pub fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| cell.text.chars().count()).max();
+        widest.unwrap_or(0).max(headings[column].chars().count())
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let headings = headings
+        .iter()
+        .map(|text| Cell::styled(text, DIM))
+        .collect();
+    let mut text = String::new();
+    for row in std::iter::once(&headings).chain(rows) {
+        // Nothing follows the last text of a line, not even what would align the next.
+        let used = row.iter().rposition(|cell| !cell.text.is_empty());
+        for (column, cell) in row.iter().enumerate().take(used.map_or(0, |last| last + 1)) {
+            text.push_str(&paint(cell.style, &cell.text));
+            if Some(column) != used {
+                let padding = widths[column].saturating_sub(cell.text.chars().count()) + 2;
+                let _ = write!(text, "{:padding$}", "");
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// One line without control characters: what a step printed must not steer a terminal, nor
+/// forge a line of output.
+pub fn clean(text: &str) -> String {
+    let steers = |char: char| {
+        // Bidirectional controls reorder what stands beside them.
+        char.is_control() || matches!(char, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut cleaned = String::with_capacity(text.len());
+    for char in text.chars() {
+        match steers(char) {
+            true => cleaned.extend(char.escape_default()),
+            false => cleaned.push(char),
+        }
+    }
+    cleaned
+}
+
+/// The beginning of a text, as far as a line has room.
+pub fn short(text: &str, room: usize) -> String {
+    let text = clean(text);
+    match text.char_indices().nth(room) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_step_printed_cannot_steer_a_terminal() {
+        assert_eq!(
+            clean("a\u{1b}[2Jb\nc\u{202e}d"),
+            "a\\u{1b}[2Jb\\nc\\u{202e}d"
+        );
+        assert_eq!(clean("naïve 漢字 🎉"), "naïve 漢字 🎉");
+    }
+
+    #[test]
+    fn columns_are_aligned_by_characters() {
+        let rows = [
+            vec![Cell::new("ä"), Cell::new("1")],
+            vec![Cell::new("bbb"), Cell::new("2")],
+        ];
+        let plain = anstream::adapter::strip_str(&table(&["X", "Y"], &rows)).to_string();
+        assert_eq!(plain, "X    Y\nä    1\nbbb  2\n");
+    }
+}

@@ -1,0 +1,199 @@
+//! `processes` and `health`: who is there, and whether they give signs of life.
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::model::{ProcessId, Role};
+use crate::problem::Problem;
+use crate::process::identity::Identity;
+use crate::store::process::{self, ProcessRow};
+use crate::store::{Purpose, query};
+use crate::time;
+
+use super::exit::{Code, Failure};
+use super::house::{self, House};
+use super::out::{self, Cell};
+
+/// Lists the registered processes.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd processes
+  ductworkd processes --json | jq '.[] | select(.healthy | not)'
+")]
+pub struct Processes {}
+
+/// Tells whether all supervisors are healthy.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd health                  # for a load balancer, a container, cron
+  ductworkd health --pid 1 -v
+")]
+pub struct Health {
+    /// Only the process with this pid on this host
+    #[arg(short, long)]
+    pid: Option<u32>,
+    /// List all processes
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Serialize)]
+struct ProcessJson<'a> {
+    id: ProcessId,
+    role: Role,
+    pipeline: Option<&'a str>,
+    pid: u32,
+    host: &'a str,
+    started_at: String,
+    last_heartbeat_at: String,
+    heartbeat_age_ms: u64,
+    healthy: bool,
+}
+
+impl<'a> ProcessJson<'a> {
+    fn of(process: &'a ProcessRow, config: &Config) -> Self {
+        Self {
+            id: process.id,
+            role: process.role,
+            pipeline: process.pipeline.as_deref(),
+            pid: process.pid,
+            host: &process.host,
+            started_at: time::rfc3339(process.started_at),
+            last_heartbeat_at: time::rfc3339(process.last_heartbeat_at),
+            heartbeat_age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
+            healthy: healthy(process, config),
+        }
+    }
+}
+
+fn healthy(process: &ProcessRow, config: &Config) -> bool {
+    process.age < config.supervisor.reaper_timeout
+}
+
+impl Processes {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let processes = process::processes(&mut conn).await?;
+            let now = query::now(&mut conn).await?;
+            if house.out.json {
+                return house.out.value(&json(&processes, &config));
+            }
+            match processes.is_empty() {
+                true => house
+                    .out
+                    .text("no processes are registered: `ductworkd` starts them\n"),
+                false => house.out.text(&table(house, &processes, &config, now)),
+            }
+        })
+    }
+}
+
+fn json<'a>(processes: &'a [ProcessRow], config: &Config) -> Vec<ProcessJson<'a>> {
+    processes
+        .iter()
+        .map(|process| ProcessJson::of(process, config))
+        .collect()
+}
+
+fn table(house: &House, processes: &[ProcessRow], config: &Config, now: i64) -> String {
+    let row = |process: &ProcessRow| {
+        let (word, style) = match healthy(process, config) {
+            true => ("healthy", out::GOOD),
+            false => ("stale", out::BAD),
+        };
+        vec![
+            Cell::styled(process.role.as_str(), out::BOLD),
+            Cell::new(process.pipeline.as_deref().unwrap_or("")),
+            Cell::new(&process.host),
+            Cell::new(process.pid.to_string()),
+            Cell::styled(word, style),
+            Cell::new(format!("{} ago", time::whole(process.age))),
+            Cell::new(house.out.time(process.started_at, now)),
+            Cell::styled(process.id.to_string(), out::DIM),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = processes.iter().map(row).collect();
+    let headings = [
+        "ROLE",
+        "PIPELINE",
+        "HOST",
+        "PID",
+        "",
+        "HEARTBEAT",
+        "STARTED",
+        "ID",
+    ];
+    out::table(&headings, &rows)
+}
+
+impl Health {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let processes = process::processes(&mut conn).await?;
+            let now = query::now(&mut conn).await?;
+            let host = Identity::current().host;
+            // Without a supervisor above it, a process in the foreground answers for itself.
+            let asked = |process: &&ProcessRow| match self.pid {
+                Some(pid) => process.pid == pid && process.host == host,
+                None => process.supervisor.is_none(),
+            };
+            let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
+            let stale: Vec<&&ProcessRow> = asked
+                .iter()
+                .filter(|process| !healthy(process, &config))
+                .collect();
+            let fine = !asked.is_empty() && stale.is_empty();
+            if house.out.json {
+                let shown = if self.verbose {
+                    json(&processes, &config)
+                } else {
+                    Vec::new()
+                };
+                let answer = serde_json::json!({
+                    "healthy": fine,
+                    "supervisors": asked.len(),
+                    "stale": stale.len(),
+                    "processes": self.verbose.then_some(shown),
+                });
+                house.out.value(&answer)?;
+                return if fine {
+                    Ok(())
+                } else {
+                    Err(Failure::Quiet(Code::Failed))
+                };
+            }
+            if self.verbose && !processes.is_empty() {
+                house.out.text(&table(house, &processes, &config, now))?;
+            }
+            match (asked.len(), stale.first()) {
+                (0, _) => {
+                    let message = match self.pid {
+                        Some(pid) => format!("unhealthy: no process {pid} of {host} is registered"),
+                        None => "unhealthy: no supervisor is registered".to_owned(),
+                    };
+                    Err(Failure::failed(
+                        Problem::new(message).help("`ductworkd` starts one"),
+                    ))
+                }
+                (n, Some(first)) => {
+                    let age = time::whole(first.age);
+                    let message = format!(
+                        "unhealthy: {} of {n} processes are stale, {} {} on {} for {age}",
+                        stale.len(),
+                        first.role,
+                        first.pid,
+                        first.host
+                    );
+                    Err(Failure::failed(
+                        Problem::new(message).help("`ductworkd processes` lists all"),
+                    ))
+                }
+                (n, None) => house.out.text(&format!("healthy: {n} of {n}\n")),
+            }
+        })
+    }
+}

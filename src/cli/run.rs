@@ -1,0 +1,70 @@
+//! `run`: one shot. Supervise, trigger, show progress, print the output, stop.
+
+use std::process::ExitCode;
+
+use crate::process::start::Options;
+use crate::telemetry::{self, Level, ProcessLabel};
+
+use super::exit::Failure;
+use super::house::{self, House};
+use super::shot::{self, Shot};
+use super::start::block_signals;
+
+/// Runs one run from its trigger to its end.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd run Hello '\"world\"'
+  cat input.json | ductworkd run Import - > output.json
+")]
+pub struct Run {
+    /// The pipeline's name
+    pipeline: String,
+    /// One JSON value, or `-` for standard input
+    #[arg(
+        default_value = "null",
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    input: String,
+    /// A second run with this key returns the output of the first
+    #[arg(long)]
+    key: Option<String>,
+}
+
+impl Run {
+    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
+        block_signals()?;
+        let config = house.config()?;
+        let pipelines = house.pipelines(&config)?;
+        let definition = house::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
+        let max = config.job_worker.max_payload(&self.pipeline);
+        let shot = Shot {
+            definition,
+            input: house::json(&self.input, "input", max)?,
+            key: self.key,
+            json: house.out.json,
+            style: shot::style(),
+        };
+        let quiet = shot::wants_quiet(&config);
+        let level = if quiet {
+            Level::Warn
+        } else {
+            config.logger.level
+        };
+        let label = ProcessLabel {
+            role: "supervisor",
+            pipeline: None,
+        };
+        let _guard = telemetry::init(level, config.logger.format, label);
+        let options = Options {
+            file: house.file,
+            env: house.env,
+            until_idle: false,
+            environment: match quiet {
+                true => vec![("DUCTWORK_LOGGER__LEVEL".into(), Some("warn".into()))],
+                false => Vec::new(),
+            },
+        };
+        Ok(shot::run(config, house.embedded, &options, shot)?)
+    }
+}

@@ -1,0 +1,152 @@
+//! `runs`: the list of runs, and the JSON form of one.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::model::*;
+use crate::store::Purpose;
+use crate::store::query::{self, Run, RunFilter};
+use crate::time;
+
+use super::exit::Failure;
+use super::house::{self, House};
+use super::out::{self, Cell};
+
+/// Lists runs.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd runs --status halted --since 1d
+  ductworkd runs --pipeline Import --limit 100 --json | jq -r '.[].id'
+")]
+pub struct Runs {
+    /// Of this pipeline only
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// In this state only; may be given several times
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    status: Vec<RunStatus>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// Triggered within this time: `1h`, `7d`
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    since: Option<Duration>,
+    /// Older than this run: the last one of the page before
+    #[arg(long, value_name = "RUN")]
+    before: Option<String>,
+}
+
+impl Runs {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let before = match &self.before {
+                Some(before) => Some(house::find_run(&mut conn, before).await?),
+                None => None,
+            };
+            let filter = RunFilter {
+                pipeline: self.pipeline.as_deref(),
+                statuses: &self.status,
+                since: self.since,
+                before,
+                limit: self.limit as usize,
+            };
+            let runs = query::runs(&mut conn, &filter).await?;
+            if house.out.json {
+                let runs: Vec<RunJson<'_>> = runs.iter().map(RunJson::of).collect();
+                return house.out.value(&runs);
+            }
+            if runs.is_empty() {
+                return house.out.text("no runs\n");
+            }
+            let now = query::now(&mut conn).await?;
+            let row = |run: &Run| {
+                let reasons: Vec<&str> = run
+                    .halt_reasons
+                    .iter()
+                    .map(|reason| reason.as_str())
+                    .collect();
+                vec![
+                    Cell::new(run.id.to_string()),
+                    Cell::styled(&run.pipeline, out::BOLD),
+                    Cell::styled(run.status.as_str(), style(run.status)),
+                    Cell::new(house.out.time(run.triggered_at, now)),
+                    Cell::new(took(run, now)),
+                    Cell::styled(reasons.join(", "), out::BAD),
+                ]
+            };
+            let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
+            let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
+            house.out.text(&out::table(&headings, &rows))
+        })
+    }
+}
+
+fn status(word: &str) -> Result<RunStatus, String> {
+    word.parse().map_err(|_| {
+        let words: Vec<&str> = RunStatus::ALL
+            .iter()
+            .map(|status| status.as_str())
+            .collect();
+        format!("one of {}", words.join(", "))
+    })
+}
+
+/// How long a run took from its trigger, or has taken so far.
+pub fn took(run: &Run, now: i64) -> String {
+    let span = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
+    match run.ended_at() {
+        Some(_) => time::span(span),
+        None => format!("{}…", time::whole(span)),
+    }
+}
+
+/// The colour of a run's state.
+pub fn style(status: RunStatus) -> anstyle::Style {
+    match status {
+        RunStatus::Completed => out::GOOD,
+        RunStatus::Halted => out::BAD,
+        RunStatus::Dampened => out::ASKS,
+        RunStatus::InProgress => out::BUSY,
+        RunStatus::Cancelled => out::DIM,
+    }
+}
+
+/// A run as programs read it; `show` adds its steps.
+#[derive(Serialize)]
+pub struct RunJson<'a> {
+    id: RunId,
+    pipeline: &'a str,
+    status: RunStatus,
+    input: &'a RawValue,
+    output: Option<&'a RawValue>,
+    definition: &'a str,
+    revived_from: Option<RunId>,
+    triggered_at: String,
+    started_at: Option<String>,
+    completed_at: Option<String>,
+    halted_at: Option<String>,
+    halt_reasons: &'a [HaltReason],
+}
+
+impl<'a> RunJson<'a> {
+    pub fn of(run: &'a Run) -> Self {
+        Self {
+            id: run.id,
+            pipeline: &run.pipeline,
+            status: run.status,
+            input: &run.input,
+            output: run.output.as_deref(),
+            definition: &run.definition,
+            revived_from: run.revived_from,
+            triggered_at: time::rfc3339(run.triggered_at),
+            started_at: run.started_at.map(time::rfc3339),
+            completed_at: run.completed_at.map(time::rfc3339),
+            halted_at: run.halted_at.map(time::rfc3339),
+            halt_reasons: &run.halt_reasons,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `show`: one run whole, as JSON or as a tree.
+
+mod tree;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::model::*;
+use crate::store::Purpose;
+use crate::store::query::{self, ExecutionRow, StepRow};
+use crate::time;
+
+use super::exit::Failure;
+use super::house::{self, House};
+use super::runs::RunJson;
+
+/// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
+const TREE_MAX: usize = 2_000;
+
+/// Shows one run.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd show 0192f3a1
+  ductworkd show 0192f3a1 --json | jq '.steps[] | select(.status == \"failed\")'
+")]
+pub struct Show {
+    /// The run's id, or the first digits of it
+    run: String,
+    /// At most this many steps [default: all of them as JSON]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+}
+
+impl Show {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let run = house::find_run(&mut conn, &self.run).await?;
+            let limit = self.limit.map(|limit| limit as usize);
+            let limit = limit.or((!house.out.json).then_some(TREE_MAX));
+            let Some(detail) = query::show(&mut conn, run, limit).await? else {
+                return Err(house::no_run(&run.to_string()));
+            };
+            if house.out.json {
+                return house.out.value(&Whole {
+                    run: RunJson::of(&detail.run),
+                    steps: detail.steps.iter().map(StepJson::of).collect(),
+                    truncated: detail.truncated.then_some(true),
+                });
+            }
+            let text = match detail.truncated && self.limit.is_none() {
+                true => {
+                    let nodes = query::progress(&mut conn, run).await?;
+                    let failed = query::failed_steps(&mut conn, run, 20).await?;
+                    tree::by_node(&detail, &nodes, &failed)
+                }
+                false => tree::draw(&detail),
+            };
+            house.out.text(&text)
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    run: RunJson<'a>,
+    steps: Vec<StepJson<'a>>,
+    /// Only where a limit was asked for, and reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct StepJson<'a> {
+    id: StepId,
+    node: &'a str,
+    step: &'a str,
+    via: Via,
+    branch_id: BranchId,
+    status: StepStatus,
+    input: &'a RawValue,
+    output: Option<&'a RawValue>,
+    started_at: Option<String>,
+    completed_at: Option<String>,
+    executions: Vec<ExecutionJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ExecutionJson<'a> {
+    id: ExecutionId,
+    attempt: u32,
+    retry_count: u32,
+    crash_count: u32,
+    process_id: Option<ProcessId>,
+    claimed_at: Option<String>,
+    completed_at: Option<String>,
+    result: Option<ExecutionResult>,
+    error_class: Option<&'a str>,
+    error_message: Option<&'a str>,
+}
+
+impl<'a> StepJson<'a> {
+    fn of(step: &'a StepRow) -> Self {
+        Self {
+            id: step.id,
+            node: &step.node,
+            step: &step.step,
+            via: step.via,
+            branch_id: step.branch_id,
+            status: step.status,
+            input: &step.input,
+            output: step.output.as_deref(),
+            started_at: step.started_at().map(time::rfc3339),
+            completed_at: step.completed_at.map(time::rfc3339),
+            executions: step.executions.iter().map(ExecutionJson::of).collect(),
+        }
+    }
+}
+
+impl<'a> ExecutionJson<'a> {
+    fn of(execution: &'a ExecutionRow) -> Self {
+        Self {
+            id: execution.id,
+            attempt: execution.attempt,
+            retry_count: execution.retry_count,
+            crash_count: execution.crash_count,
+            process_id: execution.process_id,
+            claimed_at: execution.claimed_at.map(time::rfc3339),
+            completed_at: execution.completed_at.map(time::rfc3339),
+            result: execution.result,
+            error_class: execution.error_class.as_deref(),
+            error_message: execution.error_message.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `start`, and the hidden verb by which the daemon starts its own children.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::process::ExitCode;
+
+use crate::config::{Config, DaemonRole};
+use crate::model::ProcessId;
+use crate::problem::Problem;
+use crate::process::roster::ChildKind;
+use crate::process::{signal, start};
+use crate::telemetry::{self, ProcessLabel};
+
+use super::exit::Failure;
+use super::house::House;
+
+/// Runs the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Start {
+    /// End when no work is left
+    #[arg(long)]
+    until_idle: bool,
+}
+
+impl Start {
+    /// What was asked for before the verb holds as well as what was after it.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            until_idle: self.until_idle || other.until_idle,
+        }
+    }
+
+    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
+        block_signals()?;
+        let config = house.config()?;
+        let role = match config.role {
+            DaemonRole::All => "supervisor",
+            DaemonRole::Advancer => "advancer",
+            DaemonRole::Worker => "worker",
+        };
+        let _guard = log(&config, role, None);
+        let options = start::Options {
+            file: house.file,
+            env: house.env,
+            until_idle: self.until_idle,
+            environment: Vec::new(),
+        };
+        Ok(start::start(config, house.embedded, options)?)
+    }
+}
+
+/// One child of a supervisor. Its configuration comes on standard input, as the supervisor
+/// had read it.
+#[derive(Debug, clap::Args)]
+pub struct ChildOf {
+    #[arg(long)]
+    supervisor: ProcessId,
+    #[arg(long)]
+    parent: i32,
+    kind: String,
+    pipeline: Option<OsString>,
+}
+
+impl ChildOf {
+    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
+        block_signals()?;
+        let mut text = String::new();
+        std::io::stdin()
+            .lock()
+            .read_to_string(&mut text)
+            .map_err(|error| {
+                Failure::failed(Problem::new(format!(
+                    "the supervisor sent no configuration: {error}"
+                )))
+            })?;
+        let text = Some(text).filter(|text| !text.is_empty());
+        let config = Config::load_here_as(house.file, house.env, text)?;
+        let pipeline = self
+            .pipeline
+            .map(|name| name.to_string_lossy().into_owned());
+        let kind = match (self.kind.as_str(), &pipeline) {
+            ("advancer", None) => ChildKind::Advancer,
+            ("worker", Some(pipeline)) => ChildKind::Worker {
+                pipeline: pipeline.clone(),
+            },
+            _ => {
+                let problem = Problem::new("this verb is for the daemon itself");
+                return Err(Failure::usage(problem.help("run `ductworkd start`")));
+            }
+        };
+        let role = if pipeline.is_some() {
+            "worker"
+        } else {
+            "advancer"
+        };
+        let _guard = log(&config, role, pipeline);
+        Ok(start::child(
+            config,
+            house.embedded,
+            kind,
+            self.supervisor,
+            self.parent,
+        )?)
+    }
+}
+
+/// A signal that arrives during start-up waits until somebody reads it.
+pub fn block_signals() -> Result<(), Failure> {
+    signal::block_early().map_err(|error| {
+        Failure::failed(Problem::new(format!("signals cannot be blocked: {error}")))
+    })
+}
+
+/// Logging, as configured, until the guard is dropped.
+pub fn log(config: &Config, role: &'static str, pipeline: Option<String>) -> telemetry::Guard {
+    let label = ProcessLabel { role, pipeline };
+    telemetry::init(config.logger.level, config.logger.format, label)
+}

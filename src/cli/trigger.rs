@@ -1,0 +1,162 @@
+//! `trigger`: starts a run, and waits for its end when asked to.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::model::{RunId, RunStatus};
+use crate::problem::Problem;
+use crate::process::start;
+use crate::store::trigger::{NewRun, trigger};
+use crate::store::{Conn, Purpose, query};
+
+use super::exit::{Code, Failure};
+use super::house::{self, House};
+
+/// The longest wait between two looks at a run that is waited for.
+const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
+
+/// The longest key: what an index takes in every database.
+const KEY_MAX: usize = 512;
+
+/// Starts a run.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd trigger Hello '\"world\"'
+  ductworkd trigger Import - < input.json
+  ductworkd trigger Report '{\"day\":\"2026-01-31\"}' --key report-2026-01-31
+  ductworkd trigger Hello --wait && echo it worked
+")]
+pub struct Trigger {
+    /// The pipeline's name
+    pipeline: String,
+    /// One JSON value, or `-` for standard input [default: null]
+    #[arg(
+        default_value = "null",
+        hide_default_value = true,
+        allow_negative_numbers = true
+    )]
+    input: String,
+    /// A second trigger with this key returns the first run
+    #[arg(long)]
+    key: Option<String>,
+    /// Wait for the end; exit 1 unless the run completes
+    #[arg(long)]
+    wait: bool,
+    /// Wait before the first step may run: `10s`, `5m`
+    #[arg(long, value_parser = super::duration, default_value = "0", hide_default_value = true)]
+    delay: Duration,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    run_id: RunId,
+    pipeline: &'a str,
+    created: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<RunStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<Box<RawValue>>,
+}
+
+impl Trigger {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        let pipelines = house.pipelines(&config)?;
+        let definition = house::find_pipeline(&pipelines, &self.pipeline, &config)?;
+        let pipeline = &definition.pipeline;
+        let input = house::json(
+            &self.input,
+            "input",
+            config.job_worker.max_payload(pipeline),
+        )?;
+        if let Some(key) = &self.key
+            && (key.is_empty() || key.chars().count() > KEY_MAX)
+        {
+            let problem = Problem::new(format!("a key has 1 to {KEY_MAX} characters"));
+            return Err(Failure::usage(
+                problem.help("a hash of what identifies the work makes a good key"),
+            ));
+        }
+        house::block_on(async {
+            let mut conn = house::connect_or_create(&config, Purpose::Engine).await?;
+            let runs = [NewRun {
+                key: self.key.as_deref(),
+                input: input.get(),
+            }];
+            let triggered = trigger(&mut conn, definition, &runs, self.delay).await?;
+            let triggered = &triggered[0];
+            if triggered.created {
+                house::ring(&mut conn, &start::location(&config)?, pipeline).await;
+            }
+            if triggered.input_differs {
+                note("the key was used before, with another input; that run is not changed");
+            }
+            let mut answer = Answer {
+                run_id: triggered.run_id,
+                pipeline,
+                created: triggered.created,
+                status: None,
+                output: None,
+            };
+            if !house.out.json {
+                house.out.text(&format!("{}\n", answer.run_id))?;
+            }
+            if self.wait {
+                let end = wait(&mut conn, triggered.run_id).await?;
+                answer.status = Some(end.status);
+                answer.output = end.output;
+            }
+            match &answer.output {
+                _ if house.out.json => house.out.value(&answer)?,
+                Some(output) => house.out.text(&format!("{}\n", output.get()))?,
+                None => {}
+            }
+            match answer.status {
+                None | Some(RunStatus::Completed) => Ok(()),
+                Some(_) if house.out.json => Err(Failure::Quiet(Code::Failed)),
+                Some(status) => {
+                    let run = answer.run_id;
+                    let was = if status == RunStatus::Cancelled {
+                        "was cancelled"
+                    } else {
+                        "halted"
+                    };
+                    let problem = Problem::new(format!("the run {run} {was}"));
+                    Err(Failure::failed(
+                        problem.help(format!("`ductworkd why {run}` says why")),
+                    ))
+                }
+            }
+        })
+    }
+}
+
+/// Waits for the end of a run: by looking, ever less often, because its bells ring for workers.
+async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
+    let mut look_every = Duration::from_millis(10);
+    let mut told = false;
+    loop {
+        let Some(state) = query::run_state(conn, run).await? else {
+            return Err(house::no_run(&format!("{run} any more: it was pruned")));
+        };
+        if state.status.is_terminal() {
+            return Ok(state);
+        }
+        if state.status == RunStatus::Dampened && !told {
+            told = true;
+            note(&format!(
+                "it waits for a person: `ductworkd resume {run} [VALUE]`"
+            ));
+        }
+        tokio::time::sleep(look_every).await;
+        look_every = (look_every * 3 / 2).min(LOOK_EVERY_MAX);
+    }
+}
+
+/// A word to people, beside the output.
+fn note(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "note: {text}");
+}

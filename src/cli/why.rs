@@ -1,0 +1,56 @@
+//! `why`: the one fact that keeps a run from moving, and the remedy.
+
+use serde_json::json;
+
+use crate::machine::why::why;
+use crate::store::Purpose;
+use crate::store::definition::Definitions;
+
+use super::exit::Failure;
+use super::house::{self, House};
+use super::out::{self, paint};
+
+/// Explains a run.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd why 0192f3a1
+")]
+pub struct Why {
+    /// The run's id, or the first digits of it
+    run: String,
+}
+
+impl Why {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        let config = house.config()?;
+        house::block_on(async {
+            let mut conn = house::connect(&config, Purpose::Query).await?;
+            let run = house::find_run(&mut conn, &self.run).await?;
+            let stale_after = config.supervisor.reaper_timeout;
+            let definitions = Definitions::default();
+            let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions).await?;
+            let Some(facts) = facts else {
+                return Err(house::no_run(&run.to_string()));
+            };
+            let why = why(&facts);
+            if house.out.json {
+                return house.out.value(&json!({
+                    "run_id": run,
+                    "status": facts.status,
+                    "cause": why.cause,
+                    "fact": why.fact,
+                    "remedy": why.remedy,
+                }));
+            }
+            let mut text = format!("{}\n", out::clean(&why.fact));
+            if let Some(remedy) = &why.remedy {
+                text.push_str(&format!(
+                    "{} {}\n",
+                    paint(out::DIM, "remedy:"),
+                    out::clean(remedy)
+                ));
+            }
+            house.out.text(&text)
+        })
+    }
+}

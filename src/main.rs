@@ -1,0 +1,7 @@
+//! The daemon without native steps: pipelines from files, steps from programs.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ductwork::cli::main(ductwork::cli::Embedded::default())
+}

@@ -1,0 +1,122 @@
+//! A program that embeds the library, and is its own daemon.
+//!
+//! Owns: collecting pipelines and native steps. Never: runs them; [`Program::main`] hands over
+//! to the command line, which is the same as `ductworkd`'s.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::cli::{self, Embedded};
+use crate::definition::{Definition, Pipeline};
+use crate::problem::{Problem, Problems};
+use crate::step::StepError;
+use crate::step::context::StepContext;
+use crate::step::registry::Registry;
+
+/// A program with pipelines and native steps of its own, and the whole command line of
+/// `ductworkd`: its `main` is one call.
+///
+/// ```no_run
+/// use ductwork::{Pipeline, Program, StepContext};
+///
+/// async fn greet(_: StepContext, name: String) -> Result<String, std::convert::Infallible> {
+///     Ok(format!("Hello, {name}!"))
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Program::new()
+///         .pipeline(Pipeline::named("Hello").start("Greet"))
+///         .step("Greet", greet)
+///         .main()
+/// }
+/// ```
+///
+/// `cargo run -- run Hello '"world"'` then runs it once, and `cargo run` is the daemon. The
+/// daemon forks and execs the program itself, so `main` must reach [`Program::main`] without
+/// doing anything that it would not want done once per child.
+#[derive(Default)]
+pub struct Program {
+    pipelines: Vec<Definition>,
+    registry: Registry,
+    problems: Vec<Problem>,
+}
+
+impl Program {
+    /// A program without pipelines; those of its configuration's files are added when it runs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a pipeline. What is wrong with it is reported by [`Program::main`], with all else.
+    pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
+        match pipeline.build() {
+            Ok(definition) => self.pipelines.push(definition),
+            Err(problems) => self.problems.extend(problems.0),
+        }
+        self
+    }
+
+    /// Adds an async step. It is dropped at its timeout, at its next `await`.
+    pub fn step<F, Fut, I, O, E>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(StepContext, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        E: Into<StepError> + 'static,
+    {
+        self.registry = self.registry.step(name, function);
+        self
+    }
+
+    /// Adds a step that blocks its thread. At its timeout it is asked to end, through its
+    /// context, and then left to itself.
+    pub fn blocking_step<F, I, O, E>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(StepContext, I) -> Result<O, E> + Send + Sync + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        E: Into<StepError> + 'static,
+    {
+        self.registry = self.registry.blocking_step(name, function);
+        self
+    }
+
+    /// Does what the command line says: the daemon, one of its children, or any other verb of
+    /// `ductworkd`. Call it first thing in `main`, before any thread is started.
+    pub fn main(mut self) -> ExitCode {
+        self.problems.extend(self.registry.problems());
+        self.problems.extend(self.without_code());
+        if !self.problems.is_empty() {
+            return cli::exit::Failure::from(Problems(self.problems)).report();
+        }
+        cli::main(Embedded {
+            pipelines: self.pipelines,
+            registry: Arc::new(self.registry),
+        })
+    }
+
+    /// Native steps of its own pipelines for which it has no function: each run would halt.
+    fn without_code(&self) -> Vec<Problem> {
+        let names: Vec<&str> = self.registry.names().collect();
+        let missing = |definition: &Definition| {
+            let steps = definition.steps.iter();
+            let native =
+                steps.filter(|(_, spec)| spec.run == crate::definition::StepRunner::Native);
+            native
+                .filter(|(name, _)| !names.contains(&name.as_str()))
+                .map(|(name, _)| {
+                    let pipeline = &definition.pipeline;
+                    Problem::new(format!(
+                        "step {name} of pipeline {pipeline} has no function"
+                    ))
+                    .help(format!("add `.step(\"{name}\", …)`, or make it a command"))
+                })
+                .collect::<Vec<_>>()
+        };
+        self.pipelines.iter().flat_map(missing).collect()
+    }
+}

@@ -1,0 +1,797 @@
+//! The built program, as a person or a script calls it: exit codes, first lines of errors, and
+//! that nothing anybody can type makes it panic. No daemon is needed for any of this.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "what fails here is the test, not the program"
+)]
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A directory to run in, with nothing of the environment in it.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn empty() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// With the example that `init` makes, and its database.
+    fn ready() -> Self {
+        let place = Self::empty();
+        place.run(["init"]).fine();
+        place.run(["migrate"]).fine();
+        place
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
+        command.current_dir(self.path()).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        // The bells of this test are nobody else's.
+        command.env("XDG_RUNTIME_DIR", self.path());
+        command
+    }
+
+    fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Ended {
+        Ended::of(
+            self.command()
+                .args(args)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap(),
+        )
+    }
+
+    fn run_with(&self, args: &[&str], input: &[u8]) -> Ended {
+        let mut child = self
+            .command()
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A program that has seen enough closes the pipe.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        Ended::of(child.wait_with_output().unwrap())
+    }
+
+    fn trigger(&self, input: &str) -> String {
+        let ended = self.run(["trigger", "Hello", input]);
+        ended.fine();
+        ended.stdout.trim().to_owned()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+#[derive(Debug)]
+struct Ended {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ended {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
+        let ended = Self {
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        };
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+        ended
+    }
+
+    #[track_caller]
+    fn fine(&self) -> &Self {
+        assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
+        self
+    }
+
+    /// Failed with this code, and this first line.
+    #[track_caller]
+    fn failed(&self, code: i32, first: &str) -> &Self {
+        let line = self.stderr.lines().next().unwrap_or_default();
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(line.contains(first), "`{line}` does not say `{first}`");
+        self
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+#[test]
+fn without_arguments_it_starts_and_says_what_is_missing() {
+    let place = Place::empty();
+    let ended = place.run::<&str>([]);
+    ended.failed(2, "pipelines");
+    assert!(ended.stderr.contains("ductworkd init"), "{ended:?}");
+}
+
+#[test]
+fn help_begins_with_examples_and_goes_to_standard_output() {
+    let place = Place::empty();
+    let help = place.run(["--help"]);
+    help.fine();
+    assert!(help.stdout.starts_with("Examples:"), "{help:?}");
+    assert!(
+        !help.stdout.contains("child"),
+        "the daemon's own verb is nobody's business"
+    );
+    for verb in [
+        "start",
+        "run",
+        "init",
+        "check",
+        "migrate",
+        "trigger",
+        "runs",
+        "show",
+        "why",
+        "revive",
+        "cancel",
+        "resume",
+        "processes",
+        "health",
+        "context",
+        "audit",
+        "prune",
+        "schema",
+        "completions",
+        "version",
+    ] {
+        assert!(help.stdout.contains(verb), "{verb}");
+        place.run([verb, "--help"]).fine();
+        place.run([verb, "-h"]).fine();
+    }
+}
+
+#[test]
+fn wrong_usage_is_2_and_suggests() {
+    let place = Place::empty();
+    let ended = place.run(["trigerr"]);
+    ended.failed(2, "unrecognized subcommand 'trigerr'");
+    assert!(ended.stderr.contains("'trigger'"), "{ended:?}");
+    let ended = place.run(["runs", "--pipline", "x"]);
+    ended.failed(2, "unexpected argument '--pipline'");
+    assert!(ended.stderr.contains("--pipeline"), "{ended:?}");
+    place
+        .run(["-c", "a", "-c", "b", "runs"])
+        .failed(2, "cannot be used multiple times");
+    place.run(["runs", "--limit", "0"]).failed(2, "0");
+    place.run(["runs", "--limit", "-1"]).failed(2, "-1");
+    place
+        .run(["runs", "--since", "yesterday"])
+        .failed(2, "yesterday");
+    place.run(["runs", "--status", "fine"]).failed(2, "fine");
+    place.run(["show"]).failed(2, "required");
+    place.run(["show", "--"]).failed(2, "required");
+    place
+        .run(["--until-idle", "runs"])
+        .failed(2, "`--until-idle` belongs to `start`");
+    place
+        .run(["child", "--supervisor", "x", "--parent", "1", "advancer"])
+        .failed(2, "x");
+}
+
+#[test]
+fn arguments_that_are_not_utf_8_are_wrong_usage() {
+    let place = Place::ready();
+    let bad = OsStr::from_bytes(b"\xff\xfe");
+    place.run([bad]).failed(2, "");
+    place
+        .run([OsStr::new("show"), bad])
+        .failed(2, "invalid UTF-8");
+    place
+        .run([OsStr::new("trigger"), OsStr::new("Hello"), bad])
+        .failed(2, "invalid UTF-8");
+    place
+        .run([OsStr::new("trigger"), bad])
+        .failed(2, "invalid UTF-8");
+    // A file may be called so.
+    let ended = place.run([OsStr::new("-c"), bad, OsStr::new("runs")]);
+    ended.failed(2, "");
+}
+
+#[test]
+fn a_configuration_that_is_missing_or_wrong_is_2() {
+    let place = Place::empty();
+    place
+        .run(["-c", "nowhere.yml", "runs"])
+        .failed(2, "the configuration file does not exist");
+    place.write("ductwork.yml", "default:\n  job_worker: { cuont: 5 }\n");
+    let ended = place.run(["runs"]);
+    ended.failed(2, "cuont");
+    assert!(ended.stderr.contains("ductwork.yml:2:"), "{ended:?}");
+}
+
+#[test]
+fn a_database_that_cannot_be_reached_is_69() {
+    let place = Place::ready();
+    // Nobody listens on port 1 of the loopback.
+    let url = "postgres://user:secret@127.0.0.1:1/ductwork";
+    for args in [
+        &["runs"][..],
+        &["trigger", "Hello"],
+        &["health"],
+        &["audit"],
+        &["migrate"],
+        &["show", "0123abcd"],
+    ] {
+        let mut command = place.command();
+        let output = command
+            .args(args)
+            .env("DATABASE_URL", url)
+            .output()
+            .unwrap();
+        let ended = Ended::of(output);
+        ended.failed(69, "the database cannot be reached");
+        assert!(!ended.stderr.contains("secret"), "{ended:?}");
+    }
+}
+
+#[test]
+fn whoever_only_reads_leaves_no_database_behind() {
+    let place = Place::empty();
+    place.run(["init"]).fine();
+    for verb in [
+        &["runs"][..],
+        &["audit"],
+        &["health"],
+        &["migrate", "--status"],
+        &["show", "0123"],
+    ] {
+        place.run(verb).failed(1, "there is no database yet");
+    }
+    assert!(!place.path().join("ductwork.db").exists());
+}
+
+#[test]
+fn a_scaffold_is_fine_and_overwrites_nothing() {
+    let place = Place::empty();
+    place.run(["init", "a dir"]).fine();
+    let dir = place.path().join("a dir");
+    let check = Ended::of(
+        place
+            .command()
+            .current_dir(&dir)
+            .arg("check")
+            .output()
+            .unwrap(),
+    );
+    check.fine();
+    assert!(check.stdout.contains("Hello"), "{check:?}");
+    let mode = dir
+        .join("steps/greet.sh")
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o111, 0o111 & mode, "it can be executed");
+    std::fs::write(dir.join("steps/greet.sh"), "mine").unwrap();
+    place.run(["init", "a dir"]).failed(1, "exists already");
+    assert_eq!(
+        std::fs::read_to_string(dir.join("steps/greet.sh")).unwrap(),
+        "mine"
+    );
+    // One is enough to refuse, and then nothing is written.
+    place.write("other/README.md", "mine");
+    place
+        .run(["init", "other"])
+        .failed(1, "README.md exists already");
+    assert!(!place.path().join("other/ductwork.yml").exists());
+}
+
+#[test]
+fn check_finds_every_problem_at_once() {
+    let place = Place::ready();
+    let pipeline = "pipeline: Broken\nsteps:\n  A: { command: [steps/nowhere.sh] }\n  B: { command: [no-such-program-anywhere] }\n  C: { command: [steps/data.txt] }\nflow:\n  - start: A\n  - chain: B\n  - chain: C\n";
+    place.write("pipelines/broken.yml", pipeline);
+    place.write("steps/data.txt", "x");
+    let ended = place.run(["check"]);
+    ended.failed(2, "error: ");
+    for part in [
+        "there is no program `steps/nowhere.sh`",
+        "no-such-program-anywhere",
+        "`steps/data.txt` is not executable",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+    let ended = place.run(["check", "--json"]);
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(ended.json()["ok"], false);
+    assert_eq!(ended.json()["problems"].as_array().unwrap().len(), 3);
+    place.write(
+        "pipelines/broken.yml",
+        "pipeline: Broken\nflow:\n  - strat: A\n",
+    );
+    let ended = place.run(["check", "--json"]);
+    let json = ended.json();
+    let lines = json["problems"].as_array().unwrap().iter();
+    assert!(lines.clone().any(|one| one["line"] == 3), "{ended:?}");
+}
+
+#[test]
+fn a_run_is_found_by_any_prefix_of_its_id_and_by_nothing_else() {
+    let place = Place::ready();
+    let id = place.trigger("1");
+    let simple = id.replace('-', "");
+    for given in [
+        &id,
+        &id.to_uppercase(),
+        &simple,
+        &simple[..30].to_owned(),
+        &id[..4].to_owned(),
+        &format!(" {id} "),
+    ] {
+        let shown = place.run(["show", given, "--json"]);
+        shown.fine();
+        assert_eq!(shown.json()["id"], id.as_str(), "{given}");
+    }
+    for given in [
+        "",
+        " ",
+        "abc",
+        "not an id",
+        "01 a1",
+        "'; DROP TABLE ductwork_runs; --",
+        "0x1234",
+        "%",
+        "………",
+        &"a".repeat(100_000),
+    ] {
+        for verb in ["show", "why", "cancel", "revive", "resume"] {
+            place.run([verb, given]).failed(2, "is not the id of a run");
+        }
+    }
+    let unknown = "ffffffff-ffff-7fff-8fff-ffffffffffff";
+    for verb in ["show", "why", "cancel", "revive", "resume"] {
+        place
+            .run([verb, unknown])
+            .failed(1, "there is no run ffffffff");
+    }
+    let other = place.trigger("2");
+    assert_eq!(other[..4], id[..4], "made within the same minutes");
+    place.run(["show", &id[..4]]).failed(2, "several runs");
+}
+
+#[test]
+fn an_input_that_is_not_one_json_value_is_2_and_says_where() {
+    let place = Place::ready();
+    let deep = "[".repeat(129) + &"]".repeat(129);
+    for input in [
+        "",
+        " ",
+        "{",
+        "[1,",
+        "[1,]",
+        "nul",
+        "NaN",
+        "Infinity",
+        "1 2",
+        "1,",
+        "{} {}",
+        "[1]x",
+        "'a'",
+        "{'a':1}",
+        "{a:1}",
+        "{\"a\"}",
+        "01",
+        "1.",
+        ".5",
+        "+1",
+        "0x10",
+        "\"",
+        "\"\t\"",
+        "\"\\x\"",
+        "\u{feff}1",
+        "hello",
+        "-",
+        &deep,
+    ] {
+        let ended = place.run(["trigger", "Hello", input]);
+        ended.failed(2, "the input is not one JSON value");
+        let line = ended.stderr.lines().next().unwrap();
+        let empty = input.trim().is_empty() || input == "-";
+        assert!(empty || line.contains("line 1"), "{input:?}: {line}");
+    }
+    for bytes in [
+        &b"\xff"[..],
+        b"\"\xc0\xaf\"",
+        b"\"\xed\xa0\x80\"",
+        b"[1,\n2,\nx]",
+    ] {
+        let ended = place.run_with(&["trigger", "Hello", "-"], bytes);
+        ended.failed(2, "the input is not one JSON value");
+        assert!(
+            ended.stderr.lines().next().unwrap().contains("line "),
+            "{ended:?}"
+        );
+    }
+    let runs = place.run(["runs", "--json"]);
+    assert_eq!(
+        runs.json().as_array().unwrap().len(),
+        0,
+        "none of them started a run"
+    );
+}
+
+#[test]
+fn an_input_is_kept_to_the_letter() {
+    let place = Place::ready();
+    let deep = "[".repeat(128) + &"]".repeat(128);
+    for input in [
+        "null",
+        "-0",
+        "-1",
+        "1e400",
+        "9007199254740993",
+        "1.0",
+        "\"\\u0000\"",
+        "\"\\ud800\"",
+        "{\"a\":1,\"a\":2}",
+        "{\"\":1}",
+        "{\"__proto__\":1}",
+        "\"\u{2028}\"",
+        "\"🎉\"",
+        "[]",
+        "{}",
+        &deep,
+    ] {
+        let id = place.trigger(input);
+        let shown = place.run(["show", &id, "--json"]);
+        shown.fine();
+        assert!(
+            shown
+                .stdout
+                .contains(&format!("\"input\":{input},\"output\":null")),
+            "{input}: {}",
+            shown.stdout
+        );
+        place.run(["show", &id]).fine();
+    }
+    let ended = place.run_with(&["trigger", "Hello", "-"], b" [1,\n 2]\n");
+    ended.fine();
+}
+
+#[test]
+fn a_key_makes_one_run() {
+    let place = Place::ready();
+    let first = place.run(["trigger", "Hello", "1", "--key", "k", "--json"]);
+    first.fine();
+    assert_eq!(first.json()["created"], true);
+    assert_eq!(first.json()["pipeline"], "Hello");
+    let second = place.run(["trigger", "Hello", "1", "--key", "k", "--json"]);
+    second.fine();
+    assert_eq!(second.json()["created"], false);
+    assert_eq!(second.json()["run_id"], first.json()["run_id"]);
+    let third = place.run(["trigger", "Hello", "2", "--key", "k"]);
+    assert_eq!(third.code, Some(0));
+    assert!(third.stderr.contains("another input"), "{third:?}");
+    place
+        .run(["trigger", "Hello", "1", "--key", ""])
+        .failed(2, "a key has");
+    place
+        .run(["trigger", "Hello", "1", "--key", &"k".repeat(600)])
+        .failed(2, "a key has");
+}
+
+#[test]
+fn an_unknown_pipeline_is_1_and_the_nearest_is_named() {
+    let place = Place::ready();
+    let ended = place.run(["trigger", "Helo"]);
+    ended.failed(1, "there is no pipeline `Helo`");
+    assert!(ended.stderr.contains("did you mean `Hello`?"), "{ended:?}");
+    let ended = place.run(["trigger", "\u{1b}[2J"]);
+    ended.failed(1, "there is no pipeline");
+    assert!(!ended.stderr.contains('\u{1b}'), "{ended:?}");
+}
+
+#[test]
+fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
+    let place = Place::ready();
+    let id = place.trigger("[1,2]");
+    let why = place.run(["why", &id, "--json"]);
+    why.fine();
+    assert_eq!(why.json()["cause"], "no_worker");
+    place
+        .run(["revive", &id])
+        .failed(1, "only halted runs are revived");
+    place
+        .run(["resume", &id])
+        .failed(1, "does not wait for a person");
+    place
+        .run(["resume", &id, "{"])
+        .failed(2, "the value is not one JSON value");
+    place.run(["audit"]).fine();
+    place.run(["cancel", &id[..13]]).failed(0, "");
+    place
+        .run(["cancel", &id])
+        .failed(1, "has ended: it is cancelled");
+    let runs = place.run([
+        "runs",
+        "--status",
+        "cancelled",
+        "--pipeline",
+        "Hello",
+        "--since",
+        "1h",
+        "--json",
+    ]);
+    let runs = runs.fine().json();
+    assert_eq!(runs[0]["id"], id.as_str());
+    let keys: Vec<&str> = runs[0]
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "id",
+            "pipeline",
+            "status",
+            "input",
+            "output",
+            "definition",
+            "revived_from",
+            "triggered_at",
+            "started_at",
+            "completed_at",
+            "halted_at",
+            "halt_reasons",
+        ]
+    );
+    assert_eq!(
+        place.run(["runs", "--status", "halted", "--json"]).json(),
+        serde_json::json!([])
+    );
+    let shown = place.run(["show", &id, "--json"]).fine().json();
+    let keys = |value: &serde_json::Value| {
+        let keys = value.as_object().unwrap().keys();
+        keys.cloned().collect::<Vec<String>>()
+    };
+    assert_eq!(
+        keys(&shown["steps"][0]),
+        [
+            "id",
+            "node",
+            "step",
+            "via",
+            "branch_id",
+            "status",
+            "input",
+            "output",
+            "started_at",
+            "completed_at",
+            "executions",
+        ]
+    );
+    assert_eq!(
+        keys(&shown["steps"][0]["executions"][0]),
+        [
+            "id",
+            "attempt",
+            "retry_count",
+            "crash_count",
+            "process_id",
+            "claimed_at",
+            "completed_at",
+            "result",
+            "error_class",
+            "error_message",
+        ]
+    );
+    place.run(["audit"]).fine();
+    // The default of `retention` is longer ago than this test.
+    assert_eq!(place.run(["prune", "--json"]).fine().json()["pruned"], 0);
+    let pruned = place.run(["prune", "--older-than", "0", "--json"]);
+    assert_eq!(pruned.fine().json()["pruned"], 1);
+    place.run(["show", &id]).failed(1, "there is no run");
+}
+
+#[test]
+fn the_context_is_read_and_written_by_the_run_of_the_environment() {
+    let place = Place::ready();
+    let id = place.trigger("1");
+    place.run(["context", "list"]).failed(2, "which run?");
+    place
+        .run(["context", "set", "a", "{\"b\": 1}", "--run", &id])
+        .fine();
+    let mut command = place.command();
+    let got = command
+        .args(["context", "get", "a"])
+        .env("DUCTWORK_RUN_ID", &id)
+        .output()
+        .unwrap();
+    assert_eq!(Ended::of(got).fine().stdout, "{\"b\": 1}\n");
+    place
+        .run(["context", "get", "nothing", "--run", &id])
+        .failed(1, "the key `nothing` is not set");
+    place
+        .run(["context", "set", "", "1", "--run", &id])
+        .failed(2, "a key has");
+    place
+        .run(["context", "set", "a", "x", "--run", &id])
+        .failed(2, "not one JSON value");
+    let all = place.run(["context", "list", "--run", &id, "--json"]);
+    assert_eq!(all.fine().json(), serde_json::json!({ "a": { "b": 1 } }));
+}
+
+#[test]
+fn nobody_is_healthy_where_nobody_is() {
+    let place = Place::ready();
+    place
+        .run(["health"])
+        .failed(1, "unhealthy: no supervisor is registered");
+    place
+        .run(["health", "--pid", "1", "-v"])
+        .failed(1, "unhealthy: no process 1");
+    let ended = place.run(["health", "--json"]);
+    assert_eq!(
+        (ended.code, &ended.json()["healthy"]),
+        (Some(1), &serde_json::json!(false))
+    );
+    assert_eq!(
+        place.run(["processes", "--json"]).fine().json(),
+        serde_json::json!([])
+    );
+}
+
+#[test]
+fn migrations_are_told_printed_and_applied_once() {
+    let place = Place::empty();
+    let printed = place.run(["migrate", "--print"]);
+    printed.fine();
+    assert!(printed.stdout.contains("CREATE TABLE ductwork_runs"));
+    assert!(
+        !place.path().join("ductwork.db").exists(),
+        "nothing was connected to"
+    );
+    let first = place.run(["migrate", "--json"]);
+    assert_eq!(first.fine().json()["applied"][0], 1);
+    assert_eq!(
+        place.run(["migrate", "--json"]).fine().json()["applied"],
+        serde_json::json!([])
+    );
+    let status = place.run(["migrate", "--status", "--json"]);
+    assert_eq!(status.fine().json()[0]["applied"], true);
+    place
+        .run(["migrate", "--status", "--print"])
+        .failed(2, "cannot be used with");
+}
+
+#[test]
+fn the_program_describes_itself() {
+    let place = Place::empty();
+    let version = place.run(["version", "--json"]);
+    assert_eq!(version.fine().json()["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        place.run(["version"]).stdout,
+        place.run(["--version"]).stdout
+    );
+    for of in ["config", "pipeline"] {
+        let schema = place.run(["schema", of]);
+        assert!(schema.fine().json().is_object());
+    }
+    place
+        .run(["schema", "else"])
+        .failed(2, "invalid value 'else'");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = place.run(["completions", shell]);
+        assert!(script.fine().stdout.contains("trigger"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_it_quietly() {
+    let place = Place::empty();
+    // Larger than a pipe holds, so that writing meets the closed end.
+    let name = "x".repeat(200_000);
+    place.write(
+        "pipelines/a.yml",
+        &format!(
+            "pipeline: A\nsteps: {{ {name}: {{ command: [sh] }} }}\nflow:\n  - start: {name}\n"
+        ),
+    );
+    for args in [
+        &["migrate", "--print"][..],
+        &["completions", "bash"],
+        &["schema", "config"],
+        &["--help"],
+    ] {
+        let mut child = place
+            .command()
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Closed before anything was read.
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
+    let place = Place::empty();
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = place
+        .command()
+        .args(["schema", "config"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    Ended::of(output).failed(1, "standard output cannot be written");
+    for redirect in [">&-", "2>&-", "<&-", "<&- >&- 2>&-"] {
+        let script = format!("\"$0\" version {redirect}");
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script, env!("CARGO_BIN_EXE_ductworkd")])
+            .current_dir(place.path());
+        let ended = Ended::of(shell.output().unwrap());
+        assert_eq!(ended.code, Some(0), "{redirect}: {ended:?}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_or_whoever_asks() {
+    let place = Place::ready();
+    let id = place.trigger("1");
+    let coloured = |args: &[&str], variable: Option<(&str, &str)>| {
+        let mut command = place.command();
+        let output = command.args(args).envs(variable).output().unwrap();
+        Ended::of(output).fine().stdout.contains('\u{1b}')
+    };
+    assert!(!coloured(&["show", &id], None));
+    assert!(coloured(&["show", &id, "--color", "always"], None));
+    assert!(coloured(&["show", &id], Some(("CLICOLOR_FORCE", "1"))));
+    assert!(!coloured(
+        &["show", &id, "--color", "never"],
+        Some(("CLICOLOR_FORCE", "1"))
+    ));
+    assert!(!coloured(
+        &["show", &id, "--json", "--color", "always"],
+        None
+    ));
+    place
+        .run(["show", &id, "--color", "blue"])
+        .failed(2, "invalid value 'blue'");
+}
