@@ -1,0 +1,96 @@
+//! Children that do not live: they die at once, stand still before they are known, loop.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const DOOMED: &str = "
+pipeline: Doomed
+steps: { A: { command: [cat] } }
+flow: [{ start: A }]
+";
+
+const STEADY: &str = "
+pipeline: Steady
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { chain: B }]
+";
+
+on_every_database! {
+    async fn a_child_that_dies_again_and_again_comes_back_ever_later_and_alone(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[DOOMED, STEADY]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let steady = daemon.child("worker Steady", None).await;
+        let advancer = daemon.child("advancer", None).await;
+        let doomed = house.trigger("Doomed", "1", 1).await[0];
+        let mut last = None;
+        let mut waits = Vec::new();
+        let mut killed = Instant::now();
+        for death in 0..7 {
+            let pid = daemon.child("worker Doomed", last).await;
+            if death > 0 {
+                waits.push(killed.elapsed());
+            }
+            send(pid, Signal::SIGKILL);
+            killed = Instant::now();
+            last = Some(pid);
+            // The others work on all the while.
+            let run = house.trigger("Steady", "1", 1).await[0];
+            house.run_ended(run).await;
+        }
+        daemon.says("a child dies again and again").await;
+        eprintln!("came back after {waits:?}");
+        // 0, 100, 200, 400, 800, 1600 ms.
+        for (death, wait) in waits.iter().enumerate().skip(1) {
+            let least = Duration::from_millis(100 << (death - 1));
+            assert!(*wait >= least, "death {}: back after {wait:?}", death + 1);
+        }
+        assert_eq!(daemon.children("worker Steady"), [steady]);
+        assert_eq!(daemon.children("advancer"), [advancer]);
+        // Left alone, it lives.
+        house.completed(PATIENCE).await;
+        assert_eq!(house.output(doomed).await, 1);
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    async fn a_child_that_stands_still_before_it_has_registered_is_replaced(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[STEADY]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let mut last = daemon.child("worker Steady", None).await;
+        let frozen = loop {
+            send(last, Signal::SIGKILL);
+            let next = daemon.child("worker Steady", Some(last)).await;
+            freeze(next).await;
+            // Not with the database open: one that stands still inside a transaction keeps a
+            // SQLite database locked for everybody, the test included.
+            let rows = house.processes().await;
+            if !has_database_open(next) && rows.iter().all(|row| row.pid as i32 != next) {
+                break next;
+            }
+            // It was quicker than we.
+            last = next;
+        };
+        house.trigger("Steady", "1", 3).await;
+        gone(frozen, Duration::from_secs(20)).await;
+        assert!(daemon.log().iter().all(|event| event["pid"] != frozen || event["msg"] != "registered"));
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+}
+
+fn has_database_open(pid: i32) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");
+    let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("ductwork.db"))
+}

@@ -1,0 +1,577 @@
+//! A house of its own for each test: a directory, a database, pipelines, and the daemons that
+//! run there. Whatever becomes of the test, no process of it survives.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use ductwork::definition::{Definition, yaml};
+use ductwork::model::{RunId, RunStatus};
+use ductwork::store::process::{self, ProcessRow};
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, audit, query};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::support::Db;
+
+/// Marks every process that descends from one start, whoever its parents are by now. Steps
+/// inherit it, and so does what they leave behind.
+const TAG: &str = "TEST_HOUSE";
+
+/// Between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Longer than anything takes on a loaded machine, for waits whose length is not the point.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The configuration of a house.
+pub struct Settings {
+    pub reaper_timeout: &'static str,
+    pub shutdown_timeout: &'static str,
+    pub count: u32,
+    pub max_retry: u32,
+    pub max_crash: u32,
+    /// The least important events in the log.
+    pub level: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            reaper_timeout: "30s",
+            shutdown_timeout: "20s",
+            count: 4,
+            max_retry: 2,
+            // So many that no number of kills waits for a backoff.
+            max_crash: 1000,
+            level: "debug",
+        }
+    }
+}
+
+/// A directory with a configuration and pipelines.
+pub struct House {
+    dir: tempfile::TempDir,
+    url: String,
+    settings: Settings,
+    definitions: BTreeMap<String, Definition>,
+    /// The test's own connection.
+    pub conn: Conn,
+}
+
+impl House {
+    /// A house on a fresh database, with these pipelines.
+    pub async fn new(db: &Db, settings: Settings, pipelines: &[&str]) -> Self {
+        Self::at(&db.url, db.conn().await, settings, pipelines)
+    }
+
+    /// The same, on a database that the test has made.
+    pub fn at(url: &str, conn: Conn, settings: Settings, pipelines: &[&str]) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::create_dir(dir.path().join("pipelines")).expect("a directory");
+        let mut house = Self {
+            dir,
+            url: url.to_owned(),
+            settings,
+            definitions: BTreeMap::new(),
+            conn,
+        };
+        for text in pipelines {
+            house.define(text);
+        }
+        house.configure("");
+        house
+    }
+
+    /// Writes the configuration, with these lines more.
+    pub fn configure(&self, more: &str) {
+        let Settings {
+            reaper_timeout,
+            shutdown_timeout,
+            count,
+            max_retry,
+            max_crash,
+            level,
+        } = &self.settings;
+        let url = &self.url;
+        let text = format!(
+            r#"default:
+  database: {{ url: "{url}" }}
+  logger: {{ level: {level}, format: json }}
+  supervisor: {{ polling_timeout: 250ms, reaper_timeout: {reaper_timeout}, shutdown_timeout: {shutdown_timeout} }}
+  job_worker:
+    count: {count}
+    max_retry: {max_retry}
+    max_crash: {max_crash}
+    backoff: {{ initial: 50ms }}
+    polling_timeout: 500ms
+    shutdown_timeout: {shutdown_timeout}
+  pipeline_advancer: {{ max_crash: 1000, polling_timeout: 500ms, shutdown_timeout: {shutdown_timeout} }}
+{more}"#
+        );
+        std::fs::write(self.path("ductwork.yml"), text).expect("the configuration");
+    }
+
+    /// Writes a pipeline's file.
+    pub fn define(&mut self, text: &str) {
+        let file = Path::new("pipeline.yml");
+        let definition = yaml::parse(text, file).unwrap_or_else(|problems| panic!("{problems}"));
+        let name = definition.pipeline.clone();
+        std::fs::write(self.path(&format!("pipelines/{name}.yml")), text).expect("a pipeline");
+        self.definitions.insert(name, definition);
+    }
+
+    /// A file of the house.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The lines that steps have appended to a file of the house.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Starts a daemon here.
+    pub fn start(&self) -> Daemon {
+        self.start_as(&[], &["start"])
+    }
+
+    /// Starts a daemon by way of another program.
+    pub fn start_as(&self, wrapper: &[&str], verb: &[&str]) -> Daemon {
+        self.start_into(wrapper, verb, None)
+    }
+
+    /// The same, with its log into something else than a file.
+    pub fn start_into(&self, wrapper: &[&str], verb: &[&str], stderr: Option<Stdio>) -> Daemon {
+        let tag = uuid::Uuid::now_v7().simple().to_string();
+        let log = self.path(&format!("{tag}.log"));
+        let file = File::create(&log).expect("a log");
+        let config = self.path("ductwork.yml");
+        let config = config.to_str().expect("a path that is text");
+        let own = [env!("CARGO_BIN_EXE_ductworkd"), "-c", config];
+        let argv: Vec<&str> = wrapper.iter().chain(&own).chain(verb).copied().collect();
+        let mut command = Command::new(argv[0]);
+        command.args(&argv[1..]).env(TAG, &tag);
+        for (name, _) in std::env::vars() {
+            if name.starts_with("DUCTWORK_") || name == "DATABASE_URL" || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        let child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr.unwrap_or_else(|| file.into()))
+            .spawn()
+            .expect("the daemon starts");
+        Daemon { child, tag, log }
+    }
+
+    /// Starts `n` runs of a pipeline.
+    pub async fn trigger(&mut self, pipeline: &str, input: &str, n: usize) -> Vec<RunId> {
+        let definition = &self.definitions[pipeline];
+        let runs = vec![NewRun { key: None, input }; n];
+        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await;
+        let triggered = triggered.expect("a trigger");
+        triggered.iter().map(|triggered| triggered.run_id).collect()
+    }
+
+    /// Waits until all runs have ended; how.
+    pub async fn ended(&mut self, within: Duration) -> Vec<RunStatus> {
+        static OPEN: Statement = Statement::new(
+            "TEST_OPEN",
+            "SELECT id FROM ductwork_runs WHERE status = 'in_progress'
+             UNION ALL SELECT id FROM ductwork_executions WHERE completed_at IS NULL",
+        );
+        static STATUSES: Statement =
+            Statement::new("TEST_STATUSES", "SELECT status FROM ductwork_runs");
+        let conn = &mut self.conn;
+        eventually(within, "all runs have ended", async || {
+            let open = conn.fetch(&OPEN, &[]).await.expect("the runs");
+            open.is_empty().then_some(())
+        })
+        .await;
+        let rows = conn.fetch(&STATUSES, &[]).await.expect("the runs");
+        let status = |row: &ductwork::store::Row| row.word("status").expect("a status");
+        rows.iter().map(status).collect()
+    }
+
+    /// Waits until all runs have completed.
+    pub async fn completed(&mut self, within: Duration) {
+        let ended = self.ended(within).await;
+        let others = ended
+            .iter()
+            .filter(|status| **status != RunStatus::Completed);
+        assert_eq!(others.count(), 0, "{ended:?}");
+    }
+
+    /// Waits until this run has ended.
+    pub async fn run_ended(&mut self, run: RunId) {
+        let conn = &mut self.conn;
+        eventually(PATIENCE, "the run has ended", async || {
+            let state = query::run_state(conn, run).await.expect("the run");
+            state?.status.is_terminal().then_some(())
+        })
+        .await;
+    }
+
+    /// A run's output.
+    pub async fn output(&mut self, run: RunId) -> Value {
+        let state = query::run_state(&mut self.conn, run).await;
+        let state = state.expect("the run").expect("the run");
+        let output = state.output.expect("an output");
+        serde_json::from_str(output.get()).expect("outputs are JSON")
+    }
+
+    /// Every invariant holds, and without a grace: to be asked when nothing runs.
+    pub async fn audited(&mut self) {
+        let broken = audit::audit(&mut self.conn, Duration::ZERO).await;
+        let broken = broken.expect("the audit can be asked");
+        assert!(broken.is_empty(), "{broken:#?}");
+    }
+
+    /// All attempts at all steps, in the order in which they were made.
+    pub async fn executions(&mut self) -> Vec<Execution> {
+        static EXECUTIONS: Statement = Statement::new(
+            "TEST_EXECUTIONS",
+            "SELECT e.id, e.step_id, s.step, s.status, e.attempt, e.retry_count, e.crash_count,
+                    e.process_id, e.result, e.error_class, e.error_message
+               FROM ductwork_executions e JOIN ductwork_steps s ON s.id = e.step_id
+              ORDER BY e.step_id, e.attempt",
+        );
+        let rows = self.conn.fetch(&EXECUTIONS, &[]).await;
+        let rows = rows.expect("the executions");
+        let execution = |row: &ductwork::store::Row| {
+            Ok::<_, ductwork::store::Error>(Execution {
+                id: row.get("id")?,
+                step_id: row.get("step_id")?,
+                step: row.get("step")?,
+                attempt: row.count("attempt")?,
+                retry_count: row.count("retry_count")?,
+                crash_count: row.count("crash_count")?,
+                process_id: row.get("process_id")?,
+                result: row.get("result")?,
+                error_class: row.get("error_class")?,
+                error_message: row.get("error_message")?,
+            })
+        };
+        let executions: Result<_, _> = rows.iter().map(execution).collect();
+        executions.expect("executions")
+    }
+
+    /// Each step has succeeded exactly once, and nothing has spent a retry.
+    pub async fn succeeded_once_each(&mut self) -> Vec<Execution> {
+        let executions = self.executions().await;
+        let mut successes: BTreeMap<uuid::Uuid, u32> = BTreeMap::new();
+        for execution in &executions {
+            assert_eq!(execution.retry_count, 0, "{execution:?}");
+            let success = execution.result.as_deref() == Some("success");
+            *successes.entry(execution.step_id).or_default() += u32::from(success);
+        }
+        for (step, successes) in successes {
+            assert_eq!(successes, 1, "step {step}");
+        }
+        executions
+    }
+
+    /// The process rows.
+    pub async fn processes(&mut self) -> Vec<ProcessRow> {
+        let rows = process::processes(&mut self.conn).await;
+        rows.expect("the processes")
+    }
+
+    /// Waits until a step has said so in a file; all lines of it.
+    pub async fn said(&self, name: &str, lines: usize) -> Vec<String> {
+        let what = format!("{lines} lines in {name}");
+        eventually(PATIENCE, &what, async || {
+            let said = self.lines(name);
+            (said.len() >= lines).then_some(said)
+        })
+        .await
+    }
+
+    /// The same, where the lines are pids.
+    pub async fn pids(&self, name: &str, lines: usize) -> Vec<i32> {
+        let said = self.said(name, lines).await;
+        said.iter().map(|pid| pid.parse().expect("a pid")).collect()
+    }
+}
+
+/// An attempt at a step.
+#[derive(Debug)]
+pub struct Execution {
+    pub id: uuid::Uuid,
+    pub step_id: uuid::Uuid,
+    pub step: String,
+    pub attempt: u32,
+    pub retry_count: u32,
+    pub crash_count: u32,
+    pub process_id: Option<uuid::Uuid>,
+    pub result: Option<String>,
+    pub error_class: Option<String>,
+    pub error_message: Option<String>,
+}
+
+impl Execution {
+    /// How it ended; empty: not yet.
+    pub fn result(&self) -> &str {
+        self.result.as_deref().unwrap_or_default()
+    }
+}
+
+/// A daemon that was started, and everything that descends from it.
+pub struct Daemon {
+    child: Child,
+    tag: String,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// The pid of what was started: the supervisor, unless there is a wrapper.
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Sends the supervisor a signal.
+    pub fn send(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    /// Every living process that descends from this start.
+    pub fn processes(&self) -> Vec<Process> {
+        let mark = format!("{TAG}={}", self.tag).into_bytes();
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+            let name = entry.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let Ok(environment) = std::fs::read(entry.path().join("environ")) else {
+                continue;
+            };
+            if environment.split(|byte| *byte == 0).any(|it| it == mark) {
+                found.extend(Process::of(pid));
+            }
+        }
+        found
+    }
+
+    /// The children of this kind: `advancer`, or `worker` and its pipeline.
+    pub fn children(&self, kind: &str) -> Vec<i32> {
+        let processes = self.processes().into_iter();
+        processes
+            .filter(|process| process.kind == kind)
+            .map(|process| process.pid)
+            .collect()
+    }
+
+    /// Waits for a child of this kind that is not `other`.
+    pub async fn child(&self, kind: &str, other: Option<i32>) -> i32 {
+        eventually(PATIENCE, &format!("a new {kind}"), async || {
+            let mut children = self.children(kind).into_iter();
+            children.rfind(|pid| Some(*pid) != other)
+        })
+        .await
+    }
+
+    /// All that was written to stderr, as far as its lines are whole.
+    pub fn text(&self) -> String {
+        let text = std::fs::read(&self.log).expect("the log");
+        let mut text = String::from_utf8(text).expect("the log is UTF-8");
+        text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+        assert!(!text.contains("panicked at"), "{text}");
+        text
+    }
+
+    /// The log: one JSON object per line. Dumps are for people, and no part of it.
+    pub fn log(&self) -> Vec<Value> {
+        let text = self.text();
+        let events = text.lines().filter(|line| line.starts_with('{'));
+        let event = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("logged: {line}"));
+        events.map(event).collect()
+    }
+
+    /// The logged events with this in their message.
+    pub fn logged(&self, part: &str) -> Vec<Value> {
+        let mut log = self.log();
+        log.retain(|event| event["msg"].as_str().is_some_and(|msg| msg.contains(part)));
+        log
+    }
+
+    /// Waits for an event with this in its message.
+    pub async fn says(&self, part: &str) -> Vec<Value> {
+        self.says_times(part, 1).await
+    }
+
+    /// Waits for so many of them.
+    pub async fn says_times(&self, part: &str, times: usize) -> Vec<Value> {
+        let what = format!("`{part}` in the log, {times} times");
+        eventually(PATIENCE, &what, async || {
+            let logged = self.logged(part);
+            (logged.len() >= times).then_some(logged)
+        })
+        .await
+    }
+
+    /// Waits until every child has registered.
+    pub async fn ready(&self) {
+        self.says("ready").await;
+    }
+
+    /// Waits for the end of the daemon; how long it took from now.
+    pub async fn ended(&mut self, within: Duration) -> (ExitStatus, Duration) {
+        let began = Instant::now();
+        let child = &mut self.child;
+        let status = eventually(within, "the daemon has ended", async || {
+            child.try_wait().expect("a child can be waited for")
+        })
+        .await;
+        (status, began.elapsed())
+    }
+
+    /// Waits until no process of it is left.
+    pub async fn gone(&self, within: Duration) {
+        let began = Instant::now();
+        let mut left = self.processes();
+        while !left.is_empty() {
+            assert!(began.elapsed() < within, "left behind: {left:#?}");
+            tokio::time::sleep(LOOK).await;
+            left = self.processes();
+        }
+    }
+
+    /// Ends it with TERM: gracefully, and with nothing left.
+    pub async fn stop(&mut self) {
+        self.send(Signal::SIGTERM);
+        let (status, _) = self.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        let left = self.processes();
+        assert!(left.is_empty(), "left behind: {left:#?}");
+        // Looks for panics.
+        self.text();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let important = log.lines().filter(|line| {
+                line.starts_with('{') && !line.contains("\"debug\"") && !line.contains("run ended")
+            });
+            let important: Vec<&str> = important.collect();
+            let from = important.len().saturating_sub(60);
+            eprintln!("the end of the log:\n{}", important[from..].join("\n"));
+        }
+        // The supervisor first, so that it replaces nobody; then whoever is left, until nobody
+        // is: what was forked between two looks is found by the next.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let began = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || began.elapsed() > Duration::from_secs(10) {
+                return;
+            }
+            for process in left {
+                let _gone = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// A process as the kernel shows it.
+#[derive(Debug)]
+pub struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    pub state: char,
+    /// `advancer`, `worker NAME`, `supervisor`, or the command line of a step.
+    pub kind: String,
+}
+
+impl Process {
+    /// None: there is no such process, or it is dead but for the waiting.
+    pub fn of(pid: i32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name may hold anything; what follows its parenthesis does not.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let parent = fields.next()?.parse().ok()?;
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let words: Vec<String> = line
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty())
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
+        let is_child = words.iter().any(|word| word == "child");
+        let has = |name: &str| words.iter().any(|word| word == name);
+        let kind = match words.as_slice() {
+            [.., last] if is_child && last == "advancer" => last.clone(),
+            [.., role, pipeline] if is_child && role == "worker" => format!("worker {pipeline}"),
+            [name, ..] if name.ends_with("ductworkd") && has("start") => "supervisor".to_owned(),
+            words => words.join(" "),
+        };
+        (state != 'Z' && state != 'X').then_some(Self {
+            pid,
+            parent,
+            state,
+            kind,
+        })
+    }
+}
+
+/// True while there is such a process.
+pub fn lives(pid: i32) -> bool {
+    Process::of(pid).is_some()
+}
+
+/// Sends a signal to a process that must be there.
+pub fn send(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+/// Stops a process and waits until the kernel says that it has.
+pub async fn freeze(pid: i32) {
+    send(pid, Signal::SIGSTOP);
+    eventually(PATIENCE, "the process has stopped", async || {
+        let process = Process::of(pid).expect("a process to stop");
+        (process.state == 'T').then_some(())
+    })
+    .await;
+}
+
+/// Waits until a process is gone.
+pub async fn gone(pid: i32, within: Duration) {
+    eventually(within, &format!("{pid} is gone"), async || {
+        (!lives(pid)).then_some(())
+    })
+    .await;
+}
+
+/// Waits until `look` finds something.
+pub async fn eventually<T>(
+    within: Duration,
+    what: &str,
+    mut look: impl AsyncFnMut() -> Option<T>,
+) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(
+            began.elapsed() < within,
+            "waited {within:?} in vain until: {what}"
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+}

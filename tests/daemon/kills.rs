@@ -1,0 +1,282 @@
+//! SIGKILL, for anybody at any moment: the work goes on, and nothing has counted twice.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// Fan-outs within fan-outs; each step says when it starts and when it has done its work, and
+/// returns its input. One write each: lines of two steps do not mix.
+const NESTED: &str = r#"
+pipeline: Nested
+steps:
+  Split: { command: [sh, step.sh] }
+  Work:  { command: [sh, step.sh] }
+  Left:  { command: [sh, step.sh] }
+  Right: { command: [sh, step.sh] }
+  Tail:  { command: [sh, step.sh] }
+  Join:  { command: [sh, step.sh] }
+  Sum:   { command: [sh, step.sh] }
+flow:
+  - start: Split
+  - expand: Work
+  - divide: [Left, [Right, { chain: Tail }]]
+  - combine: Join
+  - collapse: Sum
+"#;
+
+const STEP: &str = r#"
+echo "start $DUCTWORK_EXECUTION_ID $$" >> ledger
+input=$(cat)
+sleep 0.03
+echo "end $DUCTWORK_EXECUTION_ID $$" >> ledger
+echo "$input"
+"#;
+
+/// Steps of one run of it.
+const STEPS: usize = 1 + 4 * 5 + 1;
+
+/// Runs until it is killed, the first time. What it leaves outside of its process group is
+/// known by its pid.
+const STRAYING: &str = r#"
+pipeline: Straying
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        echo $$ >> pids
+        [ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0
+        setsid sleep 1000 & echo $! >> strays
+        sleep 1000 & echo $! >> sleepers
+        wait
+flow: [{ start: A }]
+"#;
+
+/// Small, and the same again for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn new() -> Self {
+        let seed = std::env::var("DUCTWORK_TEST_SEED");
+        let seed = seed.map_or_else(
+            |_| uuid::Uuid::new_v4().as_u64_pair().0,
+            |seed| seed.parse().expect("DUCTWORK_TEST_SEED is a number"),
+        );
+        eprintln!("DUCTWORK_TEST_SEED={seed}");
+        Self(seed | 1)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// The pids of steps that have started and not ended.
+fn running(house: &House) -> Vec<i32> {
+    let mut running = BTreeMap::new();
+    for line in house.lines("ledger") {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["start", id, pid] => {
+                running.insert((*id).to_owned(), pid.parse().expect("a pid"));
+            }
+            ["end", id, _] => {
+                running.remove(*id);
+            }
+            _ => panic!("not a line of the ledger: {line}"),
+        }
+    }
+    let pids = running.into_values();
+    pids.filter(|pid| lives(*pid)).collect()
+}
+
+on_every_database! {
+    async fn killing_anybody_at_any_moment_loses_nothing_and_repeats_nothing(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[NESTED]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        let mut dice = Dice::new();
+        let mut runs = house.trigger("Nested", "[1,2,3,4]", 4).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let mut fired = BTreeMap::new();
+        for fault in 0..28 {
+            runs.extend(house.trigger("Nested", "[1,2,3,4]", 1).await);
+            tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
+            // Each of them as often; what they are doing is what the moment decides.
+            let kind = ["advancer", "worker Nested", "step", "supervisor"][fault % 4];
+            let victim = eventually(PATIENCE, "there is somebody to kill", async || {
+                let victims = match kind {
+                    "step" => running(&house),
+                    "supervisor" => vec![daemon.pid()],
+                    kind => daemon.children(kind),
+                };
+                let pid = *victims.first()?;
+                // One that has just ended by itself is no victim.
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGKILL).ok()?;
+                Some(pid)
+            })
+            .await;
+            gone(victim, PATIENCE).await;
+            *fired.entry(kind).or_insert(0) += 1;
+            if kind == "supervisor" {
+                daemon.ended(PATIENCE).await;
+                // Now and then its successor meets the children that it left.
+                if dice.below(2) == 0 {
+                    daemon.gone(Duration::from_secs(2)).await;
+                }
+                let dead = std::mem::replace(&mut daemon, house.start());
+                dead.gone(Duration::from_secs(2)).await;
+                daemon.ready().await;
+            }
+        }
+        assert_eq!(fired.into_values().collect::<Vec<_>>(), [7, 7, 7, 7]);
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.audited().await;
+
+        let expected = serde_json::json!([[1, 1], [2, 2], [3, 3], [4, 4]]);
+        for run in &runs {
+            assert_eq!(house.output(*run).await, expected);
+        }
+        let executions = house.succeeded_once_each().await;
+        let mut ledger: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for line in house.lines("ledger") {
+            let mut words = line.split(' ');
+            let (phase, id) = (words.next().unwrap(), words.next().unwrap());
+            let (starts, ends) = ledger.entry(id.to_owned()).or_default();
+            *(if phase == "start" { starts } else { ends }) += 1;
+        }
+        let mut others = 0;
+        for execution in &executions {
+            let id = execution.id.to_string();
+            let (starts, ends) = ledger.remove(&id).unwrap_or_default();
+            match execution.result() {
+                // What is stored as done was done, by this very attempt, once.
+                "success" => assert_eq!((starts, ends), (1, 1), "{execution:?}"),
+                "process_crashed" | "released" => {
+                    assert!(starts <= 1, "{execution:?}");
+                    others += 1;
+                }
+                _ => panic!("{execution:?}"),
+            }
+        }
+        assert!(ledger.is_empty(), "nobody knows of: {ledger:?}");
+        let successes = executions.len() - others;
+        assert_eq!(successes, runs.len() * STEPS);
+        assert!(others >= 4, "the kills hit nothing: {others}");
+    }
+
+    async fn a_killed_step_spends_a_crash_and_no_retry(db: Db) {
+        let settings = Settings { max_retry: 0, max_crash: 3, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[STRAYING]).await;
+        let mut daemon = house.start();
+        let run = house.trigger("Straying", "1", 1).await[0];
+        let step = house.pids("pids", 1).await[0];
+        let sleeper = house.pids("sleepers", 1).await[0];
+        let worker = daemon.child("worker Straying", None).await;
+        send(step, Signal::SIGKILL);
+        house.completed(PATIENCE).await;
+        // Its group ended with it; the worker did not.
+        gone(sleeper, Duration::from_secs(5)).await;
+        assert_eq!(daemon.children("worker Straying"), [worker]);
+        daemon.stop().await;
+        assert_eq!(house.output(run).await, serde_json::Value::Null);
+        let executions = house.succeeded_once_each().await;
+        let [first, second] = executions.as_slice() else { panic!("{executions:#?}") };
+        assert_eq!((first.result(), first.crash_count), ("process_crashed", 0));
+        assert_eq!((second.result(), second.crash_count), ("success", 1));
+        house.audited().await;
+    }
+
+    async fn a_killed_workers_steps_end_with_all_they_started_and_run_again_within_a_second(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[STRAYING]).await;
+        let mut daemon = house.start();
+        house.trigger("Straying", "1", 3).await;
+        let steps = house.pids("pids", 3).await;
+        let mut left = house.pids("strays", 3).await;
+        left.extend(house.pids("sleepers", 3).await);
+        left.extend(steps);
+        for pid in &left {
+            assert!(lives(*pid), "nothing to end: the test is empty");
+        }
+        let worker = daemon.child("worker Straying", None).await;
+        send(worker, Signal::SIGKILL);
+        let killed = Instant::now();
+        house.said("pids", 6).await;
+        let took = killed.elapsed();
+        eprintln!("ran again after {took:?}");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        for pid in left {
+            gone(pid, Duration::from_secs(2)).await;
+        }
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), 3, "{executions:#?}");
+        house.audited().await;
+    }
+
+    async fn two_seconds_after_the_supervisor_was_killed_no_child_and_no_step_is_left(db: Db) {
+        let stubborn = r#"
+pipeline: Stubborn
+steps:
+  A: { command: [sh, -c, 'trap "" TERM; [ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $$ >> pids; while :; do sleep 0.1; done'] }
+flow: [{ start: A }]
+"#;
+        let mut house = House::new(&db, Settings::default(), &[stubborn]).await;
+        let mut daemon = house.start();
+        house.trigger("Stubborn", "1", 3).await;
+        for pid in house.pids("pids", 3).await {
+            assert!(lives(pid), "nothing to leave behind: the test is empty");
+        }
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        daemon.gone(Duration::from_secs(2)).await;
+
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    /// Nobody tells the children to end, and nobody gives back what the worker held.
+    async fn what_a_supervisor_and_its_worker_held_runs_again_after_a_start(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[STRAYING]).await;
+        let mut daemon = house.start();
+        house.trigger("Straying", "1", 2).await;
+        let steps = house.pids("pids", 2).await;
+        let worker = daemon.child("worker Straying", None).await;
+        // Frozen first: it must not replace the worker, nor recover anything.
+        freeze(daemon.pid()).await;
+        send(worker, Signal::SIGKILL);
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        for pid in steps {
+            gone(pid, Duration::from_secs(2)).await;
+        }
+        let claimed = house.executions().await;
+        assert!(claimed.iter().all(|e| e.result.is_none() && e.process_id.is_some()), "{claimed:#?}");
+
+        // The lease has not ended by far: the proof is that the pid does not exist.
+        let mut next = house.start();
+        let started = Instant::now();
+        house.completed(Duration::from_secs(20)).await;
+        assert!(started.elapsed() < Duration::from_secs(10));
+        next.stop().await;
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), 2, "{executions:#?}");
+        house.audited().await;
+    }
+}

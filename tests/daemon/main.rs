@@ -1,0 +1,22 @@
+//! The built daemon: real processes, real signals, real databases, and what must hold then.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod house;
+
+mod children;
+mod kills;
+mod namespaces;
+mod outage;
+mod resources;
+mod roles;
+mod signals;
+mod stale;
+mod steps;
+mod stops;

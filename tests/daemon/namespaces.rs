@@ -1,0 +1,167 @@
+//! Containers: two of them where everything that names a process is the same, and pid 1.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ductwork::model::Role;
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// What a container's runtime does, as far as it matters here. The machine id, the host's name
+/// and the boot are the same in all of them.
+const CONTAINER: [&str; 5] = [
+    "unshare",
+    "--pid",
+    "--fork",
+    "--mount-proc",
+    "--kill-child=SIGKILL",
+];
+
+const WORK: &str = r#"
+pipeline: Work
+steps: { A: { command: [sh, -c, 'sleep 0.1; cat'] } }
+flow: [{ start: A }]
+"#;
+
+/// Each leaves ten processes behind that are nobody's any more.
+const DAEMONISING: &str = r#"
+pipeline: Daemonising
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        for i in 1 2; do
+          ( setsid sh -c 'echo "$0" >> $DUCTWORK_STEP_ID; echo "$0" >> daemons; sleep 0.0$0' $i > /dev/null 2>&1 & )
+        done
+        ( ( : & ) & )
+        until [ "$(cat $DUCTWORK_STEP_ID | wc -l)" -eq 2 ]; do sleep 0.01; done
+flow: [{ start: A }]
+"#;
+
+/// The pid of the supervisor in its container, as seen from here.
+async fn init(daemon: &Daemon) -> i32 {
+    let wrapper = daemon.pid();
+    eventually(PATIENCE, "the supervisor in its container", async || {
+        let processes = daemon.processes().into_iter();
+        let mut supervisors =
+            processes.filter(|process| process.kind == "supervisor" && process.parent == wrapper);
+        supervisors.next().map(|process| process.pid)
+    })
+    .await
+}
+
+async fn stop(daemon: &mut Daemon) {
+    send(init(daemon).await, Signal::SIGTERM);
+    let (status, _) = daemon.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(0), "{status}");
+    daemon.gone(Duration::ZERO).await;
+}
+
+on_every_database! {
+    async fn two_containers_that_look_the_same_never_take_each_others_claims(db: Db) {
+        let settings = Settings { reaper_timeout: "3s", max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WORK]).await;
+        let mut one = house.start_as(&CONTAINER, &["start"]);
+        one.ready().await;
+        house.trigger("Work", "1", 250).await;
+        eventually(PATIENCE, "the first works", async || {
+            let executions = house.executions().await;
+            executions.iter().any(|e| e.result() == "success").then_some(())
+        })
+        .await;
+        // It starts while the other holds claims, and looks for dead predecessors.
+        let mut two = house.start_as(&CONTAINER, &["start"]);
+        two.ready().await;
+        let worker = |daemon: &Daemon| {
+            let registered = daemon.logged("registered");
+            let worker = registered.iter().find(|event| event["role"] == "worker");
+            let id = worker.and_then(|event| event["process_id"].as_str()).map(str::parse);
+            id.expect("a worker").expect("an id")
+        };
+        let (first, second): (uuid::Uuid, uuid::Uuid) = (worker(&one), worker(&two));
+        eventually(PATIENCE, "both work", async || {
+            let executions = house.executions().await;
+            let works = |id| executions.iter().any(|e| e.process_id == Some(id));
+            (works(first) && works(second)).then_some(())
+        })
+        .await;
+        let supervisors = house.processes().await;
+        let supervisors: Vec<_> = supervisors.iter().filter(|row| row.role == Role::Supervisor).collect();
+        let [a, b] = supervisors.as_slice() else { panic!("{supervisors:#?}") };
+        assert_eq!((a.pid, b.pid), (1, 1), "not pid 1: the test is empty");
+        assert_eq!((&a.host, &a.boot_id), (&b.host, &b.boot_id));
+        assert_ne!(a.pid_namespace, b.pid_namespace);
+        let executions = house.executions().await;
+        let taken: Vec<_> = executions.iter().filter(|e| e.attempt > 1 || e.crash_count > 0).collect();
+        assert!(taken.is_empty(), "{taken:#?}");
+
+        // The second container dies as a whole, and comes again under the same names: what it
+        // held waits for its lease, and the claims of the first are left alone.
+        let holds = async |house: &mut House| {
+            let executions = house.executions().await;
+            executions.iter().any(|e| e.process_id == Some(second) && e.result.is_none()).then_some(())
+        };
+        eventually(PATIENCE, "the second holds claims", async || holds(&mut house).await).await;
+        let init = init(&two).await;
+        // Stopped first, so that it still holds something when it dies.
+        freeze(init).await;
+        freeze(two.child("worker Work", None).await).await;
+        assert!(holds(&mut house).await.is_some(), "nothing to lose: the test is empty");
+        send(init, Signal::SIGKILL);
+        two.ended(PATIENCE).await;
+        let mut three = house.start_as(&CONTAINER, &["start"]);
+        three.ready().await;
+        house.completed(PATIENCE).await;
+        stop(&mut one).await;
+        stop(&mut three).await;
+        let executions = house.succeeded_once_each().await;
+        // Only what the dead one had claimed.
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        let crashed: BTreeSet<_> = crashed.filter_map(|e| e.process_id).collect();
+        assert_eq!(crashed, BTreeSet::from([second]), "{executions:#?}");
+        let others = executions.iter().filter(|e| !["success", "process_crashed"].contains(&e.result()));
+        assert_eq!(others.count(), 0);
+        house.audited().await;
+    }
+
+    async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[DAEMONISING]).await;
+        let mut daemon = house.start_as(&CONTAINER, &["start"]);
+        daemon.ready().await;
+        let init = init(&daemon).await;
+        house.trigger("Daemonising", "1", 1_000).await;
+        house.completed(PATIENCE).await;
+        house.said("daemons", 1_000 * 2).await;
+        // unshare, the supervisor and its two children; all else has ended and was taken away.
+        let four = eventually(PATIENCE, "only the daemon is left", async || {
+            let left = daemon.processes();
+            (left.len() == 4 && children(init).len() == 2).then_some(left)
+        })
+        .await;
+        assert!(four.iter().all(|process| process.state != 'Z'), "{four:#?}");
+        stop(&mut daemon).await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+}
+
+/// Its children, zombies included.
+fn children(pid: i32) -> Vec<i32> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("a process")
+        .flatten()
+    {
+        let list = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse::<i32>().ok()),
+        );
+    }
+    children
+}

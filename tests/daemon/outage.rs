@@ -1,0 +1,294 @@
+//! The database goes away under load, and comes back.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ductwork::model::Role;
+use ductwork::store::{Location, Purpose, migrate};
+use nix::sys::signal::Signal;
+use sqlx::Connection;
+
+use crate::house::*;
+use crate::support::Db;
+
+const WORK: &str = r#"
+pipeline: Work
+steps:
+  A: { command: [sh, -c, 'sleep 0.05; cat'] }
+  B: { command: [sh, -c, 'sleep 0.05; cat'] }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+/// A step that is running when the database goes, and ends while it is away.
+const LONG: &str = r#"
+pipeline: Long
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
+flow: [{ start: A }]
+"#;
+
+/// A server of its own, with its data and its port, that can be stopped and started.
+struct Cluster {
+    dir: tempfile::TempDir,
+    url: String,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let said = postgres(&["start", path(dir.path())]);
+        let url = said
+            .lines()
+            .find_map(|line| line.split_once("TEST_POSTGRES_URL="))
+            .map(|(_, url)| url.replace('\\', ""));
+        let url = url.unwrap_or_else(|| panic!("no URL: {said}"));
+        Self { dir, url }
+    }
+
+    fn down(&self) {
+        postgres(&["stop", path(self.dir.path()), "immediate"]);
+    }
+
+    fn up(&self) {
+        postgres(&["start", path(self.dir.path())]);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = script(&["stop", path(self.dir.path()), "immediate"]);
+        } else {
+            self.down();
+        }
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path that is text")
+}
+
+fn script(args: &[&str]) -> std::io::Result<std::process::Output> {
+    let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/postgres");
+    Command::new(script).args(args).output()
+}
+
+fn postgres(args: &[&str]) -> String {
+    let output = script(args).expect("scripts/postgres runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The first outage is as short as a restart takes; the second outlasts every lease.
+#[tokio::test]
+async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_work() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let settings = Settings {
+        reaper_timeout: "2s",
+        max_retry: 0,
+        max_crash: 1,
+        level: "info",
+        ..Settings::default()
+    };
+    let mut house = House::at(&cluster.url, conn, settings, &[WORK, LONG]);
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let mut children: Vec<i32> = Vec::new();
+    for kind in ["advancer", "worker Work", "worker Long"] {
+        children.extend(daemon.children(kind));
+    }
+    assert_eq!(children.len(), 3);
+    let started = daemon.log().len();
+    let mut runs = house.trigger("Long", "1", 2).await;
+    runs.extend(house.trigger("Work", "1", 300).await);
+    for pid in house.pids("pids", 2).await {
+        assert!(lives(pid), "nothing runs: the test is empty");
+    }
+
+    for outage in [Duration::ZERO, Duration::from_secs(5)] {
+        let logged = daemon.log().len();
+        let before = succeeded(&mut house).await;
+        eventually(PATIENCE, "work is going on", async || {
+            (succeeded(&mut house).await > before + 5).then_some(())
+        })
+        .await;
+        cluster.down();
+        let down = Instant::now();
+        // Each process has seen it, on every connection that it has.
+        let lost = eventually(PATIENCE, "everybody waits for the database", async || {
+            let log = daemon.log();
+            let lost = log[logged..]
+                .iter()
+                .filter(|event| event["msg"] == "waiting for the database");
+            let mut pids: Vec<i64> = lost.filter_map(|event| event["pid"].as_i64()).collect();
+            pids.sort_unstable();
+            pids.dedup();
+            (pids.len() == 4).then_some(pids)
+        })
+        .await;
+        assert!(lost.contains(&i64::from(daemon.pid())));
+        if outage > Duration::ZERO {
+            std::fs::write(house.path("go"), "").unwrap();
+            house.said("ends", 2).await;
+        }
+        tokio::time::sleep(outage.saturating_sub(down.elapsed())).await;
+        cluster.up();
+        let up = Instant::now();
+        house.conn = location.connect(Purpose::Engine).await.unwrap();
+        let before = succeeded(&mut house).await;
+        eventually(
+            Duration::from_secs(5),
+            "work is going on again",
+            async || (succeeded(&mut house).await > before).then_some(()),
+        )
+        .await;
+        eprintln!("worked again after {:?}", up.elapsed());
+        // The next outage is one for everybody.
+        eventually(PATIENCE, "every connection is back", async || {
+            let lost = daemon.logged("waiting for the database").len();
+            let back = daemon.logged("the database is back").len();
+            (lost == back).then_some(())
+        })
+        .await;
+    }
+    house.completed(PATIENCE).await;
+    for pid in &children {
+        assert!(lives(*pid), "{pid} has ended");
+    }
+    // Two connections, which are lost and come back: a few lines for each outage.
+    let log = daemon.log();
+    for pid in children.iter().chain([&daemon.pid()]) {
+        let lines = log[started..]
+            .iter()
+            .filter(|event| event["pid"] == *pid && event["msg"] != "run ended");
+        let lines: Vec<_> = lines.collect();
+        assert!(lines.len() <= 2 * 7, "a flood: {lines:#?}");
+    }
+    daemon.stop().await;
+    assert_eq!(house.output(runs[0]).await, "done");
+    // Nobody was taken for dead, and nothing ran twice.
+    let executions = house.succeeded_once_each().await;
+    assert_eq!(executions.len(), 2 + 300 * 2);
+    house.audited().await;
+}
+
+/// Whoever stops a host does not wait for another one's database.
+#[tokio::test]
+async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_again() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let settings = Settings {
+        shutdown_timeout: "1s",
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut house = House::at(&cluster.url, conn, settings, &[LONG]);
+    let mut runs = 0;
+    for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"]] {
+        let mut daemon = house.start_as(wrapper, &["start"]);
+        runs += 2;
+        house.trigger("Long", "1", 2).await;
+        house.pids("pids", runs).await;
+        cluster.down();
+        daemon.says("waiting for the database").await;
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        eprintln!("ended after {took:?}");
+        assert!(took < Duration::from_secs(9), "{took:?}");
+        daemon.gone(Duration::ZERO).await;
+        cluster.up();
+        house.conn = location.connect(Purpose::Engine).await.unwrap();
+    }
+    std::fs::write(house.path("go"), "").unwrap();
+    let mut daemon = house.start();
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    house.succeeded_once_each().await;
+    house.audited().await;
+}
+
+/// It answers, and so looks reachable, but no heartbeat can be written; and when it takes
+/// writes again, the supervisor's is the first.
+#[tokio::test]
+async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_process() {
+    let db = Db::postgres().await;
+    let settings = Settings {
+        reaper_timeout: "2s",
+        max_crash: 1,
+        ..Settings::default()
+    };
+    let mut house = House::new(&db, settings, &[LONG]).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    house.trigger("Long", "1", 1).await;
+    let step = house.pids("pids", 1).await[0];
+    let before: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    assert_eq!(before.len(), 3);
+
+    let mut children = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let lock = "BEGIN; SELECT FROM ductwork_processes WHERE role <> 'supervisor' FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut children).await.unwrap();
+    let mut all = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE ductwork_processes IN SHARE MODE";
+    sqlx::raw_sql(lock).execute(&mut all).await.unwrap();
+    eventually(
+        PATIENCE,
+        "every heartbeat is older than two leases",
+        async || {
+            let rows = house.processes().await;
+            let old = |row: &ductwork::store::process::ProcessRow| row.age > Duration::from_secs(4);
+            rows.iter().all(old).then_some(())
+        },
+    )
+    .await;
+    sqlx::raw_sql("COMMIT").execute(&mut all).await.unwrap();
+    let mut beat = async || {
+        let rows = house.processes().await;
+        let supervisor = rows.iter().find(|row| row.role == Role::Supervisor);
+        supervisor.expect("it lives").beat_seq
+    };
+    let stalled = beat().await;
+    // Long enough for it to have looked at the children, whose heartbeats are still as old.
+    eventually(PATIENCE, "the supervisor beats again", async || {
+        (beat().await >= stalled + 6).then_some(())
+    })
+    .await;
+    sqlx::raw_sql("COMMIT")
+        .execute(&mut children)
+        .await
+        .unwrap();
+    eventually(PATIENCE, "everybody beats again", async || {
+        let rows = house.processes().await;
+        let fresh = |row: &ductwork::store::process::ProcessRow| row.age < Duration::from_secs(1);
+        rows.iter().all(fresh).then_some(())
+    })
+    .await;
+
+    let after: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    assert_eq!(before, after, "{:#?}", daemon.log());
+    assert!(lives(step), "the step was ended");
+    std::fs::write(house.path("go"), "").unwrap();
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    let executions = house.succeeded_once_each().await;
+    assert_eq!(executions.len(), 1);
+    house.audited().await;
+    drop(house);
+    db.remove().await;
+}
+
+async fn succeeded(house: &mut House) -> usize {
+    let executions = house.executions().await;
+    executions
+        .iter()
+        .filter(|e| e.result() == "success")
+        .count()
+}

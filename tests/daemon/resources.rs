@@ -1,0 +1,173 @@
+//! What runs out, what takes long, and what nobody reads.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const QUICK: &str = "
+pipeline: Quick
+steps:
+  A: { command: [sh, -c, 'echo a line of the step >&2; cat'] }
+  B: { command: [cat] }
+flow: [{ start: A }, { chain: B }]
+";
+
+/// Kills its worker, the first time.
+const PARRICIDE: &str = "
+pipeline: Parricide
+steps:
+  A: { command: [sh, -c, '[ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $PPID >> parents; kill -9 $PPID; sleep 1000'] }
+flow: [{ start: A }]
+";
+
+on_every_database! {
+    /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
+    /// the thread that started it.
+    async fn a_long_step_keeps_its_lease_and_runs_once(db: Db) {
+        let long = "
+pipeline: Long
+steps: { A: { command: [sleep, '13'] } }
+flow: [{ start: A }]
+";
+        let settings = Settings { reaper_timeout: "4s", max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[long]).await;
+        let mut daemon = house.start();
+        let mut other = house.start();
+        house.trigger("Long", "1", 2).await;
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        other.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 2, "{executions:#?}");
+        house.audited().await;
+    }
+
+    async fn a_step_that_kills_its_worker_costs_a_crash_and_nothing_else(db: Db) {
+        let settings = Settings { max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[PARRICIDE, QUICK]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let worker = daemon.child("worker Parricide", None).await;
+        let other = daemon.child("worker Quick", None).await;
+        house.trigger("Parricide", "1", 1).await;
+        assert_eq!(house.pids("parents", 1).await, [worker]);
+        house.trigger("Quick", "1", 3).await;
+        house.completed(PATIENCE).await;
+        assert_eq!(daemon.children("worker Quick"), [other]);
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), 1, "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// Whoever reads the log has stopped reading; then it is gone altogether.
+    async fn a_daemon_whose_log_nobody_reads_works_beats_and_stops(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[QUICK]).await;
+        let (unread, stderr) = std::io::pipe().unwrap();
+        let probe = stderr.try_clone().unwrap();
+        let mut daemon = house.start_into(&[], &["start"], Some(stderr.into()));
+        let worker = daemon.child("worker Quick", None).await;
+        let is_full = || {
+            let mut ends = [PollFd::new(probe.as_fd(), PollFlags::POLLOUT)];
+            poll(&mut ends, PollTimeout::ZERO).unwrap() == 0
+        };
+        while !is_full() {
+            house.trigger("Quick", "1", 20).await;
+            house.completed(PATIENCE).await;
+            daemon.send(Signal::SIGTTIN);
+        }
+        house.trigger("Quick", "1", 100).await;
+        house.completed(PATIENCE).await;
+        let began = house.processes().await;
+        assert_eq!(began.len(), 3);
+        eventually(PATIENCE, "everybody beats on", async || {
+            let rows = house.processes().await;
+            let on = began.iter().all(|old| {
+                rows.iter().any(|row| row.id == old.id && row.beat_seq > old.beat_seq + 8)
+            });
+            on.then_some(())
+        })
+        .await;
+        drop(unread);
+        house.trigger("Quick", "1", 20).await;
+        house.completed(PATIENCE).await;
+        assert_eq!(daemon.children("worker Quick"), [worker]);
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1));
+        house.audited().await;
+    }
+}
+
+/// The disk is full, as far as the daemon can tell; then there is room again.
+#[tokio::test]
+async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anything() {
+    crate::support::with(Db::sqlite(), |db| async move {
+        let settings = Settings {
+            max_retry: 0,
+            max_crash: 1,
+            level: "info",
+            ..Settings::default()
+        };
+        let mut house = House::new(&db, settings, &[QUICK]).await;
+        let mut daemon = house.start_as(&["prlimit", "--fsize=600000:"], &["start"]);
+        daemon.ready().await;
+        let children: Vec<i32> = ["advancer", "worker Quick"]
+            .iter()
+            .flat_map(|kind| daemon.children(kind))
+            .collect();
+        assert_eq!(children.len(), 2);
+        house.trigger("Quick", "1", 400).await;
+        let count = async |house: &mut House| {
+            let executions = house.executions().await;
+            executions.iter().filter(|e| e.result.is_some()).count()
+        };
+        // The disk stays full for a while: long enough for many attempts, and for a flood.
+        let full = eventually(PATIENCE, "nobody can write", async || {
+            let lost = daemon.logged("waiting for the database");
+            let pids: BTreeSet<i64> = lost
+                .iter()
+                .filter_map(|event| event["pid"].as_i64())
+                .collect();
+            (pids.len() == 3).then(std::time::Instant::now)
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(3).saturating_sub(full.elapsed())).await;
+        let stuck = count(&mut house).await;
+        for pid in children.iter().chain([&daemon.pid()]) {
+            let log = daemon.log().into_iter();
+            let lines: Vec<_> = log
+                .filter(|event| event["pid"] == *pid && event["msg"] != "run ended")
+                .collect();
+            assert!(lines.len() <= 20, "a flood: {lines:#?}");
+        }
+        for pid in children.iter().chain([&daemon.pid()]) {
+            let room = std::process::Command::new("prlimit")
+                .args(["--pid", &pid.to_string(), "--fsize=unlimited:"])
+                .status();
+            assert!(room.is_ok_and(|status| status.success()));
+        }
+        house.completed(PATIENCE).await;
+        assert!(
+            count(&mut house).await > stuck,
+            "nothing was left to do: the test is empty"
+        );
+        for pid in &children {
+            assert!(lives(*pid), "{pid} has ended");
+        }
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 800);
+        house.audited().await;
+    })
+    .await;
+}

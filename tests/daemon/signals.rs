@@ -1,0 +1,173 @@
+//! What an operator tells a running daemon.
+
+use std::time::{Duration, Instant};
+
+use ductwork::model::RunStatus;
+use ductwork::store::cancel;
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const QUICK: &str = "
+pipeline: Quick
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { chain: B }]
+";
+
+/// Runs until it is let go.
+const WAITING: &str = r#"
+pipeline: Waiting
+steps: { Wait: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; cat'] } }
+flow: [{ start: Wait }]
+"#;
+
+on_every_database! {
+    async fn a_bad_file_changes_nothing_and_a_good_one_adds_a_pipeline(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Waiting", "1", 1).await;
+        let mut before = house.pids("pids", 1).await;
+        before.extend(daemon.children("advancer"));
+        before.extend(daemon.children("worker Waiting"));
+        assert_eq!(before.len(), 3);
+
+        let broken = house.path("pipelines/Broken.yml");
+        std::fs::write(&broken, "pipeline: Broken\nflow: [{ start: Nobody }]\n").unwrap();
+        daemon.send(Signal::SIGHUP);
+        let said = daemon.says("not reloaded").await;
+        assert!(said[0]["msg"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
+        std::fs::write(house.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.says_times("not reloaded", 2).await;
+        for pid in &before {
+            assert!(lives(*pid), "{pid} has ended");
+        }
+
+        std::fs::remove_file(broken).unwrap();
+        house.configure("");
+        house.define(QUICK);
+        let added = house.trigger("Quick", "7", 1).await[0];
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        daemon.child("worker Quick", None).await;
+        house.run_ended(added).await;
+        assert_eq!(house.output(added).await, 7);
+        // What was running drains in the old worker, and is not disturbed.
+        std::fs::write(house.path("go"), "").unwrap();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
+        house.audited().await;
+    }
+
+    async fn a_quiet_daemon_finishes_but_claims_nothing_until_it_is_told_to(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[QUICK, WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Waiting", "1", 2).await;
+        house.pids("pids", 2).await;
+        daemon.send(Signal::SIGTSTP);
+        // The supervisor and three children.
+        daemon.says_times("quiet: claiming nothing", 4).await;
+        house.trigger("Quick", "1", 10).await;
+        std::fs::write(house.path("go"), "").unwrap();
+        eventually(PATIENCE, "what ran has been committed", async || {
+            let executions = house.executions().await;
+            let done = executions.iter().filter(|e| e.result() == "success");
+            (done.count() == 2).then_some(())
+        })
+        .await;
+        // One that is born in the quiet keeps it.
+        let worker = daemon.child("worker Quick", None).await;
+        send(worker, Signal::SIGKILL);
+        daemon.says_times("quiet: claiming nothing", 5).await;
+        let began = house.processes().await;
+        let beats = |rows: &[ductwork::store::process::ProcessRow]| rows.iter().map(|row| row.beat_seq).min();
+        eventually(PATIENCE, "everybody has beaten five times", async || {
+            (beats(&house.processes().await) > beats(&began).map(|seq| seq + 5)).then_some(())
+        })
+        .await;
+        let executions = house.executions().await;
+        let claimed = executions.iter().filter(|e| e.step == "A" && e.process_id.is_some());
+        assert_eq!(claimed.count(), 0, "{executions:#?}");
+
+        daemon.send(Signal::SIGCONT);
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    async fn hundreds_of_dumps_under_load_name_the_running_step_and_harm_nothing(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[QUICK, WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let children: Vec<i32> = ["advancer", "worker Quick", "worker Waiting"]
+            .iter()
+            .flat_map(|kind| daemon.children(kind))
+            .collect();
+        assert_eq!(children.len(), 3);
+        house.trigger("Waiting", "1", 1).await;
+        let step = house.pids("pids", 1).await[0];
+        house.trigger("Quick", "1", 100).await;
+        let began = Instant::now();
+        for dump in 0..400 {
+            daemon.send(Signal::SIGTTIN);
+            // Whoever asks the children themselves is answered as well.
+            send(children[dump % 3], Signal::SIGTTIN);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        eprintln!("400 dumps were asked for in {:?}", began.elapsed());
+        let busy = format!("  pid {step}");
+        eventually(PATIENCE, "a dump names the step, and the supervisor its children", async || {
+            let text = daemon.text();
+            let has_busy = text.lines().any(|line| {
+                line.starts_with("BUSY ") && line.contains("step Wait attempt 1") && line.ends_with(&busy)
+            });
+            let has = |pid: &i32| text.contains(&format!("CHILD pid {pid:>8}  up"));
+            let headed = ["supervisor", "advancer", "worker Quick", "worker Waiting"]
+                .iter()
+                .all(|name| text.contains(&format!(" {name}  v")));
+            (has_busy && headed && children.iter().all(has)).then_some(())
+        })
+        .await;
+        for pid in &children {
+            assert!(lives(*pid), "{pid} has ended");
+        }
+        std::fs::write(house.path("go"), "").unwrap();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 1 + 100 * 2);
+        house.audited().await;
+    }
+
+    async fn cancelling_a_run_ends_its_running_step_and_no_other(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WAITING]).await;
+        let mut daemon = house.start();
+        let first = house.trigger("Waiting", "1", 1).await[0];
+        let cancelled = house.pids("pids", 1).await[0];
+        let second = house.trigger("Waiting", "2", 1).await[0];
+        let other = house.pids("pids", 2).await[1];
+        let done = cancel::cancel(&mut house.conn, first).await.unwrap();
+        assert!(matches!(&done, cancel::Cancel::Done { held } if held.len() == 1), "{done:?}");
+        gone(cancelled, Duration::from_secs(5)).await;
+        assert!(lives(other));
+        std::fs::write(house.path("go"), "").unwrap();
+        let mut ended = house.ended(PATIENCE).await;
+        ended.sort_by_key(|status| status.as_str());
+        assert_eq!(ended, [RunStatus::Cancelled, RunStatus::Completed]);
+        assert_eq!(house.output(second).await, 2);
+        daemon.stop().await;
+        let executions = house.executions().await;
+        let results: Vec<&str> = executions.iter().map(|e| e.result()).collect();
+        assert_eq!(results, ["cancelled", "success"], "{executions:#?}");
+        house.audited().await;
+    }
+}

@@ -1,0 +1,140 @@
+//! Processes that stand still and come back: what they do then must not count.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// The first attempt ends when it is let go, and says so; each later one at once.
+const WAITING: &str = r#"
+pipeline: Waiting
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        echo $DUCTWORK_ATTEMPT >> starts
+        [ $DUCTWORK_ATTEMPT -gt 1 ] && echo '"late"' && exit 0
+        until [ -e go ]; do sleep 0.05; done
+        echo '"early"'
+        echo $$ >> ends
+flow: [{ start: A }]
+"#;
+
+on_every_database! {
+    /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
+    /// before they wake up. What they then know is old.
+    async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WAITING]).await;
+        let mut frozen = house.start();
+        frozen.ready().await;
+        house.trigger("Waiting", "1", 3).await;
+        house.said("starts", 3).await;
+        let worker = frozen.child("worker Waiting", None).await;
+        freeze(frozen.pid()).await;
+        freeze(worker).await;
+        std::fs::write(house.path("go"), "").unwrap();
+        for pid in house.pids("ends", 3).await {
+            gone(pid, PATIENCE).await;
+        }
+
+        // They live, so there is no proof of death: only two witnesses.
+        let mut heir = house.start();
+        house.completed(PATIENCE).await;
+        let witnessed = heir.says("recovered what a dead process held").await;
+        assert!(witnessed.iter().any(|event| {
+            event["how"].as_str().is_some_and(|how| how.contains("two witnesses"))
+        }), "{witnessed:#?}");
+
+        send(worker, Signal::SIGCONT);
+        frozen.says_times("stale commit refused", 3).await;
+        frozen.says("was declared dead").await;
+        eventually(PATIENCE, "the stale commits are counted", async || {
+            let processes = house.processes().await;
+            let stale: u64 = processes.iter().map(|row| row.counters.stale).sum();
+            (stale >= 3).then_some(())
+        })
+        .await;
+        // It works on, as a new process.
+        assert!(lives(worker));
+        frozen.send(Signal::SIGCONT);
+        let runs = house.trigger("Waiting", "1", 8).await;
+        house.completed(PATIENCE).await;
+        assert_eq!(house.output(runs[0]).await, "early");
+        frozen.stop().await;
+        heir.stop().await;
+
+        let executions = house.succeeded_once_each().await;
+        let twice: Vec<_> = executions.iter().filter(|e| e.attempt == 2).collect();
+        assert_eq!(twice.len(), 3, "{executions:#?}");
+        assert!(twice.iter().all(|e| e.result() == "success" && e.crash_count == 1));
+        house.audited().await;
+    }
+
+    /// The supervisor finds out by the heartbeat what no exit tells.
+    async fn a_frozen_worker_is_killed_and_replaced(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let advancer = daemon.child("advancer", None).await;
+        house.trigger("Waiting", "1", 2).await;
+        house.said("starts", 2).await;
+        let worker = daemon.child("worker Waiting", None).await;
+        freeze(worker).await;
+        gone(worker, Duration::from_secs(10)).await;
+        daemon.child("worker Waiting", Some(worker)).await;
+        house.completed(PATIENCE).await;
+        assert_eq!(daemon.children("advancer"), [advancer]);
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), 2, "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// Its children beat on meanwhile: nobody is to be judged by how long it has not looked.
+    async fn a_supervisor_that_was_frozen_harms_nobody_when_it_wakes_up(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Waiting", "1", 2).await;
+        house.said("starts", 2).await;
+        let advancer = daemon.child("advancer", None).await;
+        let worker = daemon.child("worker Waiting", None).await;
+        let beats = |rows: &[ductwork::store::process::ProcessRow], pid: i32| {
+            let row = rows.iter().find(|row| row.pid as i32 == pid);
+            row.map_or(0, |row| row.beat_seq)
+        };
+        freeze(daemon.pid()).await;
+        let before = house.processes().await;
+        let supervisor = daemon.pid();
+        eventually(PATIENCE, "twice a lease is over by heartbeats", async || {
+            let rows = house.processes().await;
+            let silent = rows.iter().find(|row| row.pid as i32 == supervisor)?;
+            let both = [worker, advancer].into_iter().all(|pid| beats(&rows, pid) > beats(&before, pid) + 8);
+            (both && silent.age > Duration::from_secs(4)).then_some(())
+        })
+        .await;
+        daemon.send(Signal::SIGCONT);
+        eventually(PATIENCE, "the supervisor beats again", async || {
+            let rows = house.processes().await;
+            (beats(&rows, supervisor) > beats(&before, supervisor) + 6).then_some(())
+        })
+        .await;
+        assert_eq!(daemon.children("worker Waiting"), [worker]);
+        assert_eq!(daemon.children("advancer"), [advancer]);
+        std::fs::write(house.path("go"), "").unwrap();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 2, "{executions:#?}");
+        house.audited().await;
+    }
+}

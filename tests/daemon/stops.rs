@@ -1,0 +1,168 @@
+//! Stopping: gracefully, in the middle of a start, at once, and what it costs the steps.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const QUICK: &str = "
+pipeline: Quick
+steps: { A: { command: [sh, -c, cat] } }
+flow: [{ start: A }]
+";
+
+/// A step that says its pid and then takes its time, the first time.
+const SLOW: &str = "
+pipeline: Slow
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; if [ $DUCTWORK_ATTEMPT -gt 1 ]; then exit 0; fi; trap \"\" TERM; sleep 1000 & echo $! >> sleepers; wait; wait; sleep 1000'] }
+flow: [{ start: A }]
+";
+
+on_every_database! {
+    async fn an_idle_daemon_ends_within_half_a_second_of_term(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_millis(500), "{took:?}");
+        daemon.gone(Duration::ZERO).await;
+        // Everybody has signed off.
+        assert!(house.processes().await.is_empty());
+    }
+
+    /// Whatever a start is doing when it is told to stop.
+    async fn a_stop_during_the_start_is_never_lost(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
+        let moments = (0..100).map(|n| Duration::from_millis(n * 5));
+        let mut moments = moments.peekable();
+        let (mut before_main, mut ready) = (0, 0);
+        while moments.peek().is_some() {
+            // Four at a time: on a busy machine a start takes its time everywhere.
+            let mut daemons: Vec<(Daemon, Instant, Duration)> = Vec::new();
+            for moment in moments.by_ref().take(4) {
+                daemons.push((house.start(), Instant::now(), moment));
+            }
+            for (daemon, started, moment) in &daemons {
+                tokio::time::sleep(moment.saturating_sub(started.elapsed())).await;
+                daemon.send(Signal::SIGTERM);
+            }
+            for (daemon, _, moment) in &mut daemons {
+                let (status, took) = daemon.ended(PATIENCE).await;
+                if status.signal() == Some(Signal::SIGTERM as i32) {
+                    // No program can help what comes before its first instruction.
+                    assert!(daemon.log().is_empty(), "killed at {moment:?}: {:?}", daemon.log());
+                    before_main += 1;
+                } else {
+                    assert_eq!(status.code(), Some(0), "at {moment:?}: {status}");
+                }
+                assert!(took < Duration::from_secs(5), "at {moment:?}: {took:?}");
+                ready += usize::from(!daemon.logged("ready").is_empty());
+                daemon.gone(Duration::from_millis(100)).await;
+            }
+        }
+        eprintln!("{before_main} had not begun, {ready} were ready");
+        assert!(before_main < 10, "{before_main}");
+        // Most were in between: that is what the test is about.
+        assert!(ready < 95, "{ready}");
+        assert!(house.processes().await.is_empty());
+        house.audited().await;
+    }
+
+    async fn a_step_that_outlives_the_drain_is_killed_and_runs_again_at_no_cost(db: Db) {
+        let settings = Settings { shutdown_timeout: "500ms", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[SLOW]).await;
+        let mut daemon = house.start();
+        house.trigger("Slow", "1", 2).await;
+        let steps = house.pids("pids", 2).await;
+        let sleepers = house.pids("sleepers", 2).await;
+        for pid in steps.iter().chain(&sleepers) {
+            assert!(lives(*pid), "nothing to kill: the test is empty");
+        }
+        daemon.stop().await;
+        let executions = house.executions().await;
+        let released = executions.iter().filter(|e| e.result() == "released");
+        assert_eq!(released.count(), 2, "{executions:#?}");
+
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 4, "{executions:#?}");
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+        house.audited().await;
+    }
+
+    async fn a_second_term_ends_everything_at_once_and_releases_what_ran(db: Db) {
+        let settings = Settings { max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[SLOW]).await;
+        let mut daemon = house.start();
+        house.trigger("Slow", "1", 3).await;
+        let steps = house.pids("pids", 3).await;
+        daemon.send(Signal::SIGTERM);
+        daemon.says("stopping").await;
+        for pid in &steps {
+            assert!(lives(*pid), "nothing to kill: the test is empty");
+        }
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        daemon.gone(Duration::ZERO).await;
+        let executions = house.executions().await;
+        let released = executions.iter().filter(|e| e.result() == "released");
+        assert_eq!(released.count(), 3, "{executions:#?}");
+        house.audited().await;
+
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// Each deployment interrupts the same long step; the budget for crashes is one.
+    async fn rolling_restarts_spend_no_crash(db: Db) {
+        let patient = "
+pipeline: Patient
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; if [ $DUCTWORK_ATTEMPT -gt 4 ]; then exit 0; fi; exec sleep 1000'] }
+flow: [{ start: A }]
+";
+        let settings = Settings { shutdown_timeout: "100ms", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[patient]).await;
+        house.trigger("Patient", "1", 1).await;
+        for restart in 1..=4 {
+            let mut daemon = house.start();
+            let pids = house.pids("pids", restart).await;
+            assert!(lives(pids[restart - 1]));
+            daemon.stop().await;
+        }
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 5);
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+        house.audited().await;
+    }
+
+    async fn until_idle_ends_by_itself_when_no_work_is_left(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
+        house.trigger("Quick", "1", 20).await;
+        let mut daemon = house.start_as(&[], &["start", "--until-idle"]);
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        daemon.gone(Duration::ZERO).await;
+        house.completed(Duration::ZERO).await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+}
