@@ -1,0 +1,104 @@
+//! The examples, as a new user runs them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The program that examples are built beside.
+fn ductworkd() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_ductworkd"))
+}
+
+/// An example program; the test runner builds it with the tests.
+fn example(name: &str) -> PathBuf {
+    let directory = ductworkd().parent().expect("it is in a directory");
+    directory.join("examples").join(name)
+}
+
+fn run(program: &Path, args: &[&str], directory: &Path) -> Output {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(directory);
+    for variable in ["DATABASE_URL", "DUCTWORK_DATABASE_URL", "DUCTWORK_ENV"] {
+        command.env_remove(variable);
+    }
+    command.output().expect("the program starts")
+}
+
+fn json(output: &Output) -> Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}:\n{errors}", output.status);
+    serde_json::from_slice(&output.stdout).expect("its output is JSON")
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory can be made");
+    for entry in std::fs::read_dir(from).expect("the example is there") {
+        let entry = entry.expect("it can be read");
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        match from.is_dir() {
+            true => copy(&from, &to),
+            false => drop(std::fs::copy(&from, &to).expect("it can be copied")),
+        }
+    }
+}
+
+#[test]
+fn a_program_with_steps_of_its_own_is_its_own_daemon() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let native = example("native");
+    let output = run(
+        &native,
+        &["run", "Letters", "\"to be or not to be\""],
+        place.path(),
+    );
+    let output = json(&output);
+    assert_eq!(output["words"], 6);
+    assert_eq!(output["longest"], 3);
+    assert_eq!(output["letters"]["o"], 4);
+    // The run halts where the step says that trying again is useless, and says why.
+    let halted = run(&native, &["run", "Letters", "\"\""], place.path());
+    assert_eq!(halted.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&halted.stderr);
+    assert!(
+        errors.contains("there are no words in the text"),
+        "{errors}"
+    );
+    let audit = run(&native, &["audit"], place.path());
+    assert!(audit.status.success(), "{audit:?}");
+}
+
+#[test]
+fn the_first_command_of_the_readme_makes_a_report_of_all_states() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/airports");
+    copy(&shipped, place.path());
+    let config = place.path().join("ductwork.yml");
+    let config = config.to_str().expect("a plain path");
+    let input = "{\"states\": [\"VT\", \"RI\", \"HI\"]}";
+    let output = json(&run(
+        ductworkd(),
+        &["-c", config, "run", "Airports", input],
+        place.path(),
+    ));
+    assert_eq!(output["states"], 3, "{output}");
+    let runs = json(&run(
+        ductworkd(),
+        &["-c", config, "runs", "--json"],
+        place.path(),
+    ));
+    assert_eq!(runs[0]["status"], "completed");
+    let id = runs[0]["id"].as_str().expect("an id");
+    let shown = json(&run(
+        ductworkd(),
+        &["-c", config, "show", id, "--json"],
+        place.path(),
+    ));
+    // One step reads, one reports; each state is cleaned, measured three times and described.
+    let steps = shown["steps"].as_array().expect("steps");
+    assert_eq!(steps.len(), 2 + 3 * 5);
+    for step in steps {
+        assert_eq!(step["status"], "completed");
+        assert_eq!(step["executions"].as_array().map(Vec::len), Some(1));
+    }
+}
