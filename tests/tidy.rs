@@ -1,0 +1,586 @@
+//! What a reviewer would otherwise have to watch for, in every file of the project. Each
+//! failure says where, and what to write instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// This file has to name what it forbids.
+const SELF: &str = "tests/tidy.rs";
+
+/// Where fork, exec and the thread dump are; nothing else needs it.
+const UNSAFE: [&str; 3] = [
+    "src/process/dump/capture.rs",
+    "src/process/spawn/mod.rs",
+    "src/step/spawn.rs",
+];
+
+/// A text file of the project.
+struct File {
+    /// From the project's root, with `/`.
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    fn is_source(&self) -> bool {
+        self.is_rust() && self.path.starts_with("src/")
+    }
+
+    /// Source that is part of the product: neither a file of tests nor the tests of a file.
+    fn is_product(&self) -> bool {
+        let test = [
+            "/tests/",
+            "/tests.rs",
+            "_tests.rs",
+            "/testing.rs",
+            "/properties.rs",
+        ];
+        self.is_source() && !test.iter().any(|mark| self.path.contains(mark))
+    }
+
+    /// The code of the product, line by line, with numbers: without comments and without the
+    /// tests at its end.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let end = self.text.find("#[cfg(test)]\nmod tests {");
+        let code = &self.text[..end.unwrap_or(self.text.len())];
+        let numbered = code.lines().enumerate().map(|(at, line)| (at + 1, line));
+        numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// The module of the crate that it belongs to: `store` of `src/store/claim.rs`.
+    fn module(&self) -> &str {
+        let inner = self.path.strip_prefix("src/").expect("a source file");
+        let end = inner.find(['/', '.']).expect("a source file has an ending");
+        &inner[..end]
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every text file that is not made by a build.
+fn files() -> Vec<File> {
+    let mut files = Vec::new();
+    let mut directories: Vec<PathBuf> = vec![root().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory of the project") {
+            let entry = entry.expect("an entry of it");
+            let (path, name) = (entry.path(), entry.file_name());
+            if name == ".git" || name == "target" || name == "Cargo.lock" {
+                continue;
+            }
+            if entry.file_type().expect("its type").is_dir() {
+                directories.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let inner = path.strip_prefix(root()).expect("it is within");
+                let path = inner.to_str().expect("our names are plain").to_owned();
+                files.push(File { path, text });
+            }
+        }
+    }
+    assert!(files.len() > 100, "only {} files", files.len());
+    files
+}
+
+fn read(path: &str) -> String {
+    let text = fs::read_to_string(root().join(path));
+    text.unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Fails with all that was found.
+fn none(found: Vec<String>) {
+    assert!(found.is_empty(), "\n{}\n", found.join("\n"));
+}
+
+/// The words of a line: letters, digits and underscores.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|char: char| !char.is_alphanumeric() && char != '_')
+        .filter(|word| !word.is_empty())
+}
+
+/// Each module of the map in `src/lib.rs`, with the number of its line in the list.
+fn levels() -> BTreeMap<String, usize> {
+    let map = read("src/lib.rs");
+    let lines = map.lines().filter(|line| line.starts_with("//! - [`"));
+    let mut levels = BTreeMap::new();
+    for (level, line) in lines.enumerate() {
+        for part in line.split("[`").skip(1) {
+            let name = part.split('`').next().expect("split yields one");
+            // A name that is a macro's as well is marked as a module's.
+            let name = name.trim_start_matches("mod@");
+            levels.insert(name.to_owned(), level);
+        }
+    }
+    levels
+}
+
+#[test]
+fn every_module_is_on_the_map() {
+    let levels = levels();
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_source()) {
+        let module = file.module();
+        if !["lib", "main"].contains(&module) && !levels.contains_key(module) {
+            found.push(format!(
+                "{}: add `{module}` to the map in src/lib.rs",
+                file.path
+            ));
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn a_module_uses_only_those_above_it_on_the_map() {
+    let levels = levels();
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_product()) {
+        let own = file.module();
+        let Some(level) = levels.get(own) else {
+            continue;
+        };
+        for (at, line) in file.code() {
+            for part in line.split("crate::").skip(1) {
+                let used = words(part).next().unwrap_or_default();
+                let instead = match levels.get(used) {
+                    _ if used == own => continue,
+                    Some(below) if below < level => continue,
+                    Some(_) => format!(
+                        "`{own}` stands above or beside `{used}`: hand the value in from a module \
+                         that may use both, or move what is shared further up the map of src/lib.rs"
+                    ),
+                    None => {
+                        format!("name the module that `{used}` comes from, in a `use` of its own")
+                    }
+                };
+                found.push(format!("{}:{at}: {instead}", file.path));
+            }
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn the_machine_has_no_effects() {
+    let effects = [
+        "sqlx",
+        "tokio",
+        "nix",
+        "libc",
+        "Instant",
+        "SystemTime",
+        "Uuid",
+        "async",
+        "env",
+    ];
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_product()) {
+        if file.module() != "machine" {
+            continue;
+        }
+        for (at, line) in file.code() {
+            for word in words(line).filter(|word| effects.contains(word)) {
+                found.push(format!(
+                    "{}:{at}: `{word}` in a decision: put the fact into the view that is decided on, \
+                     and the effect into the plan",
+                    file.path
+                ));
+            }
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn sql_is_in_the_store_alone() {
+    let statements = [
+        "SELECT ",
+        "INSERT INTO ",
+        "DELETE FROM ",
+        "UPDATE ductwork_",
+        "CREATE TABLE ",
+        "DROP ",
+        "ductwork_runs",
+        "ductwork_executions",
+        "ductwork_branches",
+        "ductwork_steps",
+    ];
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_product()) {
+        if file.module() == "store" {
+            continue;
+        }
+        for (at, line) in file.code() {
+            if statements.iter().any(|statement| line.contains(statement)) {
+                found.push(format!(
+                    "{}:{at}: SQL outside of src/store: give it a name in `statements!` there, and a \
+                     function that is called from here",
+                    file.path
+                ));
+            }
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn no_decision_reads_a_local_clock() {
+    let clocks = [
+        "SystemTime::now",
+        "Timestamp::now",
+        "Zoned::now",
+        "Utc::now",
+        "wall_clock()",
+    ];
+    let shown = ["telemetry", "cli"];
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_product()) {
+        // The head of a thread dump is a line of log.
+        if shown.contains(&file.module()) || file.path.starts_with("src/process/dump/") {
+            continue;
+        }
+        for (at, line) in file.code() {
+            if clocks.iter().any(|clock| line.contains(clock)) {
+                found.push(format!(
+                    "{}:{at}: the database's clock decides: write {{now}} in the statement; a span \
+                     of this process is measured with Instant",
+                    file.path
+                ));
+            }
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn unsafe_code_is_where_fork_and_the_thread_dump_are() {
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_rust()) {
+        let exempt = file.path == SELF || UNSAFE.contains(&file.path.as_str());
+        let code = file.code().filter(|_| !exempt);
+        for (at, _) in code.filter(|(_, line)| words(line).any(|word| word == "unsafe")) {
+            found.push(format!(
+                "{}:{at}: `unsafe`: let nix or process::spawn do it; the places that may are listed \
+                 in {SELF}",
+                file.path
+            ));
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.is_rust()) {
+        if !file.text.starts_with("//! ") {
+            found.push(format!(
+                "{}: open it with `//!`: what it owns, and what it never does",
+                file.path
+            ));
+        }
+    }
+    none(found);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let marks = [
+        (
+            "#[allow(",
+            "write #[expect(…, reason = \"…\")], which says when it is no longer needed",
+        ),
+        (
+            "#![allow(",
+            "write #![expect(…, reason = \"…\")], which says when it is no longer needed",
+        ),
+        ("#[ignore", "make the test quick and certain, or delete it"),
+        ("#[should_panic", "assert on the value, or on what is said"),
+        ("todo!(", "write it, or leave it out"),
+        ("unimplemented!(", "write it, or leave it out"),
+        ("dbg!(", "remove it"),
+        ("FIXME", "fix it, or say in the comment what the limit is"),
+        ("TODO", "do it, or say in the comment what the limit is"),
+        ("XXX", "fix it, or say in the comment what the limit is"),
+    ];
+    let mut found = Vec::new();
+    let named = |file: &File| file.path == SELF || file.path.ends_with(".md");
+    for file in files().iter().filter(|file| !named(file)) {
+        // Templates of mktemp end in X.
+        for (at, line) in file
+            .text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.contains("XXXX"))
+        {
+            for (_, instead) in marks.iter().filter(|(mark, _)| line.contains(mark)) {
+                found.push(format!("{}:{}: {instead}", file.path, at + 1));
+            }
+        }
+    }
+    none(found);
+}
+
+/// A paragraph about a race counts for something when a test forces that race.
+#[test]
+fn every_race_names_a_test_that_exists() {
+    let files = files();
+    let mut tests = BTreeSet::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        for part in file.text.split("fn ").skip(1) {
+            tests.extend(words(part).next());
+        }
+        // `on_every_database!` makes a module of a test's name.
+        for part in file.text.split("mod ").skip(1) {
+            tests.extend(words(part).next());
+        }
+    }
+    let mut found = Vec::new();
+    let mut races = 0;
+    for file in files.iter().filter(|file| file.is_product()) {
+        let mut comment = String::new();
+        for (at, line) in file.text.lines().chain([""]).enumerate() {
+            if let Some(said) = line.trim_start().strip_prefix("//") {
+                comment.push(' ');
+                comment.push_str(said.trim_start_matches('/').trim());
+                continue;
+            }
+            let race = comment.contains("RACE:");
+            races += usize::from(race);
+            let mut proofs = 0;
+            // `Proven by` forces the order that matters; `Raced by` tries it many times.
+            for part in comment
+                .replace("Raced by ", "Proven by ")
+                .replace("proven by ", "Proven by ")
+                .split("Proven by ")
+                .skip(1)
+            {
+                let name = words(part.trim_start_matches('`'))
+                    .next()
+                    .unwrap_or_default();
+                proofs += 1;
+                if !tests.contains(name) {
+                    found.push(format!(
+                        "{}:{at}: there is no test `{name}`: name the one that forces this race",
+                        file.path
+                    ));
+                }
+            }
+            if race && proofs == 0 {
+                found.push(format!(
+                    "{}:{at}: end the paragraph with: Proven by `test`, or Raced by `test`",
+                    file.path
+                ));
+            }
+            comment.clear();
+        }
+    }
+    assert!(races >= 5, "only {races} paragraphs begin with RACE:");
+    none(found);
+}
+
+/// `I1`, … of a text.
+fn invariants(text: &str) -> BTreeSet<&str> {
+    let number = |word: &&str| {
+        let digits = word.strip_prefix('I').unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    words(text).filter(number).collect()
+}
+
+#[test]
+fn every_invariant_is_told_and_shown_to_fire() {
+    let audit = read("src/store/audit.rs");
+    let list = audit.split("invariants! {\n").nth(1).expect("the list");
+    let audited = invariants(list.split("\n}").next().expect("split yields one"));
+    assert!(audited.len() > 25, "{audited:?}");
+    let architecture = read("ARCHITECTURE.md");
+    let rows = architecture.lines().filter(|line| line.starts_with("| I"));
+    let rows: Vec<&str> = rows
+        .map(|line| line.split('|').nth(1).unwrap_or(""))
+        .collect();
+    let rows = rows.join(" ");
+    let told = invariants(&rows);
+    let tests = read("src/store/audit_tests.rs");
+    let corruptions = tests.lines().filter(|line| line.starts_with("    (\"I"));
+    let corruptions: Vec<&str> = corruptions
+        .map(|line| &line[..12.min(line.len())])
+        .collect();
+    let corruptions = corruptions.join(" ");
+    let fires = invariants(&corruptions);
+    let mut found = Vec::new();
+    for name in &audited {
+        if !told.contains(name) {
+            found.push(format!(
+                "{name}: add its row to the invariants in ARCHITECTURE.md"
+            ));
+        }
+        if !fires.contains(name) {
+            found.push(format!(
+                "{name}: add a corruption that it finds to src/store/audit_tests.rs"
+            ));
+        }
+    }
+    // I8 speaks of budgets, which are configuration and not in the database.
+    for name in told
+        .iter()
+        .filter(|name| !audited.contains(*name) && **name != "I8")
+    {
+        found.push(format!("{name}: add its statement to src/store/audit.rs"));
+    }
+    // What comments, tests and the schema quote is on the list.
+    for file in files()
+        .iter()
+        .filter(|file| file.is_rust() || file.path.ends_with(".sql"))
+    {
+        for name in invariants(&file.text) {
+            if !told.contains(name) && name != "I29" && file.path != SELF {
+                found.push(format!("{}: {name} is not in ARCHITECTURE.md", file.path));
+            }
+        }
+    }
+    none(found);
+}
+
+/// What a schema makes: tables with their columns, views and indexes.
+fn schema(sql: &str) -> BTreeSet<String> {
+    let mut made = BTreeSet::new();
+    let mut table = None;
+    for line in sql.lines() {
+        let first = words(line).next().unwrap_or_default();
+        if let Some(name) = line.strip_prefix("CREATE TABLE ") {
+            table = words(name).next();
+        } else if line.starts_with("CREATE ") {
+            made.extend(
+                words(line)
+                    .find(|word| word.starts_with("ductwork_"))
+                    .map(str::to_owned),
+            );
+        } else if line.starts_with(')') {
+            table = None;
+        } else if let Some(table) = table {
+            let column = line.starts_with("    ") && !line.starts_with("     ");
+            if column && first.chars().all(|char| char.is_lowercase() || char == '_') {
+                made.insert(format!("{table}.{first}"));
+            }
+        }
+    }
+    made
+}
+
+#[test]
+fn both_databases_have_the_same_schema() {
+    let names = |of: &str| -> BTreeSet<String> {
+        let directory = fs::read_dir(root().join("migrations").join(of)).expect("migrations");
+        let names = directory.map(|entry| entry.expect("a file").file_name());
+        names
+            .map(|name| name.to_str().expect("a plain name").to_owned())
+            .collect()
+    };
+    let (postgres, sqlite) = (names("postgres"), names("sqlite"));
+    assert_eq!(
+        postgres, sqlite,
+        "each migration has a file of the same name for each database"
+    );
+    let mut found = String::new();
+    for name in postgres {
+        let [postgres, sqlite] =
+            ["postgres", "sqlite"].map(|of| schema(&read(&format!("migrations/{of}/{name}"))));
+        assert!(!postgres.is_empty(), "{name} makes nothing");
+        for only in postgres.symmetric_difference(&sqlite) {
+            let lacks = if postgres.contains(only) {
+                "sqlite"
+            } else {
+                "postgres"
+            };
+            writeln!(
+                found,
+                "migrations/{lacks}/{name}: add {only}, as the other has it"
+            )
+            .expect("a string takes everything");
+        }
+    }
+    assert!(found.is_empty(), "\n{found}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.path.ends_with(".md")) {
+        let directory = root().join(&file.path);
+        let directory = directory.parent().expect("a file is in a directory");
+        for (at, line) in file.text.lines().enumerate() {
+            for part in line.split("](").skip(1) {
+                let link = part.split(')').next().expect("split yields one");
+                if link.contains("://") {
+                    continue;
+                }
+                let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let target = match path {
+                    "" => root().join(&file.path),
+                    path => directory.join(path),
+                };
+                let place = format!("{}:{}: {link}", file.path, at + 1);
+                if !target.exists() {
+                    found.push(format!(
+                        "{place} leads nowhere: write the path from this file"
+                    ));
+                } else if !anchor.is_empty() && !headings(&target).contains(anchor) {
+                    found.push(format!(
+                        "{place}: there is no such heading in {}",
+                        target.display()
+                    ));
+                }
+            }
+        }
+    }
+    none(found);
+}
+
+/// The anchors of a document's headings.
+fn headings(path: &Path) -> BTreeSet<String> {
+    let text = fs::read_to_string(path).expect("a document");
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|char| char.is_alphanumeric() || " -_".contains(*char));
+        kept.map(|char| if char == ' ' { '-' } else { char })
+            .collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn nothing_speaks_of_the_machine_or_the_desk_it_was_written_at() {
+    let paths = ["/work/", "/root/", "/home/", "/Users/"];
+    let desks = ["agent", "agents", "llm", "chatgpt", "claude", "copilot"];
+    let mut found = Vec::new();
+    for file in files()
+        .iter()
+        .filter(|file| file.path != SELF && !file.path.ends_with(".csv"))
+    {
+        for (at, line) in file.text.lines().enumerate() {
+            let place = format!("{}:{}", file.path, at + 1);
+            if let Some(path) = paths.iter().find(|path| line.contains(*path)) {
+                found.push(format!(
+                    "{place}: {path}… is one machine's: write a path from the project"
+                ));
+            }
+            for word in words(line).filter(|word| desks.contains(&&*word.to_lowercase())) {
+                found.push(format!(
+                    "{place}: `{word}` is not a word of this project: say what it does"
+                ));
+            }
+        }
+    }
+    none(found);
+}
