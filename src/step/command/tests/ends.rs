@@ -78,6 +78,30 @@ async fn a_step_that_kills_its_process_group_is_alone_in_it() {
 }
 
 #[tokio::test]
+async fn a_step_that_has_itself_traced_is_ended_all_the_same() {
+    // We are its tracer then, and never look: its first signal stops it for good.
+    let stage = Stage::new("1")
+        .timeout(Duration::from_millis(500))
+        .grace(Duration::from_millis(200));
+    let script = "import ctypes, os, signal\n\
+                  traced = ctypes.CDLL(None).ptrace(0, 0, 0, 0)\n\
+                  open('traced', 'w').write(str(traced))\n\
+                  os.kill(os.getpid(), signal.SIGUSR1)";
+    timed_out(stage.python(script).await);
+    assert_eq!(std::fs::read_to_string(stage.path("traced")).unwrap(), "0");
+    stage.assert_nothing_is_left();
+}
+
+#[tokio::test]
+async fn ten_thousand_children_that_nobody_waits_for_are_the_kernels_matter() {
+    let script = "import os\n\
+                  for _ in range(10_000):\n\
+                  \x20   if os.fork() == 0: os._exit(0)\n\
+                  print(10_000)";
+    assert_eq!(value(Stage::new("1").python(script).await), "10000");
+}
+
+#[tokio::test]
 async fn a_grandchild_that_keeps_the_pipes_wedges_nothing_and_is_killed() {
     let stage = Stage::new(&format!("\"{}\"", "x".repeat(200_000)));
     let start = Instant::now();
