@@ -795,3 +795,56 @@ fn colours_are_for_terminals_or_whoever_asks() {
         .run(["show", &id, "--color", "blue"])
         .failed(2, "invalid value 'blue'");
 }
+
+/// Adds runs that have ended, beside the one that `trigger` made.
+fn add_runs(database: &Path, runs: u32) {
+    use sqlx::{ConnectOptions, Connection};
+
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(database);
+        let mut conn = options.connect().await.unwrap();
+        let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+                   INSERT INTO ductwork_runs
+                       (id, pipeline, definition, status, input, output, triggered_at, completed_at)
+                   SELECT unhex(printf('%032x', i)), r.pipeline, r.definition, 'completed', 'null',
+                          'null', r.triggered_at, r.triggered_at
+                     FROM n, ductwork_runs r";
+        let added = sqlx::query(add)
+            .bind(runs)
+            .execute(&mut conn)
+            .await
+            .unwrap();
+        assert_eq!(added.rows_affected(), u64::from(runs));
+        conn.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_million_runs_are_listed_as_far_as_anybody_reads() {
+    let place = Place::ready();
+    place.trigger("1");
+    let database = place.path().join("ductwork.db");
+    add_runs(&database, 1_000_000);
+    // A page, whatever there is.
+    let ended = place.run(["runs", "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&ended.fine().stdout).unwrap();
+    let page = listed.as_array().unwrap().len();
+    assert!((1..=1_000).contains(&page), "{page}");
+    // Very many of them, for a reader that has seen enough at once.
+    let mut child = place
+        .command()
+        .args(["runs", "--json", "--limit", "100000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut beginning = [0; 64];
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_exact(&mut beginning)
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+}
