@@ -48,6 +48,7 @@ impl Advancer {
     pub async fn run(self) {
         let mut link = Link::new(self.location.clone());
         let mut modes = self.shared.modes();
+        let mut unsure = false;
         loop {
             self.shared.progress();
             let mode = self.shared.mode();
@@ -55,12 +56,14 @@ impl Advancer {
                 break;
             }
             let wait = match mode {
-                Mode::Run => match self.turn(&mut link).await {
+                Mode::Run => match self.turn(&mut link, &mut unsure).await {
                     Ok(Turn::More) => {
+                        unsure = false;
                         link.worked();
                         continue;
                     }
                     Ok(Turn::Wait(wait)) => {
+                        unsure = false;
                         link.worked();
                         wait
                     }
@@ -83,9 +86,21 @@ impl Advancer {
     }
 
     /// Claims a batch and advances it.
-    async fn turn(&self, link: &mut Link) -> Result<Turn, Error> {
+    ///
+    /// A turn that failed may have left branches claimed: its connection went away between the
+    /// claim and the advance, or with the answer to either. We live, so our heartbeat would
+    /// extend their leases for ever and no reaper would take them; between two turns we hold
+    /// nothing, so whatever is there is given back (`unsure` says that there may be).
+    async fn turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
         let n = (self.count as usize).max(1) * BRANCHES_PER_COUNT;
         let conn = link.get().await?;
+        if *unsure {
+            let left = advance::held(conn, self.shared.process()).await?;
+            if !left.is_empty() {
+                advance::give_back(conn, &left, GiveBack::Released).await?;
+            }
+        }
+        *unsure = true;
         let wait = match advance::next_ready(conn).await? {
             Some(wait) if wait <= 0 => None,
             Some(wait) => Some(Duration::from_micros(wait as u64)),

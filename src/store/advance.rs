@@ -88,6 +88,9 @@ statements! {
                ready_at = {now} + :delay
           FROM {rows:b(branch_id id, token id)}
          WHERE ductwork_branches.id = b.branch_id AND ductwork_branches.claim_token = b.token";
+    HELD_BRANCHES = "
+        SELECT branch_id, claim_token FROM ductwork_advancements
+         WHERE process_id = :process AND completed_at IS NULL";
     NEXT_READY = "
         SELECT min(ready_at) - {now} AS wait FROM ductwork_branches WHERE ready_at IS NOT NULL";
 }
@@ -355,7 +358,7 @@ impl Fenced {
 /// Why claimed branches are given back.
 #[derive(Clone, Debug)]
 pub enum GiveBack<'a> {
-    /// The process stops: spends nothing.
+    /// The process lost its connection before it could advance them: spends nothing.
     Released,
     /// The attempt failed: spends one of the transition's retries.
     Errored {
@@ -409,6 +412,20 @@ pub async fn give_back(
         Ok(())
     })
     .await
+}
+
+/// Every branch that `process` holds.
+pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<ClaimedBranch>, Error> {
+    let args = [("process", process.0.into())];
+    let rows = conn.fetch(&HELD_BRANCHES, &args).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(ClaimedBranch {
+                id: BranchId(row.get("branch_id")?),
+                token: ClaimToken(row.get("claim_token")?),
+            })
+        })
+        .collect()
 }
 
 /// Time until the next branch is ready, if one is; negative when it is overdue.
