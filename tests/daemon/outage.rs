@@ -20,6 +20,15 @@ steps:
 flow: [{ start: A }, { chain: B }]
 "#;
 
+const FAN: &str = r#"
+pipeline: Fan
+steps:
+  A: { command: ["true"] }
+  B: { command: ["true"] }
+  C: { command: ["true"] }
+flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
+"#;
+
 /// A step that is running when the database goes, and ends while it is away.
 const LONG: &str = r#"
 pipeline: Long
@@ -209,6 +218,41 @@ async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_ag
     }
     std::fs::write(house.path("go"), "").unwrap();
     let mut daemon = house.start();
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    house.succeeded_once_each().await;
+    house.audited().await;
+}
+
+/// A connection may go between an advancer's claim and its advance. Nobody has died then, so
+/// nobody else gives the branches back.
+#[tokio::test]
+async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let mut house = House::at(&cluster.url, conn, Settings::default(), &[FAN]);
+    let mut daemon = house.start();
+    daemon.ready().await;
+    house.trigger("Fan", "1", 150).await;
+    let mut killer = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
+    // Just after the claim's COMMIT: its advance has not begun, or not ended.
+    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                 WHERE pid <> pg_backend_pid() AND EXISTS (
+                       SELECT FROM ductwork_branches WHERE claim_token IS NOT NULL)
+                   AND query LIKE '%ductwork_branches%' AND query NOT LIKE '%pg_stat%'";
+    let mut hits = 0;
+    eventually(
+        PATIENCE,
+        "connections go while branches are claimed",
+        async || {
+            let killed = sqlx::raw_sql(kill).execute(&mut killer).await.unwrap();
+            hits += killed.rows_affected();
+            (hits >= 20).then_some(())
+        },
+    )
+    .await;
     house.completed(PATIENCE).await;
     daemon.stop().await;
     house.succeeded_once_each().await;
