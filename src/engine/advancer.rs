@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
-use crate::store::crossing::Mover;
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
 use crate::store::{Error, Location};
@@ -148,15 +147,10 @@ impl Advancer {
     }
 
     async fn attempt(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<Advanced, Error> {
-        let mover = Mover {
-            process: self.shared.process(),
-            lease: self.policy.lease(),
-            free_slots: 0,
-            max_payload: self.policy.max_payload(""),
-        };
+        let max_payload = self.policy.max_payload("");
         let limits = |pipeline: &str| self.policy.advance(pipeline);
         let conn = link.get().await?;
-        advance::advance(conn, claimed, mover, &limits, &self.definitions).await
+        advance::advance(conn, claimed, max_payload, &limits, &self.definitions).await
     }
 
     fn advanced(&self, advanced: &Advanced) {

@@ -6,10 +6,12 @@
 
 pub mod advancer;
 pub mod lifeline;
+pub mod pace;
 pub mod perform;
 pub mod policy;
 pub mod reaper;
 pub mod shared;
+pub mod slots;
 pub mod worker;
 
 pub use policy::Policy;

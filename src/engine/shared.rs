@@ -50,12 +50,14 @@ struct State {
     beat: Instant,
 }
 
-/// An execution that this process is running.
+/// An execution that this process has claimed.
 pub struct Held {
     /// What is run.
     pub assignment: Arc<Assignment>,
-    /// Since when.
+    /// Since when it is held.
     pub since: Instant,
+    /// Since when it runs; it waits for a slot until then.
+    pub started: Option<Instant>,
     /// The pid of its command.
     pub pid: Option<u32>,
     stop: watch::Sender<Option<StopCause>>,
@@ -125,11 +127,12 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Takes note of an execution that starts; how it will be told to stop.
+    /// Takes note of an execution that was claimed; how it will be told to stop.
     pub fn hold(&self, assignment: Arc<Assignment>) -> watch::Receiver<Option<StopCause>> {
         let (stop, stopped) = watch::channel(None);
         let held = Held {
             since: Instant::now(),
+            started: None,
             pid: None,
             stop,
             assignment,
@@ -139,6 +142,13 @@ impl Shared {
         stopped
     }
 
+    /// Takes note of an execution that starts.
+    pub fn started(&self, execution: ExecutionId) {
+        if let Some(held) = self.state().held.get_mut(&execution) {
+            held.started = Some(Instant::now());
+        }
+    }
+
     /// Takes note of the pid of an execution's command.
     pub fn set_pid(&self, execution: ExecutionId, pid: u32) {
         if let Some(held) = self.state().held.get_mut(&execution) {
@@ -146,13 +156,13 @@ impl Shared {
         }
     }
 
-    /// Takes note of an execution that has ended.
+    /// Takes note of an execution that has ended, or was put back.
     pub fn let_go(&self, execution: ExecutionId) {
         self.state().held.remove(&execution);
     }
 
-    /// How many executions run.
-    pub fn running(&self) -> usize {
+    /// How many executions are held.
+    pub fn holding(&self) -> usize {
         self.state().held.len()
     }
 
@@ -241,7 +251,15 @@ impl Shared {
         if held.is_empty() {
             text.push_str("holds nothing\n");
         }
+        // What waits is many and alike.
+        let waiting = held.iter().filter(|held| held.started.is_none()).count();
+        if waiting > 0 {
+            let _ = writeln!(text, "WAITING {waiting} executions, claimed ahead");
+        }
         for held in held {
+            let Some(started) = held.started else {
+                continue;
+            };
             let assignment = &held.assignment;
             let pid = held
                 .pid
@@ -255,7 +273,7 @@ impl Shared {
             let _ = writeln!(
                 text,
                 "BUSY {:.1} s{timeout}  run {} step {} attempt {}  execution {}{pid}",
-                held.since.elapsed().as_secs_f64(),
+                started.elapsed().as_secs_f64(),
                 assignment.run_id,
                 assignment.step,
                 assignment.attempt,

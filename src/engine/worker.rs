@@ -1,23 +1,21 @@
-//! The worker's loop: fill the free slots, run, commit what has finished together.
+//! The worker's loop: claim, let the slots run, commit what has ended together.
 //!
-//! Owns: the slots of one process of one pipeline, and the batches of its results. One
-//! claimer and one committer for all slots: a commit takes whatever has finished while the
-//! last one was in flight, and fetches new work in the same transaction.
-//! Never: decides what an ending costs (`machine::outcome`), writes (`store::commit`).
+//! Owns: what one process of one pipeline asks the database, and when. One claimer and one
+//! committer for all slots: a commit takes whatever has ended while the last one was in flight,
+//! and takes the steps that follow along.
+//! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
+//! (`store::commit`).
 
-use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-use tokio::sync::mpsc;
 
 use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending, ExecutionView};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
 use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committed, Finished, NOT_STARTED_DELAY, Room, StoredError};
-use crate::store::crossing::Mover;
+use crate::store::commit::{self, Committed, Committer, Finished, NOT_STARTED_DELAY, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
 use crate::store::{Conn, Error, Location};
@@ -25,6 +23,7 @@ use crate::telemetry::events;
 
 use super::perform::Performer;
 use super::shared::{Mode, Shared};
+use super::slots::{Done, Job, Slots};
 use super::{Link, Policy, Ring, chance, spread};
 
 /// Results per transaction: a bound on how much one refused commit has to take apart.
@@ -33,6 +32,14 @@ const BATCH_MAX: usize = 500;
 /// How long a worker that is to end tries to store its last results when the database is away.
 /// Then it ends without: its claims are recovered, and the steps run again.
 const LAST_COMMIT: Duration = Duration::from_secs(5);
+
+/// How long what was claimed ahead waits while no slot takes any of it, before somebody else
+/// may have it.
+const STUCK_AFTER: Duration = Duration::from_millis(250);
+
+/// After a claim that took something but not all it could, the queue is asked again when the
+/// next is due this soon, or when the worker has nothing left to do.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The loop of one worker process.
 pub struct Worker {
@@ -55,55 +62,52 @@ pub struct Worker {
 /// The loop's own state.
 struct Loop {
     link: Link,
-    slots: usize,
-    running: HashMap<ExecutionId, Job>,
+    slots: Rc<Slots>,
     finished: Vec<Finished>,
-    /// The last fetch was full, or somebody rang: ask the queue without asking whether it is due.
+    /// The last claim was full, or somebody rang: claim without asking whether anything is due.
     eager: bool,
+    /// When to ask the queue, though nobody rings.
+    look: Instant,
     /// A transaction's fate is unknown: what it claimed for us has to be read back.
     unsure: bool,
-    ended: mpsc::UnboundedSender<(ExecutionId, Outcome)>,
-    ends: mpsc::UnboundedReceiver<(ExecutionId, Outcome)>,
 }
 
-struct Job {
-    claimed: Arc<Claimed>,
-    definition: Arc<Definition>,
-    assignment: Arc<Assignment>,
-    since: Instant,
+impl Loop {
+    fn is_empty(&self) -> bool {
+        self.finished.is_empty() && self.slots.is_empty()
+    }
 }
 
 impl Worker {
     /// Runs until told to stop, and everything in flight is committed.
     pub async fn run(self) {
-        let (ended, ends) = mpsc::unbounded_channel();
+        let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
+        let performer = Arc::clone(&self.performer);
         let mut state = Loop {
             link: Link::new(self.location.clone()),
-            slots: self.policy.config().job_worker.count(&self.pipeline) as usize,
-            running: HashMap::new(),
+            slots: Slots::new(count, performer, Arc::clone(&self.shared)),
             finished: Vec::new(),
             eager: true,
+            look: Instant::now(),
             unsure: false,
-            ended,
-            ends,
         };
         let mut modes = self.shared.modes();
         let mut stopped = false;
         loop {
             self.shared.progress();
-            while let Ok((id, outcome)) = state.ends.try_recv() {
-                self.finish(&mut state, id, outcome);
+            for done in state.slots.take_done() {
+                self.finish(&mut state, done);
             }
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
-                if state.running.is_empty() && state.finished.is_empty() {
+                if state.is_empty() {
                     break;
                 }
                 if Instant::now() >= until && !stopped {
                     stopped = true;
                     self.shared.stop_all(cause);
                 }
-                if state.running.is_empty() && Instant::now() >= until + LAST_COMMIT {
+                if state.slots.is_empty() && Instant::now() >= until + LAST_COMMIT {
                     events::results_lost(state.finished.len());
                     break;
                 }
@@ -129,7 +133,7 @@ impl Worker {
                 }
             };
             if wait.is_zero() {
-                // Let what has finished meanwhile join the next batch.
+                // Let what has ended meanwhile join the next batch.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -140,7 +144,7 @@ impl Worker {
                 _ => wait,
             };
             tokio::select! {
-                Some((id, outcome)) = state.ends.recv() => self.finish(&mut state, id, outcome),
+                () = state.slots.ended.notified() => {}
                 () = self.shared.wake.notified() => state.eager = true,
                 _ = modes.changed() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -149,117 +153,134 @@ impl Worker {
         state.link.close().await;
     }
 
-    /// One round trip with the database, if there is anything to say; how long to wait then.
+    /// One exchange with the database, if there is anything to say; how long to wait then.
     async fn turn(&self, state: &mut Loop, mode: Mode) -> Result<Duration, Error> {
-        let polling_timeout = self
-            .policy
-            .config()
-            .job_worker
-            .polling_timeout(&self.pipeline);
-        let poll = spread(polling_timeout);
         // A process that could not beat for a whole lease may have been declared dead.
         let fresh = self.shared.since_beat() < self.policy.lease();
         let claiming = mode == Mode::Run && fresh;
-        let free = state.slots.saturating_sub(state.running.len());
         if state.unsure {
             self.read_back(state).await?;
         }
+        let stuck = state.slots.stuck();
+        let draining = matches!(mode, Mode::Drain { .. });
+        if stuck.is_some_and(|stuck| draining || stuck > STUCK_AFTER) {
+            let waiting = state.slots.withdraw();
+            self.put_back(state, &waiting).await?;
+        }
+        if claiming && !self.claim(state).await? {
+            return Ok(Duration::from_millis(100));
+        }
         if !state.finished.is_empty() {
-            return self.commit(state, claiming, free).await;
+            self.commit(state, claiming).await?;
+            // What ended meanwhile is committed at once.
+            return Ok(Duration::ZERO);
         }
-        if !claiming || free == 0 {
-            return Ok(poll);
+        let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
+        let look = state.look.saturating_duration_since(Instant::now());
+        // Never zero: that would be a loop that does not wait.
+        Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
+    }
+
+    fn poll(&self) -> Duration {
+        let config = self.policy.config();
+        spread(config.job_worker.polling_timeout(&self.pipeline))
+    }
+
+    /// Takes off the queue what there is room for, when it is time to ask. False when this
+    /// process was declared dead.
+    async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
+        let room = state.slots.room();
+        if room == 0 {
+            return Ok(true);
         }
-        let conn = state.link.get().await?;
-        if !std::mem::take(&mut state.eager) {
+        if !state.eager {
+            if Instant::now() < state.look {
+                return Ok(true);
+            }
             // One look, for those who would otherwise open a transaction to find nothing.
-            match claim::next_due(conn, &self.pipeline).await? {
-                Some(Duration::ZERO) => {}
-                Some(wait) => return Ok(wait.min(poll)),
-                None => return Ok(poll),
+            if self.next_due(state).await? > Duration::ZERO {
+                return Ok(true);
             }
         }
         let process = self.shared.process();
         let lease = self.policy.lease();
-        match claim::claim(conn, process, &self.pipeline, free, lease).await? {
+        state.eager = false;
+        let conn = state.link.get().await?;
+        let claimed = match claim::claim(conn, process, &self.pipeline, room, lease).await? {
             Claim::Dead => {
                 self.shared.check.notify_one();
-                Ok(Duration::from_millis(100))
+                return Ok(false);
             }
-            Claim::Taken(claimed) => {
-                let full = claimed.len() == free;
-                let none = claimed.is_empty();
-                self.begin_all(state, claimed).await?;
-                state.eager = full;
-                Ok(match none {
-                    // Nothing was due: when will it be?
-                    true => {
-                        let conn = state.link.get().await?;
-                        let next = claim::next_due(conn, &self.pipeline).await?;
-                        next.map_or(poll, |next| next.min(poll))
-                    }
-                    false => poll,
-                })
-            }
+            Claim::Taken(claimed) => claimed,
+        };
+        state.eager = claimed.len() == room;
+        match claimed.is_empty() {
+            true => drop(self.next_due(state).await?),
+            false => state.look = Instant::now() + LOOK_AGAIN,
         }
+        let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
+        state.slots.suspect(suspect);
+        let free = if suspect { state.slots.free() } else { room };
+        let excess: Vec<ExecutionId> = claimed.iter().skip(free).map(|c| c.execution_id).collect();
+        self.begin_all(state, claimed.into_iter().take(free).collect())
+            .await?;
+        if !excess.is_empty() {
+            self.put_back(state, &excess).await?;
+        }
+        Ok(true)
     }
 
-    /// Commits what has finished, and starts what came with it.
-    async fn commit(
-        &self,
-        state: &mut Loop,
-        claiming: bool,
-        free: usize,
-    ) -> Result<Duration, Error> {
+    /// Asks when the next is due, and sets the next look to it; how long until then.
+    async fn next_due(&self, state: &mut Loop) -> Result<Duration, Error> {
+        let conn = state.link.get().await?;
+        let next = claim::next_due(conn, &self.pipeline).await?;
+        let wait = next.unwrap_or(Duration::MAX).min(self.poll());
+        state.look = Instant::now() + wait;
+        Ok(wait)
+    }
+
+    /// Gives claimed executions back that were not started.
+    async fn put_back(&self, state: &mut Loop, waiting: &[ExecutionId]) -> Result<(), Error> {
+        // If this fails they are still ours, and nobody runs them: read back.
+        state.unsure = true;
+        let process = self.shared.process();
+        let conn = state.link.get().await?;
+        let count = claim::put_back(conn, process, &self.pipeline, waiting).await?;
+        state.unsure = false;
+        events::put_back(count);
+        self.ring.work(&self.pipeline);
+        Ok(())
+    }
+
+    /// Commits what has ended, and begins what follows.
+    async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
         let batch = state.finished.len().min(BATCH_MAX);
-        let mover = Mover {
+        let committer = Committer {
             process: self.shared.process(),
-            lease: self.policy.lease(),
-            free_slots: if claiming { free } else { 0 },
-            max_payload: self.policy.max_payload(&self.pipeline),
-        };
-        let room = Room {
             pipeline: &self.pipeline,
-            claim: claiming && std::mem::take(&mut state.eager),
+            lease: self.policy.lease(),
+            room: match claiming {
+                true => state.slots.room_at_birth(),
+                false => 0,
+            },
         };
         let conn = state.link.get().await?;
-        let finished = &state.finished[..batch];
-        let result = commit::commit(conn, finished, mover, room, &self.definitions).await;
-        let committed = match result {
-            Ok(committed) => committed,
-            Err(error) if error.is_unavailable() || batch == 1 => {
-                return self.refused(state, error);
-            }
+        let result = commit::commit(conn, &state.finished[..batch], committer).await;
+        match result {
+            Ok(committed) => self.committed(state, batch, committed).await,
+            Err(error) if error.is_unavailable() || batch == 1 => Err(self.refused(state, error)),
             // One result that the database refuses must not hold up the others.
-            Err(_) => {
-                let room = Room {
-                    claim: false,
-                    ..room
-                };
-                let mover = Mover {
-                    free_slots: 0,
-                    ..mover
-                };
-                let alone = &state.finished[..1];
-                match commit::commit(conn, alone, mover, room, &self.definitions).await {
-                    Ok(committed) => {
-                        self.committed(state, 1, committed).await?;
-                        return Ok(Duration::ZERO);
-                    }
-                    Err(error) => return self.refused(state, error),
-                }
-            }
-        };
-        state.eager |= committed.full;
-        self.committed(state, batch, committed).await?;
-        // Something finished meanwhile, or there is more to fetch: at once.
-        Ok(Duration::ZERO)
+            Err(_) => match commit::commit(conn, &state.finished[..1], committer).await {
+                Ok(committed) => self.committed(state, 1, committed).await,
+                Err(error) => Err(self.refused(state, error)),
+            },
+        }
     }
 
     /// A commit failed. When the database took no offence at anything but this one result, the
     /// result is turned into an error of its step: the work is done but cannot be stored, and
     /// without this it would be tried for ever.
-    fn refused(&self, state: &mut Loop, error: Error) -> Result<Duration, Error> {
+    fn refused(&self, state: &mut Loop, error: Error) -> Error {
         if let Error::Refused { .. } | Error::Constraint { .. } = &error
             && let Some(finished) = state.finished.first_mut()
             && finished.output.is_some()
@@ -284,7 +305,7 @@ impl Worker {
             let view = view(&finished.claimed);
             finished.verdict = outcome::decide(view, finished.ending, &limits, chance());
         }
-        Err(error)
+        error
     }
 
     async fn committed(
@@ -312,7 +333,7 @@ impl Worker {
                 ExecutionResult::Cancelled | ExecutionResult::Released => {}
             }
         }
-        counters.advanced = (committed.crossed.leased.len() + committed.crossed.ended.len()) as u64;
+        counters.advanced = committed.advanced as u64;
         self.shared.count(counters);
         if committed.ready {
             self.ring.branches();
@@ -329,10 +350,15 @@ impl Worker {
         if committed.dead {
             self.shared.check.notify_one();
         }
-        self.begin_all(state, committed.claimed).await
+        self.begin_all(state, committed.born).await?;
+        if state.is_empty() {
+            // Whoever rang while we worked may not have been heard.
+            state.look = Instant::now();
+        }
+        Ok(())
     }
 
-    /// Starts claimed executions.
+    /// Gives claimed executions to the slots.
     async fn begin_all(&self, state: &mut Loop, claimed: Vec<Claimed>) -> Result<(), Error> {
         self.shared.count(Counters {
             claimed: claimed.len() as u64,
@@ -356,7 +382,7 @@ impl Worker {
         Ok(())
     }
 
-    fn begin(&self, state: &mut Loop, claimed: Claimed, definition: Arc<Definition>) {
+    fn begin(&self, state: &Loop, claimed: Claimed, definition: Arc<Definition>) {
         let assignment = Arc::new(Assignment {
             run_id: claimed.run_id,
             pipeline: self.pipeline.clone(),
@@ -367,42 +393,23 @@ impl Worker {
             input: claimed.input.clone(),
             timeout: self.policy.timeout(&definition, &claimed.step),
         });
-        events::started(&assignment);
         let stop = self.shared.hold(Arc::clone(&assignment));
-        let ended = state.ended.clone();
-        let shared = Arc::clone(&self.shared);
-        let performer = Arc::clone(&self.performer);
-        let id = claimed.execution_id;
-        state.running.insert(
-            id,
-            Job {
-                claimed: Arc::new(claimed),
-                definition: Arc::clone(&definition),
-                assignment: Arc::clone(&assignment),
-                since: Instant::now(),
-            },
-        );
-        tokio::task::spawn_local(async move {
-            let started = |pid| shared.set_pid(id, pid);
-            let outcome = performer
-                .perform(&definition, &assignment, stop, started)
-                .await;
-            // The loop ends only when everything that runs has been heard of.
-            let _ = ended.send((id, outcome));
+        state.slots.put(Job {
+            claimed: Arc::new(claimed),
+            definition,
+            assignment,
+            stop,
         });
     }
 
     /// Turns an outcome into what is to be committed.
-    fn finish(&self, state: &mut Loop, id: ExecutionId, outcome: Outcome) {
-        let Some(job) = state.running.remove(&id) else {
-            return;
-        };
-        self.shared.let_go(id);
+    fn finish(&self, state: &mut Loop, done: Done) {
+        let Done { job, outcome, took } = done;
         let (ending, output, error) = ending(outcome);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let verdict = outcome::decide(view(&job.claimed), ending, &limits, chance());
         match ending {
-            Ending::Success => events::succeeded(&job.assignment, job.since.elapsed()),
+            Ending::Success => events::succeeded(&job.assignment, took),
             _ => {
                 let next = match verdict {
                     outcome::Verdict::Again { delay, .. } => {
@@ -435,16 +442,13 @@ impl Worker {
         state
             .finished
             .retain(|finished| !landed.contains(&finished.claimed.execution_id));
-        let known = |id: &ExecutionId| {
-            let finished = &state.finished;
-            state.running.contains_key(id)
-                || finished
-                    .iter()
-                    .any(|finished| finished.claimed.execution_id == *id)
+        let known = |id: ExecutionId| {
+            let is = |finished: &Finished| finished.claimed.execution_id == id;
+            state.slots.has(id) || state.finished.iter().any(is)
         };
         let adopted: Vec<Claimed> = held
             .into_iter()
-            .filter(|claimed| !known(&claimed.execution_id))
+            .filter(|claimed| !known(claimed.execution_id))
             .collect();
         self.begin_all(state, adopted).await?;
         state.unsure = false;

@@ -15,7 +15,7 @@ use crate::model::*;
 
 use super::claim::{raw, touch};
 use super::conn::Conn;
-use super::crossing::{self, Crossed, Crossing, Mover, Right, micros};
+use super::crossing::{self, Crossed, Crossing, micros};
 use super::definition::Definitions;
 use super::error::Error;
 use super::statement::{Rows, statements};
@@ -31,13 +31,13 @@ statements! {
         UPDATE ductwork_branches
            SET status = 'advancing', claim_token = b.token, claimed_for_advancing_at = {now}, ready_at = NULL
           FROM {rows:b(id id, token id)}
-         WHERE ductwork_branches.id = b.id AND ductwork_branches.ready_at IS NOT NULL
+         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.ready_at IS NOT NULL
            AND ductwork_branches.status = 'in_progress'";
     OPEN_TRANSITIONS = "
         INSERT INTO ductwork_transitions (id, run_id, branch_id, from_step_id, opened_at)
         SELECT b.id, br.run_id, br.id, br.step_id, {now}
           FROM {rows:b(id id, branch_id id, token id)}
-          JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token
+          JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
          WHERE true
         ON CONFLICT (from_step_id) DO NOTHING";
     OPEN_ADVANCEMENTS = "
@@ -45,8 +45,8 @@ statements! {
             (id, transition_id, branch_id, process_id, claim_token, crash_count, claimed_at, lease_until)
         SELECT b.id, t.id, br.id, :process, b.token, t.crash_count, {now}, {now} + :lease
           FROM {rows:b(id id, branch_id id, token id)}
-          JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token
-          JOIN ductwork_transitions t ON t.from_step_id = br.step_id AND t.completed_at IS NULL";
+          JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
+          JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id} AND t.completed_at IS NULL";
     /// RACE: a zombie advancer comes back after its claim was given to another. Its token is no
     /// longer the branch's, so it loads nothing and writes nothing (A1, H10). The lock holds
     /// until the commit, so nobody takes the branch in between. Proven by
@@ -57,10 +57,10 @@ statements! {
                r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
                a.id AS advancement_id
           FROM {rows:b(id id, token id)}
-          JOIN ductwork_branches br ON br.id = b.id AND br.claim_token = b.token
-          JOIN ductwork_steps s ON s.id = br.step_id
-          JOIN ductwork_runs r ON r.id = br.run_id
-          JOIN ductwork_transitions t ON t.from_step_id = br.step_id
+          JOIN ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+          JOIN ductwork_runs r ON {key:r.id;br.run_id}
+          JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}
           JOIN ductwork_advancements a ON a.branch_id = br.id AND a.completed_at IS NULL
          ORDER BY br.id";
     LOCK_FENCED = "
@@ -81,13 +81,13 @@ statements! {
         UPDATE ductwork_transitions SET retry_count = retry_count + 1
          WHERE completed_at IS NULL AND from_step_id IN
                (SELECT br.step_id FROM {rows:b(branch_id id, token id)}
-                  JOIN ductwork_branches br ON br.id = b.branch_id AND br.claim_token = b.token)";
+                  JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token)";
     RELEASE_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL,
                ready_at = {now} + :delay
           FROM {rows:b(branch_id id, token id)}
-         WHERE ductwork_branches.id = b.branch_id AND ductwork_branches.claim_token = b.token";
+         WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.claim_token = b.token";
     HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
          WHERE process_id = :process AND completed_at IS NULL";
@@ -214,7 +214,7 @@ pub struct Advanced {
 pub async fn advance(
     conn: &mut Conn,
     claimed: &[ClaimedBranch],
-    mover: Mover,
+    max_payload: usize,
     limits: &(dyn Fn(&str) -> AdvanceLimits + Sync),
     definitions: &Definitions,
 ) -> Result<Advanced, Error> {
@@ -241,7 +241,7 @@ pub async fn advance(
                 branch.crossing(token, &limits(&branch.pipeline))
             })
             .collect();
-        let crossed = crossing::cross(conn, &crossings, mover, definitions).await?;
+        let crossed = crossing::cross(conn, &crossings, max_payload, definitions).await?;
         let stale = claimed
             .iter()
             .filter(|claim| !fenced.iter().any(|branch| branch.id == claim.id))
@@ -345,11 +345,9 @@ impl Fenced {
             from: self.step_id,
             from_ordinal: self.step_ordinal,
             node: self.node,
-            right: Right::Claim {
-                token,
-                transition: self.transition,
-                advancement: self.advancement,
-            },
+            token,
+            transition: self.transition,
+            advancement: self.advancement,
             advance: advance::decide(&view, &self.definition, limits),
         }
     }

@@ -12,8 +12,7 @@ use crate::machine::advance::AdvanceLimits;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits};
 use crate::model::*;
 use crate::store::claim::{Claim, Claimed};
-use crate::store::commit::{Finished, Room, StoredError};
-use crate::store::crossing::Mover;
+use crate::store::commit::{Committer, Finished, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::process::{Death, NewProcess};
 use crate::store::trigger::NewRun;
@@ -137,12 +136,13 @@ impl Hands {
             output: succeeded.then(|| RawValue::from_string(output.into()).unwrap()),
             error: (!succeeded).then_some(error),
         }];
-        let mover = mover(self.worker);
-        let room = Room {
+        let committer = Committer {
+            process: self.worker,
             pipeline: &pipeline,
-            claim: false,
+            lease: LEASE,
+            room: 0,
         };
-        let committed = commit::commit(&mut self.conn, &finished, mover, room, &self.definitions);
+        let committed = commit::commit(&mut self.conn, &finished, committer);
         assert!(committed.await.unwrap().stale.is_empty());
     }
 
@@ -168,21 +168,13 @@ impl Hands {
             max_crash: 3,
             max_fan_out: None,
         };
-        let mover = mover(self.advancer);
-        let advanced =
-            advance::advance(&mut self.conn, &claimed, mover, &limits, &self.definitions);
+        let (conn, definitions) = (&mut self.conn, &self.definitions);
+        let advanced = advance::advance(conn, &claimed, MAX_PAYLOAD, &limits, definitions);
         advanced.await.unwrap();
     }
 }
 
-fn mover(process: ProcessId) -> Mover {
-    Mover {
-        process,
-        lease: LEASE,
-        free_slots: 0,
-        max_payload: 1 << 20,
-    }
-}
+const MAX_PAYLOAD: usize = 1 << 20;
 
 fn limits() -> StepLimits {
     StepLimits {
@@ -287,10 +279,15 @@ async fn busy(conn: Conn) -> Hands {
         max_crash: 3,
         max_fan_out: None,
     };
-    let by = mover(hands.advancer);
-    advance::advance(&mut hands.conn, &ready, by, &limits, &hands.definitions)
-        .await
-        .unwrap();
+    advance::advance(
+        &mut hands.conn,
+        &ready,
+        MAX_PAYLOAD,
+        &limits,
+        &hands.definitions,
+    )
+    .await
+    .unwrap();
 
     // Halted after an error, a crash and a second error, with its hook still to run.
     hands.trigger(&fail, "1").await;

@@ -30,13 +30,13 @@ statements! {
     CANCEL_EXECUTIONS = "
         UPDATE ductwork_executions SET completed_at = {now}, result = 'cancelled'
           FROM {rows:b(id id)}
-         WHERE ductwork_executions.id = b.id AND ductwork_executions.completed_at IS NULL
+         WHERE {key:ductwork_executions.id;b.id} AND ductwork_executions.completed_at IS NULL
         RETURNING ductwork_executions.process_id AS process_id";
     CANCEL_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'cancelled', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL
           FROM {rows:b(id id)}
-         WHERE ductwork_branches.id = b.id
+         WHERE {key:ductwork_branches.id;b.id}
            AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting', 'dampened')";
     CANCEL_STEPS = "
         UPDATE ductwork_steps SET status = 'cancelled', completed_at = {now}

@@ -6,6 +6,9 @@ use super::{
     query, resume, revive, trigger, why,
 };
 
+/// What some statements need on SQLite: the tables of a connection's own.
+pub const STAGE: &str = commit::STAGE;
+
 /// Every statement, by module.
 pub fn catalogue() -> Vec<&'static Statement> {
     [

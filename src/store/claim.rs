@@ -1,7 +1,8 @@
 //! Claiming executions.
 //!
 //! Owns: taking due availabilities off the queue and stamping their executions with the
-//! process and a lease, in one transaction. Never: runs anything.
+//! process and a lease, in one transaction; putting back what was never started. Never: runs
+//! anything.
 
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::model::*;
 
 use super::conn::Conn;
 use super::crossing::micros;
+use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::{Rows, statements};
 
@@ -19,36 +21,66 @@ statements! {
     /// anew. RACE: the reaper takes the row while we claim. Both write it, so one waits for the
     /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
     /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
-    TOUCH_PROCESS = "
+    pub(super) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
-         WHERE id = :process";
+         WHERE id = :process RETURNING id";
     /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
     /// than its limit (C7).
-    TAKE_AVAILABILITIES = "
+    TAKE_AVAILABILITIES in Sqlite = "
         WITH due AS MATERIALIZED (
             SELECT execution_id FROM ductwork_availabilities
-             WHERE pipeline = :pipeline AND due_at <= {now}
+             WHERE pipeline = :pipeline AND due_at <= {now} {alive}
              ORDER BY due_at, execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id";
-    STAMP_EXECUTIONS = "
+        RETURNING execution_id AS id";
+    STAMP_EXECUTIONS in Sqlite = "
         UPDATE ductwork_executions
            SET process_id = :process, claimed_at = {now}, lease_until = {now} + :lease
-          FROM {rows:b(id id)}
-         WHERE ductwork_executions.id = b.id
+          FROM {of:taken(id id)}
+         WHERE {key:ductwork_executions.id;taken.id}
            AND ductwork_executions.process_id IS NULL
-           AND ductwork_executions.completed_at IS NULL";
+           AND ductwork_executions.result IS NULL
+        RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count";
+    /// A row without an execution says that the process lives, and nothing was due.
+    STAMPED in Postgres = "
+        SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
+               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
+               br.fan_out_id, br.ordinal, r.definition
+          FROM touched
+          LEFT JOIN (stamped e
+                JOIN ductwork_steps s ON {key:s.id;e.step_id}
+                JOIN ductwork_branches br ON {key:br.id;s.branch_id}
+                JOIN ductwork_runs r ON {key:r.id;s.run_id}) ON true
+         ORDER BY e.id";
+    CLAIM joins [
+        ("touched", &TOUCH_PROCESS),
+        ("taken", &TAKE_AVAILABILITIES),
+        ("stamped", &STAMP_EXECUTIONS),
+        ("", &STAMPED),
+    ];
     LOAD_CLAIMED = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
                br.fan_out_id, br.ordinal, r.definition
           FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON e.id = b.id AND e.process_id = :process
-          JOIN ductwork_steps s ON s.id = e.step_id
-          JOIN ductwork_branches br ON br.id = s.branch_id
-          JOIN ductwork_runs r ON r.id = s.run_id
+          JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
+          JOIN ductwork_steps s ON {key:s.id;e.step_id}
+          JOIN ductwork_branches br ON {key:br.id;s.branch_id}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
          ORDER BY e.id";
+    /// What was claimed but never started is as if it had not been claimed.
+    UNCLAIM = "
+        UPDATE ductwork_executions
+           SET process_id = NULL, claimed_at = NULL, lease_until = NULL
+          FROM {rows:b(id id)}
+         WHERE {key:ductwork_executions.id;b.id}
+           AND ductwork_executions.process_id = :process
+           AND ductwork_executions.result IS NULL
+        RETURNING ductwork_executions.id AS id";
+    QUEUE_AGAIN = "
+        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+        SELECT b.id, :pipeline, {now} FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
     HELD = "
@@ -107,11 +139,43 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
+    let pipeline = ("pipeline", pipeline.into());
+    let process_id = ("process", process.0.into());
+    let lease = ("lease", micros(lease).into());
+    if conn.dialect() == Dialect::Postgres {
+        let args = [process_id, pipeline, lease, ("n", n.into())];
+        let rows = conn.alone(&CLAIM, &args).await?;
+        if rows.is_empty() {
+            return Ok(Claim::Dead);
+        }
+        let taken = rows
+            .iter()
+            .filter(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
+        return taken
+            .map(claimed)
+            .collect::<Result<_, _>>()
+            .map(Claim::Taken);
+    }
     conn.transaction(async |conn| {
         if !touch(conn, process).await? {
             return Ok(Claim::Dead);
         }
-        Ok(Claim::Taken(take(conn, process, pipeline, n, lease).await?))
+        let args = [pipeline.clone(), ("n", n.into())];
+        let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
+        if taken.is_empty() {
+            return Ok(Claim::Taken(Vec::new()));
+        }
+        let rows = Rows::new().ids("id", ids(&taken)?);
+        let args = [("taken", (&rows).into()), process_id.clone(), lease.clone()];
+        let stamped = conn.fetch(&STAMP_EXECUTIONS, &args).await?;
+        if stamped.len() != taken.len() {
+            return Err(Error::Corrupt(format!(
+                "I2: {} executions were available, but only {} unclaimed",
+                taken.len(),
+                stamped.len()
+            )));
+        }
+        load(conn, process, &rows).await.map(Claim::Taken)
     })
     .await
 }
@@ -119,48 +183,33 @@ pub async fn claim(
 /// The guarded write that every claim begins with; false when the process was declared dead.
 pub(super) async fn touch(conn: &mut Conn, process: ProcessId) -> Result<bool, Error> {
     let args = [("process", process.0.into())];
-    Ok(conn.execute(&TOUCH_PROCESS, &args).await? == 1)
+    Ok(conn.fetch_optional(&TOUCH_PROCESS, &args).await?.is_some())
 }
 
-/// Takes due executions, inside a transaction that has touched the process.
-pub(super) async fn take(
+fn ids(rows: &[super::Row]) -> Result<Vec<uuid::Uuid>, Error> {
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// Puts executions that `process` has claimed but not started back into the queue: no attempt
+/// was made, so none is closed. Those that it holds no more stay as they are. Returns how many.
+pub async fn put_back(
     conn: &mut Conn,
     process: ProcessId,
     pipeline: &str,
-    n: usize,
-    lease: Duration,
-) -> Result<Vec<Claimed>, Error> {
-    let taken = conn
-        .fetch(
-            &TAKE_AVAILABILITIES,
-            &[("pipeline", pipeline.into()), ("n", n.into())],
-        )
-        .await?;
-    if taken.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut ids = Vec::with_capacity(taken.len());
-    for row in &taken {
-        ids.push(row.get::<uuid::Uuid>("execution_id")?);
-    }
-    let rows = Rows::new().ids("id", ids);
-    let stamped = conn
-        .execute(
-            &STAMP_EXECUTIONS,
-            &[
-                ("b", (&rows).into()),
-                ("process", process.0.into()),
-                ("lease", micros(lease).into()),
-            ],
-        )
-        .await?;
-    if stamped != taken.len() as u64 {
-        return Err(Error::Corrupt(format!(
-            "I2: {} executions were available, but only {stamped} unclaimed",
-            taken.len()
-        )));
-    }
-    load(conn, process, &rows).await
+    executions: &[ExecutionId],
+) -> Result<usize, Error> {
+    let rows = Rows::new().ids("id", executions.iter().copied());
+    conn.transaction(async |conn| {
+        let args = [("b", (&rows).into()), ("process", process.0.into())];
+        let freed = ids(&conn.fetch(&UNCLAIM, &args).await?)?;
+        if !freed.is_empty() {
+            let rows = Rows::new().ids("id", freed.iter().copied());
+            let args = [("b", (&rows).into()), ("pipeline", pipeline.into())];
+            conn.execute(&QUEUE_AGAIN, &args).await?;
+        }
+        Ok(freed.len())
+    })
+    .await
 }
 
 /// The executions `ids`, as far as they are the process's.
@@ -171,27 +220,27 @@ async fn load(conn: &mut Conn, process: ProcessId, ids: &Rows<'_>) -> Result<Vec
             &[("b", ids.into()), ("process", process.0.into())],
         )
         .await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Claimed {
-                execution_id: ExecutionId(row.get("id")?),
-                step_id: StepId(row.get("step_id")?),
-                run_id: RunId(row.get("run_id")?),
-                branch_id: BranchId(row.get("branch_id")?),
-                step_ordinal: row.get("step_ordinal")?,
-                fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
-                ordinal: row.get("ordinal")?,
-                node: row.get("node")?,
-                step: row.get("step")?,
-                via: row.word("via")?,
-                attempt: row.count("attempt")?,
-                retry_count: row.count("retry_count")?,
-                crash_count: row.count("crash_count")?,
-                definition: row.get("definition")?,
-                input: raw(row.get("input")?)?,
-            })
-        })
-        .collect()
+    rows.iter().map(claimed).collect()
+}
+
+fn claimed(row: &super::Row) -> Result<Claimed, Error> {
+    Ok(Claimed {
+        execution_id: ExecutionId(row.get("id")?),
+        step_id: StepId(row.get("step_id")?),
+        run_id: RunId(row.get("run_id")?),
+        branch_id: BranchId(row.get("branch_id")?),
+        step_ordinal: row.get("step_ordinal")?,
+        fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
+        ordinal: row.get("ordinal")?,
+        node: row.get("node")?,
+        step: row.get("step")?,
+        via: row.word("via")?,
+        attempt: row.count("attempt")?,
+        retry_count: row.count("retry_count")?,
+        crash_count: row.count("crash_count")?,
+        definition: row.get("definition")?,
+        input: raw(row.get("input")?)?,
+    })
 }
 
 /// Time until the next execution of `pipeline` is due: zero when one is, `None` when there is
@@ -208,11 +257,7 @@ pub async fn next_due(conn: &mut Conn, pipeline: &str) -> Result<Option<Duration
 /// answer was lost.
 pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<Claimed>, Error> {
     let rows = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
-    let mut ids = Vec::with_capacity(rows.len());
-    for row in &rows {
-        ids.push(row.get::<uuid::Uuid>("id")?);
-    }
-    load(conn, process, &Rows::new().ids("id", ids)).await
+    load(conn, process, &Rows::new().ids("id", ids(&rows)?)).await
 }
 
 /// A stored payload as JSON.

@@ -3,6 +3,13 @@
 //! Owns: the guarded commit: an execution is closed only by the process that holds it, once;
 //! what follows (a new attempt, a failed step, a branch that is ready, or a simple crossing)
 //! is in the same transaction. Never: decides what an ending costs (`machine::outcome`).
+//!
+//! Everything that follows from a result is known before the database is asked whether the
+//! result still counts. So a batch is one table of rows, `results`, and one sequence of
+//! statements, of which the first lets through the rows whose execution is still ours: on
+//! PostgreSQL one statement and one round trip, whose parts read what the first returned; on
+//! SQLite, where a round trip costs next to nothing, one statement after another over a
+//! temporary table.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,43 +17,165 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::definition::{Definition, NodeIndex};
+use crate::definition::{Definition, Target};
 use crate::machine::advance::Advance;
 use crate::machine::outcome::{Ending, Verdict};
 use crate::model::*;
 
 use super::claim::{self, Claimed};
 use super::conn::Conn;
-use super::crossing::{self, Crossed, Crossing, Mover, NewExecution, Right};
-use super::definition::Definitions;
+use super::crossing::{Crossed, micros};
+use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Rows, statements};
+use super::statement::{Args, Rows, Statement, statements};
+
+/// One row per result: what it is, and all that follows from it. Ids of what is not to be
+/// written are null.
+macro_rules! results {
+    () => {
+        "results(execution_id id, result text, error_class text, error_message text, \
+         error_backtrace text, step_id id, run_id id, branch_id id, step_status text, \
+         output text, ready int, ends int, transition_id id, via text, produced int, \
+         advancement_id id, claim_token id, next_step_id id, next_ordinal int, next_node text, \
+         next_step text, attempt_id id, attempt_step_id id, attempt int, retry_count int, \
+         crash_count int, leased int, delay int, arrives_at id)"
+    };
+}
+
+/// SQLite's table for the rows of a commit: of one connection, and in its memory.
+pub(super) const STAGE: &str = concat!(
+    "CREATE TEMP TABLE IF NOT EXISTS ",
+    results!(),
+    "; ALTER TABLE temp.results ADD COLUMN last int NOT NULL DEFAULT 0"
+);
 
 statements! {
+    RESULTS in Postgres = concat!("SELECT * FROM {rows:", results!(), "}");
+    STAGE_RESULTS in Sqlite = concat!("INSERT INTO temp.results SELECT *, 0 FROM {rows:", results!(), "}");
+    CLEAR_RESULTS in Sqlite = "DELETE FROM temp.results";
+    DROP_RESULTS in Sqlite = "
+        DELETE FROM temp.results WHERE execution_id IN (SELECT b.id FROM {rows:b(id id)})";
     /// RACE: the reaper has given this execution to somebody else while we still ran it, and
     /// now we come with a result. Whoever writes `completed_at` first wins; the other matches
     /// no row (E1). An attempt is a row of its own, so the fence holds even against ourselves,
     /// should we have claimed the next attempt (E2). Proven by
-    /// `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5)
-    CLOSE_EXECUTIONS = "
+    /// `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5) Asked of `result`, which
+    /// is null as long as `completed_at` is (I3), because the latter is in partial indexes that
+    /// a planner would walk for each row of the batch.
+    CLOSE_EXECUTIONS in Sqlite = "
         UPDATE ductwork_executions
-           SET completed_at = {now}, result = b.result, error_class = b.error_class,
-               error_message = b.error_message, error_backtrace = b.error_backtrace
-          FROM {rows:b(id id, result text, error_class text, error_message text, error_backtrace text)}
-         WHERE ductwork_executions.id = b.id
+           SET completed_at = {now}, result = results.result, error_class = results.error_class,
+               error_message = results.error_message, error_backtrace = results.error_backtrace
+          FROM {of:results=results}
+         WHERE {key:ductwork_executions.id;results.execution_id}
            AND ductwork_executions.process_id = :process
-           AND ductwork_executions.completed_at IS NULL
-        RETURNING ductwork_executions.id AS id";
-    END_STEPS = "
-        UPDATE ductwork_steps SET status = b.status, output = b.output, completed_at = {now}
-          FROM {rows:b(id id, status text, output text)}
-         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'in_progress'";
-    READY_BRANCHES = "
-        UPDATE ductwork_branches SET ready_at = {now}
-          FROM {rows:b(id id)}
-         WHERE ductwork_branches.id = b.id AND ductwork_branches.status = 'in_progress'";
+           AND ductwork_executions.result IS NULL {alive}
+        RETURNING {held:results;ductwork_executions.id AS execution_id}";
+    /// A branch that ends in a fan-out arrives with its result, unless it would be the last: that
+    /// one is left to an advancer, which fires the barrier. RACE: two workers with the last two
+    /// siblings. The barrier's row is locked before it is read, so the second sees the first's
+    /// arrival, and exactly one of them is the last. Inner barriers before outer ones, as an
+    /// advancer's cascade takes them. Proven by
+    /// `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
+    HELD in Postgres = "
+        SELECT barriers.*,
+               CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
+                    THEN 1 ELSE 0 END AS last
+          FROM (SELECT closed.*, f.missing
+                  FROM (SELECT * FROM closed ORDER BY arrives_at DESC) closed
+                  LEFT JOIN LATERAL (SELECT width - arrived AS missing FROM ductwork_fan_outs
+                                      WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers";
+    MARK_LAST in Sqlite = "
+        UPDATE temp.results SET last = 1
+         WHERE rowid IN (SELECT max(r.rowid) FROM temp.results r
+                           JOIN ductwork_fan_outs f ON f.id = r.arrives_at
+                          GROUP BY f.id HAVING count(*) = f.width - f.arrived)
+        RETURNING execution_id";
+    ARRIVE_WITH_RESULT in Sqlite = "
+        UPDATE ductwork_fan_outs SET arrived = arrived + a.n
+          FROM (SELECT held.arrives_at AS id, count(*) AS n FROM {of:held=results}
+                 WHERE held.arrives_at IS NOT NULL AND held.last = 0 GROUP BY held.arrives_at) a
+         WHERE {key:ductwork_fan_outs.id;a.id}";
+    END_STEPS in Sqlite = "
+        UPDATE ductwork_steps
+           SET status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
+               output = held.output, completed_at = {now}
+          FROM {of:held=results}
+         WHERE {key:ductwork_steps.id;held.step_id} AND held.step_status IS NOT NULL
+           AND ductwork_steps.status = 'in_progress'";
+    /// The branch becomes ready for an advancer, or moves with the result. The guard of the
+    /// move: while an execution is open its branch stands at the execution's step, unclaimed.
+    MOVE_WITH_RESULT in Sqlite = "
+        UPDATE ductwork_branches
+           SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
+               step_id = coalesce(held.next_step_id, held.step_id),
+               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {now} END,
+               last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
+                                       THEN last_advanced_at ELSE {now} END
+          FROM {of:held=results}
+         WHERE {key:ductwork_branches.id;held.branch_id}
+           AND (held.ready = 1 OR held.transition_id IS NOT NULL)
+           AND ductwork_branches.step_id = held.step_id
+           AND ductwork_branches.status = 'in_progress'";
+    INSERT_NEXT_STEPS in Sqlite = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
+        SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
+               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {now}
+          FROM {of:held=results} WHERE held.next_step_id IS NOT NULL";
+    INSERT_ATTEMPTS in Sqlite = "
+        INSERT INTO ductwork_executions
+            (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
+        SELECT held.attempt_id, held.attempt_step_id, :pipeline, held.attempt, held.retry_count,
+               held.crash_count,
+               CASE WHEN held.leased = 1 THEN :process END,
+               CASE WHEN held.leased = 1 THEN {now} END,
+               CASE WHEN held.leased = 1 THEN {now} + :lease END
+          FROM {of:held=results} WHERE held.attempt_id IS NOT NULL";
+    QUEUE_ATTEMPTS in Sqlite = "
+        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+        SELECT held.attempt_id, :pipeline, {now} + held.delay
+          FROM {of:held=results} WHERE held.attempt_id IS NOT NULL AND held.leased = 0";
+    RECORD_TRANSITIONS in Sqlite = "
+        INSERT INTO ductwork_transitions
+            (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
+        SELECT held.transition_id, held.run_id, held.branch_id, held.step_id, held.via,
+               held.produced, {now}, {now}
+          FROM {of:held=results} WHERE held.transition_id IS NOT NULL AND held.last = 0";
+    RECORD_ADVANCEMENTS in Sqlite = "
+        INSERT INTO ductwork_advancements
+            (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
+        SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.claim_token,
+               {now}, {now}, {now}, 'success'
+          FROM {of:held=results} WHERE held.transition_id IS NOT NULL AND held.last = 0";
+    /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
+    /// all runs in progress, and a run's end would cost more the longer the queue.
+    END_RUNS in Sqlite = "
+        UPDATE ductwork_runs SET status = 'completed', completed_at = {now}, output = held.output
+          FROM {of:held=results}
+         WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
+           AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+    /// A row without an execution says that the process lives, and holds none of them.
+    COMMITTED in Postgres = "
+        SELECT held.execution_id, held.last FROM touched LEFT JOIN held ON true";
+    COMMIT joins [
+        ("results", &RESULTS),
+        ("touched", &claim::TOUCH_PROCESS),
+        ("closed", &CLOSE_EXECUTIONS),
+        ("held", &HELD),
+        ("arrived", &ARRIVE_WITH_RESULT),
+        ("ended_steps", &END_STEPS),
+        ("moved", &MOVE_WITH_RESULT),
+        ("next_steps", &INSERT_NEXT_STEPS),
+        ("attempts", &INSERT_ATTEMPTS),
+        ("queued", &QUEUE_ATTEMPTS),
+        ("transitions", &RECORD_TRANSITIONS),
+        ("advancements", &RECORD_ADVANCEMENTS),
+        ("ended_runs", &END_RUNS),
+        ("", &COMMITTED),
+    ];
     CLOSED_AS = "
-        SELECT e.id, e.result FROM {rows:b(id id)} JOIN ductwork_executions e ON e.id = b.id
+        SELECT e.id, e.result FROM {rows:b(id id)} JOIN ductwork_executions e ON {key:e.id;b.id}
          WHERE e.process_id = :process AND e.completed_at IS NOT NULL";
 }
 
@@ -83,243 +212,410 @@ pub struct StoredError {
 pub struct Committed {
     /// Results that came too late: the claim had been taken away.
     pub stale: Vec<ExecutionId>,
-    /// Executions of the next steps, leased at birth, and newly claimed ones.
-    pub claimed: Vec<Claimed>,
-    /// The queue was asked, and gave all that was asked for: there may be more.
-    pub full: bool,
+    /// Executions of the next steps, leased at birth.
+    pub born: Vec<Claimed>,
     /// A branch waits for an advancer.
     pub ready: bool,
+    /// Branches that crossed with their result.
+    pub advanced: usize,
     /// What the crossings did.
     pub crossed: Crossed,
     /// This process was declared dead: its results are all stale, it must register anew.
     pub dead: bool,
 }
 
-/// What a worker still has room for.
-#[derive(Clone, Copy)]
-pub struct Room<'a> {
-    /// Its pipeline.
+/// Who commits.
+#[derive(Clone, Copy, Debug)]
+pub struct Committer<'a> {
+    /// The process.
+    pub process: ProcessId,
+    /// The pipeline it works.
     pub pipeline: &'a str,
-    /// Look for more work in the same transaction.
-    pub claim: bool,
+    /// For how long it holds what it claims.
+    pub lease: Duration,
+    /// Steps that follow at once may be leased to it at birth, as many as this.
+    pub room: usize,
 }
 
-/// Commits a batch of results, crosses what is simple, and fills the free slots: with the
-/// steps that follow first, then from the queue when `room.claim` says so.
+/// Commits a batch of results and crosses what is simple, leasing the steps that follow to the
+/// committer as long as it has room.
 ///
 /// One transaction; each result as if it were alone. Stale results are dropped from it.
 pub async fn commit(
     conn: &mut Conn,
     finished: &[Finished],
-    mover: Mover,
-    room: Room<'_>,
-    definitions: &Definitions,
+    committer: Committer<'_>,
 ) -> Result<Committed, Error> {
-    let crossings: Vec<Option<(NodeIndex, Advance<'_>)>> = finished.iter().map(simple).collect();
-    conn.transaction(async |conn| write(conn, finished, &crossings, mover, room, definitions).await)
-        .await
+    if finished.is_empty() {
+        return Ok(Committed::default());
+    }
+    let planned = plan(finished, committer.room);
+    let rows = rows(&planned);
+    let args = [
+        ("results", (&rows).into()),
+        ("process", committer.process.0.into()),
+        ("pipeline", committer.pipeline.into()),
+        ("lease", micros(committer.lease).into()),
+    ];
+    let held = match conn.dialect() {
+        Dialect::Postgres => joined(conn, &args).await?,
+        Dialect::Sqlite => in_turn(conn, &planned, committer.process, &args).await?,
+    };
+    Ok(committed(&planned, held, committer.pipeline))
 }
 
-/// The crossing that may be made with the result: one step out, no barrier, no fan-out. All
-/// others take two phases, through an advancer.
-fn simple(finished: &Finished) -> Option<(NodeIndex, Advance<'_>)> {
+/// The executions that were still ours, and whether each is the last at its barrier; `None` when
+/// the process is dead.
+type Held = Option<HashMap<ExecutionId, bool>>;
+
+/// All in one statement.
+async fn joined(conn: &mut Conn, args: Args<'_>) -> Result<Held, Error> {
+    let rows = conn.alone(&COMMIT, args).await?;
+    let mut held = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        if let Some(id) = row.get::<Option<uuid::Uuid>>("execution_id")? {
+            held.insert(ExecutionId(id), row.get::<i32>("last")? == 1);
+        }
+    }
+    Ok((!rows.is_empty()).then_some(held))
+}
+
+/// The same, one statement after the other.
+async fn in_turn(
+    conn: &mut Conn,
+    planned: &[Planned<'_>],
+    process: ProcessId,
+    args: Args<'_>,
+) -> Result<Held, Error> {
+    conn.once("stage", STAGE).await?;
+    conn.transaction(async |conn| {
+        if !claim::touch(conn, process).await? {
+            return Ok(None);
+        }
+        conn.execute(&CLEAR_RESULTS, &[]).await?;
+        conn.execute(&STAGE_RESULTS, args).await?;
+        let mut held = HashMap::with_capacity(planned.len());
+        for row in conn.fetch(&CLOSE_EXECUTIONS, args).await? {
+            held.insert(ExecutionId(row.get("execution_id")?), false);
+        }
+        let id = |row: &Planned<'_>| row.of.claimed.execution_id;
+        if held.len() < planned.len() {
+            let stale = planned.iter().map(id).filter(|id| !held.contains_key(id));
+            let rows = Rows::new().ids("id", stale);
+            conn.execute(&DROP_RESULTS, &[("b", (&rows).into())])
+                .await?;
+        }
+        if planned.iter().any(|row| row.arrives_at.is_some()) {
+            for row in conn.fetch(&MARK_LAST, args).await? {
+                held.insert(ExecutionId(row.get("execution_id")?), true);
+            }
+        }
+        for (statement, concerns) in SEQUENCE {
+            let concerned = |row: &Planned<'_>| held.contains_key(&id(row)) && concerns(row);
+            if planned.iter().any(concerned) {
+                conn.execute(statement, args).await?;
+            }
+        }
+        Ok(Some(held))
+    })
+    .await
+}
+
+/// What follows the guard, and which results it concerns.
+const SEQUENCE: [(&Statement, fn(&Planned<'_>) -> bool); 9] = [
+    (&ARRIVE_WITH_RESULT, |row| row.arrives_at.is_some()),
+    (&END_STEPS, |row| row.step_status.is_some()),
+    (&MOVE_WITH_RESULT, |row| row.ready || row.crossing.is_some()),
+    (&INSERT_NEXT_STEPS, |row| row.next.is_some()),
+    (&INSERT_ATTEMPTS, |row| row.attempt.is_some()),
+    (&QUEUE_ATTEMPTS, |row| {
+        row.attempt.is_some_and(|attempt| !attempt.leased)
+    }),
+    (&RECORD_TRANSITIONS, |row| row.crossing.is_some()),
+    (&RECORD_ADVANCEMENTS, |row| row.crossing.is_some()),
+    (&END_RUNS, |row| row.ends && row.arrives_at.is_none()),
+];
+
+/// What is to be written for one result, if it still counts.
+struct Planned<'a> {
+    of: &'a Finished,
+    step_status: Option<StepStatus>,
+    /// Its branch waits for an advancer.
+    ready: bool,
+    /// Its branch ends, and with it the run, unless it arrives at a barrier.
+    ends: bool,
+    arrives_at: Option<FanOutId>,
+    crossing: Option<Recorded>,
+    next: Option<Next<'a>>,
+    attempt: Option<Attempt>,
+}
+
+/// The records of a crossing.
+#[derive(Clone, Copy)]
+struct Recorded {
+    transition: TransitionId,
+    advancement: AdvancementId,
+    token: ClaimToken,
+    via: Via,
+}
+
+/// The step that follows.
+struct Next<'a> {
+    id: StepId,
+    node: &'a str,
+    step: &'a str,
+}
+
+/// A new execution: of the step that follows, or again of the same.
+#[derive(Clone, Copy)]
+struct Attempt {
+    id: ExecutionId,
+    step_id: StepId,
+    attempt: u32,
+    retry_count: u32,
+    crash_count: u32,
+    leased: bool,
+    delay: Duration,
+}
+
+fn plan(finished: &[Finished], mut room: usize) -> Vec<Planned<'_>> {
+    finished
+        .iter()
+        .map(|finished| planned(finished, &mut room))
+        .collect()
+}
+
+fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
+    let claimed = &finished.claimed;
+    let hook = claimed.via == Via::OnHalt;
+    let mut planned = Planned {
+        of: finished,
+        step_status: None,
+        ready: false,
+        ends: false,
+        arrives_at: None,
+        crossing: None,
+        next: None,
+        attempt: None,
+    };
+    match finished.verdict {
+        Verdict::Drop => {}
+        Verdict::Again { delay, next } => {
+            planned.attempt = Some(Attempt {
+                id: ExecutionId::new(),
+                step_id: claimed.step_id,
+                attempt: claimed.attempt + 1,
+                retry_count: next.retry_count,
+                crash_count: next.crash_count,
+                leased: false,
+                delay,
+            });
+        }
+        Verdict::Fail => {
+            planned.step_status = Some(StepStatus::Failed);
+            planned.ready = !hook;
+        }
+        Verdict::Succeed => match simple(finished) {
+            Some(advance) => planned.cross(&advance, room),
+            None => {
+                planned.ready = !hook;
+                planned.step_status = Some(match hook {
+                    true => StepStatus::Completed,
+                    false => StepStatus::Advancing,
+                });
+            }
+        },
+    }
+    planned
+}
+
+impl<'a> Planned<'a> {
+    fn cross(&mut self, advance: &Advance<'a>, room: &mut usize) {
+        self.step_status = Some(StepStatus::Completed);
+        let via = match advance {
+            Advance::Continue { to, via, .. } => {
+                self.go(*to, room);
+                *via
+            }
+            _ => {
+                self.ends = true;
+                self.arrives_at = self.of.claimed.fan_out_id;
+                Via::End
+            }
+        };
+        self.crossing = Some(Recorded {
+            transition: TransitionId::new(),
+            advancement: AdvancementId::new(),
+            token: ClaimToken::new(),
+            via,
+        });
+    }
+
+    fn go(&mut self, to: Target, room: &mut usize) {
+        let definition = &self.of.definition;
+        let node = definition.node(to.node);
+        let delay = definition.delay(to);
+        let leased = *room > 0 && delay.is_zero();
+        *room -= usize::from(leased);
+        let id = StepId::new();
+        self.next = Some(Next {
+            id,
+            node: &node.name,
+            step: node.step.as_deref().unwrap_or_default(),
+        });
+        self.attempt = Some(Attempt {
+            id: ExecutionId::new(),
+            step_id: id,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            leased,
+            delay,
+        });
+    }
+
+    /// The step that follows, as if it had been claimed; `None` unless it was leased at birth.
+    fn born(&self) -> Option<Claimed> {
+        let (next, attempt) = (self.next.as_ref()?, self.attempt.as_ref()?);
+        let from = &self.of.claimed;
+        attempt.leased.then_some(())?;
+        Some(Claimed {
+            execution_id: attempt.id,
+            step_id: next.id,
+            run_id: from.run_id,
+            branch_id: from.branch_id,
+            step_ordinal: from.step_ordinal + 1,
+            fan_out_id: from.fan_out_id,
+            ordinal: from.ordinal,
+            node: next.node.to_owned(),
+            step: next.step.to_owned(),
+            via: self.crossing?.via,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            definition: from.definition.clone(),
+            input: self.of.output.clone()?,
+        })
+    }
+}
+
+/// The crossing that may be made with the result: to one step on the same branch, or to its
+/// end. All others take two phases, through an advancer.
+fn simple(finished: &Finished) -> Option<Advance<'_>> {
     let output = finished.output.as_deref()?;
     if finished.verdict != Verdict::Succeed || finished.claimed.via == Via::OnHalt {
         return None;
     }
     let node = finished.definition.find(&finished.claimed.node)?;
-    let advance = crate::machine::advance::decide_simple(output, node, &finished.definition)?;
-    match advance {
-        Advance::End { .. } if finished.claimed.fan_out_id.is_some() => None,
-        advance => Some((node, advance)),
-    }
+    crate::machine::advance::decide_simple(output, node, &finished.definition)
 }
 
-async fn write(
-    conn: &mut Conn,
-    finished: &[Finished],
-    crossings: &[Option<(NodeIndex, Advance<'_>)>],
-    mover: Mover,
-    room: Room<'_>,
-    definitions: &Definitions,
-) -> Result<Committed, Error> {
-    let mut committed = Committed::default();
-    if !claim::touch(conn, mover.process).await? {
-        // Everything we held has been given away.
-        committed.dead = true;
-        committed.stale = finished
-            .iter()
-            .map(|row| row.claimed.execution_id)
-            .collect();
-        return Ok(committed);
-    }
-    let won = close(conn, finished, mover.process).await?;
-    let held = |row: &Finished| won.contains(&row.claimed.execution_id);
-    committed.stale = finished
-        .iter()
-        .filter(|row| !held(row))
-        .map(|row| row.claimed.execution_id)
-        .collect();
-    let mut steps = Vec::new();
-    let mut ready = Vec::new();
-    let mut again = Vec::new();
-    let mut crossing = Vec::new();
-    for (row, simple) in finished.iter().zip(crossings).filter(|(row, _)| held(row)) {
-        let claimed = &row.claimed;
-        let hook = claimed.via == Via::OnHalt;
-        match row.verdict {
-            Verdict::Drop => {}
-            Verdict::Again { delay, next } => again.push(NewExecution {
-                id: ExecutionId::new(),
-                step_id: claimed.step_id,
-                pipeline: room.pipeline,
-                attempt: claimed.attempt + 1,
-                retry_count: next.retry_count,
-                crash_count: next.crash_count,
-                process: None,
-                delay,
-            }),
-            Verdict::Fail => {
-                steps.push((claimed.step_id, StepStatus::Failed, None));
-                if !hook {
-                    ready.push(claimed.branch_id);
-                }
-            }
-            Verdict::Succeed => {
-                let output = row.output.as_deref().map(RawValue::get);
-                let status = match (simple, hook) {
-                    (None, false) => StepStatus::Advancing,
-                    _ => StepStatus::Completed,
-                };
-                steps.push((claimed.step_id, status, output));
-                match simple {
-                    Some((node, advance)) => crossing.push(Crossing {
-                        branch_id: claimed.branch_id,
-                        run_id: claimed.run_id,
-                        pipeline: room.pipeline,
-                        definition: &row.definition,
-                        fan_out_id: claimed.fan_out_id,
-                        ordinal: claimed.ordinal,
-                        from: claimed.step_id,
-                        from_ordinal: claimed.step_ordinal,
-                        node: *node,
-                        right: Right::Commit,
-                        advance: advance.clone(),
-                    }),
-                    None if hook => {}
-                    None => ready.push(claimed.branch_id),
-                }
-            }
-        }
-    }
-    if !steps.is_empty() {
-        let rows = Rows::new()
-            .ids("id", steps.iter().map(|row| row.0))
-            .texts("status", steps.iter().map(|row| row.1.as_str()))
-            .optional_texts("output", steps.iter().map(|row| row.2));
-        conn.execute(&END_STEPS, &[("b", (&rows).into())]).await?;
-    }
-    if !ready.is_empty() {
-        let rows = Rows::new().ids("id", ready.iter().copied());
-        conn.execute(&READY_BRANCHES, &[("b", (&rows).into())])
-            .await?;
-        committed.ready = true;
-    }
-    if !again.is_empty() {
-        crossing::insert_executions(conn, &again, mover.lease).await?;
-        committed.crossed.available.insert(room.pipeline.to_owned());
-    }
-    let crossed = crossing::cross(conn, &crossing, mover, definitions).await?;
-    // A batch may hold two attempts at one step, when the process was taken for dead and came
-    // back: the stale one's output is nobody's input.
-    let outputs: HashMap<StepId, &Finished> = finished
-        .iter()
-        .filter(|row| held(row))
-        .map(|row| (row.claimed.step_id, row))
-        .collect();
-    for leased in &crossed.leased {
-        let claimed = outputs
-            .get(&leased.from)
-            .and_then(|from| born(leased, from));
-        committed.claimed.push(claimed.ok_or_else(|| {
-            Error::Corrupt(format!("{leased:?} is leased, but nobody can run it"))
-        })?);
-    }
-    let free = mover.free_slots.saturating_sub(crossed.leased.len());
-    let available = std::mem::take(&mut committed.crossed.available);
-    committed.crossed = crossed;
-    committed.crossed.available.extend(available);
-    // No room to ask the queue: it may hold more.
-    committed.full = room.claim && free == 0;
-    if room.claim && free > 0 {
-        let taken = claim::take(conn, mover.process, room.pipeline, free, mover.lease).await?;
-        committed.full = taken.len() == free;
-        committed.claimed.extend(taken);
-    }
-    Ok(committed)
-}
-
-/// The next step of the one that was committed, as if it had been claimed.
-fn born(leased: &crossing::Leased, from: &Finished) -> Option<Claimed> {
-    let node = from.definition.node(leased.node);
-    let via = match &from.definition.nodes[from.definition.find(&from.claimed.node)?.0].next {
-        crate::definition::Edge::Converge(_) => Via::Converge,
-        crate::definition::Edge::Divert { .. } => Via::Divert,
-        _ => Via::Chain,
+fn rows<'a>(planned: &[Planned<'a>]) -> Rows<'a> {
+    let all = || planned.iter();
+    let claimed = || planned.iter().map(|row| &row.of.claimed);
+    let error = || planned.iter().map(|row| row.of.error.as_ref());
+    let crossing = || planned.iter().map(|row| row.crossing);
+    let next = || planned.iter().map(|row| row.next.as_ref());
+    let attempt = || planned.iter().map(|row| row.attempt);
+    let count = |of: fn(&Attempt) -> u32| {
+        attempt().map(move |attempt| attempt.map(|attempt| i64::from(of(&attempt))))
     };
-    Some(Claimed {
-        execution_id: leased.execution_id,
-        step_id: leased.step_id,
-        run_id: from.claimed.run_id,
-        branch_id: leased.branch_id,
-        step_ordinal: leased.ordinal,
-        fan_out_id: from.claimed.fan_out_id,
-        ordinal: from.claimed.ordinal,
-        node: node.name.clone(),
-        step: node.step.clone()?,
-        via,
-        attempt: 1,
-        retry_count: 0,
-        crash_count: 0,
-        definition: from.claimed.definition.clone(),
-        input: from.output.clone()?,
-    })
-}
-
-/// Closes what is still ours; which these are.
-async fn close(
-    conn: &mut Conn,
-    finished: &[Finished],
-    process: ProcessId,
-) -> Result<HashSet<ExecutionId>, Error> {
-    if finished.is_empty() {
-        return Ok(HashSet::new());
-    }
-    let error = |row: &'_ Finished| row.error.clone();
-    let errors: Vec<Option<StoredError>> = finished.iter().map(error).collect();
-    let rows = Rows::new()
-        .ids("id", finished.iter().map(|row| row.claimed.execution_id))
-        .texts(
-            "result",
-            finished.iter().map(|row| row.ending.result().as_str()),
+    Rows::new()
+        .ids(
+            "execution_id",
+            claimed().map(|claimed| claimed.execution_id),
         )
+        .texts("result", all().map(|row| row.of.ending.result().as_str()))
         .optional_texts(
             "error_class",
-            errors.iter().map(|e| Some(e.as_ref()?.class.as_str())),
+            error().map(|error| Some(error?.class.as_str())),
         )
         .optional_texts(
             "error_message",
-            errors.iter().map(|e| Some(e.as_ref()?.message.as_str())),
+            error().map(|error| Some(error?.message.as_str())),
         )
         .optional_texts(
             "error_backtrace",
-            errors.iter().map(|e| e.as_ref()?.backtrace.as_deref()),
-        );
-    let args = [("b", (&rows).into()), ("process", process.0.into())];
-    let won = conn.fetch(&CLOSE_EXECUTIONS, &args).await?;
-    won.iter()
-        .map(|row| Ok(ExecutionId(row.get("id")?)))
-        .collect()
+            error().map(|error| error?.backtrace.as_deref()),
+        )
+        .ids("step_id", claimed().map(|claimed| claimed.step_id))
+        .ids("run_id", claimed().map(|claimed| claimed.run_id))
+        .ids("branch_id", claimed().map(|claimed| claimed.branch_id))
+        .optional_texts(
+            "step_status",
+            all().map(|row| row.step_status.map(StepStatus::as_str)),
+        )
+        .optional_texts(
+            "output",
+            all().map(|row| row.of.output.as_deref().map(RawValue::get)),
+        )
+        .ints("ready", all().map(|row| i64::from(row.ready)))
+        .ints("ends", all().map(|row| i64::from(row.ends)))
+        .optional_ids(
+            "transition_id",
+            crossing().map(|records| Some(records?.transition)),
+        )
+        .optional_texts("via", crossing().map(|records| Some(records?.via.as_str())))
+        .ints("produced", next().map(|next| i64::from(next.is_some())))
+        .optional_ids(
+            "advancement_id",
+            crossing().map(|records| Some(records?.advancement)),
+        )
+        .optional_ids(
+            "claim_token",
+            crossing().map(|records| Some(records?.token)),
+        )
+        .optional_ids("next_step_id", next().map(|next| Some(next?.id)))
+        .ints(
+            "next_ordinal",
+            claimed().map(|claimed| claimed.step_ordinal + 1),
+        )
+        .optional_texts("next_node", next().map(|next| Some(next?.node)))
+        .optional_texts("next_step", next().map(|next| Some(next?.step)))
+        .optional_ids("attempt_id", attempt().map(|attempt| Some(attempt?.id)))
+        .optional_ids(
+            "attempt_step_id",
+            attempt().map(|attempt| Some(attempt?.step_id)),
+        )
+        .optional_ints("attempt", count(|attempt| attempt.attempt))
+        .optional_ints("retry_count", count(|attempt| attempt.retry_count))
+        .optional_ints("crash_count", count(|attempt| attempt.crash_count))
+        .ints(
+            "leased",
+            attempt().map(|attempt| i64::from(attempt.is_some_and(|a| a.leased))),
+        )
+        .ints(
+            "delay",
+            attempt().map(|attempt| attempt.map_or(0, |a| micros(a.delay))),
+        )
+        .optional_ids("arrives_at", all().map(|row| row.arrives_at))
+}
+
+/// What is to be told of a batch of which `held` counted (`None`: the process is dead).
+fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
+    let mut committed = Committed {
+        dead: held.is_none(),
+        ..Committed::default()
+    };
+    let held = held.unwrap_or_default();
+    for row in planned {
+        let claimed = &row.of.claimed;
+        let Some(last) = held.get(&claimed.execution_id) else {
+            committed.stale.push(claimed.execution_id);
+            continue;
+        };
+        committed.ready |= row.ready || *last;
+        committed.advanced += usize::from(row.crossing.is_some() && !last);
+        committed.born.extend(row.born());
+        if row.attempt.is_some_and(|attempt| !attempt.leased) {
+            committed.crossed.available.insert(pipeline.to_owned());
+        }
+        if row.ends && row.arrives_at.is_none() {
+            let ended = (claimed.run_id, pipeline.to_owned(), RunStatus::Completed);
+            committed.crossed.ended.push(ended);
+        }
+    }
+    committed
 }
 
 /// After a COMMIT whose answer was lost: which of these results had been committed. They are

@@ -171,6 +171,7 @@ impl Location {
             inner,
             broken: false,
             statements: 0,
+            done_once: Vec::new(),
         })
     }
 }
@@ -204,6 +205,8 @@ fn postgres_options(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOp
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
             ("jit", "off"),
+            // Planning costs more than running; and every plan is the same, by design.
+            ("plan_cache_mode", "force_generic_plan"),
             // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
             // each of them is a process that has to be started.
             ("max_parallel_workers_per_gather", "0"),
@@ -243,6 +246,7 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
         .foreign_keys(false)
         .statement_cache_capacity(256)
         .pragma("trusted_schema", "off")
+        .pragma("temp_store", "memory")
         // Never below the default: a small cache spills a long transaction to the WAL early.
         .pragma(
             "cache_size",
@@ -302,6 +306,8 @@ pub struct Conn {
     broken: bool,
     /// Round trips made, for those who count them.
     statements: u64,
+    /// Scripts that need not run on it again.
+    done_once: Vec<&'static str>,
 }
 
 enum Inner {
@@ -446,6 +452,32 @@ impl Conn {
         Ok(self.fetch(statement, args).await?.into_iter().next())
     }
 
+    /// Runs a statement that is a transaction of its own; its rows. Tried again when the
+    /// database asks for that.
+    pub async fn alone(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let mut attempt = 1;
+        loop {
+            match self.fetch(statement, args).await {
+                // It commits by itself: with the answer its fate is lost.
+                Err(Error::Unavailable { source, .. }) => {
+                    return Err(Error::Unavailable {
+                        source,
+                        in_commit: true,
+                    });
+                }
+                Err(Error::Retryable(_)) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {
+                    again_after(attempt).await;
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// Lets the database parse a statement and look up its names, without running it.
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
         self.statements += 1;
@@ -456,6 +488,19 @@ impl Conn {
             Inner::Sqlite(conn) => conn.prepare(sql).await.map(drop),
         };
         prepared.map_err(|error| self.failed(error, statement.name))
+    }
+
+    /// Runs a script that lasts as long as the connection, unless it has run on it.
+    pub(super) async fn once(
+        &mut self,
+        name: &'static str,
+        text: &'static str,
+    ) -> Result<(), Error> {
+        if !self.done_once.contains(&name) {
+            self.script(name, text).await?;
+            self.done_once.push(name);
+        }
+        Ok(())
     }
 
     /// Runs `'static` text of several statements without parameters.
@@ -524,8 +569,7 @@ impl Conn {
             }
             match failed {
                 Error::Retryable(_) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {
-                    let wait = Duration::from_millis(u64::from(attempt.min(10)));
-                    tokio::time::sleep(wait).await;
+                    again_after(attempt).await;
                     attempt += 1;
                 }
                 failed => return Err(failed),
@@ -589,6 +633,11 @@ impl Conn {
         self.broken |= error.is_unavailable() && self.dialect() == Dialect::Postgres;
         error
     }
+}
+
+/// The wait before a transaction is tried again.
+async fn again_after(attempt: u32) {
+    tokio::time::sleep(Duration::from_millis(u64::from(attempt.min(10)))).await;
 }
 
 fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {

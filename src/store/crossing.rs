@@ -47,23 +47,21 @@ statements! {
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, f.output, {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}
-          JOIN ductwork_steps f ON f.id = b.from_id";
+          JOIN ductwork_steps f ON {key:f.id;b.from_id}";
     /// The input is the array of a fan-out's outputs in its order (I30), gathered where it lies.
     INSERT_STEPS_FROM_FAN_OUT = "
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status,
                (SELECT {array:coalesce(c.output, s.output);c.ordinal}
-                  FROM ductwork_branches c JOIN ductwork_steps s ON s.id = c.step_id
+                  FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  WHERE c.fan_out_id = b.from_id), {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
     INSERT_EXECUTIONS = "
         INSERT INTO ductwork_executions
-            (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
-        SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count, b.process_id,
-               CASE WHEN b.process_id IS NULL THEN NULL ELSE {now} END,
-               CASE WHEN b.process_id IS NULL THEN NULL ELSE {now} + :lease END
-          FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int, process_id id)}";
+            (id, step_id, pipeline, attempt, retry_count, crash_count)
+        SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count
+          FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int)}";
     INSERT_AVAILABILITIES = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline, {now} + b.delay
@@ -76,7 +74,7 @@ statements! {
            SET status = b.status, step_id = b.step_id, halt_reason = b.halt_reason, output = b.output,
                claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL, last_advanced_at = {now}
           FROM {rows:b(id id, from_step_id id, token id, status text, step_id id, halt_reason text, output text)}
-         WHERE ductwork_branches.id = b.id
+         WHERE {key:ductwork_branches.id;b.id}
            AND ductwork_branches.step_id = b.from_step_id
            AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
            AND (ductwork_branches.claim_token = b.token
@@ -85,14 +83,14 @@ statements! {
     GATHER_OUTPUTS = "
         UPDATE ductwork_branches
            SET output = (SELECT {array:coalesce(c.output, s.output);c.ordinal}
-                           FROM ductwork_branches c JOIN ductwork_steps s ON s.id = c.step_id
+                           FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                           WHERE c.fan_out_id = b.fan_out_id)
           FROM {rows:b(id id, fan_out_id id)}
-         WHERE ductwork_branches.id = b.id";
+         WHERE {key:ductwork_branches.id;b.id}";
     LEAVE_STEPS = "
         UPDATE ductwork_steps SET status = 'completed'
           FROM {rows:b(id id)}
-         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'advancing'";
+         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'advancing'";
     /// Barriers in one order, so that batches that share several do not deadlock.
     LOCK_FAN_OUTS = "
         SELECT id FROM ductwork_fan_outs
@@ -106,20 +104,20 @@ statements! {
            SET arrived = arrived + b.arriving, halted = halted + b.halting,
                fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END
           FROM {rows:b(id id, arriving int, halting int)}
-         WHERE ductwork_fan_outs.id = b.id
+         WHERE {key:ductwork_fan_outs.id;b.id}
         RETURNING ductwork_fan_outs.id AS id, width, arrived, halted, branch_id";
     WAITING_BRANCHES = "
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
                s.ordinal AS step_ordinal, s.node, r.definition
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id
-          JOIN ductwork_runs r ON r.id = br.run_id
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+          JOIN ductwork_runs r ON {key:r.id;br.run_id}
          WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) AND br.status = 'waiting'";
     FAN_OUT_SIZES = "
         SELECT b.id, CAST(sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1 AS bigint) AS size
           FROM {rows:b(id id)}
           JOIN ductwork_branches c ON c.fan_out_id = b.id
-          JOIN ductwork_steps s ON s.id = c.step_id
+          JOIN ductwork_steps s ON {key:s.id;c.step_id}
          GROUP BY b.id";
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
     /// all runs in progress, and a run's end would cost more the longer the queue.
@@ -127,22 +125,22 @@ statements! {
         UPDATE ductwork_runs
            SET status = 'completed', completed_at = {now},
                output = (SELECT coalesce(br.output, s.output)
-                           FROM ductwork_branches br JOIN ductwork_steps s ON s.id = br.step_id
-                          WHERE br.id = b.branch_id)
+                           FROM ductwork_branches br JOIN ductwork_steps s ON {key:s.id;br.step_id}
+                          WHERE {key:br.id;b.branch_id})
           FROM {rows:b(id id, branch_id id)}
-         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+         WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     HALT_RUNS = "
         UPDATE ductwork_runs SET status = 'halted', halted_at = {now}
           FROM {rows:b(id id)}
-         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+         WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     DAMPEN_RUNS = "
         UPDATE ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
           FROM {rows:b(id id, waiting int)}
-         WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+         WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     HALTS_OF_RUN = "
         SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
          WHERE br.run_id = :run AND br.halt_reason IS NOT NULL
@@ -150,24 +148,15 @@ statements! {
     COMPLETE_TRANSITIONS = "
         UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
           FROM {rows:b(id id, via text, produced int)}
-         WHERE ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
+         WHERE {key:ductwork_transitions.id;b.id} AND ductwork_transitions.completed_at IS NULL";
     COMPLETE_ADVANCEMENTS = "
         UPDATE ductwork_advancements SET result = 'success', completed_at = {now}
           FROM {rows:b(id id)}
-         WHERE ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
-    INSERT_TRANSITIONS = "
-        INSERT INTO ductwork_transitions
-            (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
-        SELECT b.id, b.run_id, b.branch_id, b.from_step_id, b.via, b.produced, {now}, {now}
-          FROM {rows:b(id id, run_id id, branch_id id, from_step_id id, via text, produced int)}";
-    INSERT_ADVANCEMENTS = "
-        INSERT INTO ductwork_advancements
-            (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
-        SELECT b.id, b.transition_id, b.branch_id, :process, b.claim_token, {now}, {now}, {now}, 'success'
-          FROM {rows:b(id id, transition_id id, branch_id id, claim_token id)}";
+         WHERE {key:ductwork_advancements.id;b.id} AND ductwork_advancements.completed_at IS NULL";
 }
 
-/// A branch that crosses an edge, and by what right.
+/// A branch that crosses an edge, under an advancer's claim that was opened in an earlier
+/// transaction.
 pub struct Crossing<'a> {
     /// The branch.
     pub branch_id: BranchId,
@@ -187,39 +176,14 @@ pub struct Crossing<'a> {
     pub from_ordinal: i64,
     /// That step's node.
     pub node: NodeIndex,
-    /// The right to move it.
-    pub right: Right,
+    /// The claim's fence.
+    pub token: ClaimToken,
+    /// The record of the crossing.
+    pub transition: TransitionId,
+    /// The record of the attempt.
+    pub advancement: AdvancementId,
     /// What it does.
     pub advance: Advance<'a>,
-}
-
-/// By what right a branch is moved.
-#[derive(Clone, Copy, Debug)]
-pub enum Right {
-    /// An advancer's claim, opened in an earlier transaction.
-    Claim {
-        /// Its fence.
-        token: ClaimToken,
-        /// The record of the crossing.
-        transition: TransitionId,
-        /// The record of the attempt.
-        advancement: AdvancementId,
-    },
-    /// The commit of the execution whose step it leaves, in this transaction.
-    Commit,
-}
-
-/// Who moves, and within which limits.
-#[derive(Clone, Copy)]
-pub struct Mover {
-    /// The process.
-    pub process: ProcessId,
-    /// For how long it holds what it claims.
-    pub lease: Duration,
-    /// Steps that follow at once may be leased to it at birth, as many as this.
-    pub free_slots: usize,
-    /// The longest value, in bytes.
-    pub max_payload: usize,
 }
 
 /// What a batch of crossings did, beyond the rows.
@@ -227,29 +191,10 @@ pub struct Mover {
 pub struct Crossed {
     /// Pipelines with new availabilities.
     pub available: BTreeSet<String>,
-    /// Steps born with a claim of the mover's.
-    pub leased: Vec<Leased>,
     /// Runs that ended, and how.
     pub ended: Vec<(RunId, String, RunStatus)>,
     /// Branches that halted by themselves, and why.
     pub halted: Vec<(RunId, BranchId, HaltReason)>,
-}
-
-/// A step born with a claim.
-#[derive(Debug)]
-pub struct Leased {
-    /// Its execution.
-    pub execution_id: ExecutionId,
-    /// The step.
-    pub step_id: StepId,
-    /// The branch it is on.
-    pub branch_id: BranchId,
-    /// Its place on the branch.
-    pub ordinal: i64,
-    /// Its node.
-    pub node: NodeIndex,
-    /// The step whose output is its input.
-    pub from: StepId,
 }
 
 /// Where a new step's input comes from.
@@ -288,8 +233,7 @@ pub(super) struct NewExecution<'a> {
     pub attempt: u32,
     pub retry_count: u32,
     pub crash_count: u32,
-    /// Leased at birth to this process; otherwise available after `delay`.
-    pub process: Option<ProcessId>,
+    /// Available after this.
     pub delay: Duration,
 }
 
@@ -343,26 +287,24 @@ struct Arriving {
     transition: TransitionId,
 }
 
-/// Makes a batch of crossings. All of them happen, or the transaction must be rolled back.
+/// Makes a batch of crossings. All of them happen, or the transaction must be rolled back. A
+/// fan-in whose array is longer than `max_payload` bytes halts.
 pub async fn cross(
     conn: &mut Conn,
     crossings: &[Crossing<'_>],
-    mover: Mover,
+    max_payload: usize,
     definitions: &super::definition::Definitions,
 ) -> Result<Crossed, Error> {
     if crossings.is_empty() {
         return Ok(Crossed::default());
     }
-    let records: Vec<Record> = crossings.iter().map(Record::of).collect();
     let mut produced: HashMap<TransitionId, (Via, i64)> = HashMap::new();
     let mut crossed = Crossed::default();
-    let mut free_slots = mover.free_slots;
     let mut standing: Vec<Standing<'_>> = crossings
         .iter()
-        .zip(&records)
-        .map(|(crossing, record)| {
-            produced.insert(record.transition, (via_of(&crossing.advance), 0));
-            Standing::of(crossing, record.transition)
+        .map(|crossing| {
+            produced.insert(crossing.transition, (via_of(&crossing.advance), 0));
+            Standing::of(crossing)
         })
         .collect();
     // Each round is one level of fan-ins: branches that end arrive, the last arrival moves the
@@ -371,14 +313,7 @@ pub async fn cross(
     loop {
         let mut writes = Writes::default();
         for (index, branch) in standing.iter().enumerate() {
-            plan(
-                index,
-                branch,
-                mover,
-                &mut free_slots,
-                &mut writes,
-                &mut crossed,
-            );
+            plan(index, branch, &mut writes, &mut crossed);
         }
         for step in &writes.steps {
             produced.entry(step.transition).or_insert((step.via, 0)).1 += 1;
@@ -393,45 +328,20 @@ pub async fn cross(
             }
         }
         let arrivals = std::mem::take(&mut writes.arrivals);
-        apply(conn, &standing, writes, mover, &mut crossed).await?;
+        apply(conn, &standing, writes, &mut crossed).await?;
         let fired = arrive(conn, arrivals).await?;
         if fired.is_empty() {
             break;
         }
-        loaded = load_waiting(conn, fired, mover, definitions).await?;
+        loaded = load_waiting(conn, fired, max_payload, definitions).await?;
         standing = loaded.iter().map(Loaded::standing).collect();
     }
-    record(conn, crossings, &records, &produced, mover).await?;
+    record(conn, crossings, &produced).await?;
     Ok(crossed)
 }
 
-/// The ids of a crossing's records.
-struct Record {
-    transition: TransitionId,
-    advancement: AdvancementId,
-}
-
-impl Record {
-    fn of(crossing: &Crossing<'_>) -> Self {
-        match crossing.right {
-            Right::Claim {
-                transition,
-                advancement,
-                ..
-            } => Self {
-                transition,
-                advancement,
-            },
-            Right::Commit => Self {
-                transition: TransitionId::new(),
-                advancement: AdvancementId::new(),
-            },
-        }
-    }
-}
-
 impl<'a> Standing<'a> {
-    fn of(crossing: &'a Crossing<'a>, transition: TransitionId) -> Self {
+    fn of(crossing: &'a Crossing<'a>) -> Self {
         Self {
             branch_id: crossing.branch_id,
             run_id: crossing.run_id,
@@ -442,11 +352,8 @@ impl<'a> Standing<'a> {
             from: crossing.from,
             from_ordinal: crossing.from_ordinal,
             node: crossing.node,
-            token: match crossing.right {
-                Right::Claim { token, .. } => Some(token),
-                Right::Commit => None,
-            },
-            transition,
+            token: Some(crossing.token),
+            transition: crossing.transition,
             gathered: None,
             advance: Some(crossing.advance.clone()),
         }
@@ -476,14 +383,7 @@ fn via_of(advance: &Advance<'_>) -> Via {
 }
 
 /// Turns one branch's advance into rows to write.
-fn plan<'a>(
-    index: usize,
-    branch: &Standing<'a>,
-    mover: Mover,
-    free_slots: &mut usize,
-    writes: &mut Writes<'a>,
-    crossed: &mut Crossed,
-) {
+fn plan<'a>(index: usize, branch: &Standing<'a>, writes: &mut Writes<'a>, crossed: &mut Crossed) {
     let Some(advance) = &branch.advance else {
         let moved = branch.moved(BranchStatus::Halted, branch.from);
         writes.moved.push(moved);
@@ -517,23 +417,9 @@ fn plan<'a>(
                 (Value::Output, Some(fan_out)) => Input::GatheredFrom(fan_out),
                 (Value::Output, None) => Input::OutputOf(branch.from),
             };
-            let leased = matches!(input, Input::OutputOf(_)) && *free_slots > 0;
             let step = StepId::new();
-            let ordinal = branch.from_ordinal + 1;
-            let place = (branch.branch_id, ordinal);
-            let lease = leased.then_some(mover.process);
-            let execution = enqueue(branch, place, step, *to, *via, input, lease, writes);
-            if execution.process.is_some() {
-                *free_slots -= 1;
-                crossed.leased.push(Leased {
-                    execution_id: execution.id,
-                    step_id: step,
-                    branch_id: branch.branch_id,
-                    ordinal,
-                    node: to.node,
-                    from: branch.from,
-                });
-            }
+            let place = (branch.branch_id, branch.from_ordinal + 1);
+            enqueue(branch, place, step, *to, *via, input, writes);
             writes
                 .moved
                 .push(branch.moved(BranchStatus::InProgress, step));
@@ -627,24 +513,19 @@ fn child<'a>(
         ordinal: ordinal as i64,
         step_id,
     });
-    enqueue(parent, (id, 0), step_id, to, via, input, None, writes);
+    enqueue(parent, (id, 0), step_id, to, via, input, writes);
 }
 
-/// A new step with its first execution. It is leased to `lease` when it may run at once.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a column of the rows made here"
-)]
-fn enqueue<'a, 'w>(
+/// A new step with its first execution.
+fn enqueue<'a>(
     parent: &Standing<'a>,
     (branch_id, ordinal): (BranchId, i64),
     id: StepId,
     to: Target,
     via: Via,
     input: Input<'a>,
-    lease: Option<ProcessId>,
-    writes: &'w mut Writes<'a>,
-) -> &'w NewExecution<'a> {
+    writes: &mut Writes<'a>,
+) {
     let node = parent.definition.node(to.node);
     let delay = parent.definition.delay(to);
     writes.steps.push(NewStep {
@@ -666,17 +547,14 @@ fn enqueue<'a, 'w>(
         attempt: 1,
         retry_count: 0,
         crash_count: 0,
-        process: lease.filter(|_| delay.is_zero()),
         delay,
     });
-    writes.executions.last().expect("just pushed")
 }
 
 async fn apply<'a>(
     conn: &mut Conn,
     standing: &[Standing<'a>],
     mut writes: Writes<'a>,
-    mover: Mover,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
     let moved = Rows::new()
@@ -721,14 +599,14 @@ async fn apply<'a>(
             .await?;
     }
     insert_fan_outs(conn, standing, &writes).await?;
-    insert_children(conn, &mut writes, mover, crossed).await?;
+    insert_children(conn, &mut writes, crossed).await?;
     for (id, _, _, _, index) in &std::mem::take(&mut writes.fan_outs) {
         let branch = &standing[*index];
         if let Some(Advance::Spread { to, elements }) = &branch.advance {
-            spread(conn, branch, *id, *to, elements, mover, crossed).await?;
+            spread(conn, branch, *id, *to, elements, crossed).await?;
         }
     }
-    end_runs(conn, standing, &writes, mover, crossed).await
+    end_runs(conn, standing, &writes, crossed).await
 }
 
 async fn insert_fan_outs(
@@ -762,7 +640,6 @@ async fn spread(
     fan_out: FanOutId,
     to: Target,
     elements: &Elements<'_>,
-    mover: Mover,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
     let mut from = 0;
@@ -781,7 +658,7 @@ async fn spread(
                 &mut writes,
             );
         }
-        insert_children(conn, &mut writes, mover, crossed).await?;
+        insert_children(conn, &mut writes, crossed).await?;
         from = until;
     }
     Ok(())
@@ -790,7 +667,6 @@ async fn spread(
 async fn insert_children(
     conn: &mut Conn,
     writes: &mut Writes<'_>,
-    mover: Mover,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
     for rows in writes.branches.chunks(CHUNK) {
@@ -806,11 +682,9 @@ async fn insert_children(
     }
     insert_steps(conn, &writes.steps).await?;
     for execution in &writes.executions {
-        if execution.process.is_none() {
-            crossed.available.insert(execution.pipeline.to_owned());
-        }
+        crossed.available.insert(execution.pipeline.to_owned());
     }
-    insert_executions(conn, &writes.executions, mover.lease).await
+    insert_executions(conn, &writes.executions).await
 }
 
 async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Result<(), Error> {
@@ -856,42 +730,27 @@ fn columns<'a>(steps: impl Iterator<Item = &'a NewStep<'a>> + Clone) -> Rows<'a>
         .texts("status", steps.map(|step| step.status.as_str()))
 }
 
-/// New attempts, with their place in the queue unless they are leased at birth.
+/// New attempts, with their place in the queue.
 pub(super) async fn insert_executions(
     conn: &mut Conn,
     executions: &[NewExecution<'_>],
-    lease: Duration,
 ) -> Result<(), Error> {
     for rows in executions.chunks(CHUNK) {
+        let count =
+            |of: fn(&NewExecution<'_>) -> u32| rows.iter().map(move |row| i64::from(of(row)));
         let table = Rows::new()
             .ids("id", rows.iter().map(|row| row.id))
             .ids("step_id", rows.iter().map(|row| row.step_id))
             .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .ints("attempt", rows.iter().map(|row| i64::from(row.attempt)))
-            .ints(
-                "retry_count",
-                rows.iter().map(|row| i64::from(row.retry_count)),
-            )
-            .ints(
-                "crash_count",
-                rows.iter().map(|row| i64::from(row.crash_count)),
-            )
-            .optional_ids("process_id", rows.iter().map(|row| row.process));
-        let lease = micros(lease);
-        conn.execute(
-            &INSERT_EXECUTIONS,
-            &[("b", (&table).into()), ("lease", lease.into())],
-        )
-        .await?;
-        let queued: Vec<&NewExecution<'_>> =
-            rows.iter().filter(|row| row.process.is_none()).collect();
-        if queued.is_empty() {
-            continue;
-        }
+            .ints("attempt", count(|row| row.attempt))
+            .ints("retry_count", count(|row| row.retry_count))
+            .ints("crash_count", count(|row| row.crash_count));
+        conn.execute(&INSERT_EXECUTIONS, &[("b", (&table).into())])
+            .await?;
         let table = Rows::new()
-            .ids("execution_id", queued.iter().map(|row| row.id))
-            .texts("pipeline", queued.iter().map(|row| row.pipeline))
-            .ints("delay", queued.iter().map(|row| micros(row.delay)));
+            .ids("execution_id", rows.iter().map(|row| row.id))
+            .texts("pipeline", rows.iter().map(|row| row.pipeline))
+            .ints("delay", rows.iter().map(|row| micros(row.delay)));
         conn.execute(&INSERT_AVAILABILITIES, &[("b", (&table).into())])
             .await?;
     }
@@ -902,7 +761,6 @@ async fn end_runs(
     conn: &mut Conn,
     standing: &[Standing<'_>],
     writes: &Writes<'_>,
-    mover: Mover,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
     if !writes.dampened.is_empty() {
@@ -938,7 +796,7 @@ async fn end_runs(
         crossed
             .ended
             .push((root.run_id, root.pipeline.to_owned(), RunStatus::Halted));
-        enqueue_hook(conn, root, mover, crossed).await?;
+        enqueue_hook(conn, root, crossed).await?;
     }
     Ok(())
 }
@@ -949,7 +807,6 @@ async fn end_runs(
 async fn enqueue_hook(
     conn: &mut Conn,
     root: &Standing<'_>,
-    mover: Mover,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
     let Some(step) = &root.definition.on_halt else {
@@ -994,11 +851,10 @@ async fn enqueue_hook(
         attempt: 1,
         retry_count: 0,
         crash_count: 0,
-        process: None,
         delay: Duration::ZERO,
     };
     crossed.available.insert(root.pipeline.to_owned());
-    insert_executions(conn, &[execution], mover.lease).await
+    insert_executions(conn, &[execution]).await
 }
 
 /// The node of a hook's step: no step can be named so.
@@ -1066,7 +922,7 @@ struct Loaded {
 async fn load_waiting(
     conn: &mut Conn,
     fired: Vec<Fired>,
-    mover: Mover,
+    max_payload: usize,
     definitions: &super::definition::Definitions,
 ) -> Result<Vec<Loaded>, Error> {
     let rows = Rows::new().ids("id", fired.iter().map(|fired| fired.id));
@@ -1104,7 +960,7 @@ async fn load_waiting(
             from: StepId(row.get("step_id")?),
             from_ordinal: row.get("step_ordinal")?,
             node,
-            too_large: sizes.get(&fired.id).copied().unwrap_or_default() > mover.max_payload as i64,
+            too_large: sizes.get(&fired.id).copied().unwrap_or_default() > max_payload as i64,
             fired,
         });
     }
@@ -1146,55 +1002,22 @@ impl Loaded {
     }
 }
 
-/// Closes the records of the crossings, or writes them whole where the mover had no claim.
+/// Closes the records of the crossings.
 async fn record(
     conn: &mut Conn,
     crossings: &[Crossing<'_>],
-    records: &[Record],
     produced: &HashMap<TransitionId, (Via, i64)>,
-    mover: Mover,
 ) -> Result<(), Error> {
-    let all: Vec<(&Crossing<'_>, &Record)> = crossings.iter().zip(records).collect();
-    let (claimed, committed): (Vec<_>, Vec<_>) = all
-        .into_iter()
-        .partition(|(crossing, _)| matches!(crossing.right, Right::Claim { .. }));
-    let of = |record: &Record| produced[&record.transition];
-    if !claimed.is_empty() {
-        let rows = Rows::new()
-            .ids("id", claimed.iter().map(|row| row.1.transition))
-            .texts("via", claimed.iter().map(|row| of(row.1).0.as_str()))
-            .ints("produced", claimed.iter().map(|row| of(row.1).1));
-        conn.execute(&COMPLETE_TRANSITIONS, &[("b", (&rows).into())])
-            .await?;
-        let rows = Rows::new().ids("id", claimed.iter().map(|row| row.1.advancement));
-        conn.execute(&COMPLETE_ADVANCEMENTS, &[("b", (&rows).into())])
-            .await?;
-    }
-    if !committed.is_empty() {
-        let rows = Rows::new()
-            .ids("id", committed.iter().map(|row| row.1.transition))
-            .ids("run_id", committed.iter().map(|row| row.0.run_id))
-            .ids("branch_id", committed.iter().map(|row| row.0.branch_id))
-            .ids("from_step_id", committed.iter().map(|row| row.0.from))
-            .texts("via", committed.iter().map(|row| of(row.1).0.as_str()))
-            .ints("produced", committed.iter().map(|row| of(row.1).1));
-        conn.execute(&INSERT_TRANSITIONS, &[("b", (&rows).into())])
-            .await?;
-        let rows = Rows::new()
-            .ids("id", committed.iter().map(|row| row.1.advancement))
-            .ids(
-                "transition_id",
-                committed.iter().map(|row| row.1.transition),
-            )
-            .ids("branch_id", committed.iter().map(|row| row.0.branch_id))
-            .ids("claim_token", committed.iter().map(|_| ClaimToken::new()));
-        let process = mover.process.0.into();
-        conn.execute(
-            &INSERT_ADVANCEMENTS,
-            &[("b", (&rows).into()), ("process", process)],
-        )
+    let of = |crossing: &Crossing<'_>| produced[&crossing.transition];
+    let rows = Rows::new()
+        .ids("id", crossings.iter().map(|row| row.transition))
+        .texts("via", crossings.iter().map(|row| of(row).0.as_str()))
+        .ints("produced", crossings.iter().map(|row| of(row).1));
+    conn.execute(&COMPLETE_TRANSITIONS, &[("b", (&rows).into())])
         .await?;
-    }
+    let rows = Rows::new().ids("id", crossings.iter().map(|row| row.advancement));
+    conn.execute(&COMPLETE_ADVANCEMENTS, &[("b", (&rows).into())])
+        .await?;
     Ok(())
 }
 

@@ -27,7 +27,7 @@ impl Dialect {
     ///
     /// Returns the SQL and the names of its parameters, in the order of their numbers.
     /// Panics on a malformed statement: they are all `'static`, and a test renders each.
-    pub(super) fn render(self, text: &'static str) -> (String, Vec<String>) {
+    pub(super) fn render(self, text: &str) -> (String, Vec<String>) {
         let mut expanded = String::with_capacity(text.len() + 128);
         let mut rest = text;
         while let Some(start) = rest.find('{') {
@@ -40,7 +40,7 @@ impl Dialect {
         number(&expanded, if self == Self::Postgres { '$' } else { '?' })
     }
 
-    fn fragment(self, fragment: &'static str, to: &mut String) {
+    fn fragment(self, fragment: &str, to: &mut String) {
         let (name, argument) = fragment.split_once(':').unwrap_or((fragment, ""));
         match (self, name) {
             // The statement's time, not the transaction's: a long transaction must not write
@@ -55,6 +55,44 @@ impl Dialect {
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
             (Self::Sqlite, "skip_locked" | "lock") => {}
             (_, "rows") => self.rows(argument, to),
+            // A row that is looked up by its key: `{key:table.id;b.id}`. On PostgreSQL as an index
+            // condition that no join can be merged or hashed on: a plan made while the tables
+            // were empty would otherwise walk a whole index and look through the batch for each
+            // of its entries, for as long as it is cached.
+            (Self::Postgres, "key") => {
+                let (key, value) = argument.split_once(';').expect("a key has a value");
+                write!(to, "{key} = ANY (ARRAY[{value}])").expect("a string takes all");
+            }
+            (Self::Sqlite, "key") => {
+                let (key, value) = argument.split_once(';').expect("a key has a value");
+                write!(to, "{key} = {value}").expect("a string takes all");
+            }
+            // The rows of another part of a joined statement: `{of:taken(id id)}` are rows that
+            // SQLite is given back, `{of:held=results}` rows that were staged in its temporary
+            // table `results`.
+            (Self::Postgres, "of") => {
+                let end = argument.find(['(', '=']).unwrap_or(argument.len());
+                to.push_str(&argument[..end]);
+            }
+            (Self::Sqlite, "of") => match argument.split_once('=') {
+                Some((name, staged)) => {
+                    write!(to, "temp.{staged} AS {name}").expect("a string takes all");
+                }
+                None => self.rows(argument, to),
+            },
+            // Nothing happens when the process's row is gone; SQLite has looked before.
+            (Self::Postgres, "alive") => to.push_str("AND EXISTS (SELECT 1 FROM touched)"),
+            (Self::Sqlite, "alive") => {}
+            // What the guard let through, for the parts that follow: `{held:results;column}`;
+            // SQLite is told by a column of the table that is written.
+            (Self::Postgres, "held") => {
+                let (staged, _) = argument.split_once(';').expect("held has a column");
+                write!(to, "{staged}.*").expect("a string takes all");
+            }
+            (Self::Sqlite, "held") => {
+                let (_, column) = argument.split_once(';').expect("held has a column");
+                to.push_str(column);
+            }
             // `{copied:id}`: the id of the copy that run `:to` has of the row `id`. The first
             // half is the run's, so it is unique and lies close to it; the second half, its
             // random bits, is the row's own. A null stays null.

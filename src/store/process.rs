@@ -61,18 +61,18 @@ statements! {
         SELECT e.id, e.step_id, e.pipeline, e.attempt, e.retry_count, e.crash_count,
                s.step, s.branch_id, s.run_id, s.via, r.definition
           FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON e.id = b.id
-          JOIN ductwork_steps s ON s.id = e.step_id
-          JOIN ductwork_runs r ON r.id = s.run_id
+          JOIN ductwork_executions e ON {key:e.id;b.id}
+          JOIN ductwork_steps s ON {key:s.id;e.step_id}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
          ORDER BY e.id";
     FAIL_STEPS = "
         UPDATE ductwork_steps SET status = 'failed', completed_at = {now}
           FROM {rows:b(id id)}
-         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'in_progress'";
+         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'in_progress'";
     FAILED_BRANCHES = "
         UPDATE ductwork_branches SET ready_at = {now}
           FROM {rows:b(id id)}
-         WHERE ductwork_branches.id = b.id AND ductwork_branches.status = 'in_progress'";
+         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.status = 'in_progress'";
     LOST_ADVANCEMENTS = "
         UPDATE ductwork_advancements
            SET completed_at = {now}, result = :result, error_class = :result,
@@ -82,12 +82,12 @@ statements! {
     COUNT_CRASHES = "
         UPDATE ductwork_transitions SET crash_count = crash_count + 1
           FROM {rows:b(id id)}
-         WHERE ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
+         WHERE {key:ductwork_transitions.id;b.id} AND ductwork_transitions.completed_at IS NULL";
     GIVE_BACK_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
           FROM {rows:b(id id, token id)}
-         WHERE ductwork_branches.id = b.id AND ductwork_branches.claim_token = b.token";
+         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     DEREGISTER = "DELETE FROM ductwork_processes WHERE id = :id";
     /// Claims without a process: cannot be, and are healed all the same (C4, H14).
     ORPHANS = "
@@ -97,7 +97,7 @@ statements! {
             UNION ALL
             SELECT process_id FROM ductwork_advancements
              WHERE completed_at IS NULL AND lease_until < {now}) x
-         WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE p.id = x.process_id)";
+         WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;x.process_id})";
 }
 
 /// A process to register.
@@ -414,7 +414,6 @@ async fn give_back_executions(
                 attempt: row.count("attempt")? + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                process: None,
                 delay: *delay,
             }),
             _ => {
@@ -430,7 +429,7 @@ async fn give_back_executions(
     recovered
         .pipelines
         .extend(again.iter().map(|row| row.pipeline.to_owned()));
-    crossing::insert_executions(conn, &again, Duration::ZERO).await?;
+    crossing::insert_executions(conn, &again).await?;
     if !failed.is_empty() {
         let rows = Rows::new().ids("id", failed);
         conn.execute(&FAIL_STEPS, &[("b", (&rows).into())]).await?;

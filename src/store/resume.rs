@@ -14,7 +14,7 @@ statements! {
     WAITING_STEPS = "
         SELECT s.id, s.branch_id, s.node, s.input, s.created_at
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id AND s.status = 'waiting'
+          JOIN ductwork_steps s ON {key:s.id;br.step_id} AND s.status = 'waiting'
          WHERE br.run_id = :run AND br.status = 'dampened'
          ORDER BY s.created_at, s.id";
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row
@@ -23,7 +23,7 @@ statements! {
     RESUME_BRANCHES = "
         UPDATE ductwork_branches SET status = 'in_progress', ready_at = {now}
           FROM {rows:b(branch_id id, step_id id)}
-         WHERE ductwork_branches.id = b.branch_id AND ductwork_branches.step_id = b.step_id
+         WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.step_id = b.step_id
            AND ductwork_branches.status = 'dampened'
         RETURNING ductwork_branches.step_id AS step_id";
     RESUME_STEPS = "

@@ -70,7 +70,7 @@ statements! {
         SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
                'in_progress', s.input, {now}
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
          WHERE br.run_id = :from AND s.status = 'failed'";
     REVIVE_TUPLES = "
         INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
@@ -82,7 +82,7 @@ statements! {
         SELECT br.id, {copied:br.id} AS branch_id, {copied:br.step_id} AS step_id, s.status,
                {copied:f.id} AS fan_out_id
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
          WHERE br.run_id = :from AND br.halt_reason IS NOT NULL
          ORDER BY br.id";
@@ -91,11 +91,11 @@ statements! {
            SET status = 'in_progress', output = NULL,
                ready_at = CASE WHEN b.ready = 1 THEN {now} END
           FROM {rows:b(id id, ready int)}
-         WHERE ductwork_branches.id = b.id";
+         WHERE {key:ductwork_branches.id;b.id}";
     REOPEN_STEPS = "
         UPDATE ductwork_steps SET status = 'advancing'
           FROM {rows:b(id id)}
-         WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'completed'";
+         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'completed'";
     REOPEN_FAN_OUT = "
         UPDATE ductwork_fan_outs SET arrived = arrived - 1, fired_at = NULL
          WHERE id = :id AND arrived = width
@@ -105,7 +105,7 @@ statements! {
     LAST_OF_FAN_OUT = "
         SELECT br.id, br.step_id, f.id AS fan_out_id
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.id = br.step_id
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
          WHERE br.fan_out_id = :fan_out
          ORDER BY br.ordinal DESC LIMIT 1";
@@ -253,11 +253,10 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
             attempt: 1,
             retry_count: 0,
             crash_count: 0,
-            process: None,
             delay: Duration::ZERO,
         })
         .collect();
-    crossing::insert_executions(conn, &executions, Duration::ZERO).await
+    crossing::insert_executions(conn, &executions).await
 }
 
 /// A barrier at which all had arrived fires again when the last of its branches arrives

@@ -1,7 +1,8 @@
 //! Statements: named, `'static`, rendered once per database.
 //!
-//! Owns: the type of a statement and its arguments. Never: a statement itself; these stand
-//! beside the functions that use them, and `store::catalogue` lists them all.
+//! Owns: the type of a statement and its arguments, and how statements are joined into one.
+//! Never: a statement itself; these stand beside the functions that use them, and
+//! `store::catalogue` lists them all.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -14,9 +15,18 @@ use super::dialect::Dialect;
 pub struct Statement {
     /// Its name, for goldens and errors.
     pub name: &'static str,
-    text: &'static str,
+    text: Text,
+    only: Option<Dialect>,
     rendered: [OnceLock<Rendered>; 2],
 }
+
+enum Text {
+    One(&'static str),
+    Joined(&'static [Part]),
+}
+
+/// A statement within a joined one, and what the others call its rows; the last has no name.
+pub type Part = (&'static str, &'static Statement);
 
 /// A statement as one database takes it.
 pub(super) struct Rendered {
@@ -27,17 +37,59 @@ pub(super) struct Rendered {
 impl Statement {
     /// One text for all databases.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
+        Self::of(name, Text::One(text), None)
+    }
+
+    /// A text for one database. Statements with `{of:…}` fragments stand alone on SQLite only:
+    /// PostgreSQL knows them as parts of a joined one.
+    pub const fn only(dialect: Dialect, name: &'static str, text: &'static str) -> Self {
+        Self::of(name, Text::One(text), Some(dialect))
+    }
+
+    /// Several statements in one round trip and one transaction, for PostgreSQL: each but the
+    /// last is a common table expression, whose rows the later ones use by its name. All of
+    /// them see the database as it was before the first.
+    pub const fn joined(name: &'static str, parts: &'static [Part]) -> Self {
+        Self::of(name, Text::Joined(parts), Some(Dialect::Postgres))
+    }
+
+    const fn of(name: &'static str, text: Text, only: Option<Dialect>) -> Self {
         Self {
             name,
             text,
+            only,
             rendered: [OnceLock::new(), OnceLock::new()],
+        }
+    }
+
+    /// True where it can be sent to `dialect` as it is.
+    pub fn is_for(&self, dialect: Dialect) -> bool {
+        self.only.is_none_or(|only| only == dialect)
+    }
+
+    fn write_text(&self, to: &mut String) {
+        match self.text {
+            Text::One(text) => to.push_str(text),
+            Text::Joined(parts) => {
+                for (index, (name, part)) in parts.iter().enumerate() {
+                    match (index, name.is_empty()) {
+                        (_, true) => {}
+                        (0, _) => write!(to, "WITH {name} AS (").expect("a string takes all"),
+                        _ => write!(to, ", {name} AS (").expect("a string takes all"),
+                    }
+                    part.write_text(to);
+                    to.push_str(if name.is_empty() { "" } else { ")" });
+                }
+            }
         }
     }
 
     /// The text as `dialect` takes it.
     pub(super) fn rendered(&self, dialect: Dialect) -> &Rendered {
         self.rendered[dialect as usize].get_or_init(|| {
-            let (sql, parameters) = dialect.render(self.text);
+            let mut text = String::new();
+            self.write_text(&mut text);
+            let (sql, parameters) = dialect.render(&text);
             Rendered {
                 // Once per statement and database, for the life of the process.
                 sql: Box::leak(sql.into_boxed_str()),
@@ -53,13 +105,26 @@ impl Statement {
 }
 
 /// Declares statements, and the list of them for the catalogue.
+///
+/// `NAME = "…";` is for all databases, `NAME in Sqlite = "…";` for one, and
+/// `NAME joins [(name, &PART), …, ("", &LAST)];` makes one of several, for PostgreSQL.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
-        $($(#[$doc])* static $name: $crate::store::statement::Statement =
-            $crate::store::statement::Statement::new(stringify!($name), $text);)*
+    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $dialect:ident)? $(joins $parts:tt)? $(= $text:expr)?;)*) => {
+        $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
+            $crate::store::statement::statements!(@ $name $(in $dialect)? $(joins $parts)? $(= $text)?);)*
 
         /// Every statement of this module.
         pub(super) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
+    };
+    (@ $name:ident = $text:expr) => {
+        $crate::store::statement::Statement::new(stringify!($name), $text)
+    };
+    (@ $name:ident in $dialect:ident = $text:expr) => {
+        $crate::store::statement::Statement::only(
+            $crate::store::dialect::Dialect::$dialect, stringify!($name), $text)
+    };
+    (@ $name:ident joins $parts:tt) => {
+        $crate::store::statement::Statement::joined(stringify!($name), &$parts)
     };
 }
 pub(super) use statements;

@@ -40,7 +40,7 @@ statements! {
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
         SELECT b.id, b.run_id, b.branch_id, 0, :node, :step, 'start', 'in_progress', r.input, {now}
           FROM {rows:b(id id, run_id id, branch_id id)}
-          JOIN ductwork_runs r ON r.id = b.run_id";
+          JOIN ductwork_runs r ON {key:r.id;b.run_id}";
     INSERT_FIRST_EXECUTIONS = "
         INSERT INTO ductwork_executions (id, step_id, pipeline, attempt)
         SELECT b.id, b.step_id, :pipeline, 1 FROM {rows:b(id id, step_id id)}";

@@ -94,6 +94,11 @@ pub fn results_lost(count: usize) {
     );
 }
 
+/// Executions that were claimed ahead go back to the queue.
+pub fn put_back(count: usize) {
+    debug!(count, "claimed executions put back: they were not started");
+}
+
 /// An execution starts.
 pub fn started(assignment: &Assignment) {
     debug!(

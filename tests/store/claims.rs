@@ -118,10 +118,10 @@ on_every_database! {
                 worker.finished(second, Did::Returned(json!("right"))).await,
                 worker.finished(first, stale).await,
             ];
-            worker.free_slots = 1;
+            worker.room = 1;
             let mut committed = worker.commit(&finished).await;
             assert_eq!(committed.stale, [finished[1].claimed.execution_id]);
-            let next = committed.claimed.pop().expect("what is leased at birth is handed out");
+            let next = committed.born.pop().expect("what is leased at birth is handed out");
             assert_eq!((next.step.as_str(), input(&next)), ("B", json!("right")));
             let finished = [worker.finished(next, Did::Returned(json!(2))).await];
             assert_eq!(worker.commit(&finished).await.stale, []);

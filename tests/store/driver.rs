@@ -10,8 +10,7 @@ use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim, ClaimedBranch};
 use ductwork::store::audit;
 use ductwork::store::claim::{self, Claim, Claimed};
-use ductwork::store::commit::{self, Committed, Finished, Room, StoredError};
-use ductwork::store::crossing::Mover;
+use ductwork::store::commit::{self, Committed, Committer, Finished, StoredError};
 use ductwork::store::definition::Definitions;
 use ductwork::store::process::{self, Death, NewProcess, Recovered};
 use ductwork::store::prune;
@@ -48,8 +47,8 @@ pub struct Driver {
     pub limits: StepLimits,
     pub max_fan_out: Option<u64>,
     pub max_payload: usize,
-    /// Steps that follow are leased at birth, and results are crossed with their commit.
-    pub free_slots: usize,
+    /// So many steps that follow are leased at birth.
+    pub room: usize,
     /// The invariants are asked after each transaction.
     pub audited: bool,
 }
@@ -80,7 +79,7 @@ impl Driver {
             limits: limits(0, 1),
             max_fan_out: None,
             max_payload: 16 << 20,
-            free_slots: 0,
+            room: 0,
             audited: true,
         }
     }
@@ -90,15 +89,6 @@ impl Driver {
         let runs = [NewRun { key: None, input }];
         let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await;
         triggered.expect("a trigger")[0].run_id
-    }
-
-    pub fn mover(&self) -> Mover {
-        Mover {
-            process: self.process,
-            lease: LEASE,
-            free_slots: self.free_slots,
-            max_payload: self.max_payload,
-        }
     }
 
     /// Takes due executions.
@@ -155,12 +145,13 @@ impl Driver {
             return Committed::default();
         };
         let pipeline = first.definition.pipeline.clone();
-        let room = Room {
+        let committer = Committer {
+            process: self.process,
             pipeline: &pipeline,
-            claim: false,
+            lease: LEASE,
+            room: self.room,
         };
-        let (mover, definitions) = (self.mover(), &self.definitions);
-        let committed = commit::commit(&mut self.conn, finished, mover, room, definitions).await;
+        let committed = commit::commit(&mut self.conn, finished, committer).await;
         let committed = committed.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         committed
@@ -174,8 +165,9 @@ impl Driver {
             max_crash: 2,
             max_fan_out,
         };
-        let (mover, definitions) = (self.mover(), &self.definitions);
-        let advanced = advance::advance(&mut self.conn, claimed, mover, &limits, definitions).await;
+        let (conn, definitions) = (&mut self.conn, &self.definitions);
+        let advanced =
+            advance::advance(conn, claimed, self.max_payload, &limits, definitions).await;
         let advanced = advanced.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         advanced
@@ -210,7 +202,7 @@ impl Driver {
             }
             let committed = self.commit(&finished).await;
             assert!(!committed.dead);
-            claimed = committed.claimed;
+            claimed = committed.born;
         }
         let branches = self.claim_branches(100).await;
         if !branches.is_empty() {

@@ -120,7 +120,7 @@ on_every_database! {
                 let task: std::pin::Pin<Box<dyn Future<Output = bool>>> = Box::pin(async move {
                     let mut worker = Driver::new(&db).await;
                     worker.audited = false;
-                    worker.free_slots = slots;
+                    worker.room = slots;
                     worker.limits = limits(9, 1);
                     // Until there is nothing to do, whoever wins.
                     loop {
@@ -135,7 +135,7 @@ on_every_database! {
                                 };
                                 finished.push(worker.finished(claimed, did).await);
                             }
-                            claimed = worker.commit(&finished).await.claimed;
+                            claimed = worker.commit(&finished).await.born;
                         }
                         let branches = worker.claim_branches(2).await;
                         idle &= branches.is_empty();

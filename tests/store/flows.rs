@@ -240,8 +240,8 @@ pub fn flows() -> Vec<Flow> {
 on_every_database! {
     async fn every_flow_ends_with_its_output(db: Db) {
         let mut driver = Driver::new(&db).await;
-        for free_slots in [0, 2] {
-            driver.free_slots = free_slots;
+        for room in [0, 2] {
+            driver.room = room;
             for flow in flows() {
                 let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
                 let ran = driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
@@ -256,7 +256,7 @@ on_every_database! {
     async fn errors_and_crashes_on_the_way_change_no_output(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.limits = limits(1, 2);
-        driver.free_slots = 1;
+        driver.room = 1;
         for flow in flows() {
             let run = driver.trigger(&flow.definition, &flow.input.to_string()).await;
             let ran = driver
@@ -392,7 +392,7 @@ on_every_database! {
             async move {
                 let mut driver = Driver::new(&db).await;
                 driver.audited = false;
-                driver.free_slots = process;
+                driver.room = process;
                 let mut ran = 0;
                 // Nothing to do for one means little while others work: a few looks more.
                 let mut idle = 0;

@@ -1,0 +1,110 @@
+//! How far ahead of its slots a worker claims.
+//!
+//! Owns: the decision, from how long its steps take. Never: claims.
+//!
+//! A step that takes microseconds costs far less than the transaction that fetches it, so a
+//! worker of such steps holds some that wait, and its commits carry many. What waits here cannot
+//! be run by an idle process elsewhere, so it is never more than a moment's work: a worker of
+//! slow steps claims nothing ahead. And what is held when a process dies has lost an attempt,
+//! whether it ran or not: so while there is something that has already seen a process die,
+//! nothing is claimed ahead, and a step that kills its process takes no more with it than what
+//! ran beside it.
+
+use std::time::Duration;
+
+/// What is claimed ahead is at most this much work for all slots together.
+const HORIZON: Duration = Duration::from_millis(20);
+
+/// The most that is claimed ahead: enough that a commit's fixed cost is small beside its rows'.
+const AHEAD_MAX: usize = 500;
+
+/// The weight of the newest step in the mean.
+const NEWEST: f64 = 1.0 / 16.0;
+
+/// What a worker knows of its steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    /// Seconds per step, the newest weighing most; `None` before the first.
+    mean: Option<f64>,
+    /// Something that was claimed has seen a process die.
+    suspect: bool,
+}
+
+impl Pace {
+    /// Takes note of a step that took this long.
+    pub fn took(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        let mean = self.mean.unwrap_or(took);
+        self.mean = Some(mean + (took - mean) * NEWEST);
+    }
+
+    /// Takes note of whether there is something that has seen a process die.
+    pub fn suspect(&mut self, suspect: bool) {
+        self.suspect = suspect;
+    }
+
+    /// How many to hold beyond those that run in `slots`, of which one has run for `longest`.
+    pub fn ahead(&self, slots: usize, longest: Duration) -> usize {
+        let Some(mean) = self.mean.filter(|_| !self.suspect) else {
+            return 0;
+        };
+        if longest > HORIZON {
+            return 0;
+        }
+        let ahead = slots as f64 * HORIZON.as_secs_f64() / mean.max(1e-6);
+        (ahead as usize).min(AHEAD_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(took: Duration) -> Pace {
+        let mut pace = Pace::default();
+        (0..100).for_each(|_| pace.took(took));
+        pace
+    }
+
+    #[test]
+    fn nothing_is_claimed_ahead_before_a_step_has_ended() {
+        assert_eq!(Pace::default().ahead(5, Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn steps_that_take_nothing_are_claimed_ahead_up_to_the_bound() {
+        let pace = after(Duration::from_micros(20));
+        assert_eq!(pace.ahead(5, Duration::ZERO), AHEAD_MAX);
+        assert_eq!(after(Duration::ZERO).ahead(1, Duration::ZERO), AHEAD_MAX);
+    }
+
+    #[test]
+    fn what_waits_is_a_moments_work() {
+        let pace = after(Duration::from_millis(5));
+        assert_eq!(pace.ahead(5, Duration::ZERO), 20);
+        assert_eq!(pace.ahead(1, Duration::ZERO), 4);
+        assert_eq!(after(Duration::from_secs(1)).ahead(5, Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn a_slot_that_is_taken_for_long_ends_claiming_ahead() {
+        let pace = after(Duration::from_micros(20));
+        assert_eq!(pace.ahead(5, HORIZON + Duration::from_micros(1)), 0);
+    }
+
+    #[test]
+    fn nothing_is_claimed_ahead_of_what_has_seen_a_process_die() {
+        let mut pace = after(Duration::from_micros(20));
+        pace.suspect(true);
+        assert_eq!(pace.ahead(5, Duration::ZERO), 0);
+        pace.suspect(false);
+        assert_eq!(pace.ahead(5, Duration::ZERO), AHEAD_MAX);
+    }
+
+    #[test]
+    fn a_slow_step_after_fast_ones_slows_it_down_at_once() {
+        let mut pace = after(Duration::from_micros(20));
+        pace.took(Duration::from_secs(10));
+        assert_eq!(pace.ahead(5, Duration::ZERO), 0);
+    }
+}
