@@ -103,11 +103,13 @@ const SCANS: &[(&str, &str)] = &[
 const BATCHES: &[&str] = &[
     "b",
     "x",
+    "r",
     "due",
     "taken",
     "held",
     "results",
-    "json_each",
+    "temp.results",
+    "ductwork_rows",
     "CONSTANT",
 ];
 
@@ -133,6 +135,9 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     db.conn().await.close().await;
     let mut conn = sqlx::SqliteConnection::connect(&db.url).await.unwrap();
     sqlx::raw_sql(STAGE).execute(&mut conn).await.unwrap();
+    ductwork::store::rows_table::register(&mut conn)
+        .await
+        .unwrap();
     let mut scans = Vec::new();
     for statement in of(Dialect::Sqlite) {
         let sql = format!("EXPLAIN QUERY PLAN {}", statement.sql(Dialect::Sqlite));

@@ -23,6 +23,8 @@ use sqlx::{
 
 use super::dialect::Dialect;
 use super::error::Error;
+use super::packed;
+use super::rows_table;
 use super::statement::{Arg, Args, Column, Statement};
 
 /// How long a connection attempt may take. Longer than a busy server's handshake, shorter
@@ -265,7 +267,11 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
             Err(sqlx::Error::Database(error)) if is_busy(error.as_ref()) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            connected => return connected,
+            Err(error) => return Err(error),
+            Ok(mut conn) => {
+                rows_table::register(&mut conn).await?;
+                return Ok(conn);
+            }
         }
     }
 }
@@ -681,7 +687,7 @@ fn sqlite_arguments(statement: &Statement, args: Args<'_>) -> SqliteArguments {
             Arg::Id(value) => to.add(*value),
             Arg::Text(value) => to.add(value.map(str::to_owned)),
             Arg::Int(value) => to.add(*value),
-            Arg::Rows(rows) => to.add(rows.json()),
+            Arg::Rows(rows) => to.add(packed::pack(rows)),
         };
         added.expect("ids, texts and numbers can be encoded");
     }

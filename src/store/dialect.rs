@@ -5,6 +5,8 @@
 
 use std::fmt::Write;
 
+use super::rows_table;
+
 /// A database this program speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
@@ -131,7 +133,7 @@ impl Dialect {
     }
 
     /// `{rows:b(id id, node text, n int)}`: the rows of the parameter `:b` as a table. Arrays
-    /// on PostgreSQL (typed, binary, one per column), one JSON text on SQLite.
+    /// on PostgreSQL (typed, binary, one per column), one packed blob on SQLite.
     fn rows(self, argument: &str, to: &mut String) {
         let (alias, columns) = argument.split_once('(').expect("rows have columns");
         let columns: Vec<(&str, &str)> = columns
@@ -158,20 +160,18 @@ impl Dialect {
                 write!(to, "unnest({arrays}) AS {alias}({names})").expect("a string takes all");
             }
             Self::Sqlite => {
-                let values: Vec<String> = columns
+                assert!(columns.len() <= rows_table::COLUMNS, "{alias} is too wide");
+                let values: Vec<String> = names
                     .iter()
                     .enumerate()
-                    .map(|(index, (name, kind))| {
-                        let value = format!("value->>{index}");
-                        match *kind {
-                            "id" => format!("unhex({value}) AS {name}"),
-                            _ => format!("{value} AS {name}"),
-                        }
-                    })
+                    .map(|(index, name)| format!("c{index} AS {name}"))
                     .collect();
                 let values = values.join(", ");
-                write!(to, "(SELECT {values} FROM json_each(:{alias})) AS {alias}")
-                    .expect("a string takes all");
+                write!(
+                    to,
+                    "(SELECT {values} FROM ductwork_rows(:{alias})) AS {alias}"
+                )
+                .expect("a string takes all");
             }
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_become_arrays_on_postgres_and_json_on_sqlite() {
+    fn rows_become_arrays_on_postgres_and_one_blob_on_sqlite() {
         let text = "SELECT b.id FROM {rows:b(id id, n int)} WHERE b.n > :min AND :min > 0";
         let (sql, names) = Dialect::Postgres.render(text);
         assert_eq!(
@@ -223,7 +223,7 @@ mod tests {
         let (sql, names) = Dialect::Sqlite.render(text);
         assert_eq!(
             sql,
-            "SELECT b.id FROM (SELECT unhex(value->>0) AS id, value->>1 AS n FROM json_each(?1)) AS b WHERE b.n > ?2 AND ?2 > 0"
+            "SELECT b.id FROM (SELECT c0 AS id, c1 AS n FROM ductwork_rows(?1)) AS b WHERE b.n > ?2 AND ?2 > 0"
         );
         assert_eq!(names, ["b", "min"]);
     }

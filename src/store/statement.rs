@@ -4,7 +4,6 @@
 //! Never: a statement itself; these stand beside the functions that use them, and
 //! `store::catalogue` lists them all.
 
-use std::fmt::Write;
 use std::sync::OnceLock;
 
 use uuid::Uuid;
@@ -246,46 +245,15 @@ impl<'a> Rows<'a> {
         self.columns.push((name, Column::Ints(values)));
         self
     }
+}
 
-    /// The batch as a JSON array of arrays, the columns in the order of the fragment (which
-    /// is the order in which they were added).
-    pub(super) fn json(&self) -> String {
-        let length = match self.columns.first() {
-            Some((_, Column::Ids(values))) => values.len(),
-            Some((_, Column::Texts(values))) => values.len(),
-            Some((_, Column::Ints(values))) => values.len(),
-            None => 0,
-        };
-        let mut json = String::from("[");
-        for row in 0..length {
-            json.push_str(if row == 0 { "[" } else { ",[" });
-            for (index, (_, column)) in self.columns.iter().enumerate() {
-                if index > 0 {
-                    json.push(',');
-                }
-                match column {
-                    Column::Ids(values) => match values[row] {
-                        Some(id) => write!(json, "\"{}\"", id.simple()),
-                        None => write!(json, "null"),
-                    },
-                    Column::Ints(values) => match values[row] {
-                        Some(int) => write!(json, "{int}"),
-                        None => write!(json, "null"),
-                    },
-                    Column::Texts(values) => match values[row] {
-                        Some(text) => {
-                            let text = serde_json::to_string(text).expect("a string is JSON");
-                            json.push_str(&text);
-                            Ok(())
-                        }
-                        None => write!(json, "null"),
-                    },
-                }
-                .expect("a string takes all");
-            }
-            json.push(']');
+impl Column<'_> {
+    /// How many rows it has a value for.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Ids(values) => values.len(),
+            Self::Texts(values) => values.len(),
+            Self::Ints(values) => values.len(),
         }
-        json.push(']');
-        json
     }
 }

@@ -1,10 +1,10 @@
 SELECT 1 AS found WHERE EXISTS (
     SELECT 1 FROM ductwork_runs r WHERE r.status = 'in_progress'
-       AND (?1 = 1 OR r.pipeline IN (SELECT b.name FROM (SELECT value->>0 AS name FROM json_each(?2)) AS b)))
+       AND (?1 = 1 OR r.pipeline IN (SELECT b.name FROM (SELECT c0 AS name FROM ductwork_rows(?2)) AS b)))
 OR EXISTS (
     SELECT 1 FROM ductwork_availabilities a
-     WHERE ?1 = 1 OR a.pipeline IN (SELECT b.name FROM (SELECT value->>0 AS name FROM json_each(?2)) AS b))
+     WHERE ?1 = 1 OR a.pipeline IN (SELECT b.name FROM (SELECT c0 AS name FROM ductwork_rows(?2)) AS b))
 OR EXISTS (
     SELECT 1 FROM ductwork_executions e
      WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL
-       AND (?1 = 1 OR e.pipeline IN (SELECT b.name FROM (SELECT value->>0 AS name FROM json_each(?2)) AS b)))
+       AND (?1 = 1 OR e.pipeline IN (SELECT b.name FROM (SELECT c0 AS name FROM ductwork_rows(?2)) AS b)))

@@ -1,2 +1,2 @@
 DELETE FROM ductwork_availabilities
- WHERE execution_id IN (SELECT b.id FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b)
+ WHERE execution_id IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b)

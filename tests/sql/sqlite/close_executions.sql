@@ -1,7 +1,7 @@
 UPDATE ductwork_executions
    SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), result = b.result, error_class = b.error_class,
        error_message = b.error_message, error_backtrace = b.error_backtrace
-  FROM (SELECT unhex(value->>0) AS id, value->>1 AS result, value->>2 AS error_class, value->>3 AS error_message, value->>4 AS error_backtrace FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS result, c2 AS error_class, c3 AS error_message, c4 AS error_backtrace FROM ductwork_rows(?1)) AS b
  WHERE ductwork_executions.id = b.id
    AND ductwork_executions.process_id = ?2
    AND ductwork_executions.completed_at IS NULL

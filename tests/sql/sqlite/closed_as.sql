@@ -1,2 +1,2 @@
-SELECT e.id, e.result FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b JOIN ductwork_executions e ON e.id = b.id
+SELECT e.id, e.result FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_executions e ON e.id = b.id
  WHERE e.process_id = ?2 AND e.completed_at IS NOT NULL

@@ -1,3 +1,3 @@
 UPDATE ductwork_advancements SET result = 'success', completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
  WHERE ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL

@@ -3,5 +3,5 @@ UPDATE ductwork_runs
        output = (SELECT coalesce(br.output, s.output)
                    FROM ductwork_branches br JOIN ductwork_steps s ON s.id = br.step_id
                   WHERE br.id = b.branch_id)
-  FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS branch_id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS branch_id FROM ductwork_rows(?1)) AS b
  WHERE ductwork_runs.id = b.id AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')

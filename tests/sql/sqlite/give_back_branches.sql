@@ -1,4 +1,4 @@
 UPDATE ductwork_branches
    SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS token FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS token FROM ductwork_rows(?1)) AS b
  WHERE ductwork_branches.id = b.id AND ductwork_branches.claim_token = b.token

@@ -1,2 +1,2 @@
 INSERT INTO ductwork_executions (id, step_id, pipeline, attempt)
-SELECT b.id, b.step_id, ?1, 1 FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS step_id FROM json_each(?2)) AS b
+SELECT b.id, b.step_id, ?1, 1 FROM (SELECT c0 AS id, c1 AS step_id FROM ductwork_rows(?2)) AS b

@@ -1,4 +1,4 @@
 INSERT INTO ductwork_steps
     (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
 SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, b.input, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS run_id, unhex(value->>2) AS branch_id, value->>3 AS ordinal, value->>4 AS node, value->>5 AS step, value->>6 AS via, unhex(value->>7) AS transition_id, value->>8 AS status, value->>9 AS input FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS run_id, c2 AS branch_id, c3 AS ordinal, c4 AS node, c5 AS step, c6 AS via, c7 AS transition_id, c8 AS status, c9 AS input FROM ductwork_rows(?1)) AS b

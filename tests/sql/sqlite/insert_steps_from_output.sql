@@ -1,5 +1,5 @@
 INSERT INTO ductwork_steps
     (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
 SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, f.output, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS run_id, unhex(value->>2) AS branch_id, value->>3 AS ordinal, value->>4 AS node, value->>5 AS step, value->>6 AS via, unhex(value->>7) AS transition_id, value->>8 AS status, unhex(value->>9) AS from_id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS run_id, c2 AS branch_id, c3 AS ordinal, c4 AS node, c5 AS step, c6 AS via, c7 AS transition_id, c8 AS status, c9 AS from_id FROM ductwork_rows(?1)) AS b
   JOIN ductwork_steps f ON f.id = b.from_id

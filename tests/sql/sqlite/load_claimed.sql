@@ -1,7 +1,7 @@
 SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
        br.fan_out_id, br.ordinal, r.definition
-  FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
   JOIN ductwork_executions e ON e.id = b.id AND e.process_id = ?2
   JOIN ductwork_steps s ON s.id = e.step_id
   JOIN ductwork_branches br ON br.id = s.branch_id

@@ -2,7 +2,7 @@ SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
        s.ordinal AS step_ordinal, s.node, s.status AS step_status, s.output,
        r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
        a.id AS advancement_id
-  FROM (SELECT unhex(value->>0) AS id, unhex(value->>1) AS token FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id, c1 AS token FROM ductwork_rows(?1)) AS b
   JOIN ductwork_branches br ON br.id = b.id AND br.claim_token = b.token
   JOIN ductwork_steps s ON s.id = br.step_id
   JOIN ductwork_runs r ON r.id = br.run_id

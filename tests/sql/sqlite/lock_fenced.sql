@@ -1,2 +1,2 @@
 SELECT br.id FROM ductwork_branches br
- WHERE br.id IN (SELECT b.id FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b) ORDER BY br.id 
+ WHERE br.id IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b) ORDER BY br.id 

@@ -1,6 +1,6 @@
 SELECT e.id, e.step_id, e.pipeline, e.attempt, e.retry_count, e.crash_count,
        s.step, s.branch_id, s.run_id, s.via, r.definition
-  FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
   JOIN ductwork_executions e ON e.id = b.id
   JOIN ductwork_steps s ON s.id = e.step_id
   JOIN ductwork_runs r ON r.id = s.run_id

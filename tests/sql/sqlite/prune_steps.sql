@@ -1,2 +1,2 @@
 DELETE FROM ductwork_steps WHERE branch_id IN (
-    SELECT br.id FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b JOIN ductwork_branches br ON br.run_id = b.id)
+    SELECT br.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_branches br ON br.run_id = b.id)

@@ -1,3 +1,3 @@
 UPDATE ductwork_steps SET status = 'advancing'
-  FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
  WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'completed'

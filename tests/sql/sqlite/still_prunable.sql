@@ -1,4 +1,4 @@
-SELECT r.id FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b
+SELECT r.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
   JOIN ductwork_runs r ON r.id = b.id
  WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
    AND (r.status <> 'halted' OR NOT EXISTS (

@@ -3,4 +3,4 @@ SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = br.step_id
   JOIN ductwork_runs r ON r.id = br.run_id
- WHERE br.id IN (SELECT b.id FROM (SELECT unhex(value->>0) AS id FROM json_each(?1)) AS b) AND br.status = 'waiting'
+ WHERE br.id IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b) AND br.status = 'waiting'

@@ -1,0 +1,264 @@
+//! `ductwork_rows(blob)`: a packed batch as a table of SQLite's, columns `c0`, `c1`, ….
+//!
+//! Owns: the one table-valued function that the `{rows:…}` fragment reads on SQLite, in the
+//! form that SQLite asks for. Never: knows what is in the blob (`packed` does, and it takes any
+//! bytes), nor keeps anything longer than a scan.
+//!
+//! Why not JSON and `json_each`: ADR 12.
+#![expect(unsafe_code, reason = "SQLite is asked in C, and asks back in C")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr;
+
+use libsqlite3_sys::{
+    SQLITE_CONSTRAINT, SQLITE_ERROR, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_OK, SQLITE_TRANSIENT,
+    SQLITE_UTF8, sqlite3, sqlite3_context, sqlite3_create_module_v2, sqlite3_declare_vtab,
+    sqlite3_index_info, sqlite3_int64, sqlite3_module, sqlite3_result_blob64, sqlite3_result_int64,
+    sqlite3_result_null, sqlite3_result_text64, sqlite3_value, sqlite3_value_blob,
+    sqlite3_value_bytes, sqlite3_vtab, sqlite3_vtab_cursor,
+};
+use sqlx::SqliteConnection;
+
+use super::packed::{Cell, Packed};
+
+const NAME: &CStr = c"ductwork_rows";
+
+/// No fragment has more columns. The argument of the function is the column after them.
+pub(super) const COLUMNS: usize = 40;
+
+const DECLARATION: &CStr = c"CREATE TABLE x(
+    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19,
+    c20, c21, c22, c23, c24, c25, c26, c27, c28, c29, c30, c31, c32, c33, c34, c35, c36, c37,
+    c38, c39, batch HIDDEN)";
+
+/// Makes the function known to a connection. No statement with `{rows:…}` runs without it.
+pub async fn register(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let mut handle = conn.lock_handle().await?;
+    let db = handle.as_raw_handle().as_ptr();
+    // SAFETY: the handle is open and locked while `handle` lives; name and module are static.
+    let code = unsafe {
+        sqlite3_create_module_v2(db, NAME.as_ptr(), &raw const MODULE, ptr::null_mut(), None)
+    };
+    if code == SQLITE_OK {
+        return Ok(());
+    }
+    let text = format!("SQLite takes no module: error {code}");
+    Err(sqlx::Error::Configuration(text.into()))
+}
+
+/// Without `xCreate` there is no `CREATE VIRTUAL TABLE` of it: it is a function and no more.
+static MODULE: sqlite3_module = sqlite3_module {
+    iVersion: 1,
+    xCreate: None,
+    xConnect: Some(connect),
+    xBestIndex: Some(best_index),
+    xDisconnect: Some(disconnect),
+    xDestroy: None,
+    xOpen: Some(open),
+    xClose: Some(close),
+    xFilter: Some(filter),
+    xNext: Some(next),
+    xEof: Some(eof),
+    xColumn: Some(column),
+    xRowid: Some(rowid),
+    xUpdate: None,
+    xBegin: None,
+    xSync: None,
+    xCommit: None,
+    xRollback: None,
+    xFindFunction: None,
+    xRename: None,
+    xSavepoint: None,
+    xRelease: None,
+    xRollbackTo: None,
+    xShadowName: None,
+    xIntegrity: None,
+};
+
+/// A scan. SQLite knows its first field only.
+#[repr(C)]
+struct Cursor {
+    base: sqlite3_vtab_cursor,
+    batch: Packed,
+    row: usize,
+}
+
+/// # Safety
+/// Called by SQLite, with its connection and a place for the table.
+unsafe extern "C" fn connect(
+    db: *mut sqlite3,
+    _: *mut c_void,
+    _: c_int,
+    _: *const *const c_char,
+    table: *mut *mut sqlite3_vtab,
+    _: *mut *mut c_char,
+) -> c_int {
+    // SAFETY: SQLite is connecting this table, which is when it is to be declared.
+    let code = unsafe { sqlite3_declare_vtab(db, DECLARATION.as_ptr()) };
+    if code == SQLITE_OK {
+        let new = sqlite3_vtab {
+            pModule: ptr::null(),
+            nRef: 0,
+            zErrMsg: ptr::null_mut(),
+        };
+        // SAFETY: the place is SQLite's, for this.
+        unsafe { *table = Box::into_raw(Box::new(new)) };
+    }
+    code
+}
+
+/// # Safety
+/// Called by SQLite, with a table that `connect` has made, once.
+unsafe extern "C" fn disconnect(table: *mut sqlite3_vtab) -> c_int {
+    // SAFETY: it came from a box, and nobody has it any more.
+    drop(unsafe { Box::from_raw(table) });
+    SQLITE_OK
+}
+
+/// A plan is one that has the batch first: it is what the others are looked up by.
+///
+/// # Safety
+/// Called by SQLite, with a description that is valid during the call.
+unsafe extern "C" fn best_index(_: *mut sqlite3_vtab, info: *mut sqlite3_index_info) -> c_int {
+    // SAFETY: as promised by the caller.
+    let info = unsafe { &mut *info };
+    for index in 0..usize::try_from(info.nConstraint).unwrap_or(0) {
+        // SAFETY: there are so many constraints, and as many usages.
+        let constraint = unsafe { &*info.aConstraint.add(index) };
+        if constraint.iColumn != COLUMNS as c_int {
+            continue;
+        }
+        if constraint.usable == 0 || i32::from(constraint.op) != SQLITE_INDEX_CONSTRAINT_EQ {
+            return SQLITE_CONSTRAINT;
+        }
+        // SAFETY: as above.
+        let usage = unsafe { &mut *info.aConstraintUsage.add(index) };
+        usage.argvIndex = 1;
+        usage.omit = 1;
+        info.estimatedCost = 1.0;
+        return SQLITE_OK;
+    }
+    // Without an argument there is nothing to read.
+    SQLITE_CONSTRAINT
+}
+
+/// # Safety
+/// Called by SQLite, with a place for the cursor.
+unsafe extern "C" fn open(_: *mut sqlite3_vtab, place: *mut *mut sqlite3_vtab_cursor) -> c_int {
+    let cursor = Box::new(Cursor {
+        base: sqlite3_vtab_cursor {
+            // SQLite sets it.
+            pVtab: ptr::null_mut(),
+        },
+        batch: Packed::default(),
+        row: 0,
+    });
+    // SAFETY: the place is SQLite's, for this; a cursor begins with what SQLite knows of it.
+    unsafe { *place = Box::into_raw(cursor).cast() };
+    SQLITE_OK
+}
+
+/// # Safety
+/// Called by SQLite, with a cursor that `open` has made, once.
+unsafe extern "C" fn close(cursor: *mut sqlite3_vtab_cursor) -> c_int {
+    // SAFETY: it came from a box, and nobody has it any more.
+    drop(unsafe { Box::from_raw(cursor.cast::<Cursor>()) });
+    SQLITE_OK
+}
+
+/// # Safety
+/// `cursor` is one that `open` has made and `close` has not seen, and SQLite is in one call on
+/// it at a time: a connection belongs to one thread.
+unsafe fn at<'a>(cursor: *mut sqlite3_vtab_cursor) -> &'a mut Cursor {
+    // SAFETY: see above.
+    unsafe { &mut *cursor.cast::<Cursor>() }
+}
+
+/// # Safety
+/// Called by SQLite, with its cursor and the values that `best_index` has asked for.
+unsafe extern "C" fn filter(
+    cursor: *mut sqlite3_vtab_cursor,
+    _: c_int,
+    _: *const c_char,
+    count: c_int,
+    values: *mut *mut sqlite3_value,
+) -> c_int {
+    // SAFETY: as promised by the caller.
+    let cursor = unsafe { at(cursor) };
+    cursor.row = 0;
+    let mut blob: &[u8] = &[];
+    if count == 1 {
+        // SAFETY: there is one value. Its blob is valid until another question is put to it,
+        // and has so many bytes; of a NULL there is none.
+        unsafe {
+            let value = *values;
+            let start = sqlite3_value_blob(value).cast::<u8>();
+            let length = usize::try_from(sqlite3_value_bytes(value)).unwrap_or(0);
+            if !start.is_null() {
+                blob = std::slice::from_raw_parts(start, length);
+            }
+        }
+    }
+    match cursor.batch.read(blob) {
+        Some(()) => SQLITE_OK,
+        None => SQLITE_ERROR,
+    }
+}
+
+/// # Safety
+/// Called by SQLite, with its cursor.
+unsafe extern "C" fn next(cursor: *mut sqlite3_vtab_cursor) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { at(cursor) }.row += 1;
+    SQLITE_OK
+}
+
+/// # Safety
+/// Called by SQLite, with its cursor.
+unsafe extern "C" fn eof(cursor: *mut sqlite3_vtab_cursor) -> c_int {
+    // SAFETY: as promised by the caller.
+    let cursor = unsafe { at(cursor) };
+    c_int::from(cursor.row >= cursor.batch.rows())
+}
+
+/// # Safety
+/// Called by SQLite, with its cursor and where the value goes.
+unsafe extern "C" fn column(
+    cursor: *mut sqlite3_vtab_cursor,
+    to: *mut sqlite3_context,
+    index: c_int,
+) -> c_int {
+    // SAFETY: as promised by the caller.
+    let cursor = unsafe { at(cursor) };
+    let index = usize::try_from(index).unwrap_or(COLUMNS);
+    let Some(cell) = cursor.batch.cell(cursor.row, index) else {
+        return SQLITE_ERROR;
+    };
+    // SAFETY: SQLite copies the bytes before the call returns (TRANSIENT): it may keep the
+    // value longer than the cursor.
+    unsafe {
+        match cell {
+            Cell::Null => sqlite3_result_null(to),
+            Cell::Int(int) => sqlite3_result_int64(to, int),
+            Cell::Text(text) => sqlite3_result_text64(
+                to,
+                text.as_ptr().cast(),
+                text.len() as u64,
+                SQLITE_TRANSIENT(),
+                SQLITE_UTF8 as u8,
+            ),
+            Cell::Id(id) => {
+                sqlite3_result_blob64(to, id.as_ptr().cast(), id.len() as u64, SQLITE_TRANSIENT())
+            }
+        }
+    }
+    SQLITE_OK
+}
+
+/// # Safety
+/// Called by SQLite, with its cursor and a place for the number.
+unsafe extern "C" fn rowid(cursor: *mut sqlite3_vtab_cursor, to: *mut sqlite3_int64) -> c_int {
+    // SAFETY: as promised by the caller.
+    unsafe { *to = at(cursor).row as sqlite3_int64 };
+    SQLITE_OK
+}
