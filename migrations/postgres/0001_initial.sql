@@ -221,7 +221,8 @@ CREATE TABLE ductwork_processes (
     errored           bigint NOT NULL DEFAULT 0,
     crashed           bigint NOT NULL DEFAULT 0,
     advanced          bigint NOT NULL DEFAULT 0,
-    stale             bigint NOT NULL DEFAULT 0
+    stale             bigint NOT NULL DEFAULT 0,
+    statements        bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 CREATE TABLE ductwork_tuples (

@@ -217,7 +217,8 @@ CREATE TABLE ductwork_processes (
     errored           integer NOT NULL DEFAULT 0,
     crashed           integer NOT NULL DEFAULT 0,
     advanced          integer NOT NULL DEFAULT 0,
-    stale             integer NOT NULL DEFAULT 0
+    stale             integer NOT NULL DEFAULT 0,
+    statements        integer NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE ductwork_tuples (

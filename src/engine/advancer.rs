@@ -55,7 +55,7 @@ impl Advancer {
                 break;
             }
             let wait = match mode {
-                Mode::Run => match self.turn(&mut link, &mut unsure).await {
+                Mode::Run => match self.counted_turn(&mut link, &mut unsure).await {
                     Ok(Turn::More) => {
                         unsure = false;
                         link.worked();
@@ -82,6 +82,12 @@ impl Advancer {
             }
         }
         link.close().await;
+    }
+
+    async fn counted_turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
+        let turned = self.turn(link, unsure).await;
+        self.shared.sent(link.take_statements());
+        turned
     }
 
     /// Claims a batch and advances it.

@@ -68,6 +68,12 @@ impl Link {
         Ok(self.conn.insert(conn))
     }
 
+    /// Statements sent since this was last asked. Those of a connection that broke in between are
+    /// not counted.
+    pub fn take_statements(&mut self) -> u64 {
+        self.conn.as_mut().map_or(0, Conn::take_statements)
+    }
+
     /// Takes note of a failure; how long to wait before the next attempt. Spread, so that the
     /// processes of a house do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {

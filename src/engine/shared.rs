@@ -71,6 +71,7 @@ struct AtomicCounters {
     crashed: AtomicU64,
     advanced: AtomicU64,
     stale: AtomicU64,
+    statements: AtomicU64,
 }
 
 impl Shared {
@@ -215,9 +216,17 @@ impl Shared {
             (&counters.crashed, more.crashed),
             (&counters.advanced, more.advanced),
             (&counters.stale, more.stale),
+            (&counters.statements, more.statements),
         ] {
             counter.fetch_add(more, Ordering::Relaxed);
         }
+    }
+
+    /// Adds to the statements sent.
+    pub fn sent(&self, statements: u64) {
+        self.counters
+            .statements
+            .fetch_add(statements, Ordering::Relaxed);
     }
 
     /// The counters.
@@ -231,6 +240,7 @@ impl Shared {
             crashed: read(&counters.crashed),
             advanced: read(&counters.advanced),
             stale: read(&counters.stale),
+            statements: read(&counters.statements),
         }
     }
 

@@ -112,7 +112,9 @@ impl Worker {
                     break;
                 }
             }
-            let wait = match self.turn(&mut state, mode).await {
+            let turned = self.turn(&mut state, mode).await;
+            self.shared.sent(state.link.take_statements());
+            let wait = match turned {
                 Ok(wait) => {
                     state.link.worked();
                     wait

@@ -394,9 +394,9 @@ impl Conn {
         self.broken
     }
 
-    /// Statements sent so far, BEGIN and COMMIT included.
-    pub fn statements(&self) -> u64 {
-        self.statements
+    /// Statements sent since this was last asked, BEGIN and COMMIT included.
+    pub fn take_statements(&mut self) -> u64 {
+        std::mem::take(&mut self.statements)
     }
 
     /// Runs a statement; how many rows it touched.

@@ -27,7 +27,7 @@ statements! {
         UPDATE ductwork_processes
            SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
                succeeded = :succeeded, errored = :errored, crashed = :crashed,
-               advanced = :advanced, stale = :stale
+               advanced = :advanced, stale = :stale, statements = :statements
          WHERE id = :id";
     EXTEND_LEASES = "
         UPDATE ductwork_executions SET lease_until = {now} + :lease
@@ -40,7 +40,7 @@ statements! {
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} - p.last_heartbeat_at AS age, p.claimed, p.succeeded, p.errored, p.crashed,
-               p.advanced, p.stale
+               p.advanced, p.stale, p.statements
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
@@ -173,6 +173,8 @@ pub struct Counters {
     pub advanced: u64,
     /// Results and advances that came too late.
     pub stale: u64,
+    /// Round trips to the database.
+    pub statements: u64,
 }
 
 /// Makes the row of a process.
@@ -220,6 +222,7 @@ pub async fn beat(
             ("crashed", count(counters.crashed)),
             ("advanced", count(counters.advanced)),
             ("stale", count(counters.stale)),
+            ("statements", count(counters.statements)),
         ];
         Ok::<bool, Error>(conn.execute(&BEAT, &args).await? == 1)
     };
@@ -268,6 +271,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                     crashed: count("crashed")?,
                     advanced: count("advanced")?,
                     stale: count("stale")?,
+                    statements: count("statements")?,
                 },
             })
         })
