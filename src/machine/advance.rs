@@ -36,7 +36,8 @@ pub enum StepView<'a> {
 pub struct AdvanceLimits {
     /// Errors of one transition that do not halt its branch.
     pub max_retry: u32,
-    /// Crashes of one transition that do not halt its branch.
+    /// The crash of one transition that halts its branch: the `max_crash`-th (the first, when
+    /// this is 0).
     pub max_crash: u32,
     /// The widest fan-out allowed; `None` is without limit.
     pub max_fan_out: Option<u64>,
@@ -139,9 +140,9 @@ pub fn decide<'a>(
         StepView::Failed(reason) => return Advance::Halt { reason },
         StepView::Succeeded(output) => output,
     };
-    // `max_*` are attempts beyond the first that may be spent. (Of a step, `max_crash` is the
-    // crash that fails it.)
-    if view.crashes > limits.max_crash {
+    // As of a step: `max_retry` errors may be spent, and the `max_crash`-th crash (the first, when
+    // this is 0) was the last.
+    if view.crashes >= limits.max_crash.max(1) {
         let reason = HaltReason::AdvancerCrashesExhausted;
         return Advance::Halt { reason };
     }

@@ -12,7 +12,7 @@ use ductwork::store::trigger::{self, NewRun};
 use serde_json::json;
 
 use crate::driver::audit;
-use crate::driver::{Did, Driver, LEASE, input, limits, register, together};
+use crate::driver::{ADVANCER_MAX_CRASH, Did, Driver, LEASE, input, limits, register, together};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -256,20 +256,28 @@ on_every_database! {
         assert_eq!(driver.halt_reasons(run).await, ["advancer_retries_exhausted"]);
     }
 
-    async fn an_advancer_that_dies_too_often_halts_its_branch(db: Db) {
+    /// The same number as for a step: the `max_crash`-th death is the last.
+    async fn an_advancer_that_dies_max_crash_times_halts_its_branch(db: Db) {
         let mut driver = Driver::new(&db).await;
-        let run = driver.trigger(&divided(), "1").await;
-        let claimed = driver.claim("P", 1).await.remove(0);
-        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
-        driver.commit(&finished).await;
-        for _ in 0..3 {
-            assert_eq!(driver.claim_branches(9).await.len(), 1);
-            driver.recover(driver.process).await;
-            driver.process = register(&mut driver.conn).await;
+        let max_crash = ADVANCER_MAX_CRASH;
+        for (deaths, ends) in [(max_crash - 1, RunStatus::Completed), (max_crash, RunStatus::Halted)] {
+            let run = driver.trigger(&divided(), "1").await;
+            let claimed = driver.claim("P", 1).await.remove(0);
+            let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+            driver.commit(&finished).await;
+            for _ in 0..deaths {
+                assert_eq!(driver.claim_branches(9).await.len(), 1);
+                driver.recover(driver.process).await;
+                driver.process = register(&mut driver.conn).await;
+            }
+            driver.work("P", |_| Did::Returned(json!(1))).await;
+            assert_eq!(driver.run(run).await.0, ends, "{deaths} deaths");
+            let reasons: &[&str] = match ends {
+                RunStatus::Halted => &["advancer_crashes_exhausted"],
+                _ => &[],
+            };
+            assert_eq!(driver.halt_reasons(run).await, reasons);
         }
-        driver.work("P", |_| Did::Returned(json!(1))).await;
-        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
-        assert_eq!(driver.halt_reasons(run).await, ["advancer_crashes_exhausted"]);
     }
 
     async fn a_beat_between_look_and_recovery_saves_the_process(db: Db) {

@@ -53,6 +53,9 @@ pub struct Driver {
     pub audited: bool,
 }
 
+/// The deaths of advancers that halt a branch.
+pub const ADVANCER_MAX_CRASH: u32 = 2;
+
 /// Budgets without waits.
 pub fn limits(max_retry: u32, max_crash: u32) -> StepLimits {
     StepLimits {
@@ -162,7 +165,7 @@ impl Driver {
         let max_fan_out = self.max_fan_out;
         let limits = move |_: &str| AdvanceLimits {
             max_retry: 2,
-            max_crash: 2,
+            max_crash: ADVANCER_MAX_CRASH,
             max_fan_out,
         };
         let (conn, definitions) = (&mut self.conn, &self.definitions);

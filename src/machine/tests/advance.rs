@@ -53,7 +53,7 @@ fn expected(meaning: &Meaning, shape: &Shape, cell: Cell) -> String {
     if let Some(reason) = cell.failed {
         return format!("halts: `{reason}`");
     }
-    match (cell.crashes > MAX_CRASH, cell.retries > MAX_RETRY) {
+    match (cell.crashes >= MAX_CRASH, cell.retries > MAX_RETRY) {
         (true, _) => "halts: `advancer_crashes_exhausted`".to_owned(),
         (false, true) => "halts: `advancer_retries_exhausted`".to_owned(),
         (false, false) => crossing(meaning, shape, cell.limit),
