@@ -3,6 +3,9 @@
 //! Owns: the one table that drives unknown-key checks, environment overrides, defaults,
 //! ranges and the JSON schema. Never: reads a file or a variable.
 
+// What a pipeline's file may say as well has its range there, so that both have the same.
+use crate::definition::{MAX_BUDGET, MAX_FACTOR};
+
 /// A day, in milliseconds.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -90,10 +93,9 @@ const ROLES: &[&str] = &["all", "advancer", "worker"];
 
 /// More slots in one process than this is a mistake: they share two connections.
 const COUNT: Kind = Kind::Integer { min: 1, max: 1_000 };
-/// The database keeps these counters in 32 bits; a million attempts is without end already.
 const BUDGET: Kind = Kind::Integer {
     min: 0,
-    max: 1_000_000,
+    max: MAX_BUDGET as i64,
 };
 /// Shorter polls would burn a core for nothing; longer ones would look dead.
 const POLL: Kind = Kind::Duration {
@@ -113,7 +115,7 @@ const WAIT: Kind = Kind::Duration {
 };
 const FACTOR: Kind = Kind::Float {
     min: 1.0,
-    max: 100.0,
+    max: MAX_FACTOR,
 };
 const JITTER: Kind = Kind::Float { min: 0.0, max: 1.0 };
 

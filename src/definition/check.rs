@@ -17,7 +17,8 @@ pub const MAX_DEPTH: usize = 64;
 pub const MAX_NODES: usize = 10_000;
 /// Characters of a pipeline's or step's name.
 pub const MAX_NAME: usize = 128;
-/// Upper bound of `max_retry` and `max_crash`.
+/// Upper bound of `max_retry` and `max_crash`. The database keeps these counters in 32 bits; a
+/// million attempts is without end already.
 pub const MAX_BUDGET: u32 = 1_000_000;
 /// Upper bound of a backoff's `factor`.
 pub const MAX_FACTOR: f64 = 1_000.0;

@@ -16,6 +16,7 @@ pub mod yaml;
 mod properties;
 
 pub use builder::{Path, Pipeline, To};
+pub use check::{MAX_BUDGET, MAX_FACTOR};
 pub use graph::{
     Backoff, Case, Definition, Edge, Node, NodeIndex, StepRunner, StepSpec, Target, Then,
 };
