@@ -6,7 +6,9 @@
 
 use serde_json::value::RawValue;
 
-/// Deepest nesting of arrays and objects.
+/// Deepest nesting of arrays and objects in what is handed to us: outputs, and the inputs of
+/// runs. What fan-ins make of outputs is deeper by one level for each of them, and is handed on
+/// whole: the work is done, and nobody could make it less deep.
 pub const DEPTH_MAX: usize = 128;
 
 /// What is wrong with a payload, and where.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use ductwork::model::RunStatus;
+use ductwork::store::query;
+
 use crate::house::*;
 use crate::on_every_database;
 use crate::support::Db;
@@ -103,7 +106,51 @@ steps: { A: { command: [cat] } }
 flow: [{ start: A }]
 ";
 
+/// Outputs as deep as they may be, and a fan-in that ends the run, or is given to `fan_in`.
+fn deepest(name: &str, fan_in: Option<&str>) -> String {
+    let (step, edge) = match fan_in {
+        Some(command) => (
+            format!("  In: {{ command: {command} }}\n"),
+            ", { collapse: In }",
+        ),
+        None => (String::new(), ""),
+    };
+    format!(
+        r#"pipeline: {name}
+steps:
+  Two: {{ command: [echo, '[1, 2]'] }}
+  Deepest: {{ command: [python3, -c, "print('[' * 128 + ']' * 128)"] }}
+{step}flow: [{{ start: Two }}, {{ expand: Deepest }}{edge}]
+"#
+    )
+}
+
 on_every_database! {
+    async fn a_fan_in_of_the_deepest_outputs_is_handed_on_but_not_taken_back(db: Db) {
+        let count = deepest("Deep", Some(r#"[sh, -c, 'tr -cd "[" | wc -c']"#));
+        let (back, ends) = (deepest("Back", Some("[cat]")), deepest("Ends", None));
+        let settings = Settings { max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[&count, &back, &ends]).await;
+        let mut daemon = house.start();
+        let deep = house.trigger("Deep", "0", 1).await[0];
+        let back = house.trigger("Back", "0", 1).await[0];
+        let ends = house.trigger("Ends", "0", 1).await[0];
+        house.ended(PATIENCE).await;
+        assert_eq!(house.output(deep).await, 1 + 2 * 128);
+        let whole = query::run_state(&mut house.conn, ends).await.unwrap().unwrap();
+        let deepest = "[".repeat(128) + &"]".repeat(128);
+        assert_eq!(whole.output.unwrap().get(), format!("[{deepest},{deepest}]"));
+        let refused = query::run_state(&mut house.conn, back).await.unwrap().unwrap();
+        assert_eq!(refused.status, RunStatus::Halted);
+        let executions = house.executions().await;
+        let returned = executions.iter().find(|e| e.step == "In" && e.result() != "success").unwrap();
+        assert_eq!(returned.error_class.as_deref(), Some("output_invalid"));
+        let message = returned.error_message.as_deref().unwrap();
+        assert!(message.contains("nests deeper than 128 levels at line 1, column 129"), "{message}");
+        daemon.stop().await;
+        house.audited().await;
+    }
+
     async fn bad_steps_get_their_own_errors_and_cost_the_daemon_nothing(db: Db) {
         let steps: String = ROWS.iter().map(|(name, command, ..)| format!("  {name}: {{ command: {command} }}\n")).collect();
         let mut pipelines = vec![QUICK.to_owned()];
