@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -27,7 +30,74 @@ steps:
 flow: [{ start: A }]
 ";
 
+/// Starts the daemon as a user that nobody else is, so that its processes alone count against
+/// that user's limit: root has none. `$0` is the program, `$2` its configuration.
+const ALONE: &str = r#"
+set -e
+house=$(dirname "$2")
+cp "$0" "$house/ductworkd"
+chown -R 64321 "$house"
+export TMPDIR=$house
+exec setpriv --reuid 64321 --regid 64321 --clear-groups "$house/ductworkd" "$@"
+"#;
+
+/// From now on this process of that user may start others only below so many. Asked as that
+/// user, because even root may need a right for the limits of others.
+fn limit_processes(pid: i32, most: u32) {
+    let (pid, most) = (pid.to_string(), format!("--nproc={most}:"));
+    let done = Command::new("setpriv")
+        .args(["--reuid", "64321", "--regid", "64321", "--clear-groups"])
+        .args(["prlimit", "--pid", &pid, &most])
+        .status();
+    assert!(done.expect("setpriv").success());
+}
+
 on_every_database! {
+    /// EAGAIN, for the steps of a worker and then for the children of the supervisor.
+    async fn a_user_short_of_processes_delays_steps_and_children_and_blames_nobody(db: Db) {
+        let settings = Settings { max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[QUICK]).await;
+        if let Some(path) = db.url.strip_prefix("sqlite://") {
+            let directory = Path::new(path).parent().unwrap();
+            for entry in std::fs::read_dir(directory).unwrap() {
+                chown(entry.unwrap().path(), Some(64321), None).unwrap();
+            }
+            chown(directory, Some(64321), None).unwrap();
+        }
+        let mut daemon = house.start_as(&["sh", "-c", ALONE], &["start"]);
+        daemon.ready().await;
+        let (worker, advancer) = (daemon.child("worker Quick", None).await, daemon.child("advancer", None).await);
+
+        limit_processes(worker, 1);
+        house.trigger("Quick", "1", 2).await;
+        eventually(PATIENCE, "it has been tried in vain, and again", async || {
+            let executions = house.executions().await;
+            let refused = executions.iter().filter(|e| e.error_class.as_deref() == Some("not_started"));
+            (refused.count() >= 4).then_some(())
+        })
+        .await;
+        limit_processes(worker, 1_000);
+        house.completed(PATIENCE).await;
+
+        limit_processes(daemon.pid(), 1);
+        send(worker, Signal::SIGKILL);
+        let refused = daemon.says_times("a child cannot be started", 3).await;
+        assert!(refused[0]["error"].as_str().unwrap().contains("temporarily unavailable"), "{refused:#?}");
+        house.trigger("Quick", "1", 2).await;
+        limit_processes(daemon.pid(), 1_000);
+        daemon.child("worker Quick", Some(worker)).await;
+        house.completed(PATIENCE).await;
+        assert_eq!(daemon.children("advancer"), [advancer]);
+        daemon.stop().await;
+
+        let executions = house.succeeded_once_each().await;
+        for execution in &executions {
+            assert!(matches!(execution.result(), "success" | "released"), "{execution:?}");
+            assert_eq!(execution.crash_count, 0, "{execution:?}");
+        }
+        house.audited().await;
+    }
+
     /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
     /// the thread that started it.
     async fn a_long_step_keeps_its_lease_and_runs_once(db: Db) {

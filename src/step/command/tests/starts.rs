@@ -255,6 +255,44 @@ fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
 }
 
 #[test]
+fn a_user_short_of_processes_starts_nothing_and_blames_nobody() {
+    /// Nobody is this user, so that nobody else counts.
+    const ALONE: u32 = 64_320;
+    let test = "a_user_short_of_processes_starts_nothing_and_blames_nobody";
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
+        let anybody = PermissionsExt::from_mode(0o1777);
+        std::fs::set_permissions(directory.path(), anybody).unwrap();
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if nix::unistd::geteuid().is_root() {
+        // Root has as many processes as it likes.
+        let alone = nix::unistd::Uid::from_raw(ALONE);
+        nix::unistd::setresuid(alone, alone, alone).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let stage = Stage::new("1");
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NPROC).unwrap();
+    setrlimit(Resource::RLIMIT_NPROC, 1, hard).unwrap();
+    match runtime.block_on(stage.run(&["/bin/true"])) {
+        Outcome::NotStarted { message } => {
+            assert!(message.contains("`/bin/true`"), "{message}");
+            assert!(message.contains("temporarily unavailable"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    setrlimit(Resource::RLIMIT_NPROC, soft, hard).unwrap();
+    assert_eq!(value(runtime.block_on(stage.run(&["/bin/true"]))), "null");
+}
+
+#[test]
 fn a_step_dies_with_the_process_that_started_it() {
     let test = "a_step_dies_with_the_process_that_started_it";
     let directory = tempfile::tempdir().unwrap();
