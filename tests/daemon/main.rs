@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cluster;
 mod house;
 
 mod children;
@@ -20,3 +21,4 @@ mod signals;
 mod stale;
 mod steps;
 mod stops;
+mod tls;

@@ -1,7 +1,5 @@
 //! The database goes away under load, and comes back.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ductwork::model::Role;
@@ -9,6 +7,7 @@ use ductwork::store::{Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 use sqlx::Connection;
 
+use crate::cluster::Cluster;
 use crate::house::*;
 use crate::support::Db;
 
@@ -36,59 +35,6 @@ steps:
   A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
 flow: [{ start: A }]
 "#;
-
-/// A server of its own, with its data and its port, that can be stopped and started.
-struct Cluster {
-    dir: tempfile::TempDir,
-    url: String,
-}
-
-impl Cluster {
-    fn start() -> Self {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let said = postgres(&["start", path(dir.path())]);
-        let url = said
-            .lines()
-            .find_map(|line| line.split_once("TEST_POSTGRES_URL="))
-            .map(|(_, url)| url.replace('\\', ""));
-        let url = url.unwrap_or_else(|| panic!("no URL: {said}"));
-        Self { dir, url }
-    }
-
-    fn down(&self) {
-        postgres(&["stop", path(self.dir.path()), "immediate"]);
-    }
-
-    fn up(&self) {
-        postgres(&["start", path(self.dir.path())]);
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let _ = script(&["stop", path(self.dir.path()), "immediate"]);
-        } else {
-            self.down();
-        }
-    }
-}
-
-fn path(path: &Path) -> &str {
-    path.to_str().expect("a path that is text")
-}
-
-fn script(args: &[&str]) -> std::io::Result<std::process::Output> {
-    let script: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/postgres");
-    Command::new(script).args(args).output()
-}
-
-fn postgres(args: &[&str]) -> String {
-    let output = script(args).expect("scripts/postgres runs");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {error}");
-    String::from_utf8(output.stdout).expect("text")
-}
 
 /// The first outage is as short as a restart takes; the second outlasts every lease.
 #[tokio::test]

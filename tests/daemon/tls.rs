@@ -1,0 +1,181 @@
+//! TLS to PostgreSQL: what is asked for is what is done, and no connection is made without it.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use ductwork::store::{Location, Purpose, migrate};
+use sqlx::{Connection, Executor};
+
+use crate::cluster::Cluster;
+use crate::house::*;
+
+const WORK: &str = "
+pipeline: Work
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { divide: [A, B] }, { combine: B }]
+";
+
+/// To be seen nowhere.
+const PASSWORD: &str = "correct-horse-battery";
+
+/// An authority, and a certificate of it for `localhost` alone; in this directory.
+fn certify(directory: &Path, authority: &str) {
+    let script = format!(
+        "set -e
+key='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc'
+openssl req -x509 $key -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.crt \\
+  -addext basicConstraints=critical,CA:TRUE
+openssl req $key -subj /CN=localhost -keyout server.key -out server.csr
+echo subjectAltName=DNS:localhost > names
+openssl x509 -req -in server.csr -CA {authority}.crt -CAkey {authority}.key -days 2 -extfile names -out server.crt"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).current_dir(directory);
+    let done = command.output().expect("sh");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+}
+
+/// The user `duct` gets in with TLS and the password, and not at all otherwise.
+async fn secure(cluster: &Cluster, directory: &Path) {
+    let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
+    for sql in [
+        format!("CREATE ROLE duct LOGIN PASSWORD '{PASSWORD}'"),
+        "CREATE DATABASE duct OWNER duct".to_owned(),
+    ] {
+        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+        conn.execute(sql).await.unwrap();
+    }
+    conn.close().await.unwrap();
+    cluster.down();
+    let owner = std::fs::metadata(cluster.data("PG_VERSION")).unwrap().uid();
+    for name in ["server.crt", "server.key"] {
+        std::fs::copy(directory.join(name), cluster.data(name)).unwrap();
+        let private = PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(cluster.data(name), private).unwrap();
+        chown(cluster.data(name), Some(owner), None).unwrap();
+    }
+    let prepend = |name: &str, text: &str| {
+        let old = std::fs::read_to_string(cluster.data(name)).unwrap();
+        std::fs::write(cluster.data(name), format!("{text}{old}")).unwrap();
+    };
+    prepend("postgresql.conf", "ssl = on\n");
+    prepend(
+        "pg_hba.conf",
+        "hostssl all duct all scram-sha-256\nhost all duct all reject\n",
+    );
+    cluster.up();
+}
+
+/// One verb of the program, with this house's configuration.
+fn verb(house: &House, verb: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
+    for (name, _) in std::env::vars() {
+        if name.starts_with("DUCTWORK_") || name.starts_with("PG") || name == "DATABASE_URL" {
+            command.env_remove(name);
+        }
+    }
+    command.arg("-c").arg(house.path("ductwork.yml")).args(verb);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[tokio::test]
+async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
+    let directory = tempfile::tempdir().unwrap();
+    certify(directory.path(), "right");
+    let stranger = tempfile::tempdir().unwrap();
+    certify(stranger.path(), "wrong");
+    let cluster = Cluster::start();
+    secure(&cluster, directory.path()).await;
+    let right = directory.path().join("right.crt");
+    let wrong = stranger.path().join("wrong.crt");
+    let (right, wrong) = (right.to_str().unwrap(), wrong.to_str().unwrap());
+    let port = cluster.url.rsplit_once(':').unwrap().1.split('/').next();
+    let port = port.unwrap();
+    let url =
+        |host: &str, query: &str| format!("postgres://duct:{PASSWORD}@{host}:{port}/duct?{query}");
+
+    for good in [
+        // Encrypted, whoever it is.
+        url("127.0.0.1", "sslmode=require"),
+        url(
+            "127.0.0.1",
+            &format!("sslmode=verify-ca&sslrootcert={right}"),
+        ),
+        url(
+            "localhost",
+            &format!("sslmode=verify-full&sslrootcert={right}"),
+        ),
+    ] {
+        let location = Location::parse(&good).unwrap();
+        let mut conn = location.connect(Purpose::Engine).await.unwrap();
+        migrate::migrate(&mut conn).await.unwrap();
+        let mut house = House::at(&good, conn, Settings::default(), &[WORK]);
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Work", "1", 3).await;
+        house.completed(PATIENCE).await;
+        let shown = verb(&house, &["processes"]);
+        assert!(shown.status.success(), "{shown:?}");
+        // Every connection that there is, those of this test included.
+        let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
+        let plain: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+              WHERE usename = 'duct' AND NOT ssl",
+        )
+        .fetch_one(&mut conn)
+        .await
+        .unwrap();
+        let all: i64 =
+            sqlx::query_scalar("SELECT count(*) FROM pg_stat_activity WHERE usename = 'duct'")
+                .fetch_one(&mut conn)
+                .await
+                .unwrap();
+        conn.close().await.unwrap();
+        assert!(plain == 0 && all >= 5, "{plain} of {all} are not encrypted");
+        daemon.stop().await;
+        assert!(!daemon.text().contains(PASSWORD));
+        house.audited().await;
+    }
+
+    let location = Location::parse(&url("127.0.0.1", "sslmode=require")).unwrap();
+    for (bad, says) in [
+        (
+            url(
+                "localhost",
+                &format!("sslmode=verify-full&sslrootcert={wrong}"),
+            ),
+            "UnknownIssuer",
+        ),
+        (
+            url(
+                "127.0.0.1",
+                &format!("sslmode=verify-ca&sslrootcert={wrong}"),
+            ),
+            "UnknownIssuer",
+        ),
+        (
+            url(
+                "127.0.0.1",
+                &format!("sslmode=verify-full&sslrootcert={right}"),
+            ),
+            "not valid for name",
+        ),
+        // Nobody fell back to anything: without TLS there is no way in.
+        (url("127.0.0.1", "sslmode=disable"), "pg_hba.conf"),
+    ] {
+        let conn = location.connect(Purpose::Engine).await.unwrap();
+        let house = House::at(&bad, conn, Settings::default(), &[WORK]);
+        for words in [&["processes"][..], &["trigger", "Work"], &["start"]] {
+            let done = verb(&house, words);
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(done.status.code(), Some(69), "{words:?}: {said}");
+            assert!(said.contains(says), "{words:?}: {said}");
+            assert!(!said.contains(PASSWORD), "{said}");
+            assert!(done.stdout.is_empty(), "{done:?}");
+            let errors = said.lines().filter(|line| line.starts_with("error"));
+            assert_eq!(errors.count(), 1, "{said}");
+        }
+    }
+}
