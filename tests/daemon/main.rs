@@ -21,4 +21,5 @@ mod signals;
 mod stale;
 mod steps;
 mod stops;
+mod stuck;
 mod tls;

@@ -1,0 +1,166 @@
+//! Steps that the kernel does not let go of: nothing ends them, SIGKILL included.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ductwork::model::RunStatus;
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// Mounts a file system where it alone sees it, says so, and then answers no question about it:
+/// who has asked sleeps uninterruptibly (state D), as with a network file system whose server
+/// is gone. The names of numbers are those of the kernel's headers.
+const SERVER: &str = r#"
+import ctypes, os, struct, sys
+
+CLONE_NEWNS, MS_REC, MS_PRIVATE, FUSE_INIT = 0x20000, 0x4000, 0x40000, 26
+libc = ctypes.CDLL(None, use_errno=True)
+
+def check(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+check(libc.unshare(CLONE_NEWNS))
+check(libc.mount(None, b'/', None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None))
+device = os.open('/dev/fuse', os.O_RDWR)
+options = f'fd={device},rootmode=40000,user_id=0,group_id=0'
+check(libc.mount(b'stuck', sys.argv[1].encode(), b'fuse', ctypes.c_ulong(0), options.encode()))
+while True:
+    opcode, unique = struct.unpack_from('<IQ', os.read(device, 1 << 20), 4)
+    if opcode == FUSE_INIT:
+        answer = struct.pack('<IIIIHHI', 7, 12, 65536, 0, 12, 9, 4096)
+        os.write(device, struct.pack('<IiQ', 16 + len(answer), 0, unique) + answer)
+        print('mounted', flush=True)
+"#;
+
+/// A file system that answers nothing, until it is dropped: then the kernel lets everybody go.
+struct Stuck {
+    server: Child,
+    place: tempfile::TempDir,
+}
+
+impl Stuck {
+    fn new() -> Self {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mut server = Command::new("python3")
+            .args(["-c", SERVER])
+            .arg(place.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let mut said = String::new();
+        let stdout = server.stdout.take().expect("it is piped");
+        let read = BufReader::new(stdout).read_line(&mut said);
+        let stuck = Self { server, place };
+        assert_eq!(read.ok().map(|_| said.as_str()), Some("mounted\n"));
+        stuck
+    }
+
+    /// A file in it, as it is seen from outside.
+    fn file(&self) -> String {
+        let place = self.place.path().display();
+        format!("/proc/{}/root{place}/file", self.server.id())
+    }
+
+    /// A pipeline whose step is stuck when its input is 1.
+    fn pipeline(&self, timeout: &str) -> String {
+        let file = self.file();
+        format!(
+            "pipeline: Held
+steps: {{ A: {{ command: [sh, -c, 'read n; [ $n = 1 ] && echo $$ >> pids && exec cat {file}; echo $n'], {timeout} }} }}
+flow: [{{ start: A }}]
+"
+        )
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        let _gone = self.server.kill();
+        let _gone = self.server.wait();
+    }
+}
+
+const QUICK: &str = "
+pipeline: Quick
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { chain: B }]
+";
+
+/// Waits until the kernel holds it, and nothing can be done about it.
+async fn uninterruptible(pid: i32) {
+    eventually(PATIENCE, "the step is in state D", async || {
+        let process = Process::of(pid).expect("a process that cannot die");
+        (process.state == 'D').then_some(())
+    })
+    .await;
+}
+
+on_every_database! {
+    /// With one slot, so that what is not given up is seen.
+    async fn a_step_that_does_not_even_die_is_timed_out_and_its_slot_is_free_again(db: Db) {
+        let stuck = Stuck::new();
+        let settings = Settings { count: 1, max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[&stuck.pipeline("timeout: 300ms"), QUICK]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let (worker, advancer) = (daemon.child("worker Held", None).await, daemon.child("advancer", None).await);
+        let held = house.trigger("Held", "1", 1).await[0];
+        let step = house.pids("pids", 1).await[0];
+        let next = house.trigger("Held", "2", 1).await[0];
+        let other = house.trigger("Quick", "3", 1).await[0];
+        house.run_ended(other).await;
+
+        house.run_ended(held).await;
+        uninterruptible(step).await;
+        house.run_ended(next).await;
+        assert_eq!(house.output(next).await, 2);
+        let mut ended = house.ended(PATIENCE).await;
+        ended.sort();
+        assert_eq!(ended, [RunStatus::Completed, RunStatus::Completed, RunStatus::Halted]);
+        let executions = house.executions().await;
+        let timed_out: Vec<_> = executions.iter().filter(|e| e.result() != "success").collect();
+        assert_eq!(timed_out.len(), 1, "{executions:#?}");
+        assert_eq!(timed_out[0].result(), "timed_out");
+        let message = timed_out[0].error_message.as_deref().unwrap();
+        assert!(message.contains("still not dead"), "{message}");
+        assert_eq!(daemon.logged("stuck in the kernel").len(), 1);
+        assert_eq!((daemon.children("worker Held"), daemon.children("advancer")), (vec![worker], vec![advancer]));
+
+        // Nor does it hold up the stop.
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        eprintln!("stopped in {took:?}");
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(lives(step), "it was not stuck: the test is empty");
+        drop(stuck);
+        daemon.gone(PATIENCE).await;
+        house.audited().await;
+    }
+
+    async fn a_stop_does_not_wait_for_a_step_that_does_not_even_die(db: Db) {
+        let stuck = Stuck::new();
+        let settings = Settings { shutdown_timeout: "1s", max_retry: 0, max_crash: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[&stuck.pipeline("timeout: 1h")]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Held", "1", 1).await;
+        let step = house.pids("pids", 1).await[0];
+        daemon.send(Signal::SIGTERM);
+        let (status, took) = daemon.ended(PATIENCE).await;
+        eprintln!("stopped in {took:?}");
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        uninterruptible(step).await;
+        let executions = house.executions().await;
+        assert_eq!(executions[0].result(), "released", "{executions:#?}");
+        drop(stuck);
+        daemon.gone(PATIENCE).await;
+        house.audited().await;
+    }
+}
