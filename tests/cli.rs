@@ -13,6 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use sqlx::Connection;
 use tempfile::TempDir;
 
 /// A directory to run in, with nothing of the environment in it.
@@ -76,6 +77,19 @@ impl Place {
         let ended = self.run(["trigger", "Hello", input]);
         ended.fine();
         ended.stdout.trim().to_owned()
+    }
+
+    /// What has ended here ended so many days earlier.
+    fn age(&self, days: i64) {
+        let url = format!("sqlite://{}", self.path().join("ductwork.db").display());
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let mut conn = sqlx::SqliteConnection::connect(&url).await.unwrap();
+            let sql = "UPDATE ductwork_runs SET completed_at = completed_at - ?";
+            let aged = sqlx::query(sql).bind(days * 86_400_000_000);
+            aged.execute(&mut conn).await.unwrap();
+            conn.close().await.unwrap();
+        });
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -609,10 +623,76 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
     );
     place.run(["audit"]).fine();
     // The default of `retention` is longer ago than this test.
-    assert_eq!(place.run(["prune", "--json"]).fine().json()["pruned"], 0);
+    let pruned = place.run(["prune", "--yes", "--json"]);
+    assert_eq!(pruned.fine().json()["pruned"], 0);
     let pruned = place.run(["prune", "--older-than", "0", "--json"]);
     assert_eq!(pruned.fine().json()["pruned"], 1);
     place.run(["show", &id]).failed(1, "there is no run");
+}
+
+/// Runs the program on a terminal of its own, where a person types this; all that is seen there.
+fn typed(place: &Place, args: &str, typed: &[u8]) -> Ended {
+    let program = env!("CARGO_BIN_EXE_ductworkd");
+    let mut command = Command::new("script");
+    command.current_dir(place.path()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("XDG_RUNTIME_DIR", place.path());
+    let line = format!("{program} {args}");
+    let mut child = command
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _ = child.stdin.take().unwrap().write_all(typed);
+    Ended::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn prune_asks_a_person_unless_it_was_told_an_age() {
+    let place = Place::ready();
+    for _ in 0..3 {
+        place.run(["run", "Hello", "\"you\""]);
+    }
+    place.age(31);
+    // Nobody is there to be asked.
+    let nobody = place.run(["prune"]);
+    nobody.failed(2, "nothing was deleted: there is nobody to ask");
+    assert!(
+        nobody.stderr.contains("--yes") && nobody.stderr.contains("--older-than"),
+        "{nobody:?}"
+    );
+    for answer in [&b"n\n"[..], b"\n", b"\x04"] {
+        let ended = typed(&place, "prune", answer);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(
+            ended.stdout.contains("3 runs ended at least 30d 0h ago"),
+            "{ended:?}"
+        );
+        assert!(ended.stdout.contains("nothing was deleted"), "{ended:?}");
+    }
+    let ended = typed(&place, "prune --limit 1", b"y\n");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.stdout.contains("1 runs ended") && ended.stdout.contains("1 runs deleted"),
+        "{ended:?}"
+    );
+    // No question where there is nothing to lose, or where it has been answered.
+    let told = typed(&place, "prune --older-than 0 --limit 1", b"");
+    assert!(
+        told.code == Some(0) && !told.stdout.contains("[y/N]"),
+        "{told:?}"
+    );
+    assert_eq!(
+        place.run(["prune", "-y", "--json"]).fine().json()["pruned"],
+        1
+    );
+    let nothing = typed(&place, "prune", b"");
+    assert!(
+        nothing.code == Some(0) && !nothing.stdout.contains("[y/N]"),
+        "{nothing:?}"
+    );
 }
 
 #[test]
@@ -798,7 +878,7 @@ fn colours_are_for_terminals_or_whoever_asks() {
 
 /// Adds runs that have ended, beside the one that `trigger` made.
 fn add_runs(database: &Path, runs: u32) {
-    use sqlx::{ConnectOptions, Connection};
+    use sqlx::ConnectOptions;
 
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();

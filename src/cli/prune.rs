@@ -1,9 +1,11 @@
 //! `prune`: deletes runs that ended long ago.
 
+use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use crate::problem::Problem;
 use crate::store::{Purpose, prune};
+use crate::time;
 
 use super::exit::Failure;
 use super::house::{self, House};
@@ -12,9 +14,11 @@ use super::house::{self, House};
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd prune --older-than 30d
+  ductworkd prune                    # what the daemon would delete by itself; asks first
 
 Only runs that have ended are deleted, with all that belongs to them. `retention:` in the
-configuration makes the daemon do so by itself.
+configuration makes the daemon do so by itself. Without --older-than that is the age here as
+well, and a person is asked; where there is none, --yes is needed.
 ")]
 pub struct Prune {
     /// How long ago they ended, at least [default: `retention` of the configuration]
@@ -23,6 +27,9 @@ pub struct Prune {
     /// At most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+    /// Do not ask
+    #[arg(short, long)]
+    yes: bool,
 }
 
 impl Prune {
@@ -34,14 +41,43 @@ impl Prune {
                 "give --older-than 30d, or set `retention` in the configuration",
             )));
         };
+        // Who names an age means it; that of the configuration may be nobody's thought.
+        let sure = self.yes || self.older_than.is_some();
+        if !sure && !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+            let problem = Problem::new("nothing was deleted: there is nobody to ask");
+            return Err(Failure::usage(problem.help(format!(
+                "give --older-than 30d, or --yes for the `retention` of the configuration ({})",
+                time::span(older_than)
+            ))));
+        }
+        let limit = self.limit.unwrap_or(u64::MAX);
         house::block_on(async {
             let mut conn = house::connect(&config, Purpose::Engine).await?;
-            let pruned =
-                prune::prune(&mut conn, older_than, self.limit.unwrap_or(u64::MAX)).await?;
+            if !sure {
+                let old = prune::count(&mut conn, older_than).await?.min(limit);
+                if old > 0 && !confirmed(old, older_than) {
+                    return Err(Failure::failed(Problem::new("nothing was deleted")));
+                }
+            }
+            let pruned = prune::prune(&mut conn, older_than, limit).await?;
             match house.out.json {
                 true => house.out.value(&serde_json::json!({ "pruned": pruned })),
                 false => house.out.text(&format!("{pruned} runs deleted\n")),
             }
         })
     }
+}
+
+/// What the person at the terminal says. Asked on standard error: the other is for the result.
+fn confirmed(old: u64, older_than: Duration) -> bool {
+    let age = time::span(older_than);
+    eprint!(
+        "{old} runs ended at least {age} ago (`retention` of the configuration).\n\
+         Delete them, with all that belongs to them? [y/N] "
+    );
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    // What cannot be read is no yes.
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES")
 }

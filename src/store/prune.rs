@@ -25,6 +25,10 @@ statements! {
            AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
          ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at) LIMIT :n {skip_locked}";
+    COUNT_ENDED_RUNS = "
+        SELECT count(*) AS n FROM ductwork_runs r
+         WHERE r.status IN ('completed', 'halted', 'cancelled')
+           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age";
     /// RACE: a run is revived between the snapshot of our look and our lock on its row. Looked
     /// at again under the lock, in a later snapshot, it has a successor, and is kept (T6); a
     /// revival that comes later finds the run gone. Raced by
@@ -64,6 +68,15 @@ statements! {
         DELETE FROM ductwork_branches WHERE run_id IN (SELECT b.id FROM {rows:b(id id)})";
     PRUNE_RUNS = "
         DELETE FROM ductwork_runs WHERE id IN (SELECT b.id FROM {rows:b(id id)})";
+}
+
+/// How many runs ended at least `older_than` ago: for a person to know, before they are deleted.
+pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> {
+    let args = [("age", micros(older_than).into())];
+    match conn.fetch_optional(&COUNT_ENDED_RUNS, &args).await? {
+        Some(row) => Ok(row.get::<i64>("n")?.unsigned_abs()),
+        None => Ok(0),
+    }
 }
 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
