@@ -253,6 +253,7 @@ impl Supervisor {
             self.me.progress();
             self.handle(roster::Event::Tick { at: self.at() });
             self.reap().await;
+            self.look();
             if let Some(code) = self.exit {
                 return done.unwrap_or(code);
             }
@@ -384,6 +385,24 @@ impl Supervisor {
         self.handle(roster::Event::Reload { wanted: none, at });
         let wanted = wanted(&self.setup.pipelines);
         self.handle(roster::Event::Reload { wanted, at });
+    }
+
+    /// Tells the roster which of its children stand still: they beat no more, and what they
+    /// hold they keep.
+    fn look(&mut self) {
+        let at = self.at();
+        let kids = self.kids.iter();
+        let seen: Vec<_> = kids
+            .map(|(pid, kid)| roster::Event::Seen {
+                slot: kid.slot,
+                pid: *pid,
+                frozen: spawn::is_frozen(*pid),
+                at,
+            })
+            .collect();
+        for event in seen {
+            self.handle(event);
+        }
     }
 
     /// Tells the roster how old its children's heartbeats are.

@@ -4,6 +4,7 @@
 //! Never: a statement itself; these stand beside the functions that use them, and
 //! `store::catalogue` lists them all.
 
+use std::fmt::Write;
 use std::sync::OnceLock;
 
 use uuid::Uuid;

@@ -1,12 +1,15 @@
 //! Processes that stand still and come back: what they do then must not count.
 
-use std::time::Duration;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::{major, minor};
 
 use crate::house::*;
 use crate::on_every_database;
-use crate::support::Db;
+use crate::support::{self, Db};
 
 /// The first attempt ends when it is let go, and says so; each later one at once.
 const WAITING: &str = r#"
@@ -24,6 +27,12 @@ steps:
         echo $$ >> ends
 flow: [{ start: A }]
 "#;
+
+const BUSY: &str = "
+pipeline: Busy
+steps: { A: { command: ['true'] }, B: { command: ['true'] } }
+flow: [{ start: A }, { chain: B }]
+";
 
 on_every_database! {
     /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
@@ -137,4 +146,79 @@ on_every_database! {
         assert_eq!(executions.len(), 2, "{executions:#?}");
         house.audited().await;
     }
+}
+
+/// Who may write to this SQLite database at the moment, as the kernel knows it: SQLite locks a
+/// byte of the file beside it.
+fn writer(database: &Path) -> Option<i32> {
+    const WRITE_LOCK: &str = "120";
+    let shared = format!("{}-shm", database.display());
+    let file = std::fs::metadata(shared).expect("a database that is open");
+    let (major, minor) = (major(file.dev()), minor(file.dev()));
+    let file = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's locks");
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "POSIX", _, "WRITE", pid, on, WRITE_LOCK, WRITE_LOCK] if on == file => {
+                pid.parse().ok()
+            }
+            _ => None,
+        }
+    })
+}
+
+async fn a_worker_is_frozen_with_the_lock(db: Db) {
+    let lease = Duration::from_secs(3);
+    let settings = Settings {
+        reaper_timeout: "3s",
+        max_retry: 0,
+        ..Settings::default()
+    };
+    let mut house = House::new(&db, settings, &[BUSY]).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let (worker, advancer) = (
+        daemon.child("worker Busy", None).await,
+        daemon.child("advancer", None).await,
+    );
+    let database = db.url.strip_prefix("sqlite://").map(Path::new);
+    let database = database.expect("a SQLite database");
+    // So much that it writes again and again, until it is caught.
+    let mut tries = 0;
+    loop {
+        if tries % 100 == 0 {
+            house.trigger("Busy", "1", 100).await;
+        }
+        tries += 1;
+        assert!(tries < 2_000, "it was never caught while it wrote");
+        freeze(worker).await;
+        if writer(database) == Some(worker) {
+            break;
+        }
+        send(worker, Signal::SIGCONT);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let began = Instant::now();
+    gone(worker, PATIENCE).await;
+    let took = began.elapsed();
+    eprintln!("caught after {tries} tries; killed after {took:?}");
+    // Not sooner than a lease was almost over, and a second for the look.
+    assert!(took > lease / 2, "{took:?}");
+    assert!(took < lease + Duration::from_secs(2), "{took:?}");
+    house.completed(PATIENCE).await;
+    // Nobody else was blamed for beats that could not be written.
+    assert_eq!(daemon.children("advancer"), [advancer]);
+    assert_ne!(daemon.children("worker Busy"), [worker]);
+    assert!(daemon.logged("was declared dead").is_empty());
+    daemon.stop().await;
+    house.succeeded_once_each().await;
+    house.audited().await;
+}
+
+/// One that stands still in the middle of a write keeps everybody from writing, so no heartbeat
+/// tells who it is. Only SQLite has one lock for all.
+#[tokio::test]
+async fn a_worker_that_was_frozen_while_it_writes_is_killed_and_all_others_go_on() {
+    support::with(Db::sqlite(), a_worker_is_frozen_with_the_lock).await;
 }

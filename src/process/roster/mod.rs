@@ -26,6 +26,9 @@ const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a child may take to find that the database is back after its supervisor has: the
 /// longest wait between two attempts, and the longest attempt.
 const RECONNECTING: Duration = Duration::from_secs(7);
+/// Who was not looked at for this long may have gone on and been stopped again meanwhile: the
+/// supervisor looks every second, unless it stood still itself.
+const LOOKED_AWAY: Duration = Duration::from_secs(5);
 /// So many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
 
@@ -49,6 +52,8 @@ struct Incarnation {
     since: Duration,
     /// First seen registered.
     up_since: Option<Duration>,
+    /// Stopped by a signal: first and last seen so.
+    frozen: Option<(Duration, Duration)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +155,12 @@ impl Roster {
             Event::Heartbeat { slot, pid, age, at } => {
                 self.heartbeat(slot, pid, age, at, &mut orders);
             }
-            Event::Stale { slot, pid, at } => self.stale(slot, pid, at, &mut orders),
+            Event::Seen {
+                slot,
+                pid,
+                frozen,
+                at,
+            } => self.seen(slot, pid, frozen, at, &mut orders),
             Event::Tick { at } => self.tick(at, &mut orders),
             Event::Stop { at, immediate } => self.stop(at, immediate, &mut orders),
             Event::DatabaseLost => self.database = Database::Lost,
@@ -174,7 +184,11 @@ impl Roster {
                     reported: false,
                     ..
                 } => Some(at + KILL_PATIENCE),
-                State::Ordered | State::Starting(_) | State::Up(_) | State::Killed { .. } => None,
+                State::Starting(who) | State::Up(who) => {
+                    let (since, _) = who.frozen?;
+                    Some(since + self.limits.stale_after())
+                }
+                State::Ordered | State::Killed { .. } => None,
             })
             .min()
     }
@@ -239,6 +253,7 @@ impl Roster {
             pid,
             since: at,
             up_since: None,
+            frozen: None,
         };
         slot.state = State::Starting(who);
         // A stop or a removal that came while it was being started is handed on to it: it is
@@ -371,14 +386,26 @@ impl Roster {
         }
     }
 
-    fn stale(&mut self, id: SlotId, pid: Pid, at: Duration, orders: &mut Vec<Order>) {
-        if self.database == Database::Lost {
+    /// A stopped process beats as little as a dead one, whatever the database does; and where
+    /// one that stands still in the middle of a write keeps all others from writing, the
+    /// database says nothing until it is gone. So this is judged without asking it.
+    fn seen(&mut self, id: SlotId, pid: Pid, frozen: bool, at: Duration, orders: &mut Vec<Order>) {
+        let Some(slot) = self.slots.get_mut(&id) else {
+            return;
+        };
+        let (State::Starting(who) | State::Up(who)) = &mut slot.state else {
+            // Its end is bound by a deadline, or was ordered already.
+            return;
+        };
+        if who.pid != pid {
             return;
         }
-        if let Some(slot) = self.slots.get_mut(&id)
-            && let State::Starting(who) | State::Up(who) = slot.state
-            && who.pid == pid
-        {
+        let since = match who.frozen {
+            Some((since, last)) if at.saturating_sub(last) <= LOOKED_AWAY => since,
+            _ => at,
+        };
+        who.frozen = frozen.then_some((since, at));
+        if frozen && at.saturating_sub(since) >= self.limits.stale_after() {
             kill(id, slot, at, Cause::Crash, orders);
         }
     }

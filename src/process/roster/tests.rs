@@ -62,6 +62,15 @@ fn spawned(pid: Pid, at: Duration) -> Event {
     }
 }
 
+fn seen(pid: Pid, frozen: bool, at: Duration) -> Event {
+    Event::Seen {
+        slot: SLOT,
+        pid,
+        frozen,
+        at,
+    }
+}
+
 fn stop(at: Duration) -> Event {
     Event::Stop {
         at,
@@ -221,12 +230,8 @@ fn word_of_a_predecessor_is_not_held_against_its_replacement() {
     let _ = roster.handle(Event::Exited { pid: 10, at: s(30) });
     let _ = roster.handle(spawned(11, s(30)));
     assert_eq!(roster.handle(beat(10, Some(s(29)), s(31))), vec![]);
-    let stale = Event::Stale {
-        slot: SLOT,
-        pid: 10,
-        at: s(31),
-    };
-    assert_eq!(roster.handle(stale), vec![]);
+    assert_eq!(roster.handle(seen(10, true, s(31))), vec![]);
+    assert_eq!(roster.next_deadline(), None);
     assert_eq!(standing(&roster), Some(Standing::Starting));
 }
 
@@ -282,17 +287,68 @@ fn with_the_database_lost_nobody_is_judged_and_afterwards_there_is_grace() {
     let mut roster = up();
     assert_eq!(roster.handle(Event::DatabaseLost), vec![]);
     assert_eq!(roster.handle(beat(10, Some(s(600)), s(600))), vec![]);
-    let stale = Event::Stale {
-        slot: SLOT,
-        pid: 10,
-        at: s(600),
-    };
-    assert_eq!(roster.handle(stale), vec![]);
     assert_eq!(roster.handle(Event::Tick { at: s(600) }), vec![]);
     assert_eq!(roster.handle(Event::DatabaseBack { at: s(601) }), vec![]);
     assert_eq!(roster.handle(beat(10, Some(s(611)), s(612))), vec![]);
     assert_eq!(
         roster.handle(beat(10, Some(s(612)), s(613))),
+        vec![to(10, Signal::SIGKILL)]
+    );
+}
+
+/// It may be what keeps the database from being written.
+#[test]
+fn a_child_that_stands_still_for_long_is_killed_whatever_the_database_says() {
+    for lost in [false, true] {
+        for mut roster in [starting(), up()] {
+            if lost {
+                assert_eq!(roster.handle(Event::DatabaseLost), vec![]);
+            }
+            assert_eq!(roster.handle(seen(10, false, s(1))), vec![]);
+            assert_eq!(roster.next_deadline(), None);
+            for second in 2..27 {
+                assert_eq!(roster.handle(seen(10, true, s(second))), vec![]);
+                assert_eq!(roster.next_deadline(), Some(s(27)));
+            }
+            assert_eq!(
+                roster.handle(seen(10, true, s(27))),
+                vec![to(10, Signal::SIGKILL)]
+            );
+            assert_eq!(roster.handle(seen(10, true, s(28))), vec![]);
+        }
+    }
+}
+
+#[test]
+fn a_child_that_goes_on_in_time_is_left_alone() {
+    let mut roster = up();
+    for second in 2..100 {
+        let frozen = second % 20 != 0;
+        assert_eq!(roster.handle(seen(10, frozen, s(second))), vec![]);
+    }
+}
+
+/// The supervisor stood still as well: what it did not see is not held against anybody.
+#[test]
+fn standing_still_is_counted_only_while_somebody_looks() {
+    let mut roster = up();
+    assert_eq!(roster.handle(seen(10, true, s(2))), vec![]);
+    assert_eq!(roster.handle(seen(10, true, s(600))), vec![]);
+    assert_eq!(roster.next_deadline(), Some(s(625)));
+    assert_eq!(roster.handle(seen(10, true, s(604))), vec![]);
+    assert_eq!(roster.next_deadline(), Some(s(625)));
+}
+
+#[test]
+fn a_child_that_stands_still_while_it_is_to_end_has_until_its_deadline() {
+    let mut roster = up();
+    assert_eq!(roster.handle(seen(10, true, s(2))), vec![]);
+    assert_eq!(roster.handle(stop(s(3))), vec![to(10, Signal::SIGTERM)]);
+    for second in 4..23 {
+        assert_eq!(roster.handle(seen(10, true, s(second))), vec![]);
+    }
+    assert_eq!(
+        roster.handle(Event::Tick { at: s(23) }),
         vec![to(10, Signal::SIGKILL)]
     );
 }
@@ -559,7 +615,14 @@ fn every_event() -> Vec<Event> {
             for slot in [SLOT, SlotId(7)] {
                 events.push(Event::Spawned { slot, pid, at });
                 events.push(Event::SpawnFailed { slot, at });
-                events.push(Event::Stale { slot, pid, at });
+                for frozen in [false, true] {
+                    events.push(Event::Seen {
+                        slot,
+                        pid,
+                        frozen,
+                        at,
+                    });
+                }
                 for age in [None, Some(s(0)), Some(s(26))] {
                     events.push(Event::Heartbeat { slot, pid, age, at });
                 }
@@ -670,7 +733,9 @@ proptest! {
                     slot: world.living[&pid].0, pid, at,
                     age: (which % 3 > 0).then(|| s(u64::from(which) % 30)),
                 }),
-                8 => Some(Event::Tick { at }),
+                8 => some_pid(&world).map(|pid| Event::Seen {
+                    slot: world.living[&pid].0, pid, at, frozen: which % 4 > 0,
+                }),
                 9 => Some(Event::Quiet(which % 2 == 0)),
                 10 => Some(Event::DatabaseLost),
                 11 => Some(Event::DatabaseBack { at }),

@@ -79,12 +79,14 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
-    /// A child is known to be stuck, by whatever other means.
-    Stale {
+    /// What the kernel says of a child that lives.
+    Seen {
         /// Its slot.
         slot: SlotId,
         /// Its process.
         pid: Pid,
+        /// Stopped by a signal (SIGSTOP): it does nothing until it is continued.
+        frozen: bool,
         /// Now.
         at: Duration,
     },

@@ -425,6 +425,16 @@ pub(super) fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
     reap(pid)
 }
 
+/// True while a child of this process is stopped by a signal (SIGSTOP), but not while a debugger
+/// holds it. Asked of the kernel, and changes nothing.
+pub fn is_frozen(pid: Pid) -> bool {
+    use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+
+    let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let id = Id::Pid(nix::unistd::Pid::from_raw(pid));
+    matches!(waitid(id, flags), Ok(WaitStatus::Stopped(..)))
+}
+
 /// The number of some dead child, which stays as it is.
 fn peek() -> io::Result<Option<Pid>> {
     // SAFETY: the zeroed siginfo is plain memory that the call fills.
