@@ -91,10 +91,11 @@ statements! {
         UPDATE ductwork_steps SET status = 'completed'
           FROM {rows:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'advancing'";
-    /// Barriers in one order, so that batches that share several do not deadlock.
+    /// Barriers in one order, so that batches that share several do not deadlock: the younger
+    /// first, which are the inner ones, as a cascade takes them.
     LOCK_FAN_OUTS = "
         SELECT id FROM ductwork_fan_outs
-         WHERE id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY id {lock}";
+         WHERE id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY id DESC {lock}";
     /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
     /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings
     /// would let both miss it (R1, R2). Proven by
@@ -276,7 +277,7 @@ struct Writes<'a> {
     moved: Vec<Moved<'a>>,
     gathered: Vec<(BranchId, FanOutId)>,
     arrivals: BTreeMap<FanOutId, Arriving>,
-    completed_runs: Vec<(RunId, BranchId)>,
+    completed_runs: Vec<usize>,
     halted_runs: Vec<usize>,
     dampened: BTreeMap<RunId, i64>,
 }
@@ -472,9 +473,7 @@ fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Write
             arriving.transition = branch.transition;
         }
         None if halted => writes.halted_runs.push(index),
-        None => writes
-            .completed_runs
-            .push((branch.run_id, branch.branch_id)),
+        None => writes.completed_runs.push(index),
     }
 }
 
@@ -769,22 +768,16 @@ async fn end_runs(
             .ints("waiting", writes.dampened.values().copied());
         conn.execute(&DAMPEN_RUNS, &[("b", (&rows).into())]).await?;
     }
-    let pipeline = |run: RunId| {
-        let branch = standing.iter().find(|branch| branch.run_id == run);
-        branch
-            .map(|branch| branch.pipeline.to_owned())
-            .unwrap_or_default()
-    };
     if !writes.completed_runs.is_empty() {
+        let roots = writes.completed_runs.iter().map(|index| &standing[*index]);
         let rows = Rows::new()
-            .ids("id", writes.completed_runs.iter().map(|row| row.0))
-            .ids("branch_id", writes.completed_runs.iter().map(|row| row.1));
+            .ids("id", roots.clone().map(|root| root.run_id))
+            .ids("branch_id", roots.clone().map(|root| root.branch_id));
         conn.execute(&COMPLETE_RUNS, &[("b", (&rows).into())])
             .await?;
-        let ended = writes.completed_runs.iter();
-        crossed
-            .ended
-            .extend(ended.map(|(run, _)| (*run, pipeline(*run), RunStatus::Completed)));
+        crossed.ended.extend(
+            roots.map(|root| (root.run_id, root.pipeline.to_owned(), RunStatus::Completed)),
+        );
     }
     if writes.halted_runs.is_empty() {
         return Ok(());
