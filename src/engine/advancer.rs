@@ -134,19 +134,31 @@ impl Advancer {
     /// Advances a batch; when it fails, each branch alone, so that one bad branch spends its own
     /// retries and nobody else's.
     async fn advance(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<(), Error> {
-        match self.attempt(link, claimed).await {
-            Ok(advanced) => self.advanced(&advanced),
-            Err(error) if error.is_unavailable() => return Err(error),
-            Err(error) if claimed.len() == 1 => self.errored(link, claimed, &error).await?,
-            Err(_) => {
-                for branch in claimed {
-                    let alone = std::slice::from_ref(branch);
-                    match self.attempt(link, alone).await {
-                        Ok(advanced) => self.advanced(&advanced),
-                        Err(error) if error.is_unavailable() => return Err(error),
-                        Err(error) => self.errored(link, alone, &error).await?,
-                    }
+        let mut claimed = claimed.to_vec();
+        while !claimed.is_empty() {
+            match self.attempt(link, &claimed).await {
+                Ok(advanced) => {
+                    self.advanced(&advanced);
+                    claimed = advanced.left;
                 }
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) if claimed.len() == 1 => {
+                    return self.errored(link, &claimed, &error).await;
+                }
+                Err(_) => return self.one_by_one(link, &claimed).await,
+            }
+            self.shared.progress();
+        }
+        Ok(())
+    }
+
+    async fn one_by_one(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<(), Error> {
+        for branch in claimed {
+            let alone = std::slice::from_ref(branch);
+            match self.attempt(link, alone).await {
+                Ok(advanced) => self.advanced(&advanced),
+                Err(error) if error.is_unavailable() => return Err(error),
+                Err(error) => self.errored(link, alone, &error).await?,
             }
         }
         Ok(())

@@ -183,6 +183,13 @@ pub fn decide<'a>(
     }
 }
 
+/// True when where a branch goes from `node` depends on its step's output. Elsewhere [`decide`]
+/// does not look at it, and it need not be loaded.
+pub fn reads_output(definition: &Definition, node: NodeIndex) -> bool {
+    let next = &definition.node(node).next;
+    matches!(next, Edge::Expand { .. } | Edge::Divert { .. })
+}
+
 /// The crossings that a worker may make together with its result: those that lead to one step
 /// on the same branch, or end it. `None` for all that need a barrier or a person.
 pub fn decide_simple<'a>(

@@ -3,6 +3,7 @@
 //! Owns: the fence of a branch (its claim token), the records of transitions and of attempts
 //! at them. Never: decides where a branch goes; that is handed in as a function of views.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ statements! {
     /// `a_zombie_advancer_advances_nothing`. (I9)
     LOAD_FENCED = "
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
-               s.ordinal AS step_ordinal, s.node, s.status AS step_status, s.output,
+               s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
                r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
                a.id AS advancement_id
           FROM {rows:b(id id, token id)}
@@ -61,11 +62,13 @@ statements! {
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           JOIN ductwork_runs r ON {key:r.id;br.run_id}
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}
-          JOIN ductwork_advancements a ON a.branch_id = br.id AND a.completed_at IS NULL
+          JOIN ductwork_advancements a ON {key:a.branch_id;br.id} AND a.completed_at IS NULL
          ORDER BY br.id";
     LOCK_FENCED = "
         SELECT br.id FROM ductwork_branches br
          WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}";
+    OUTPUTS = "
+        SELECT s.id, s.output FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
     LAST_EXECUTION = "
         SELECT result, error_class FROM ductwork_executions
          WHERE step_id = :step ORDER BY attempt DESC LIMIT 1";
@@ -198,6 +201,9 @@ async fn open_records(
     Ok(())
 }
 
+/// How much of outputs one transaction holds in memory, beyond the first.
+const OUTPUTS_MAX: i64 = 16 << 20;
+
 /// What advancing a batch came to.
 #[derive(Debug, Default)]
 pub struct Advanced {
@@ -205,6 +211,8 @@ pub struct Advanced {
     pub moved: usize,
     /// Branches whose claim had been taken away.
     pub stale: Vec<BranchId>,
+    /// Branches for a transaction of their own: together, their outputs are too much to hold.
+    pub left: Vec<ClaimedBranch>,
     /// What the crossings did.
     pub crossed: Crossed,
 }
@@ -227,38 +235,74 @@ pub async fn advance(
         let rows = Rows::new()
             .ids("id", claimed.iter().map(|branch| branch.id))
             .ids("token", claimed.iter().map(|branch| branch.token));
-        let mut fenced = Vec::new();
+        let mut tokens: HashMap<BranchId, ClaimToken> = claimed
+            .iter()
+            .map(|branch| (branch.id, branch.token))
+            .collect();
+        let (mut fenced, mut left, mut held) = (Vec::new(), Vec::new(), 0);
         for row in conn.fetch(&LOAD_FENCED, &[("b", (&rows).into())]).await? {
-            fenced.push(load(conn, &row, definitions).await?);
+            let id = BranchId(row.get("id")?);
+            // A branch has one open advancement (I9), so it is loaded once.
+            let Some(token) = tokens.remove(&id) else {
+                continue;
+            };
+            let branch = load(conn, &row, token, definitions).await?;
+            let size = branch.to_read();
+            if held > 0 && held + size > OUTPUTS_MAX {
+                left.push(ClaimedBranch { id, token });
+                continue;
+            }
+            held += size;
+            fenced.push(branch);
         }
+        read_outputs(conn, &mut fenced).await?;
         let crossings: Vec<Crossing<'_>> = fenced
             .iter()
-            .map(|branch| {
-                let token = claimed.iter().find(|claim| claim.id == branch.id);
-                let token = token
-                    .map(|claim| claim.token)
-                    .unwrap_or_else(ClaimToken::new);
-                branch.crossing(token, &limits(&branch.pipeline))
-            })
+            .map(|branch| branch.crossing(&limits(&branch.pipeline)))
             .collect();
         let crossed = crossing::cross(conn, &crossings, max_payload, definitions).await?;
-        let stale = claimed
-            .iter()
-            .filter(|claim| !fenced.iter().any(|branch| branch.id == claim.id))
-            .map(|claim| claim.id)
-            .collect();
         Ok(Advanced {
             moved: crossings.len(),
-            stale,
+            // In the order of the claim, whatever the map's.
+            stale: claimed
+                .iter()
+                .map(|branch| branch.id)
+                .filter(|id| tokens.contains_key(id))
+                .collect(),
+            left,
             crossed,
         })
     })
     .await
 }
 
+/// Loads the outputs that decide where their branches go.
+async fn read_outputs(conn: &mut Conn, fenced: &mut [Fenced]) -> Result<(), Error> {
+    let read: HashMap<StepId, usize> = fenced
+        .iter()
+        .enumerate()
+        .filter(|(_, branch)| branch.to_read() > 0)
+        .map(|(index, branch)| (branch.step_id, index))
+        .collect();
+    if read.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", read.keys().copied());
+    for row in conn.fetch(&OUTPUTS, &[("b", (&rows).into())]).await? {
+        if let Some(index) = read.get(&StepId(row.get("id")?)) {
+            fenced[*index].step = Ended::Succeeded {
+                output: raw(row.get("output")?)?,
+                to_read: 0,
+            };
+        }
+    }
+    Ok(())
+}
+
 /// A branch under its fence.
 struct Fenced {
     id: BranchId,
+    token: ClaimToken,
     run_id: RunId,
     pipeline: String,
     fan_out_id: Option<FanOutId>,
@@ -275,13 +319,19 @@ struct Fenced {
 }
 
 enum Ended {
-    Succeeded(Box<RawValue>),
+    /// With an output, of which so many bytes are still to be read; none where nothing depends on
+    /// it.
+    Succeeded {
+        output: Box<RawValue>,
+        to_read: i64,
+    },
     Failed(HaltReason),
 }
 
 async fn load(
     conn: &mut Conn,
     row: &super::Row,
+    token: ClaimToken,
     definitions: &Definitions,
 ) -> Result<Fenced, Error> {
     let digest: String = row.get("definition")?;
@@ -291,8 +341,14 @@ async fn load(
         .find(&node)
         .ok_or_else(|| Error::Corrupt(format!("definition {digest} has no node {node}")))?;
     let step_id = StepId(row.get("step_id")?);
-    let step = match row.get::<Option<String>>("output")? {
-        Some(output) => Ended::Succeeded(raw(output)?),
+    let step = match row.get::<Option<i64>>("size")? {
+        Some(size) => Ended::Succeeded {
+            output: RawValue::NULL.to_owned(),
+            to_read: match advance::reads_output(&definition, node) {
+                true => size,
+                false => 0,
+            },
+        },
         None => {
             let args = [("step", step_id.0.into())];
             let reason = match conn.fetch_optional(&LAST_EXECUTION, &args).await? {
@@ -308,6 +364,7 @@ async fn load(
     };
     Ok(Fenced {
         id: BranchId(row.get("id")?),
+        token,
         run_id: RunId(row.get("run_id")?),
         pipeline: row.get("pipeline")?,
         fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
@@ -325,11 +382,19 @@ async fn load(
 }
 
 impl Fenced {
-    fn crossing(&self, token: ClaimToken, limits: &AdvanceLimits) -> Crossing<'_> {
+    /// How much of its output has to be read before it can be decided where it goes.
+    fn to_read(&self) -> i64 {
+        match self.step {
+            Ended::Succeeded { to_read, .. } => to_read,
+            Ended::Failed(_) => 0,
+        }
+    }
+
+    fn crossing(&self, limits: &AdvanceLimits) -> Crossing<'_> {
         let view = BranchView {
             node: self.node,
             step: match &self.step {
-                Ended::Succeeded(output) => StepView::Succeeded(output),
+                Ended::Succeeded { output, .. } => StepView::Succeeded(output),
                 Ended::Failed(reason) => StepView::Failed(*reason),
             },
             retries: self.retries,
@@ -345,7 +410,7 @@ impl Fenced {
             from: self.step_id,
             from_ordinal: self.step_ordinal,
             node: self.node,
-            token,
+            token: self.token,
             transition: self.transition,
             advancement: self.advancement,
             advance: advance::decide(&view, &self.definition, limits),
