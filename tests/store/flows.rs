@@ -3,6 +3,7 @@
 use ductwork::definition::{Definition, Path, Pipeline};
 use ductwork::model::*;
 use ductwork::store::claim::Claimed;
+use ductwork::store::statement::Statement;
 use serde_json::{Value, json};
 
 use crate::driver::{Did, Driver, input, limits, together};
@@ -67,6 +68,20 @@ fn diverted(input: Value, output: &str, steps: usize) -> Flow {
     ];
     let pipeline = p().start("Same").divert(cases, "E").converge("F");
     flow("divert", pipeline, input, json!(output), steps)
+}
+
+/// Runs the only step that is due, and the split that follows it.
+async fn split(driver: &mut Driver) {
+    let claimed = driver.claim("P", 9).await;
+    assert_eq!(claimed.len(), 1);
+    for claimed in claimed {
+        let did = Did::Returned(ink(&claimed));
+        let finished = driver.finished(claimed, did).await;
+        driver.commit(&[finished]).await;
+    }
+    let branches = driver.claim_branches(9).await;
+    assert_eq!(branches.len(), 1);
+    driver.advance(&branches).await;
 }
 
 /// One of each, and what is hard about it.
@@ -343,24 +358,18 @@ on_every_database! {
     async fn two_last_siblings_at_once_fire_the_barrier_once(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;
-        let definition = p().start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let flow = p().start("A").divide(["B", "C"]).combine("D").on_halt("H");
+        let definition = flow.build().unwrap();
         for round in 0..25 {
             let run = driver.trigger(&definition, "\"x\"").await;
-            // Until both siblings have ended, and neither has arrived.
-            for n in [1, 2] {
-                let claimed = driver.claim("P", 9).await;
-                assert_eq!(claimed.len(), n);
-                let mut finished = Vec::new();
-                for claimed in claimed {
-                    let did = Did::Returned(ink(&claimed));
-                    finished.push(driver.finished(claimed, did).await);
-                }
-                driver.commit(&finished).await;
-                if n == 1 {
-                    let branches = driver.claim_branches(9).await;
-                    driver.advance(&branches).await;
-                }
+            split(&mut driver).await;
+            // Both fail: whoever halts arrives through an advancer.
+            let claimed = driver.claim("P", 9).await;
+            let mut finished = Vec::new();
+            for claimed in claimed {
+                finished.push(driver.finished(claimed, Did::Refused).await);
             }
+            driver.commit(&finished).await;
             let mut siblings = Vec::new();
             for _ in 0..2 {
                 let mut sibling = Driver::new(&db).await;
@@ -370,14 +379,166 @@ on_every_database! {
                 siblings.push((sibling, branches));
             }
             let moved = together(siblings.into_iter().map(|(mut sibling, branches)| async move {
-                sibling.advance(&branches).await.moved
+                let advanced = sibling.advance(&branches).await;
+                (advanced.moved, advanced.crossed.ended.len())
             }));
-            assert_eq!(moved.await, [1, 1]);
-            assert_eq!(driver.work("P", |claimed| Did::Returned(ink(claimed))).await, ["D"]);
-            let ended = driver.run(run).await;
-            assert_eq!(ended.1, Some(json!("[xAB,xAC]D")), "round {round}");
+            let mut moved = moved.await;
+            moved.sort();
+            assert_eq!(moved, [(1, 0), (1, 1)], "round {round}");
+            assert_eq!(driver.work("P", |claimed| Did::Returned(ink(claimed))).await, ["(on_halt)"]);
+            assert_eq!(driver.run(run).await.0, RunStatus::Halted);
         }
         crate::driver::audit(&mut driver.conn).await;
+    }
+
+    async fn the_last_two_siblings_at_two_workers_leave_one_to_the_advancer(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let definition = p().start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let mut workers = Vec::new();
+        for _ in 0..2 {
+            let mut worker = Driver::new(&db).await;
+            worker.audited = false;
+            workers.push(worker);
+        }
+        for round in 0..25 {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            split(&mut driver).await;
+            let mut results = Vec::new();
+            for worker in &mut workers {
+                let claimed = worker.claim("P", 1).await.remove(0);
+                let did = Did::Returned(ink(&claimed));
+                results.push(worker.finished(claimed, did).await);
+            }
+            // Both at once, each in a transaction of its own.
+            let committing = workers.drain(..).zip(results).map(|(mut worker, result)| async move {
+                let committed = worker.commit(&[result]).await;
+                (worker, committed.ready)
+            });
+            let mut left = 0;
+            for (worker, ready) in together(committing.collect::<Vec<_>>()).await {
+                workers.push(worker);
+                left += usize::from(ready);
+            }
+            assert_eq!(left, 1, "round {round}");
+            let branches = driver.claim_branches(9).await;
+            assert_eq!(branches.len(), 1);
+            assert_eq!(driver.advance(&branches).await.moved, 1);
+            assert_eq!(driver.work("P", |claimed| Did::Returned(ink(claimed))).await, ["D"]);
+            assert_eq!(driver.run(run).await.1, Some(json!("[xAB,xAC]D")));
+        }
+        crate::driver::audit(&mut driver.conn).await;
+    }
+
+    async fn a_worker_and_an_advancer_with_the_last_siblings_lose_neither(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let definition = p().start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        for round in 0..25 {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            split(&mut driver).await;
+            let mut worker = Driver::new(&db).await;
+            worker.audited = false;
+            let fails = driver.claim("P", 1).await.remove(0);
+            let succeeds = worker.claim("P", 1).await.remove(0);
+            let failed = driver.finished(fails, Did::Refused).await;
+            driver.commit(&[failed]).await;
+            let branches = driver.claim_branches(9).await;
+            let succeeded = worker.finished(succeeds, Did::Returned(json!(1))).await;
+            // The failure is still to arrive, or has just arrived: only then was the success last.
+            let committing = async { worker.commit(&[succeeded]).await.ready };
+            let advancing = async { driver.advance(&branches).await.crossed.ended.len() };
+            let (ready, ended) = tokio::join!(committing, advancing);
+            assert_eq!((ready, ended), if ready { (true, 0) } else { (false, 1) }, "round {round}");
+            assert_eq!(driver.work("P", |_| Did::Refused).await, [""; 0]);
+            assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+        }
+        crate::driver::audit(&mut driver.conn).await;
+    }
+
+    async fn a_result_that_came_too_late_does_not_arrive(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut late = Driver::new(&db).await;
+        let definition = p().start("Many").expand("B").collapse("C").build().unwrap();
+        let run = driver.trigger(&definition, "\"x\"").await;
+        split(&mut driver).await;
+        let mut results = Vec::new();
+        for claimed in late.claim("P", 2).await {
+            let did = Did::Returned(ink(&claimed));
+            results.push(late.finished(claimed, did).await);
+        }
+        // One of its two is taken away and done by another, who is the first to arrive.
+        let process = late.process;
+        let lost = results[0].claimed.execution_id;
+        static TAKE: Statement = Statement::new(
+            "test take",
+            "UPDATE ductwork_executions SET process_id = :to WHERE id = :id AND process_id = :from",
+        );
+        let args = [
+            ("to", driver.process.0.into()),
+            ("id", lost.0.into()),
+            ("from", process.0.into()),
+        ];
+        assert_eq!(driver.conn.execute(&TAKE, &args).await.unwrap(), 1);
+        let committed = late.commit(&results).await;
+        assert_eq!((committed.stale.len(), committed.ready), (1, false));
+        let committed = driver.commit(&results[..1]).await;
+        assert_eq!((committed.stale.len(), committed.ready), (0, false));
+        driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
+        assert_eq!(driver.run(run).await.1, Some(json!("[x0B,x1B,x2B]C")));
+    }
+
+    async fn nobody_but_the_last_of_a_fan_out_waits_for_an_advancer(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = p().start("Many").expand("Many").expand("G");
+        let flow = flow.collapse("H").collapse("C");
+        let run = driver.trigger(&flow.build().unwrap(), "\"x\"").await;
+        let mut advanced = 0;
+        loop {
+            let claimed = driver.claim("P", 100).await;
+            if claimed.is_empty() {
+                break;
+            }
+            let mut finished = Vec::new();
+            for claimed in claimed {
+                let did = Did::Returned(ink(&claimed));
+                finished.push(driver.finished(claimed, did).await);
+            }
+            driver.commit(&finished).await;
+            let branches = driver.claim_branches(100).await;
+            advanced += branches.len();
+            driver.advance(&branches).await;
+        }
+        assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+        // Four expands, and the last arrival at the barrier of each.
+        assert_eq!(advanced, 8);
+    }
+
+    async fn large_outputs_are_advanced_a_few_at_a_time(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let definition = p().start("A").expand("B").build().unwrap();
+        let large = "x".repeat(9 << 20);
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            runs.push(driver.trigger(&definition, "0").await);
+        }
+        for claimed in driver.claim("P", 9).await {
+            let finished = driver.finished(claimed, Did::Returned(json!([large]))).await;
+            driver.commit(&[finished]).await;
+        }
+        // Each is read in full, so that two of them would be too much at once.
+        let mut branches = driver.claim_branches(9).await;
+        for left in [2, 1, 0] {
+            let advanced = driver.advance(&branches).await;
+            assert_eq!((advanced.moved, advanced.left.len()), (1, left));
+            assert_eq!(advanced.stale, []);
+            branches = advanced.left;
+        }
+        let ran = driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(ran, ["B", "B", "B"]);
+        for run in runs {
+            assert_eq!(driver.run(run).await.1, Some(json!([1])));
+        }
     }
 
     async fn processes_at_once_bring_every_flow_to_its_end(db: Db) {

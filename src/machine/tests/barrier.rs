@@ -92,7 +92,9 @@ pub fn chapter() -> String {
          raises the counters by one guarded write and reads what it wrote, so of two last siblings\n\
          exactly one sees that all are here. For a fan-out of three:\n\n{}\n\
          The branch that waited goes on as the fan-out says: to its `combine` or `collapse`, across\n\
-         the `converge` of the diverted path it stands on, or it ends with the array as its value.\n",
+         the `converge` of the diverted path it stands on, or it ends with the array as its value.\n\n\
+         A branch that ends with its step's success arrives with the commit of that result, unless it\n\
+         would be the last: the last arrival, and whatever halts, is an advancer's.\n",
         table(&["arrived", "of these halted", "the waiting branch"], rows)
     )
 }

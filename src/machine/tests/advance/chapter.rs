@@ -241,7 +241,8 @@ pub fn chapter() -> String {
         .map(|edge| edge.name);
     text.push_str(&format!(
         "\nA worker crosses these together with its result: {}.\n\
-         (Not an end that arrives at a barrier.) All others take two phases, through an advancer.\n\n\
+         (Of the ends that arrive at a barrier, all but the last.) All others take two phases,\n\
+         through an advancer.\n\n\
          ### When a fan-out is over\n\n",
         crossed.collect::<Vec<_>>().join(", ")
     ));
