@@ -230,16 +230,21 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
         return Err(sqlx::Error::Configuration(text.into()));
     }
     // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
-    // The -wal and -shm files take the mode of the database.
-    std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
+    // The -wal and -shm files take the mode of the database. A file that is there is not opened:
+    // to close it again would take away every lock that this process has on it, the one among
+    // them by which others know that the WAL is in use.
+    let created = std::fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
         .mode(0o600)
-        .open(path)
-        .map_err(|error| {
+        .open(path);
+    match created {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             let text = format!("{}: {error}", path.display());
-            sqlx::Error::Io(std::io::Error::new(error.kind(), text))
-        })?;
+            return Err(sqlx::Error::Io(std::io::Error::new(error.kind(), text)));
+        }
+        _ => {}
+    }
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)

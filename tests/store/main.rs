@@ -5,10 +5,10 @@
     reason = "a test fails by it, outside of the functions that the linter takes for tests too"
 )]
 
-#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/mod.rs"]
 mod support;
 
+mod batches;
 mod claims;
 mod driver;
 mod ends;
