@@ -180,12 +180,6 @@ mod tests {
         assert_eq!(read(&[]).unwrap().rows(), 0);
     }
 
-    #[test]
-    #[should_panic(expected = "n has a value in every row")]
-    fn columns_of_different_length_are_no_batch() {
-        pack(&Rows::new().texts("text", ["a"]).ints("n", [1, 2]));
-    }
-
     proptest! {
         #[test]
         fn what_is_packed_is_read_again(
