@@ -21,7 +21,7 @@ impl Place {
     fn with(url: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let text = format!(
-            "default:\n  database: {{ url: \"{url}\" }}\n  hooks: {{ supervisor: {{ start: [\"false\"] }} }}\n"
+            "default:\n  database: {{ url: \"{url}\" }}\n  supervisor: {{ reaper_timeout: 6 }}\n  hooks: {{ supervisor: {{ start: [\"false\"] }} }}\n"
         );
         std::fs::write(directory.path().join("ductwork.yml"), text).unwrap();
         Self { directory }
@@ -90,6 +90,15 @@ fn check(report: &serde_json::Value) {
 
 const ARGS: [&str; 5] = ["chain5", "latency", "--runs", "10", "--json"];
 
+fn postgres() -> String {
+    match std::env::var("DUCTWORK_TEST_POSTGRES_URL") {
+        Ok(url) => url,
+        Err(_) => {
+            panic!("DUCTWORK_TEST_POSTGRES_URL is not set: run scripts/test, which starts a server")
+        }
+    }
+}
+
 #[test]
 fn a_benchmark_on_sqlite_reports_and_leaves_nothing_behind() {
     // The hook of this configuration fails: a benchmark runs nobody's hooks.
@@ -101,12 +110,115 @@ fn a_benchmark_on_sqlite_reports_and_leaves_nothing_behind() {
 
 #[test]
 fn a_benchmark_on_postgres_reports() {
-    let Ok(url) = std::env::var("DUCTWORK_TEST_POSTGRES_URL") else {
-        panic!("DUCTWORK_TEST_POSTGRES_URL is not set: run scripts/test, which starts a server");
-    };
-    let place = Place::with(&url);
+    let place = Place::with(&postgres());
     let output = place.bench(&ARGS).wait_with_output().unwrap();
     check(&report(&output));
+}
+
+/// Runs one workload tiny, on one database; its values by name.
+fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
+    let place = Place::with(url);
+    let args = [&[workload, "--runs", "20", "--json"][..], more].concat();
+    let report = report(&place.bench(&args).wait_with_output().unwrap());
+    assert_eq!(place.names(), ["ductwork.yml"]);
+    let audits = report["audits"].as_array().unwrap();
+    assert_eq!(audits.len(), 1, "{report}");
+    assert_eq!(audits[0]["workload"], workload);
+    assert_eq!(audits[0]["violations"], serde_json::json!([]), "{report}");
+    let measures = report["measures"].as_array().unwrap().iter();
+    measures
+        .map(|measure| {
+            assert_eq!(measure["workload"], workload, "{measure}");
+            let name = measure["name"].as_str().unwrap().to_owned();
+            (name, measure["value"].as_f64().unwrap())
+        })
+        .collect()
+}
+
+/// On both databases: the names that must be there, each with more than nothing.
+fn on_both(workload: &str, more: &[&str], names: &[&str]) {
+    for url in ["sqlite://real.db", &postgres()] {
+        let values = tiny(url, workload, more);
+        for name in names {
+            let value = values.iter().find(|(known, _)| known == name);
+            let (_, value) = value.unwrap_or_else(|| panic!("no {name} on {url}: {values:?}"));
+            assert!(*value > 0.0, "{name} on {url} is {value}");
+        }
+    }
+}
+
+#[test]
+fn a_step_is_compared_with_the_rows_it_writes() {
+    let names = [
+        "worked",
+        "limit, 1 connection, batch 100",
+        "limit, 2 connections, batch 500",
+    ];
+    on_both("chain5", &[], &names);
+    on_both("flat", &[], &names);
+}
+
+#[test]
+fn triggers_are_compared_with_the_rows_they_write() {
+    on_both("trigger", &[], &["triggered", "limit", "one alone, p50"]);
+}
+
+#[test]
+fn a_fan_out_is_as_wide_as_asked_for() {
+    let names = ["20 branches", "20 branches: memory, peak"];
+    on_both("fanout", &["--width", "20"], &names);
+}
+
+#[test]
+fn commands_are_compared_with_xargs() {
+    on_both("commands", &[], &["worked", "limit"]);
+}
+
+#[test]
+fn a_queue_and_a_history_are_as_long_as_asked_for() {
+    let names = ["50 waiting", "50 waiting, 250 finished"];
+    on_both("backlog", &["--backlog", "50"], &names);
+}
+
+#[test]
+fn contention_is_measured_with_more_and_more_processes() {
+    let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
+    on_both("contention", &[], &names);
+}
+
+#[test]
+fn a_storm_passes() {
+    let names = ["throughput", "throughput is back, p50"];
+    on_both("storm", &["--kills", "1"], &names);
+}
+
+#[test]
+fn an_idle_process_tells_how_much_it_asks_the_database() {
+    let mut names = vec!["wide: statements".to_owned()];
+    for role in ["supervisor", "advancer", "worker"] {
+        names.push(format!("{role}: statements"));
+        names.push(format!("{role}: CPU"));
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    on_both("idle", &[], &names);
+}
+
+#[test]
+fn a_benchmark_says_what_it_does_not_understand() {
+    let place = Place::with("sqlite://real.db");
+    for (args, said) in [
+        (&["chain6"][..], "there is no workload `chain6`"),
+        (&["--runs", "1"], "1 is not in 10..=1000000"),
+        (&["--width", "0"], "0 is not in 1..=1000000"),
+        (&["--backlog", "many"], "invalid digit"),
+        (&["--kills", "0"], "0 is not in 1..=1000"),
+    ] {
+        let output = place.bench(args).wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(said), "{args:?}: {errors}");
+        assert_eq!(place.names(), ["ductwork.yml"]);
+    }
 }
 
 #[test]

@@ -108,9 +108,11 @@ const BATCHES: &[&str] = &[
     "taken",
     "held",
     "results",
-    "temp.results",
     "ductwork_rows",
     "CONSTANT",
+    // Numbers to make rows from.
+    "numbers",
+    "series",
 ];
 
 /// Indexes that are as small as the work in flight.

@@ -27,10 +27,14 @@ const LOOK: Duration = Duration::from_millis(1);
 /// What differs between the daemons of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Set<'a> {
-    /// Its pipeline.
-    pub pipeline: &'a str,
-    /// Executions at once.
+    /// Its pipelines, with commas between them.
+    pub pipelines: &'a str,
+    /// Executions at once, per worker.
     pub slots: u32,
+    /// `pipeline_advancer.count`; `None` for what the configuration says.
+    pub advancers: Option<u32>,
+    /// A worker alone, beside another daemon.
+    pub alone: bool,
     /// It will be shot at: it stops at once, and does not complain.
     pub target: bool,
 }
@@ -39,6 +43,10 @@ pub(super) struct Set<'a> {
 #[derive(Debug)]
 pub(super) struct Daemon {
     spawned: Spawned,
+    /// How many workers it has.
+    workers: usize,
+    /// It is a worker itself.
+    alone: bool,
     /// Reaped: from now on its number may mean another process.
     ended: Cell<bool>,
 }
@@ -67,6 +75,8 @@ impl Daemon {
         })?;
         Ok(Self {
             spawned,
+            workers: set.pipelines.split(',').count(),
+            alone: set.alone,
             ended: Cell::new(false),
         })
     }
@@ -83,8 +93,9 @@ impl Daemon {
                 let mut all = vec![supervisor.clone()];
                 all.extend(rows.into_iter().filter(|row| row.supervisor == Some(id)));
                 let processes = Processes { all };
-                let complete = [Role::Advancer, Role::Worker];
-                if complete.iter().all(|role| processes.of(*role).is_some()) {
+                let count = |role| processes.all.iter().filter(|row| row.role == role).count();
+                let complete = count(Role::Advancer) == 1 && count(Role::Worker) == self.workers;
+                if complete || self.alone {
                     return Ok(processes);
                 }
             }
@@ -124,14 +135,12 @@ impl Daemon {
         if self.ended.get() {
             return Ok(true);
         }
-        // It is the only child of a benchmark.
-        let reaped = spawn::wait_any().map_err(|source| Error::System {
+        let reaped = spawn::wait_for(self.spawned.pid()).map_err(|source| Error::System {
             what: "the daemon cannot be waited for",
             source,
         })?;
-        let ended = reaped.is_some_and(|(pid, _)| pid == self.spawned.pid());
-        self.ended.set(ended);
-        Ok(ended)
+        self.ended.set(reaped.is_some());
+        Ok(reaped.is_some())
     }
 
     /// Stops it, and returns when it is gone.
@@ -177,16 +186,22 @@ fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsStrin
         true => ("error", Some("0".to_owned())),
         false => ("warn", None),
     };
+    let role = if set.alone { "worker" } else { "all" };
     let changes = [
         (pipelines::VARIABLE, Some("1".to_owned())),
         ("DUCTWORK_DATABASE_URL", Some(sandbox.url().to_owned())),
-        ("DUCTWORK_PIPELINES", Some(format!("[{}]", set.pipeline))),
+        ("DUCTWORK_PIPELINES", Some(format!("[{}]", set.pipelines))),
         // Not a directory: the program's own pipelines are all there are.
         ("DUCTWORK_PIPELINES_PATH", Some("/dev/null".to_owned())),
-        ("DUCTWORK_ROLE", Some("all".to_owned())),
+        ("DUCTWORK_ROLE", Some(role.to_owned())),
         ("DUCTWORK_RETENTION", Some("never".to_owned())),
         ("DUCTWORK_LOGGER__LEVEL", Some(level.to_owned())),
         ("RUST_LOG", None),
+        // As wide as asked for.
+        (
+            "DUCTWORK_PIPELINE_ADVANCER__STEPS__MAX_DEPTH",
+            Some("-1".to_owned()),
+        ),
         ("DUCTWORK_JOB_WORKER__COUNT", Some(set.slots.to_string())),
         ("DUCTWORK_HOOKS__SUPERVISOR__START", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__STOP", Some("[]".to_owned())),
@@ -202,6 +217,10 @@ fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsStrin
     if patience.is_some() {
         let name = "DUCTWORK_JOB_WORKER__SHUTDOWN_TIMEOUT";
         environment.push((name.into(), patience.map(OsString::from)));
+    }
+    if let Some(count) = set.advancers {
+        let name = "DUCTWORK_PIPELINE_ADVANCER__COUNT";
+        environment.push((name.into(), Some(count.to_string().into())));
     }
     environment
 }

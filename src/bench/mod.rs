@@ -1,9 +1,11 @@
 //! How fast this program is on the configured database, and what it costs.
 //!
-//! Owns: the workloads, their measurement and their report. Everything happens in a schema or
-//! a file of its own beside the configured one, removed afterwards whatever happens. The daemon
-//! is the real one, as a process of its own (`daemon`); the benchmark is a client that
-//! triggers runs and looks at the database, like any other. Never: touches real runs.
+//! Owns: the workloads, their measurement and their report. Everything happens in schemas or
+//! files of its own beside the configured one, removed afterwards whatever happens; each
+//! workload begins with empty tables. The daemon is the real one, as a process of its own
+//! (`daemon`); the benchmark is a client that triggers runs and looks at the database, like any
+//! other. What the database could do at best is measured beside it (`workloads::limits`).
+//! Never: touches real runs.
 
 mod daemon;
 mod pipelines;
@@ -32,6 +34,12 @@ use daemon::{Daemon, Processes, Set};
 /// Runs of the chain where nobody says otherwise.
 pub const RUNS: u32 = 2_000;
 
+/// The widest fan-out where nobody says otherwise.
+pub const WIDTH: u32 = 10_000;
+
+/// The longest queue where nobody says otherwise.
+pub const BACKLOG: u32 = 20_000;
+
 /// What a benchmark does.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
@@ -41,6 +49,12 @@ pub struct BenchOptions {
     pub workloads: Vec<Workload>,
     /// Executions at once per worker; `None` for what the configuration says.
     pub slots: Option<u32>,
+    /// The widest fan-out.
+    pub width: u32,
+    /// The longest queue; the history is five times as long.
+    pub backlog: u32,
+    /// How often a worker is killed; `None` for what each workload takes to be enough.
+    pub kills: Option<u32>,
 }
 
 impl Default for BenchOptions {
@@ -49,6 +63,9 @@ impl Default for BenchOptions {
             runs: RUNS,
             workloads: Vec::new(),
             slots: None,
+            width: WIDTH,
+            backlog: BACKLOG,
+            kills: None,
         }
     }
 }
@@ -59,24 +76,42 @@ impl Default for BenchOptions {
 pub enum Workload {
     /// Runs of five steps, all queued beforehand.
     Chain5,
-    /// Ten times as many runs of one step, all queued beforehand; and how fast they were.
+    /// Ten times as many runs of one step, all queued beforehand.
     Flat,
+    /// Runs that are only triggered.
+    Trigger,
+    /// One run that splits into many branches, which meet again.
+    Fanout,
+    /// Commands that do nothing, and the same without us.
+    Commands,
+    /// The same work with a short queue, a long queue and a long history.
+    Backlog,
+    /// The same work with more and more workers, and with wider and wider advancers.
+    Contention,
     /// One run of five steps at a time on an idle daemon.
     Latency,
     /// Nothing.
     Idle,
     /// Workers that are killed while they hold work.
     Recovery,
+    /// Workers that are killed while everything is busy.
+    Storm,
 }
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 11] = [
         Self::Chain5,
         Self::Flat,
+        Self::Trigger,
         Self::Latency,
         Self::Idle,
+        Self::Fanout,
+        Self::Commands,
+        Self::Backlog,
+        Self::Contention,
         Self::Recovery,
+        Self::Storm,
     ];
 
     /// Its name.
@@ -87,6 +122,12 @@ impl Workload {
             Self::Latency => "latency",
             Self::Idle => "idle",
             Self::Recovery => "recovery",
+            Self::Trigger => "trigger",
+            Self::Fanout => "fanout",
+            Self::Commands => "commands",
+            Self::Backlog => "backlog",
+            Self::Contention => "contention",
+            Self::Storm => "storm",
         }
     }
 }
@@ -99,7 +140,7 @@ impl FromStr for Workload {
         all.find(|workload| workload.as_str() == text)
             .ok_or_else(|| {
                 let names = Self::ALL.map(Self::as_str).join(", ");
-                format!("there is no workload `{text}`; there are: {names}")
+                format!("there is no workload `{text}`; there are: {names}, all")
             })
     }
 }
@@ -159,6 +200,7 @@ async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, E
         source,
     })?;
     let sandbox = Sandbox::beside(config.database.url.expose(), "bench")?;
+    let yard = Sandbox::beside(config.database.url.expose(), "limit")?;
     let mut bench = Bench {
         slots: options
             .slots
@@ -166,7 +208,8 @@ async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, E
         config,
         options,
         sandbox,
-        daemon: None,
+        yard,
+        daemons: Vec::new(),
         progress: Progress::default(),
     };
     let measured = tokio::select! {
@@ -183,19 +226,23 @@ async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, E
         // At worst an empty directory stays behind.
         let _ = std::fs::remove_dir_all(directory);
     }
-    let name = || bench.sandbox.name().to_owned();
-    match (measured, bench.sandbox.remove().await) {
-        (Ok(_), Err(source)) => Err(Error::NotRemoved {
-            name: name(),
-            source,
-        }),
-        (Err(error), Err(left)) => {
-            let left = crate::telemetry::chain(&left);
-            tracing::warn!(error = left, name = name(), "not removed: do it yourself");
-            Err(error)
-        }
-        (measured, Ok(())) => measured,
+    let mut measured = measured;
+    for place in [&bench.yard, &bench.sandbox] {
+        let name = || place.name().to_owned();
+        measured = match (measured, place.remove().await) {
+            (Ok(_), Err(source)) => Err(Error::NotRemoved {
+                name: name(),
+                source,
+            }),
+            (Err(error), Err(left)) => {
+                let left = crate::telemetry::chain(&left);
+                tracing::warn!(error = left, name = name(), "not removed: do it yourself");
+                Err(error)
+            }
+            (measured, Ok(())) => measured,
+        };
     }
+    measured
 }
 
 /// A benchmark under way.
@@ -204,7 +251,10 @@ struct Bench {
     options: BenchOptions,
     slots: u32,
     sandbox: Sandbox,
-    daemon: Option<Daemon>,
+    /// Where the database's own limit is measured.
+    yard: Sandbox,
+    /// The last one that was started last.
+    daemons: Vec<Daemon>,
     progress: Progress,
 }
 
@@ -225,6 +275,11 @@ impl Bench {
             if !asked.is_empty() && !asked.contains(&workload) {
                 continue;
             }
+            if !report.audits.is_empty() {
+                conn.close().await;
+                self.sandbox.remove().await?;
+                conn = self.sandbox.create().await?;
+            }
             self.perform(workload, &mut conn, &mut report).await?;
             self.stop().await?;
             self.progress.say(&format!("{}: audit", workload.as_str()));
@@ -242,27 +297,36 @@ impl Bench {
         Ok(report)
     }
 
-    /// Starts a daemon, and waits until it is ready.
+    /// Starts a daemon in place of those there are, and waits until it is ready.
     async fn start(&mut self, conn: &mut Conn, set: Set<'_>) -> Result<Processes, Error> {
         self.stop().await?;
+        self.start_another(conn, set).await
+    }
+
+    /// Starts a daemon beside those there are, and waits until it is ready.
+    async fn start_another(&mut self, conn: &mut Conn, set: Set<'_>) -> Result<Processes, Error> {
         let daemon = Daemon::start(&self.config, &self.sandbox, set)?;
         // Kept before anything is awaited: it has to be stopped whatever happens.
-        self.daemon.insert(daemon).ready(conn).await
+        self.daemons.push(daemon);
+        let last = self.daemons.last().ok_or(Error::DaemonEnded)?;
+        last.ready(conn).await
     }
 
-    /// Stops the daemon, if there is one.
+    /// Stops all daemons, all that were started beside the first before it.
     async fn stop(&mut self) -> Result<(), Error> {
-        match self.daemon.take() {
-            Some(daemon) => daemon.stop().await,
-            None => Ok(()),
+        let mut stopped = Ok(());
+        while let Some(daemon) = self.daemons.pop() {
+            stopped = stopped.and(daemon.stop().await);
         }
+        stopped
     }
 
-    /// The daemon that was started; an error when it has ended.
+    /// The daemon that was started first; an error when any has ended.
     fn daemon(&self) -> Result<&Daemon, Error> {
-        let daemon = self.daemon.as_ref().ok_or(Error::DaemonEnded)?;
-        daemon.check()?;
-        Ok(daemon)
+        for daemon in &self.daemons {
+            daemon.check()?;
+        }
+        self.daemons.first().ok_or(Error::DaemonEnded)
     }
 }
 

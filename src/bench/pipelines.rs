@@ -4,6 +4,7 @@
 //! Owns: what the daemon of a benchmark runs instead of anybody's pipelines.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 
@@ -24,6 +25,21 @@ pub(super) const FLAT: &str = "Flat";
 /// One step that does not end.
 pub(super) const HOLD: &str = "Hold";
 
+/// A step for each number below the input, and one that counts them.
+pub(super) const WIDE: &str = "Wide";
+/// Two branches that meet.
+pub(super) const DIAMOND: &str = "Diamond";
+/// One command that does nothing.
+pub(super) const COMMAND: &str = "Command";
+/// One step that takes a while.
+pub(super) const NAP: &str = "Nap";
+
+/// What the command runs.
+pub(super) const TRUE: &str = "/bin/true";
+
+/// What a nap takes.
+pub(super) const NAP_TIME: Duration = Duration::from_millis(50);
+
 /// How many crashes a held step survives without a wait before its next attempt: many more
 /// than the workload causes.
 const CRASHES: u32 = 1_000;
@@ -34,7 +50,12 @@ pub fn embedded() -> Option<Embedded> {
     std::env::var_os(VARIABLE)?;
     // The definitions are constants, and a test builds them.
     let pipelines = definitions().ok()?;
-    let registry = Registry::new().step("Noop", noop).step("Hold", hold);
+    let registry = Registry::new()
+        .step("Noop", noop)
+        .step("Hold", hold)
+        .step("Nap", nap)
+        .step("Numbers", numbers)
+        .step("Count", count);
     Some(Embedded {
         pipelines,
         registry: Arc::new(registry),
@@ -49,7 +70,21 @@ pub(super) fn definitions() -> Result<Vec<Definition>, Problems> {
         .step("Hold", StepSpec::native().max_crash(CRASHES))
         .start("Hold");
     let flat = Pipeline::named(FLAT).start("Noop");
-    [chain, flat, hold]
+    let wide = Pipeline::named(WIDE)
+        .start("Numbers")
+        .expand("Noop")
+        .collapse("Count");
+    let diamond = Pipeline::named(DIAMOND)
+        .start("Noop")
+        .divide(["Noop", "Noop"])
+        .combine("Noop");
+    let command = Pipeline::named(COMMAND)
+        .step("True", StepSpec::command([TRUE]))
+        .start("True");
+    let nap = Pipeline::named(NAP)
+        .step("Nap", StepSpec::native().max_crash(CRASHES))
+        .start("Nap");
+    [chain, flat, hold, wide, diamond, command, nap]
         .into_iter()
         .map(Pipeline::build)
         .collect()
@@ -65,6 +100,20 @@ async fn hold(context: StepContext, _: Box<RawValue>) -> Result<Box<RawValue>, S
     Err(StepError::new("stopped", "the benchmark is over"))
 }
 
+async fn nap(_: StepContext, input: Box<RawValue>) -> Result<Box<RawValue>, StepError> {
+    tokio::time::sleep(NAP_TIME).await;
+    Ok(input)
+}
+
+async fn numbers(_: StepContext, below: u64) -> Result<Vec<u64>, StepError> {
+    Ok((0..below).collect())
+}
+
+/// Without a look at them: to parse them all would be the step's cost, not ours.
+async fn count(_: StepContext, _: Box<RawValue>) -> Result<(), StepError> {
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +125,15 @@ mod tests {
             .iter()
             .map(|definition| (definition.pipeline.as_str(), definition.nodes.len()))
             .collect();
-        assert_eq!(nodes, [(CHAIN, 5), (FLAT, 1), (HOLD, 1)]);
+        let expected = [
+            (CHAIN, 5),
+            (FLAT, 1),
+            (HOLD, 1),
+            (WIDE, 3),
+            (DIAMOND, 4),
+            (COMMAND, 1),
+            (NAP, 1),
+        ];
+        assert_eq!(nodes, expected);
     }
 }

@@ -180,12 +180,12 @@ impl fmt::Display for BenchReport {
             };
             last = Some(measure.workload);
             let line =
-                format!("{workload:<10}{name:<names$}  {value:>values$} {unit:<units$}  {note}");
+                format!("{workload:<12}{name:<names$}  {value:>values$} {unit:<units$}  {note}");
             writeln!(to, "{}", line.trim_end())?;
         }
         for (index, audit) in self.audits.iter().enumerate() {
             let head = if index == 0 { "\naudit" } else { "" };
-            let pad = if index == 0 { 11 } else { 10 };
+            let pad = if index == 0 { 13 } else { 12 };
             let name = audit.workload.as_str();
             match audit.violations.len() {
                 0 => writeln!(
@@ -196,7 +196,7 @@ impl fmt::Display for BenchReport {
                 broken => {
                     writeln!(to, "{head:<pad$}after {name}: BROKEN by {broken} rows")?;
                     for violation in audit.violations.iter().take(10) {
-                        writeln!(to, "{:<12}{violation}", "")?;
+                        writeln!(to, "{:<14}{violation}", "")?;
                     }
                 }
             }
@@ -270,14 +270,14 @@ mod tests {
             report.to_string(),
             "ductworkd 1.2.3 on SQLite 3; 2 cores, 1 slot per worker\n\
              \n\
-             chain5    throughput       12,346 steps/s  a note\n\
-             \x20         CPU                93.0 %\n\
-             latency   end to end, p50    1.50 ms       1 run\n\
-             \x20         end to end, p99    1.50 ms\n\
+             chain5      throughput       12,346 steps/s  a note\n\
+             \x20           CPU                93.0 %\n\
+             latency     end to end, p50    1.50 ms       1 run\n\
+             \x20           end to end, p99    1.50 ms\n\
              \n\
-             audit     after chain5: all 31 invariants hold\n\
-             \x20         after latency: BROKEN by 1 rows\n\
-             \x20           I1 step x: has 2 open executions\n"
+             audit       after chain5: all 31 invariants hold\n\
+             \x20           after latency: BROKEN by 1 rows\n\
+             \x20             I1 step x: has 2 open executions\n"
         );
         assert!(!report.is_sound());
         assert_eq!(report.value(Workload::Chain5, "CPU"), Some(93.0));

@@ -1,6 +1,8 @@
 //! `bench`: how fast this program is on the configured database.
 
-use crate::bench::{self, BenchOptions, Error, RUNS, Workload};
+use std::str::FromStr;
+
+use crate::bench::{self, BACKLOG, BenchOptions, Error, RUNS, WIDTH, Workload};
 use crate::problem::Problem;
 use crate::telemetry;
 
@@ -14,20 +16,50 @@ use super::start::{block_signals, log};
   ductworkd bench
   ductworkd bench latency idle
   ductworkd bench chain5 --runs 10000 --slots 50 --json
+  ductworkd bench fanout --width 100000
+  ductworkd bench backlog --backlog 1000000      # takes a while, and some gigabytes
 
-It works in a schema (PostgreSQL) or a file (SQLite) of its own beside the configured one, and
-removes it afterwards. It loads the server like any busy daemon does.
+It works in schemas (PostgreSQL) or files (SQLite) of its own beside the configured one, and
+removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
-    /// What to run: chain5, flat, latency, idle, recovery [default: all]
+    /// What to run: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
+    /// contention, recovery, storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
-    workloads: Vec<Workload>,
+    workloads: Vec<Choice>,
     /// Runs of the chain; the other workloads follow it in proportion
     #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     runs: u32,
     /// Executions at once [default: job_worker.count]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     slots: Option<u32>,
+    /// The widest fan-out
+    #[arg(long, value_name = "N", default_value_t = WIDTH, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    width: u32,
+    /// The longest queue; five times as many executions make the history
+    #[arg(long, value_name = "N", default_value_t = BACKLOG, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
+    backlog: u32,
+    /// How often a worker is killed [default: 20; storm: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    kills: Option<u32>,
+}
+
+/// One workload, or all of them.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    All,
+    One(Workload),
+}
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            name => name.parse().map(Self::One),
+        }
+    }
 }
 
 impl Bench {
@@ -35,10 +67,18 @@ impl Bench {
         block_signals()?;
         let config = house.config()?;
         let _guard = log(&config, "bench", None);
+        let chosen = self.workloads.iter().map(|choice| match choice {
+            Choice::All => None,
+            Choice::One(workload) => Some(*workload),
+        });
         let options = BenchOptions {
             runs: self.runs,
-            workloads: self.workloads,
+            // None of them stands for all.
+            workloads: chosen.collect::<Option<Vec<_>>>().unwrap_or_default(),
             slots: self.slots,
+            width: self.width,
+            backlog: self.backlog,
+            kills: self.kills,
         };
         let report = bench::run(config, options)?;
         match house.out.json {

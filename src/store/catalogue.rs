@@ -2,7 +2,7 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, cancel, claim, commit, context, crossing, definition, migrate, process, prune,
+    advance, audit, cancel, claim, commit, context, crossing, definition, fill, migrate, process, prune,
     query, resume, revive, trigger, why,
 };
 
@@ -20,6 +20,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         context::STATEMENTS,
         crossing::STATEMENTS,
         definition::STATEMENTS,
+        fill::STATEMENTS,
         migrate::STATEMENTS,
         super::STATEMENTS,
         process::STATEMENTS,

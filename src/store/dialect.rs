@@ -128,6 +128,27 @@ impl Dialect {
                 let cast = if self == Self::Postgres { "::json" } else { "" };
                 write!(to, "({column}{cast}->>'{name}')").expect("a string takes all");
             }
+            // The numbers from `:first` to `:last` as a table with the column `n`.
+            (Self::Postgres, "series") => {
+                to.push_str("generate_series(:first::bigint, :last::bigint) AS series(n)")
+            }
+            (Self::Sqlite, "series") => to.push_str(
+                "(WITH RECURSIVE numbers(n) AS (SELECT :first UNION ALL \
+                 SELECT n + 1 FROM numbers WHERE n < :last) SELECT n FROM numbers) AS series",
+            ),
+            // `{made:kind;n}`: an id that is made from two numbers, in the order of the second.
+            (_, "made") => {
+                let (kind, n) = argument.split_once(';').expect("made has a number");
+                let kind: u16 = kind.parse().expect("its kind is one");
+                match self {
+                    Self::Postgres => write!(
+                        to,
+                        "(lpad(to_hex(:time::bigint), 12, '0') || '7{kind:03x}8' || lpad(to_hex({n}), 15, '0'))::uuid"
+                    ),
+                    Self::Sqlite => write!(to, "unhex(printf('%012x7{kind:03x}8%015x', :time, {n}))"),
+                }
+                .expect("a string takes all");
+            }
             _ => unreachable!("unknown fragment {fragment:?}"),
         }
     }

@@ -19,12 +19,22 @@ static IN_PROGRESS: Statement = Statement::new(
 static WORK_SPAN: Statement = Statement::new(
     "WORK_SPAN",
     "
-    SELECT (SELECT min(e.claimed_at) FROM ductwork_executions e WHERE e.pipeline = :pipeline) AS began,
+    SELECT (SELECT min(e.claimed_at) FROM ductwork_executions e
+             WHERE e.pipeline = :pipeline AND e.claimed_at >= :since) AS began,
            (SELECT max(r.completed_at) FROM ductwork_runs r WHERE r.pipeline = :pipeline) AS ended,
            (SELECT count(*) FROM ductwork_executions e
-             WHERE e.pipeline = :pipeline AND e.result = 'success') AS steps,
+             WHERE e.pipeline = :pipeline AND e.result = 'success' AND e.completed_at >= :since) AS steps,
            (SELECT count(*) FROM ductwork_runs r
-             WHERE r.pipeline = :pipeline AND r.status = 'completed') AS runs",
+             WHERE r.pipeline = :pipeline AND r.status = 'completed'
+               AND r.completed_at >= :since) AS runs",
+);
+static SLICES: Statement = Statement::new(
+    "SLICES",
+    "
+    SELECT (completed_at - :since) / :width AS slice, count(*) AS n FROM ductwork_executions
+     WHERE pipeline = :pipeline AND result = 'success' AND completed_at >= :since
+       AND completed_at < :until
+     GROUP BY 1 ORDER BY 1",
 );
 static RUN_TIMES: Statement = Statement::new(
     "RUN_TIMES",
@@ -69,9 +79,14 @@ pub struct WorkSpan {
     pub runs: u64,
 }
 
-/// The work that was done on `pipeline`; `None` where nothing was.
-pub async fn work_span(conn: &mut Conn, pipeline: &str) -> Result<Option<WorkSpan>, Error> {
-    let args = [("pipeline", pipeline.into())];
+/// The work that was done on `pipeline` since this time of the database's; `None` where nothing
+/// was.
+pub async fn work_span(
+    conn: &mut Conn,
+    pipeline: &str,
+    since: i64,
+) -> Result<Option<WorkSpan>, Error> {
+    let args = [("pipeline", pipeline.into()), ("since", since.into())];
     let Some(row) = conn.fetch_optional(&WORK_SPAN, &args).await? else {
         return Ok(None);
     };
@@ -84,6 +99,31 @@ pub async fn work_span(conn: &mut Conn, pipeline: &str) -> Result<Option<WorkSpa
         steps: row.get::<i64>("steps")?.max(0) as u64,
         runs: row.get::<i64>("runs")?.max(0) as u64,
     }))
+}
+
+/// How many steps of `pipeline` succeeded in each slice of the time from `since` to `until`, by
+/// the database's clock; µs.
+pub async fn slices(
+    conn: &mut Conn,
+    pipeline: &str,
+    since: i64,
+    until: i64,
+    width: i64,
+) -> Result<Vec<u64>, Error> {
+    let args = [
+        ("pipeline", pipeline.into()),
+        ("since", since.into()),
+        ("until", until.into()),
+        ("width", width.into()),
+    ];
+    let mut slices = vec![0; usize::try_from((until - since) / width).unwrap_or(0)];
+    for row in conn.fetch(&SLICES, &args).await? {
+        let slice = usize::try_from(row.get::<i64>("slice")?).unwrap_or(usize::MAX);
+        if let Some(count) = slices.get_mut(slice) {
+            *count = row.get::<i64>("n")?.max(0) as u64;
+        }
+    }
+    Ok(slices)
 }
 
 /// How long each completed run of `pipeline` took from its trigger, in order, by the database's

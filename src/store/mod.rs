@@ -15,6 +15,8 @@ pub mod crossing;
 pub mod definition;
 pub mod dialect;
 pub mod error;
+pub mod fill;
+pub mod limit;
 pub mod measure;
 pub mod migrate;
 mod packed;

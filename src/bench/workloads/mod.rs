@@ -4,21 +4,25 @@
 //! claim until the last run was completed, so that looking on does not change it. Latency is
 //! told by this process's clock, because it begins and ends here.
 
+mod idle;
+mod kills;
+mod limits;
+mod scale;
+
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use tokio::sync::mpsc;
 
 use crate::definition::Definition;
 use crate::model::{ProcessId, Role, RunId, RunStatus};
 use crate::process::bells::Bells;
+use crate::store::limit::Load;
 use crate::store::trigger::{NewRun, trigger};
-use crate::store::{Conn, measure, query};
+use crate::store::{Conn, fill, measure, query};
 
-use super::daemon::{Processes, Set};
-use super::pipelines::{self, CHAIN, FLAT, HOLD};
-use super::report::{BenchReport, millis};
+use super::daemon::Set;
+use super::pipelines::{self, CHAIN, FLAT};
+use super::report::BenchReport;
 use super::{Bench, Error, Workload, proc};
 
 /// Runs per call of the library, as an application would batch them.
@@ -40,15 +44,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// the runtime's own timer.
 const SHORT_LOOK: Duration = Duration::from_micros(100);
 
-/// How long nothing is done.
-const IDLE: Duration = Duration::from_secs(10);
-
-/// How long a daemon settles before that.
-const SETTLE: Duration = Duration::from_secs(2);
-
-/// How many workers are killed.
-const KILLS: usize = 20;
-
 /// How long one small thing may take before something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,26 +56,42 @@ impl Bench {
     ) -> Result<(), Error> {
         let runs = self.options.runs as usize;
         match workload {
-            Workload::Chain5 => self.throughput(workload, CHAIN, runs, conn, report).await,
-            Workload::Flat => {
-                self.throughput(workload, FLAT, runs * 10, conn, report)
-                    .await
+            Workload::Chain5 => {
+                let rate = self.throughput(workload, CHAIN, runs, conn, report).await?;
+                self.limit(workload, Load::Chain, rate, report).await
             }
-            Workload::Latency => self.latency(runs.div_ceil(10), conn, report).await,
+            Workload::Flat => {
+                let rate = self
+                    .throughput(workload, FLAT, runs * 10, conn, report)
+                    .await?;
+                self.limit(workload, Load::Flat, rate, report).await
+            }
+            Workload::Trigger => self.trigger(runs * 5, conn, report).await,
+            Workload::Latency => {
+                self.latency(runs.div_ceil(10), conn, report).await?;
+                self.commits(report).await
+            }
             Workload::Idle => self.idle(conn, report).await,
+            Workload::Fanout => self.fanout(conn, report).await,
+            Workload::Commands => self.commands(runs, conn, report).await,
+            Workload::Backlog => self.backlog(conn, report).await,
+            Workload::Contention => self.contention(runs.div_ceil(2), conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,
+            Workload::Storm => self.storm(conn, report).await,
         }
     }
 
     fn set<'a>(&self, pipeline: &'a str) -> Set<'a> {
         Set {
-            pipeline,
+            pipelines: pipeline,
             slots: self.slots,
+            advancers: None,
+            alone: false,
             target: false,
         }
     }
 
-    /// Queues `runs`, then lets a daemon work them off.
+    /// Queues `runs`, then lets a daemon work them off; steps per second.
     async fn throughput(
         &mut self,
         workload: Workload,
@@ -88,18 +99,9 @@ impl Bench {
         runs: usize,
         conn: &mut Conn,
         report: &mut BenchReport,
-    ) -> Result<(), Error> {
+    ) -> Result<f64, Error> {
         let name = workload.as_str();
-        let definition = definition(pipeline)?;
-        let began = Instant::now();
-        let mut left = runs;
-        while left > 0 {
-            self.progress.say(&format!("{name}: {left} to trigger"));
-            let batch = vec![EMPTY; left.min(BATCH)];
-            trigger(conn, &definition, &batch, Duration::ZERO).await?;
-            left -= batch.len();
-        }
-        let took = began.elapsed();
+        let took = self.queue(workload, pipeline, runs, conn).await?;
         let note = format!(
             "{runs} runs in {:.2} s, {BATCH} at a time",
             took.as_secs_f64()
@@ -108,22 +110,7 @@ impl Bench {
         report.add(workload, "triggered", rate, "runs/s", note);
 
         let processes = self.start(conn, self.set(pipeline)).await?;
-        let (mut fewest, mut since) = (u64::MAX, Instant::now());
-        loop {
-            self.daemon()?;
-            let left = measure::in_progress(conn).await?;
-            if left == 0 {
-                break;
-            }
-            if left < fewest {
-                (fewest, since) = (left, Instant::now());
-            }
-            if since.elapsed() > NO_PROGRESS {
-                return Err(Error::Stuck("no run was completed for a minute"));
-            }
-            self.progress.say(&format!("{name}: {left} to complete"));
-            tokio::time::sleep(LOOK).await;
-        }
+        self.drained(workload, conn).await?;
         // Read before it stops; what it does in between is next to nothing.
         let used: Vec<proc::Usage> = processes
             .all
@@ -133,7 +120,7 @@ impl Bench {
         let worker = processes.of(Role::Worker);
         let peak = worker.map(|row| proc::usage(row.pid).rss_peak);
 
-        let span = measure::work_span(conn, pipeline).await?;
+        let span = measure::work_span(conn, pipeline, 0).await?;
         let span = span.ok_or_else(|| Error::Nonsense(format!("{name}: nothing was done")))?;
         if span.runs != runs as u64 {
             let text = format!("{name}: {} of {runs} runs were completed", span.runs);
@@ -142,8 +129,8 @@ impl Bench {
         let each = span.steps / span.runs.max(1);
         let seconds = span.took.as_secs_f64();
         let note = format!("{runs} runs of {each} steps in {seconds:.2} s");
-        let rate = per_second(span.steps, span.took);
-        report.add(workload, "worked", rate, "steps/s", note);
+        let worked = per_second(span.steps, span.took);
+        report.add(workload, "worked", worked, "steps/s", note);
         if each > 1 {
             let rate = per_second(span.runs, span.took);
             report.add(workload, "completed", rate, "runs/s", "");
@@ -166,6 +153,86 @@ impl Bench {
                 "",
             );
         }
+        Ok(worked)
+    }
+
+    /// Triggers `runs` through the library; how long that took.
+    async fn queue(
+        &self,
+        workload: Workload,
+        pipeline: &str,
+        runs: usize,
+        conn: &mut Conn,
+    ) -> Result<Duration, Error> {
+        let definition = definition(pipeline)?;
+        let began = Instant::now();
+        let mut left = runs;
+        while left > 0 {
+            self.progress
+                .say(&format!("{}: {left} to trigger", workload.as_str()));
+            let batch = vec![EMPTY; left.min(BATCH)];
+            trigger(conn, &definition, &batch, Duration::ZERO).await?;
+            left -= batch.len();
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Returns when no run is in progress any more.
+    async fn drained(&self, workload: Workload, conn: &mut Conn) -> Result<(), Error> {
+        let name = workload.as_str();
+        let (mut fewest, mut since) = (u64::MAX, Instant::now());
+        loop {
+            self.daemon()?;
+            let left = measure::in_progress(conn).await?;
+            if left == 0 {
+                return Ok(());
+            }
+            if left < fewest {
+                (fewest, since) = (left, Instant::now());
+            }
+            if since.elapsed() > NO_PROGRESS {
+                return Err(Error::Stuck("no run was completed for a minute"));
+            }
+            self.progress.say(&format!("{name}: {left} to complete"));
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Runs that nobody works on.
+    async fn trigger(
+        &mut self,
+        runs: usize,
+        conn: &mut Conn,
+        report: &mut BenchReport,
+    ) -> Result<(), Error> {
+        let workload = Workload::Trigger;
+        let took = self.queue(workload, FLAT, runs, conn).await?;
+        let rate = per_second(runs as u64, took);
+        let note = format!("{runs} runs, {BATCH} at a time, through the library");
+        report.add(workload, "triggered", rate, "runs/s", note);
+        let definition = definition(FLAT)?;
+        let began = Instant::now();
+        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut left = runs;
+        while left > 0 {
+            let batch = left.min(BATCH);
+            fill::waiting(conn, &definition, batch as u64, &mut numbers, &|_| {}).await?;
+            left -= batch;
+        }
+        let limit = per_second(runs as u64, began.elapsed());
+        let note = format!(
+            "the same rows by INSERT … SELECT; ours is {:.1} % of it",
+            rate / limit * 100.0
+        );
+        report.add(workload, "limit", limit, "runs/s", note);
+        let mut alone = Vec::new();
+        for _ in 0..runs.div_ceil(50) {
+            let began = Instant::now();
+            trigger(conn, &definition, &[EMPTY], Duration::ZERO).await?;
+            alone.push(began.elapsed());
+        }
+        let note = format!("{} runs, one at a time", alone.len());
+        report.add_times(workload, "one alone", &alone, &note);
         Ok(())
     }
 
@@ -206,110 +273,6 @@ impl Bench {
         let times = times.get(known + WARM_UP..).unwrap_or_default();
         let note = "by the database's clock, from triggered to completed";
         report.add_times(workload, "in the database", times, note);
-        Ok(())
-    }
-
-    /// Nothing at all; what it costs.
-    async fn idle(&mut self, conn: &mut Conn, report: &mut BenchReport) -> Result<(), Error> {
-        let workload = Workload::Idle;
-        let began = Instant::now();
-        let processes = self.start(conn, self.set(CHAIN)).await?;
-        let note = "until all processes are in the database";
-        report.add(workload, "start", millis(began.elapsed()), "ms", note);
-        // An idle process that has never worked is smaller than those that people have.
-        let definition = definition(CHAIN)?;
-        let bell = Bell::of(self);
-        for _ in 0..WARM_UP {
-            let triggered = trigger(conn, &definition, &[EMPTY], Duration::ZERO).await?;
-            bell.work(CHAIN);
-            self.completed(conn, triggered[0].run_id).await?;
-        }
-        self.progress.say("idle: doing nothing for a while");
-        tokio::time::sleep(SETTLE).await;
-        let usage = || -> Vec<proc::Usage> {
-            let pids = processes.all.iter().map(|row| row.pid);
-            pids.map(proc::usage).collect()
-        };
-        // Our own look is a scan as well, but of the server's tables.
-        let (scans, before, since) = (measure::scans(conn).await?, usage(), Instant::now());
-        tokio::time::sleep(IDLE).await;
-        let (took, after) = (since.elapsed(), usage());
-        let scans = measure::scans(conn).await?.zip(scans);
-        self.daemon()?;
-        if let Some((after, before)) = scans {
-            let rate = per_second(after.saturating_sub(before), took);
-            let note = "of tables and indexes, all processes; most statements make one";
-            report.add(workload, "scans", rate, "/s", note);
-        }
-        self.costs(&processes, &before, &after, took, report);
-        Ok(())
-    }
-
-    /// What each process cost while nothing was done.
-    fn costs(
-        &self,
-        processes: &Processes,
-        before: &[proc::Usage],
-        after: &[proc::Usage],
-        took: Duration,
-        report: &mut BenchReport,
-    ) {
-        let workload = Workload::Idle;
-        let rows = processes.all.iter().zip(before.iter().zip(after));
-        for (row, (before, after)) in rows {
-            let role = row.role.as_str();
-            let pid = row.pid;
-            if let Some(count) = proc::connections(pid, self.sandbox.file()) {
-                let name = format!("{role}: connections");
-                report.add(workload, name, count as f64, "", "");
-            }
-            let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-            let share = cpu / took.as_secs_f64() * 100.0;
-            report.add(workload, format!("{role}: CPU"), share, "%", "of one core");
-            let wakes = per_second(after.sleeps.saturating_sub(before.sleeps), took);
-            report.add(workload, format!("{role}: wake-ups"), wakes, "/s", "");
-            let note = format!("{:.1} MiB with shared pages divided", mebibytes(after.pss));
-            let name = format!("{role}: memory");
-            report.add(workload, name, mebibytes(after.rss), "MiB", note);
-        }
-    }
-
-    /// Workers are killed while all their slots are taken.
-    async fn recovery(&mut self, conn: &mut Conn, report: &mut BenchReport) -> Result<(), Error> {
-        let workload = Workload::Recovery;
-        let slots = u64::from(self.slots);
-        let batch = vec![EMPTY; self.slots as usize];
-        trigger(conn, &definition(HOLD)?, &batch, Duration::ZERO).await?;
-        let (mut given_back, mut taken_again) = (Vec::new(), Vec::new());
-        for index in 0..KILLS {
-            self.progress
-                .say(&format!("recovery: {index} of {KILLS} killed"));
-            // A fresh daemon for each: one whose worker dies again and again waits, as it
-            // should, longer and longer before it starts the next.
-            let set = Set {
-                target: true,
-                ..self.set(HOLD)
-            };
-            let processes = self.start(conn, set).await?;
-            let worker = processes.of(Role::Worker).ok_or(Error::DaemonEnded)?;
-            self.held(conn, worker.id, slots).await?;
-            let killed = Instant::now();
-            kill(Pid::from_raw(worker.pid as i32), Signal::SIGKILL).map_err(|error| {
-                Error::System {
-                    what: "the worker cannot be killed",
-                    source: error.into(),
-                }
-            })?;
-            self.held(conn, worker.id, 0).await?;
-            given_back.push(killed.elapsed());
-            let successor = self.daemon()?.successor(conn, worker.id).await?;
-            self.held(conn, successor, slots).await?;
-            taken_again.push(killed.elapsed());
-            self.stop().await?;
-        }
-        let note = format!("{KILLS} workers killed with {slots} executions each; from the kill");
-        report.add_times(workload, "claimable again", &given_back, &note);
-        report.add_times(workload, "claimed again", &taken_again, "");
         Ok(())
     }
 

@@ -417,7 +417,7 @@ pub fn wait_any() -> io::Result<Option<(Pid, ExitStatus)>> {
 }
 
 /// Reaps this child if it is dead and nobody else waits for it.
-pub(super) fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
+pub fn wait_for(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
     let spared = spared();
     if spared.contains(&pid) {
         return Ok(None);

@@ -1,0 +1,61 @@
+//! What the database could do at best, beside what we make of it.
+//!
+//! Owns: in which shapes it is measured, and how our share is told.
+
+use crate::bench::pipelines::FLAT;
+use crate::bench::report::BenchReport;
+use crate::bench::{Bench, Error, Workload};
+use crate::store::limit::{self, Load};
+
+use super::definition;
+
+/// Connections and steps per transaction.
+const SHAPES: [(u64, u64); 4] = [(1, 100), (1, 500), (2, 100), (2, 500)];
+
+/// Steps written in each shape.
+const STEPS: u64 = 10_000;
+
+/// Commits of one row.
+const COMMITS: usize = 200;
+
+impl Bench {
+    /// The same row writes as plain SQL; `ours` is what we have reached.
+    pub(super) async fn limit(
+        &mut self,
+        workload: Workload,
+        load: Load,
+        ours: f64,
+        report: &mut BenchReport,
+    ) -> Result<(), Error> {
+        // Its commits and ours would share the disk.
+        self.stop().await?;
+        let steps = STEPS.min(u64::from(self.options.runs) * 10);
+        let definition = definition(FLAT)?;
+        for (connections, batch) in SHAPES {
+            let text = format!("{}: limit, {connections} × {batch}", workload.as_str());
+            self.progress.say(&text);
+            self.yard.remove().await?;
+            self.yard.create().await?.close().await;
+            let place = self.yard.location();
+            let done = limit::write(place, &definition, load, connections, batch, steps);
+            let done = done.await?;
+            let rate = super::per_second(done.steps, done.took);
+            let plural = if connections == 1 { "" } else { "s" };
+            let name = format!("limit, {connections} connection{plural}, batch {batch}");
+            let note = format!("plain SQL; ours is {:.1} % of it", ours / rate * 100.0);
+            report.add(workload, name, rate, "steps/s", note);
+        }
+        self.yard.remove().await?;
+        Ok(())
+    }
+
+    /// What a commit takes, however little is in it.
+    pub(super) async fn commits(&mut self, report: &mut BenchReport) -> Result<(), Error> {
+        self.stop().await?;
+        self.progress.say("latency: commits");
+        let times = limit::commits(self.sandbox.location(), COMMITS).await?;
+        let note = format!("{COMMITS} updates of one row, each committed: the disk's share");
+        report.add_times(Workload::Latency, "one commit", &times, &note);
+        Ok(())
+    }
+}

@@ -1,0 +1,26 @@
+WITH touched AS (
+        UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
+         WHERE id = $1 RETURNING id), taken AS (
+        WITH due AS MATERIALIZED (
+            SELECT execution_id FROM ductwork_availabilities
+             WHERE pipeline = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint AND EXISTS (SELECT 1 FROM touched)
+             ORDER BY due_at, execution_id LIMIT $3 FOR UPDATE SKIP LOCKED)
+        DELETE FROM ductwork_availabilities
+         WHERE execution_id IN (SELECT execution_id FROM due)
+        RETURNING execution_id AS id), stamped AS (
+        UPDATE ductwork_executions
+           SET process_id = $1, claimed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, lease_until = (extract(epoch from statement_timestamp()) * 1000000)::bigint + $4
+          FROM taken
+         WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
+           AND ductwork_executions.process_id IS NULL
+           AND ductwork_executions.result IS NULL
+        RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count)
+        SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
+               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
+               br.fan_out_id, br.ordinal, r.definition
+          FROM touched
+          LEFT JOIN (stamped e
+                JOIN ductwork_steps s ON s.id = ANY (ARRAY[e.step_id])
+                JOIN ductwork_branches br ON br.id = ANY (ARRAY[s.branch_id])
+                JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])) ON true
+         ORDER BY e.id

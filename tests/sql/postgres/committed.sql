@@ -1,0 +1,1 @@
+SELECT held.execution_id, held.last FROM touched LEFT JOIN held ON true

@@ -1,0 +1,2 @@
+INSERT INTO ductwork_runs (id, pipeline, definition, input, triggered_at)
+SELECT (lpad(to_hex($1::bigint), 12, '0') || '70018' || lpad(to_hex(n), 15, '0'))::uuid, $2, $3, 'null', (extract(epoch from statement_timestamp()) * 1000000)::bigint FROM generate_series($4::bigint, $5::bigint) AS series(n)
