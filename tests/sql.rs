@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ductwork::store::Dialect;
-use ductwork::store::catalogue::{STAGE, catalogue};
+use ductwork::store::catalogue::catalogue;
 use ductwork::store::statement::Statement;
 use sqlx::{Connection, Row};
 use support::Db;
@@ -77,9 +77,6 @@ fn every_statement_is_what_was_read_last() {
 on_every_database! {
     async fn every_statement_is_understood(db: Db) {
         let mut conn = db.conn().await;
-        if conn.dialect() == Dialect::Sqlite {
-            conn.script("stage", STAGE).await.unwrap();
-        }
         for statement in of(conn.dialect()) {
             if let Err(error) = conn.check(statement).await {
                 let source = std::error::Error::source(&error).map(ToString::to_string);
@@ -103,7 +100,6 @@ const SCANS: &[(&str, &str)] = &[
 const BATCHES: &[&str] = &[
     "b",
     "x",
-    "r",
     "due",
     "taken",
     "held",
@@ -136,7 +132,6 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     let db = Db::sqlite();
     db.conn().await.close().await;
     let mut conn = sqlx::SqliteConnection::connect(&db.url).await.unwrap();
-    sqlx::raw_sql(STAGE).execute(&mut conn).await.unwrap();
     ductwork::store::rows_table::register(&mut conn)
         .await
         .unwrap();

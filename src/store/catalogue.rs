@@ -2,12 +2,9 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, cancel, claim, commit, context, crossing, definition, fill, migrate, process, prune,
-    query, resume, revive, trigger, why,
+    advance, audit, cancel, claim, commit, context, crossing, definition, fill, migrate, process,
+    prune, query, resume, revive, trigger, why,
 };
-
-/// What some statements need on SQLite: the tables of a connection's own.
-pub const STAGE: &str = commit::STAGE;
 
 /// Every statement, by module.
 pub fn catalogue() -> Vec<&'static Statement> {

@@ -43,7 +43,7 @@ statements! {
            AND ductwork_executions.result IS NULL
         RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count";
     /// A row without an execution says that the process lives, and nothing was due.
-    STAMPED in Postgres = "
+    STAMPED in Part = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
                br.fan_out_id, br.ordinal, r.definition

@@ -8,10 +8,10 @@
 //! result still counts. So a batch is one table of rows, `results`, and one sequence of
 //! statements, of which the first lets through the rows whose execution is still ours: on
 //! PostgreSQL one statement and one round trip, whose parts read what the first returned; on
-//! SQLite, where a round trip costs next to nothing, one statement after another over a
-//! temporary table.
+//! SQLite, where a round trip costs next to nothing, one statement after another, each of which
+//! is given those rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,30 +31,26 @@ use super::statement::{Args, Rows, Statement, statements};
 
 /// One row per result: what it is, and all that follows from it. Ids of what is not to be
 /// written are null.
-macro_rules! results {
+macro_rules! columns {
     () => {
-        "results(execution_id id, result text, error_class text, error_message text, \
+        "execution_id id, result text, error_class text, error_message text, \
          error_backtrace text, step_id id, run_id id, branch_id id, step_status text, \
          output text, ready int, ends int, transition_id id, via text, produced int, \
          advancement_id id, claim_token id, next_step_id id, next_ordinal int, next_node text, \
          next_step text, attempt_id id, attempt_step_id id, attempt int, retry_count int, \
-         crash_count int, leased int, delay int, arrives_at id)"
+         crash_count int, leased int, delay int, arrives_at id"
     };
 }
 
-/// SQLite's table for the rows of a commit: of one connection, and in its memory.
-pub(super) const STAGE: &str = concat!(
-    "CREATE TEMP TABLE IF NOT EXISTS ",
-    results!(),
-    "; ALTER TABLE temp.results ADD COLUMN last int NOT NULL DEFAULT 0"
-);
+/// The rows that the guard let through, and whether each is the last at its barrier.
+macro_rules! held {
+    () => {
+        concat!("{of:held(", columns!(), ", last int)}")
+    };
+}
 
 statements! {
-    RESULTS in Postgres = concat!("SELECT * FROM {rows:", results!(), "}");
-    STAGE_RESULTS in Sqlite = concat!("INSERT INTO temp.results SELECT *, 0 FROM {rows:", results!(), "}");
-    CLEAR_RESULTS in Sqlite = "DELETE FROM temp.results";
-    DROP_RESULTS in Sqlite = "
-        DELETE FROM temp.results WHERE execution_id IN (SELECT b.id FROM {rows:b(id id)})";
+    RESULTS in Part = concat!("SELECT * FROM {rows:results(", columns!(), ")}");
     /// RACE: the reaper has given this execution to somebody else while we still ran it, and
     /// now we come with a result. Whoever writes `completed_at` first wins; the other matches
     /// no row (E1). An attempt is a row of its own, so the fence holds even against ourselves,
@@ -62,22 +58,22 @@ statements! {
     /// `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5) Asked of `result`, which
     /// is null as long as `completed_at` is (I3), because the latter is in partial indexes that
     /// a planner would walk for each row of the batch.
-    CLOSE_EXECUTIONS in Sqlite = "
+    CLOSE_EXECUTIONS in Sqlite = concat!("
         UPDATE ductwork_executions
            SET completed_at = {now}, result = results.result, error_class = results.error_class,
                error_message = results.error_message, error_backtrace = results.error_backtrace
-          FROM {of:results=results}
+          FROM ", "{of:results(", columns!(), ")}", "
          WHERE {key:ductwork_executions.id;results.execution_id}
            AND ductwork_executions.process_id = :process
            AND ductwork_executions.result IS NULL {alive}
-        RETURNING {held:results;ductwork_executions.id AS execution_id}";
+        RETURNING {held:results;ductwork_executions.id AS execution_id}");
     /// A branch that ends in a fan-out arrives with its result, unless it would be the last: that
     /// one is left to an advancer, which fires the barrier. RACE: two workers with the last two
     /// siblings. The barrier's row is locked before it is read, so the second sees the first's
     /// arrival, and exactly one of them is the last. Inner barriers before outer ones, as an
     /// advancer's cascade takes them. Proven by
     /// `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
-    HELD in Postgres = "
+    ARRIVING in Part = "
         SELECT barriers.*,
                CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
                     THEN 1 ELSE 0 END AS last
@@ -85,45 +81,42 @@ statements! {
                   FROM (SELECT * FROM closed ORDER BY arrives_at DESC) closed
                   LEFT JOIN LATERAL (SELECT width - arrived AS missing FROM ductwork_fan_outs
                                       WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers";
-    MARK_LAST in Sqlite = "
-        UPDATE temp.results SET last = 1
-         WHERE rowid IN (SELECT max(r.rowid) FROM temp.results r
-                           JOIN ductwork_fan_outs f ON f.id = r.arrives_at
-                          GROUP BY f.id HAVING count(*) = f.width - f.arrived)
-        RETURNING execution_id";
-    ARRIVE_WITH_RESULT in Sqlite = "
+    MISSING in Sqlite = "
+        SELECT f.id, f.width - f.arrived AS missing
+          FROM {rows:b(id id)} JOIN ductwork_fan_outs f ON {key:f.id;b.id}";
+    ARRIVE_WITH_RESULT in Sqlite = concat!("
         UPDATE ductwork_fan_outs SET arrived = arrived + a.n
-          FROM (SELECT held.arrives_at AS id, count(*) AS n FROM {of:held=results}
+          FROM (SELECT held.arrives_at AS id, count(*) AS n FROM ", held!(), "
                  WHERE held.arrives_at IS NOT NULL AND held.last = 0 GROUP BY held.arrives_at) a
-         WHERE {key:ductwork_fan_outs.id;a.id}";
-    END_STEPS in Sqlite = "
+         WHERE {key:ductwork_fan_outs.id;a.id}");
+    END_STEPS in Sqlite = concat!("
         UPDATE ductwork_steps
            SET status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
                output = held.output, completed_at = {now}
-          FROM {of:held=results}
+          FROM ", held!(), "
          WHERE {key:ductwork_steps.id;held.step_id} AND held.step_status IS NOT NULL
-           AND ductwork_steps.status = 'in_progress'";
+           AND ductwork_steps.status = 'in_progress'");
     /// The branch becomes ready for an advancer, or moves with the result. The guard of the
     /// move: while an execution is open its branch stands at the execution's step, unclaimed.
-    MOVE_WITH_RESULT in Sqlite = "
+    MOVE_WITH_RESULT in Sqlite = concat!("
         UPDATE ductwork_branches
            SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
                step_id = coalesce(held.next_step_id, held.step_id),
                ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {now} END,
                last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
                                        THEN last_advanced_at ELSE {now} END
-          FROM {of:held=results}
+          FROM ", held!(), "
          WHERE {key:ductwork_branches.id;held.branch_id}
            AND (held.ready = 1 OR held.transition_id IS NOT NULL)
            AND ductwork_branches.step_id = held.step_id
-           AND ductwork_branches.status = 'in_progress'";
-    INSERT_NEXT_STEPS in Sqlite = "
+           AND ductwork_branches.status = 'in_progress'");
+    INSERT_NEXT_STEPS in Sqlite = concat!("
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
                held.next_step, held.via, held.transition_id, 'in_progress', held.output, {now}
-          FROM {of:held=results} WHERE held.next_step_id IS NOT NULL";
-    INSERT_ATTEMPTS in Sqlite = "
+          FROM ", held!(), " WHERE held.next_step_id IS NOT NULL");
+    INSERT_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_executions
             (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
         SELECT held.attempt_id, held.attempt_step_id, :pipeline, held.attempt, held.retry_count,
@@ -131,38 +124,38 @@ statements! {
                CASE WHEN held.leased = 1 THEN :process END,
                CASE WHEN held.leased = 1 THEN {now} END,
                CASE WHEN held.leased = 1 THEN {now} + :lease END
-          FROM {of:held=results} WHERE held.attempt_id IS NOT NULL";
-    QUEUE_ATTEMPTS in Sqlite = "
+          FROM ", held!(), " WHERE held.attempt_id IS NOT NULL");
+    QUEUE_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT held.attempt_id, :pipeline, {now} + held.delay
-          FROM {of:held=results} WHERE held.attempt_id IS NOT NULL AND held.leased = 0";
-    RECORD_TRANSITIONS in Sqlite = "
+          FROM ", held!(), " WHERE held.attempt_id IS NOT NULL AND held.leased = 0");
+    RECORD_TRANSITIONS in Sqlite = concat!("
         INSERT INTO ductwork_transitions
             (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
         SELECT held.transition_id, held.run_id, held.branch_id, held.step_id, held.via,
                held.produced, {now}, {now}
-          FROM {of:held=results} WHERE held.transition_id IS NOT NULL AND held.last = 0";
-    RECORD_ADVANCEMENTS in Sqlite = "
+          FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
+    RECORD_ADVANCEMENTS in Sqlite = concat!("
         INSERT INTO ductwork_advancements
             (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
         SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.claim_token,
                {now}, {now}, {now}, 'success'
-          FROM {of:held=results} WHERE held.transition_id IS NOT NULL AND held.last = 0";
+          FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
     /// all runs in progress, and a run's end would cost more the longer the queue.
-    END_RUNS in Sqlite = "
+    END_RUNS in Sqlite = concat!("
         UPDATE ductwork_runs SET status = 'completed', completed_at = {now}, output = held.output
-          FROM {of:held=results}
+          FROM ", held!(), "
          WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
-           AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+           AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')");
     /// A row without an execution says that the process lives, and holds none of them.
-    COMMITTED in Postgres = "
+    COMMITTED in Part = "
         SELECT held.execution_id, held.last FROM touched LEFT JOIN held ON true";
     COMMIT joins [
         ("results", &RESULTS),
         ("touched", &claim::TOUCH_PROCESS),
         ("closed", &CLOSE_EXECUTIONS),
-        ("held", &HELD),
+        ("held", &ARRIVING),
         ("arrived", &ARRIVE_WITH_RESULT),
         ("ended_steps", &END_STEPS),
         ("moved", &MOVE_WITH_RESULT),
@@ -250,7 +243,7 @@ pub async fn commit(
         return Ok(Committed::default());
     }
     let planned = plan(finished, committer.room);
-    let rows = rows(&planned);
+    let rows = rows(&planned.iter().collect::<Vec<_>>());
     let args = [
         ("results", (&rows).into()),
         ("process", committer.process.0.into()),
@@ -287,38 +280,61 @@ async fn in_turn(
     process: ProcessId,
     args: Args<'_>,
 ) -> Result<Held, Error> {
-    conn.once("stage", STAGE).await?;
     conn.transaction(async |conn| {
         if !claim::touch(conn, process).await? {
             return Ok(None);
         }
-        conn.execute(&CLEAR_RESULTS, &[]).await?;
-        conn.execute(&STAGE_RESULTS, args).await?;
         let mut held = HashMap::with_capacity(planned.len());
         for row in conn.fetch(&CLOSE_EXECUTIONS, args).await? {
             held.insert(ExecutionId(row.get("execution_id")?), false);
         }
-        let id = |row: &Planned<'_>| row.of.claimed.execution_id;
-        if held.len() < planned.len() {
-            let stale = planned.iter().map(id).filter(|id| !held.contains_key(id));
-            let rows = Rows::new().ids("id", stale);
-            conn.execute(&DROP_RESULTS, &[("b", (&rows).into())])
-                .await?;
+        let ours = |row: &&Planned<'_>| held.contains_key(&row.of.claimed.execution_id);
+        let ours: Vec<&Planned<'_>> = planned.iter().filter(ours).collect();
+        for id in last_at_barriers(conn, &ours).await? {
+            held.insert(id, true);
         }
-        if planned.iter().any(|row| row.arrives_at.is_some()) {
-            for row in conn.fetch(&MARK_LAST, args).await? {
-                held.insert(ExecutionId(row.get("execution_id")?), true);
-            }
-        }
+        let last = |row: &&Planned<'_>| i64::from(held[&row.of.claimed.execution_id]);
+        let rows = rows(&ours).ints("last", ours.iter().map(last));
+        let args: Vec<_> = args
+            .iter()
+            .cloned()
+            .chain([("held", (&rows).into())])
+            .collect();
         for (statement, concerns) in SEQUENCE {
-            let concerned = |row: &Planned<'_>| held.contains_key(&id(row)) && concerns(row);
-            if planned.iter().any(concerned) {
-                conn.execute(statement, args).await?;
+            if ours.iter().any(|row| concerns(row)) {
+                conn.execute(statement, &args).await?;
             }
         }
         Ok(Some(held))
     })
     .await
+}
+
+/// Of the branches that arrive, those that would be the last at their barriers.
+async fn last_at_barriers(
+    conn: &mut Conn,
+    ours: &[&Planned<'_>],
+) -> Result<Vec<ExecutionId>, Error> {
+    let mut coming: BTreeMap<FanOutId, Vec<(StepId, ExecutionId)>> = BTreeMap::new();
+    for row in ours {
+        let claimed = &row.of.claimed;
+        if let Some(barrier) = row.arrives_at {
+            let arrivals = coming.entry(barrier).or_default();
+            arrivals.push((claimed.step_id, claimed.execution_id));
+        }
+    }
+    let mut last = Vec::new();
+    if coming.is_empty() {
+        return Ok(last);
+    }
+    let rows = Rows::new().ids("id", coming.keys().copied());
+    for row in conn.fetch(&MISSING, &[("b", (&rows).into())]).await? {
+        let arrivals = &coming[&FanOutId(row.get("id")?)];
+        if arrivals.len() as i64 == row.get::<i64>("missing")? {
+            last.extend(arrivals.iter().max().map(|(_, execution)| *execution));
+        }
+    }
+    Ok(last)
 }
 
 /// What follows the guard, and which results it concerns.
@@ -510,7 +526,7 @@ fn simple(finished: &Finished) -> Option<Advance<'_>> {
     crate::machine::advance::decide_simple(output, node, &finished.definition)
 }
 
-fn rows<'a>(planned: &[Planned<'a>]) -> Rows<'a> {
+fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
     let all = || planned.iter();
     let claimed = || planned.iter().map(|row| &row.of.claimed);
     let error = || planned.iter().map(|row| row.of.error.as_ref());

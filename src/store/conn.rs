@@ -173,7 +173,6 @@ impl Location {
             inner,
             broken: false,
             statements: 0,
-            done_once: Vec::new(),
         })
     }
 }
@@ -253,7 +252,6 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
         .foreign_keys(false)
         .statement_cache_capacity(256)
         .pragma("trusted_schema", "off")
-        .pragma("temp_store", "memory")
         // Never below the default: a small cache spills a long transaction to the WAL early.
         .pragma(
             "cache_size",
@@ -317,8 +315,6 @@ pub struct Conn {
     broken: bool,
     /// Round trips made, for those who count them.
     statements: u64,
-    /// Scripts that need not run on it again.
-    done_once: Vec<&'static str>,
 }
 
 enum Inner {
@@ -499,19 +495,6 @@ impl Conn {
             Inner::Sqlite(conn) => conn.prepare(sql).await.map(drop),
         };
         prepared.map_err(|error| self.failed(error, statement.name))
-    }
-
-    /// Runs a script that lasts as long as the connection, unless it has run on it.
-    pub(super) async fn once(
-        &mut self,
-        name: &'static str,
-        text: &'static str,
-    ) -> Result<(), Error> {
-        if !self.done_once.contains(&name) {
-            self.script(name, text).await?;
-            self.done_once.push(name);
-        }
-        Ok(())
     }
 
     /// Runs `'static` text of several statements without parameters.

@@ -69,19 +69,13 @@ impl Dialect {
                 let (key, value) = argument.split_once(';').expect("a key has a value");
                 write!(to, "{key} = {value}").expect("a string takes all");
             }
-            // The rows of another part of a joined statement: `{of:taken(id id)}` are rows that
-            // SQLite is given back, `{of:held=results}` rows that were staged in its temporary
-            // table `results`.
+            // The rows of another part of a joined statement, `{of:taken(id id)}`: SQLite is
+            // given them as a parameter of that name.
             (Self::Postgres, "of") => {
-                let end = argument.find(['(', '=']).unwrap_or(argument.len());
-                to.push_str(&argument[..end]);
+                let (name, _) = argument.split_once('(').expect("rows have columns");
+                to.push_str(name);
             }
-            (Self::Sqlite, "of") => match argument.split_once('=') {
-                Some((name, staged)) => {
-                    write!(to, "temp.{staged} AS {name}").expect("a string takes all");
-                }
-                None => self.rows(argument, to),
-            },
+            (Self::Sqlite, "of") => self.rows(argument, to),
             // Nothing happens when the process's row is gone; SQLite has looked before.
             (Self::Postgres, "alive") => to.push_str("AND EXISTS (SELECT 1 FROM touched)"),
             (Self::Sqlite, "alive") => {}

@@ -16,8 +16,19 @@ pub struct Statement {
     /// Its name, for goldens and errors.
     pub name: &'static str,
     text: Text,
-    only: Option<Dialect>,
+    only: Option<Only>,
     rendered: [OnceLock<Rendered>; 2],
+}
+
+/// Where a statement stands alone, if not everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// On SQLite; PostgreSQL knows it as a part of a joined one.
+    Sqlite,
+    /// On PostgreSQL: a joined one.
+    Postgres,
+    /// Nowhere: it is a part of a joined one.
+    Part,
 }
 
 enum Text {
@@ -40,20 +51,19 @@ impl Statement {
         Self::of(name, Text::One(text), None)
     }
 
-    /// A text for one database. Statements with `{of:…}` fragments stand alone on SQLite only:
-    /// PostgreSQL knows them as parts of a joined one.
-    pub const fn only(dialect: Dialect, name: &'static str, text: &'static str) -> Self {
-        Self::of(name, Text::One(text), Some(dialect))
+    /// A text that does not stand alone everywhere.
+    pub const fn only(only: Only, name: &'static str, text: &'static str) -> Self {
+        Self::of(name, Text::One(text), Some(only))
     }
 
     /// Several statements in one round trip and one transaction, for PostgreSQL: each but the
     /// last is a common table expression, whose rows the later ones use by its name. All of
     /// them see the database as it was before the first.
     pub const fn joined(name: &'static str, parts: &'static [Part]) -> Self {
-        Self::of(name, Text::Joined(parts), Some(Dialect::Postgres))
+        Self::of(name, Text::Joined(parts), Some(Only::Postgres))
     }
 
-    const fn of(name: &'static str, text: Text, only: Option<Dialect>) -> Self {
+    const fn of(name: &'static str, text: Text, only: Option<Only>) -> Self {
         Self {
             name,
             text,
@@ -64,7 +74,12 @@ impl Statement {
 
     /// True where it can be sent to `dialect` as it is.
     pub fn is_for(&self, dialect: Dialect) -> bool {
-        self.only.is_none_or(|only| only == dialect)
+        match self.only {
+            None => true,
+            Some(Only::Sqlite) => dialect == Dialect::Sqlite,
+            Some(Only::Postgres) => dialect == Dialect::Postgres,
+            Some(Only::Part) => false,
+        }
     }
 
     fn write_text(&self, to: &mut String) {
@@ -106,12 +121,12 @@ impl Statement {
 
 /// Declares statements, and the list of them for the catalogue.
 ///
-/// `NAME = "…";` is for all databases, `NAME in Sqlite = "…";` for one, and
+/// `NAME = "…";` is for all databases, `NAME in Sqlite = "…";` (or `in Part`) for some, and
 /// `NAME joins [(name, &PART), …, ("", &LAST)];` makes one of several, for PostgreSQL.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $dialect:ident)? $(joins $parts:tt)? $(= $text:expr)?;)*) => {
+    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(joins $parts:tt)? $(= $text:expr)?;)*) => {
         $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
-            $crate::store::statement::statements!(@ $name $(in $dialect)? $(joins $parts)? $(= $text)?);)*
+            $crate::store::statement::statements!(@ $name $(in $only)? $(joins $parts)? $(= $text)?);)*
 
         /// Every statement of this module.
         pub(super) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
@@ -119,9 +134,9 @@ macro_rules! statements {
     (@ $name:ident = $text:expr) => {
         $crate::store::statement::Statement::new(stringify!($name), $text)
     };
-    (@ $name:ident in $dialect:ident = $text:expr) => {
+    (@ $name:ident in $only:ident = $text:expr) => {
         $crate::store::statement::Statement::only(
-            $crate::store::dialect::Dialect::$dialect, stringify!($name), $text)
+            $crate::store::statement::Only::$only, stringify!($name), $text)
     };
     (@ $name:ident joins $parts:tt) => {
         $crate::store::statement::Statement::joined(stringify!($name), &$parts)

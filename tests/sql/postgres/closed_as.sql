@@ -1,2 +1,2 @@
-SELECT e.id, e.result FROM unnest($1::uuid[]) AS b(id) JOIN ductwork_executions e ON e.id = b.id
+SELECT e.id, e.result FROM unnest($1::uuid[]) AS b(id) JOIN ductwork_executions e ON e.id = ANY (ARRAY[b.id])
  WHERE e.process_id = $2 AND e.completed_at IS NOT NULL

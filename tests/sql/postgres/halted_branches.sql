@@ -1,7 +1,7 @@
 SELECT br.id, (left($1::uuid::text, 19) || substr(br.id::text, 20))::uuid AS branch_id, (left($1::uuid::text, 19) || substr(br.step_id::text, 20))::uuid AS step_id, s.status,
        (left($1::uuid::text, 19) || substr(f.id::text, 20))::uuid AS fan_out_id
   FROM ductwork_branches br
-  JOIN ductwork_steps s ON s.id = br.step_id
+  JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
   LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
  WHERE br.run_id = $2 AND br.halt_reason IS NOT NULL
  ORDER BY br.id

@@ -2,8 +2,8 @@ SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
        br.fan_out_id, br.ordinal, r.definition
   FROM unnest($1::uuid[]) AS b(id)
-  JOIN ductwork_executions e ON e.id = b.id AND e.process_id = $2
-  JOIN ductwork_steps s ON s.id = e.step_id
-  JOIN ductwork_branches br ON br.id = s.branch_id
-  JOIN ductwork_runs r ON r.id = s.run_id
+  JOIN ductwork_executions e ON e.id = ANY (ARRAY[b.id]) AND e.process_id = $2
+  JOIN ductwork_steps s ON s.id = ANY (ARRAY[e.step_id])
+  JOIN ductwork_branches br ON br.id = ANY (ARRAY[s.branch_id])
+  JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])
  ORDER BY e.id

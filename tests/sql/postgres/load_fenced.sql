@@ -1,11 +1,11 @@
 SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
-       s.ordinal AS step_ordinal, s.node, s.status AS step_status, s.output,
+       s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
        r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
        a.id AS advancement_id
   FROM unnest($1::uuid[], $2::uuid[]) AS b(id, token)
-  JOIN ductwork_branches br ON br.id = b.id AND br.claim_token = b.token
-  JOIN ductwork_steps s ON s.id = br.step_id
-  JOIN ductwork_runs r ON r.id = br.run_id
-  JOIN ductwork_transitions t ON t.from_step_id = br.step_id
-  JOIN ductwork_advancements a ON a.branch_id = br.id AND a.completed_at IS NULL
+  JOIN ductwork_branches br ON br.id = ANY (ARRAY[b.id]) AND br.claim_token = b.token
+  JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
+  JOIN ductwork_runs r ON r.id = ANY (ARRAY[br.run_id])
+  JOIN ductwork_transitions t ON t.from_step_id = ANY (ARRAY[br.step_id])
+  JOIN ductwork_advancements a ON a.branch_id = ANY (ARRAY[br.id]) AND a.completed_at IS NULL
  ORDER BY br.id

@@ -4,4 +4,4 @@ SELECT DISTINCT x.process_id FROM (
     UNION ALL
     SELECT process_id FROM ductwork_advancements
      WHERE completed_at IS NULL AND lease_until < (extract(epoch from statement_timestamp()) * 1000000)::bigint) x
- WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE p.id = x.process_id)
+ WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE p.id = ANY (ARRAY[x.process_id]))

@@ -1,3 +1,3 @@
 UPDATE ductwork_steps SET status = 'advancing'
   FROM unnest($1::uuid[]) AS b(id)
- WHERE ductwork_steps.id = b.id AND ductwork_steps.status = 'completed'
+ WHERE ductwork_steps.id = ANY (ARRAY[b.id]) AND ductwork_steps.status = 'completed'

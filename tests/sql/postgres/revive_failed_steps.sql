@@ -3,5 +3,5 @@ INSERT INTO ductwork_steps
 SELECT (left($1::uuid::text, 19) || substr(s.id::text, 20))::uuid, $1, (left($1::uuid::text, 19) || substr(s.branch_id::text, 20))::uuid, s.ordinal, s.node, s.step, s.via,
        'in_progress', s.input, (extract(epoch from statement_timestamp()) * 1000000)::bigint
   FROM ductwork_branches br
-  JOIN ductwork_steps s ON s.id = br.step_id
+  JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
  WHERE br.run_id = $2 AND s.status = 'failed'

@@ -4,4 +4,4 @@ INSERT INTO ductwork_steps
 SELECT unhex(printf('%012x70038%015x', ?1, n * ?2 + b.place)), unhex(printf('%012x70018%015x', ?1, n)), unhex(printf('%012x70028%015x', ?1, n)), b.place, b.node, b.step, b.via,
        CASE WHEN b.place > 0 THEN unhex(printf('%012x70058%015x', ?1, n * ?2 + b.place - 1)) END,
        'completed', 'null', 'null', CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (WITH RECURSIVE numbers(n) AS (SELECT ?3 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?4) SELECT n FROM numbers) AS series CROSS JOIN (SELECT value->>0 AS place, value->>1 AS node, value->>2 AS step, value->>3 AS via FROM json_each(?5)) AS b
+  FROM (WITH RECURSIVE numbers(n) AS (SELECT ?3 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?4) SELECT n FROM numbers) AS series CROSS JOIN (SELECT c0 AS place, c1 AS node, c2 AS step, c3 AS via FROM ductwork_rows(?5)) AS b

@@ -1,5 +1,5 @@
 SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
-       s.ordinal AS step_ordinal, s.node, s.status AS step_status, s.output,
+       s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
        r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
        a.id AS advancement_id
   FROM (SELECT c0 AS id, c1 AS token FROM ductwork_rows(?1)) AS b
