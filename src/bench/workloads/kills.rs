@@ -158,12 +158,21 @@ async fn slices(conn: &mut Conn, from: i64, until: i64) -> Result<Vec<u64>, Erro
     Ok(measure::slices(conn, NAP, from, until, width).await?)
 }
 
-/// The first slice from which on a window makes as good as all of `rate`.
+/// The first slice from which on a window makes as good as all of `rate`. Not before the longest
+/// silence is over: a catch-up must not hide that nothing was done at first.
 fn recovered(slices: &[u64], rate: f64) -> Option<usize> {
     let wide = (WINDOW.as_micros() / SLICE.as_micros()) as usize;
     let due = rate * WINDOW.as_secs_f64() * BACK;
-    let mut windows = slices.windows(wide);
-    windows.position(|window| window.iter().sum::<u64>() as f64 >= due)
+    let (mut silent, mut longest, mut spoken) = (0, 0, 0);
+    for (index, count) in slices.iter().enumerate() {
+        silent = if *count == 0 { silent + 1 } else { 0 };
+        if silent > longest {
+            (longest, spoken) = (silent, index + 1);
+        }
+    }
+    let mut windows = slices.get(spoken..)?.windows(wide);
+    let first = windows.position(|window| window.iter().sum::<u64>() as f64 >= due)?;
+    Some(spoken + first)
 }
 
 fn worker(processes: &Processes) -> Result<&ProcessRow, Error> {
@@ -186,9 +195,15 @@ mod tests {
         // A hundred a second are one per slice.
         let mut slices = vec![0; 7];
         slices.extend([1; 40]);
-        // Of 25 slices 24 are enough, and the first of them may be empty.
-        assert_eq!(recovered(&slices, 100.0), Some(6));
-        assert_eq!(recovered(&slices, 200.0), None);
+        assert_eq!(recovered(&slices, 100.0), Some(7));
+        // Twice as many afterwards do not make up for the silence before.
+        slices[7..].fill(2);
+        assert_eq!(recovered(&slices, 100.0), Some(7));
+        // Slow at first.
+        slices[7..20].fill(0);
+        slices[10] = 1;
+        assert_eq!(recovered(&slices, 200.0), Some(20));
+        assert_eq!(recovered(&slices, 300.0), None);
         assert_eq!(recovered(&[1; 24], 1.0), None);
     }
 }
