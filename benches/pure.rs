@@ -154,6 +154,4 @@ fn main() {
             .optional_texts("output", ids.iter().map(|_| Some("{\"value\":1}")))
     };
     measure("rows, as columns", BATCH, rows);
-    let batch = rows();
-    measure("rows, as JSON", BATCH, || batch.json().len());
 }

@@ -100,6 +100,7 @@ const SCANS: &[(&str, &str)] = &[
 const BATCHES: &[&str] = &[
     "b",
     "x",
+    "a",
     "due",
     "taken",
     "held",

@@ -86,6 +86,9 @@ impl Advancer {
 
     async fn counted_turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
         let turned = self.turn(link, unsure).await;
+        if turned.is_ok() {
+            self.shared.set_advancing(false);
+        }
         self.shared.sent(link.take_statements());
         turned
     }
@@ -116,6 +119,8 @@ impl Advancer {
         }
         let process = self.shared.process();
         let lease = self.policy.lease();
+        // From here until a turn has gone well there may be leases to extend.
+        self.shared.set_advancing(true);
         let claimed =
             match advance::claim(conn, process, self.pipelines.as_deref(), n, lease).await? {
                 BranchClaim::Taken(claimed) => claimed,

@@ -225,7 +225,7 @@ impl Lifeline {
         }
         let asked = Instant::now();
         let id = self.shared.process();
-        let holds = self.shared.holding() > 0 || self.row.role == crate::model::Role::Advancer;
+        let holds = self.shared.holds();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         match process::beat(conn, id, counters, self.policy.lease(), holds).await? {

@@ -4,7 +4,7 @@
 //! Never: touches the database.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -39,6 +39,8 @@ pub struct Shared {
     /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
     pub check: Notify,
     counters: AtomicCounters,
+    /// Branches may be claimed.
+    advancing: AtomicBool,
 }
 
 struct State {
@@ -89,6 +91,7 @@ impl Shared {
             wake: Notify::new(),
             check: Notify::new(),
             counters: AtomicCounters::default(),
+            advancing: AtomicBool::new(false),
         })
     }
 
@@ -162,9 +165,14 @@ impl Shared {
         self.state().held.remove(&execution);
     }
 
-    /// How many executions are held.
-    pub fn holding(&self) -> usize {
-        self.state().held.len()
+    /// True while there may be claims whose leases a heartbeat has to extend.
+    pub fn holds(&self) -> bool {
+        self.advancing.load(Ordering::Relaxed) || !self.state().held.is_empty()
+    }
+
+    /// Takes note of whether branches may be claimed.
+    pub fn set_advancing(&self, advancing: bool) {
+        self.advancing.store(advancing, Ordering::Relaxed);
     }
 
     /// Ends everything that runs.

@@ -128,22 +128,24 @@ impl Slots {
         std::mem::take(&mut self.state.borrow_mut().done)
     }
 
-    /// How many more may be claimed: those that run at once, and those that wait for them. None
-    /// while more than half of those that may wait do: one claim for many.
-    pub fn room(&self) -> usize {
-        let state = self.state.borrow();
-        let ahead = state.ahead(self.count);
-        match state.waiting.len() * 2 > ahead {
-            true => 0,
-            false => (self.count + ahead).saturating_sub(state.waiting.len() + state.running.len()),
-        }
-    }
-
-    /// How many of those that follow from results may be claimed with them.
-    pub fn room_at_birth(&self) -> usize {
+    /// How many more may be held, beside those that wait and run, and `others`: results whose
+    /// steps that follow may take their places.
+    pub fn room(&self, others: usize) -> usize {
         let state = self.state.borrow();
         let all = self.count + state.ahead(self.count);
-        all.saturating_sub(state.waiting.len() + state.running.len())
+        all.saturating_sub(state.held() + others)
+    }
+
+    /// How many to claim off the queue. None while that would be a few for many that are held:
+    /// a claim's cost is hardly its rows'.
+    pub fn appetite(&self, others: usize) -> usize {
+        let room = self.room(others);
+        let state = self.state.borrow();
+        let hungry = state.waiting.len() + state.running.len() < self.count;
+        match hungry || room * 4 >= self.count + state.ahead(self.count) {
+            true => room,
+            false => 0,
+        }
     }
 
     /// Slots that nothing runs in or waits for.
@@ -189,6 +191,11 @@ impl Slots {
 }
 
 impl State {
+    /// What waits, runs, or has ended without having been taken.
+    fn held(&self) -> usize {
+        self.waiting.len() + self.running.len() + self.done.len()
+    }
+
     /// The next waiting job, which runs from now on.
     fn take(&mut self) -> Option<Job> {
         let job = self.waiting.pop_front()?;

@@ -191,7 +191,7 @@ impl Worker {
     /// Takes off the queue what there is room for, when it is time to ask. False when this
     /// process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
-        let room = state.slots.room();
+        let room = state.slots.appetite(state.finished.len());
         if room == 0 {
             return Ok(true);
         }
@@ -262,7 +262,7 @@ impl Worker {
             pipeline: &self.pipeline,
             lease: self.policy.lease(),
             room: match claiming {
-                true => state.slots.room_at_birth(),
+                true => state.slots.room(state.finished.len() - batch),
                 false => 0,
             },
         };

@@ -313,9 +313,10 @@ async fn busy(conn: Conn) -> Hands {
     hands.advance().await;
 
     // Ready again after a failed attempt to advance; nobody has it.
-    hands.trigger(&split, "1").await;
-    hands.succeed("Split", "2").await;
+    hands.trigger(&ask, "1").await;
+    hands.succeed("Ask", "2").await;
     let ready = hands.claim_branches().await;
+    assert_eq!(ready.len(), 1, "the question");
     let why = advance::GiveBack::Errored {
         class: "test",
         message: "it was asked to",

@@ -18,7 +18,7 @@ statements! {
     /// the run has ended.)
     CANCEL_OPEN_EXECUTIONS = "
         SELECT e.id FROM ductwork_branches br
-          JOIN ductwork_executions e ON e.step_id = br.step_id AND e.completed_at IS NULL
+          JOIN ductwork_executions e ON {key:e.step_id;br.step_id} AND e.result IS NULL
          WHERE br.run_id = :run ORDER BY e.id";
     CANCEL_OPEN_BRANCHES = "
         SELECT id FROM ductwork_branches
@@ -30,7 +30,7 @@ statements! {
     CANCEL_EXECUTIONS = "
         UPDATE ductwork_executions SET completed_at = {now}, result = 'cancelled'
           FROM {rows:b(id id)}
-         WHERE {key:ductwork_executions.id;b.id} AND ductwork_executions.completed_at IS NULL
+         WHERE {key:ductwork_executions.id;b.id} AND ductwork_executions.result IS NULL
         RETURNING ductwork_executions.process_id AS process_id";
     CANCEL_BRANCHES = "
         UPDATE ductwork_branches

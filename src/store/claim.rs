@@ -23,7 +23,7 @@ statements! {
     /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
     pub(super) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
-         WHERE id = :process RETURNING id";
+         WHERE id = :process RETURNING id, last_heartbeat_at AS moment";
     /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
     /// than its limit (C7).
     TAKE_AVAILABILITIES in Sqlite = "
@@ -36,7 +36,7 @@ statements! {
         RETURNING execution_id AS id";
     STAMP_EXECUTIONS in Sqlite = "
         UPDATE ductwork_executions
-           SET process_id = :process, claimed_at = {now}, lease_until = {now} + :lease
+           SET process_id = :process, claimed_at = {moment}, lease_until = {moment} + :lease
           FROM {of:taken(id id)}
          WHERE {key:ductwork_executions.id;taken.id}
            AND ductwork_executions.process_id IS NULL

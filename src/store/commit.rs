@@ -60,7 +60,7 @@ statements! {
     /// a planner would walk for each row of the batch.
     CLOSE_EXECUTIONS in Sqlite = concat!("
         UPDATE ductwork_executions
-           SET completed_at = {now}, result = results.result, error_class = results.error_class,
+           SET completed_at = {moment}, result = results.result, error_class = results.error_class,
                error_message = results.error_message, error_backtrace = results.error_backtrace
           FROM ", "{of:results(", columns!(), ")}", "
          WHERE {key:ductwork_executions.id;results.execution_id}
@@ -92,7 +92,7 @@ statements! {
     END_STEPS in Sqlite = concat!("
         UPDATE ductwork_steps
            SET status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
-               output = held.output, completed_at = {now}
+               output = held.output, completed_at = {moment}
           FROM ", held!(), "
          WHERE {key:ductwork_steps.id;held.step_id} AND held.step_status IS NOT NULL
            AND ductwork_steps.status = 'in_progress'");
@@ -102,9 +102,9 @@ statements! {
         UPDATE ductwork_branches
            SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
                step_id = coalesce(held.next_step_id, held.step_id),
-               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {now} END,
+               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {moment} END,
                last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
-                                       THEN last_advanced_at ELSE {now} END
+                                       THEN last_advanced_at ELSE {moment} END
           FROM ", held!(), "
          WHERE {key:ductwork_branches.id;held.branch_id}
            AND (held.ready = 1 OR held.transition_id IS NOT NULL)
@@ -114,7 +114,7 @@ statements! {
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
-               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {now}
+               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {moment}
           FROM ", held!(), " WHERE held.next_step_id IS NOT NULL");
     INSERT_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_executions
@@ -122,29 +122,29 @@ statements! {
         SELECT held.attempt_id, held.attempt_step_id, :pipeline, held.attempt, held.retry_count,
                held.crash_count,
                CASE WHEN held.leased = 1 THEN :process END,
-               CASE WHEN held.leased = 1 THEN {now} END,
-               CASE WHEN held.leased = 1 THEN {now} + :lease END
+               CASE WHEN held.leased = 1 THEN {moment} END,
+               CASE WHEN held.leased = 1 THEN {moment} + :lease END
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL");
     QUEUE_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT held.attempt_id, :pipeline, {now} + held.delay
+        SELECT held.attempt_id, :pipeline, {moment} + held.delay
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL AND held.leased = 0");
     RECORD_TRANSITIONS in Sqlite = concat!("
         INSERT INTO ductwork_transitions
             (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
         SELECT held.transition_id, held.run_id, held.branch_id, held.step_id, held.via,
-               held.produced, {now}, {now}
+               held.produced, {moment}, {moment}
           FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
     RECORD_ADVANCEMENTS in Sqlite = concat!("
         INSERT INTO ductwork_advancements
             (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
         SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.claim_token,
-               {now}, {now}, {now}, 'success'
+               {moment}, {moment}, {moment}, 'success'
           FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
     /// all runs in progress, and a run's end would cost more the longer the queue.
     END_RUNS in Sqlite = concat!("
-        UPDATE ductwork_runs SET status = 'completed', completed_at = {now}, output = held.output
+        UPDATE ductwork_runs SET status = 'completed', completed_at = {moment}, output = held.output
           FROM ", held!(), "
          WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
            AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')");

@@ -6,6 +6,7 @@
 //! (sqlx#4385 lets the next borrower inherit a cancelled transaction). After an error whose
 //! effect is unknown it is closed, not reused.
 
+use std::collections::HashSet;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -173,6 +174,7 @@ impl Location {
             inner,
             broken: false,
             statements: 0,
+            saved: HashSet::new(),
         })
     }
 }
@@ -315,6 +317,8 @@ pub struct Conn {
     broken: bool,
     /// Round trips made, for those who count them.
     statements: u64,
+    /// Digests of the definitions that were stored on it.
+    pub(super) saved: HashSet<String>,
 }
 
 enum Inner {

@@ -48,9 +48,13 @@ impl Definitions {
     }
 }
 
-/// Stores a definition, unless it is there; its digest.
+/// Stores a definition, unless it is there; its digest. Definitions are never deleted, so what
+/// was stored on a connection is not stored again.
 pub async fn save(conn: &mut Conn, definition: &Definition) -> Result<String, Error> {
     let digest = definition.digest();
+    if conn.saved.contains(&digest) {
+        return Ok(digest);
+    }
     let body = definition.canonical();
     conn.execute(
         &SAVE_DEFINITION,
@@ -61,5 +65,6 @@ pub async fn save(conn: &mut Conn, definition: &Definition) -> Result<String, Er
         ],
     )
     .await?;
+    conn.saved.insert(digest.clone());
     Ok(digest)
 }

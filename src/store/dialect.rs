@@ -51,7 +51,11 @@ impl Dialect {
             (Self::Postgres, "now") => {
                 to.push_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint")
             }
-            (Self::Sqlite, "now") => to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
+            // The time that the part `touched` of a joined statement has asked for, once for all.
+            (Self::Postgres, "moment") => to.push_str("(SELECT moment FROM touched)"),
+            (Self::Sqlite, "now" | "moment") => {
+                to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)")
+            }
             (Self::Postgres, "skip_locked") => to.push_str("FOR UPDATE SKIP LOCKED"),
             (Self::Postgres, "lock") => to.push_str("FOR UPDATE"),
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.

@@ -36,12 +36,12 @@ statements! {
     /// run is kept as well (`prune_keeps_what_is_active`).
     STILL_PRUNABLE = "
         SELECT r.id FROM {rows:b(id id)}
-          JOIN ductwork_runs r ON r.id = b.id
+          JOIN ductwork_runs r ON {key:r.id;b.id}
          WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
            AND (r.status <> 'halted' OR NOT EXISTS (
                 SELECT 1 FROM ductwork_branches br
-                  JOIN ductwork_steps s ON s.branch_id = br.id AND s.via = 'on_halt'
-                  JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+                  JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via = 'on_halt'
+                  JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
                  WHERE br.run_id = r.id AND br.fan_out_id IS NULL))";
     PRUNE_TUPLES = "
         DELETE FROM ductwork_tuples WHERE run_id IN (SELECT b.id FROM {rows:b(id id)})";

@@ -3,6 +3,7 @@
 //! Owns: the rows of a new run: run, root branch, start step, execution, availability; all or
 //! nothing, many at once.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::definition::Definition;
@@ -11,42 +12,84 @@ use crate::model::*;
 use super::conn::Conn;
 use super::crossing::micros;
 use super::definition;
+use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Rows, statements};
+use super::statement::{Args, Rows, statements};
 
 /// Runs per statement.
 const CHUNK: usize = 1_000;
 
+/// One row per run: its key, its value, and the keys of what it begins with.
+macro_rules! columns {
+    () => {
+        "id id, input text, trigger_key text, branch_id id, step_id id, execution_id id"
+    };
+}
+
+/// The rows of the runs that are made.
+macro_rules! made {
+    () => {
+        concat!("{of:made(", columns!(), ")}")
+    };
+}
+
 statements! {
+    ASKED in Part = concat!("SELECT * FROM {rows:made(", columns!(), ")}");
+    INSERT_RUNS in Sqlite = concat!("
+        INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
+        SELECT made.id, :pipeline, :definition, made.input, made.trigger_key, {now}
+          FROM ", made!());
     /// RACE: two triggers with one key. The unique index lets one insert win; the other
     /// inserts nothing, and reads the winner's run (T1). Proven by
     /// `triggers_with_one_key_make_one_run`.
-    INSERT_RUNS = "
+    INSERT_KEYED_RUNS in Sqlite = concat!("
         INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
-        SELECT b.id, :pipeline, :definition, b.input, b.trigger_key, {now}
-          FROM {rows:b(id id, input text, trigger_key text)}
+        SELECT asked.id, :pipeline, :definition, asked.input, asked.trigger_key, {now}
+          FROM {of:asked(", columns!(), ")}
          WHERE true
-        ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING";
+        ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
+        RETURNING id");
+    /// As an array: joins of the parts of a statement are not hashed.
+    MADE in Part = "SELECT asked.* FROM asked WHERE asked.id = ANY (ARRAY(SELECT id FROM runs))";
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, r.input
           FROM {rows:b(trigger_key text)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
-    INSERT_ROOTS = "
+    INSERT_ROOTS in Sqlite = concat!("
         INSERT INTO ductwork_branches (id, run_id, pipeline, ordinal, status, step_id, last_advanced_at)
-        SELECT b.id, b.run_id, :pipeline, 0, 'in_progress', b.step_id, {now}
-          FROM {rows:b(id id, run_id id, step_id id)}";
-    INSERT_STARTS = "
+        SELECT made.branch_id, made.id, :pipeline, 0, 'in_progress', made.step_id, {now}
+          FROM ", made!());
+    INSERT_STARTS in Sqlite = concat!("
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
-        SELECT b.id, b.run_id, b.branch_id, 0, :node, :step, 'start', 'in_progress', r.input, {now}
-          FROM {rows:b(id id, run_id id, branch_id id)}
-          JOIN ductwork_runs r ON {key:r.id;b.run_id}";
-    INSERT_FIRST_EXECUTIONS = "
+        SELECT made.step_id, made.id, made.branch_id, 0, :node, :step, 'start', 'in_progress', made.input, {now}
+          FROM ", made!());
+    INSERT_FIRST_EXECUTIONS in Sqlite = concat!("
         INSERT INTO ductwork_executions (id, step_id, pipeline, attempt)
-        SELECT b.id, b.step_id, :pipeline, 1 FROM {rows:b(id id, step_id id)}";
-    INSERT_FIRST_AVAILABILITIES = "
+        SELECT made.execution_id, made.step_id, :pipeline, 1 FROM ", made!());
+    INSERT_FIRST_AVAILABILITIES in Sqlite = concat!("
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT b.id, :pipeline, {now} + :delay FROM {rows:b(id id)}";
+        SELECT made.execution_id, :pipeline, {now} + :delay FROM ", made!());
+    TRIGGERED in Part = concat!("SELECT made.id FROM ", made!());
+    TRIGGER joins [
+        ("made", &ASKED),
+        ("runs", &INSERT_RUNS),
+        ("roots", &INSERT_ROOTS),
+        ("starts", &INSERT_STARTS),
+        ("executions", &INSERT_FIRST_EXECUTIONS),
+        ("availabilities", &INSERT_FIRST_AVAILABILITIES),
+        ("", &TRIGGERED),
+    ];
+    TRIGGER_KEYED joins [
+        ("asked", &ASKED),
+        ("runs", &INSERT_KEYED_RUNS),
+        ("made", &MADE),
+        ("roots", &INSERT_ROOTS),
+        ("starts", &INSERT_STARTS),
+        ("executions", &INSERT_FIRST_EXECUTIONS),
+        ("availabilities", &INSERT_FIRST_AVAILABILITIES),
+        ("", &TRIGGERED),
+    ];
 }
 
 /// A run to start.
@@ -71,7 +114,7 @@ pub struct Triggered {
 
 /// Starts runs of one definition; one answer per element of `runs`, in their order.
 ///
-/// One transaction per thousand runs. A second trigger with a key returns the first run. Lost
+/// One transaction per thousand runs; on PostgreSQL one statement. A second trigger with a key returns the first run. Lost
 /// acknowledgement: with a key, trigger again; without, the run may exist.
 pub async fn trigger(
     conn: &mut Conn,
@@ -82,10 +125,7 @@ pub async fn trigger(
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     for chunk in runs.chunks(CHUNK) {
-        let done = conn
-            .transaction(async |conn| insert(conn, definition, &digest, chunk, delay).await)
-            .await?;
-        triggered.extend(done);
+        triggered.extend(insert(conn, definition, &digest, chunk, delay).await?);
     }
     Ok(triggered)
 }
@@ -97,110 +137,148 @@ async fn insert(
     runs: &[NewRun<'_>],
     delay: Duration,
 ) -> Result<Vec<Triggered>, Error> {
-    let pipeline = || ("pipeline", (&definition.pipeline).into());
     // The same key twice in one call is one run, like in two.
-    let mut first: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    let mut first: HashMap<&str, usize> = HashMap::new();
     let ids: Vec<RunId> = runs.iter().map(|_| RunId::new()).collect();
-    let fresh: Vec<usize> = (0..runs.len())
+    let asked: Vec<usize> = (0..runs.len())
         .filter(|index| match runs[*index].key {
             Some(key) => *first.entry(key).or_insert(*index) == *index,
             None => true,
         })
         .collect();
-    let rows = Rows::new()
-        .ids("id", fresh.iter().map(|i| ids[*i]))
-        .texts("input", fresh.iter().map(|i| runs[*i].input))
-        .optional_texts("trigger_key", fresh.iter().map(|i| runs[*i].key));
-    let inserted = conn
-        .execute(
-            &INSERT_RUNS,
-            &[
-                ("b", (&rows).into()),
-                pipeline(),
-                ("definition", digest.into()),
-            ],
-        )
-        .await?;
-    let mut triggered: Vec<Triggered> = ids
-        .iter()
-        .map(|id| Triggered {
-            run_id: *id,
-            created: true,
-            input_differs: false,
-        })
-        .collect();
-    if inserted < runs.len() as u64 {
-        let rows = Rows::new().texts("trigger_key", first.keys().copied());
-        let known = conn
-            .fetch(&RUNS_BY_KEY, &[("b", (&rows).into()), pipeline()])
-            .await?;
-        for row in known {
-            let key: String = row.get("trigger_key")?;
-            let (id, input) = (RunId(row.get("id")?), row.get::<String>("input")?);
-            for index in 0..runs.len() {
-                if runs[index].key == Some(&key) && ids[index] != id {
-                    triggered[index] = Triggered {
-                        run_id: id,
-                        created: false,
-                        input_differs: runs[index].input != input,
-                    };
-                }
+    let begun: Vec<Begun> = asked.iter().map(|index| Begun::new(ids[*index])).collect();
+    let rows = |begun: &[(usize, Begun)]| rows(runs, begun);
+    let all: Vec<(usize, Begun)> = asked.into_iter().zip(begun).collect();
+    let asked = rows(&all);
+    let start = definition.node(crate::definition::NodeIndex(0));
+    let args = [
+        ("pipeline", (&definition.pipeline).into()),
+        ("definition", digest.into()),
+        ("node", (&start.name).into()),
+        ("step", start.step.as_deref().unwrap_or_default().into()),
+        (
+            "delay",
+            micros(delay.saturating_add(own_delay(definition))).into(),
+        ),
+        ("made", (&asked).into()),
+        ("asked", (&asked).into()),
+    ];
+    let keyed = !first.is_empty();
+    let created: HashSet<RunId> = if conn.dialect() == Dialect::Postgres {
+        let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
+        created(&conn.alone(statement, &args).await?)?
+    } else {
+        conn.transaction(async |conn| {
+            if !keyed {
+                conn.execute(&INSERT_RUNS, &args).await?;
+                begin(conn, &args).await?;
+                return Ok(ids.iter().copied().collect());
             }
+            let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
+            let made = all.iter().filter(|(_, begun)| created.contains(&begun.run));
+            let made = rows(&made.copied().collect::<Vec<_>>());
+            let args = args.clone().map(|(name, arg)| match name {
+                "made" => (name, (&made).into()),
+                _ => (name, arg),
+            });
+            begin(conn, &args).await?;
+            Ok(created)
+        })
+        .await?
+    };
+    // Of those that were not made, the runs that their keys had started.
+    let mut known: HashMap<String, (RunId, String)> = HashMap::new();
+    if created.len() < runs.len() {
+        let keys = Rows::new().texts("trigger_key", first.keys().copied());
+        let args = [
+            ("b", (&keys).into()),
+            ("pipeline", (&definition.pipeline).into()),
+        ];
+        for row in conn.fetch(&RUNS_BY_KEY, &args).await? {
+            let run = (RunId(row.get("id")?), row.get("input")?);
+            known.insert(row.get("trigger_key")?, run);
         }
     }
-    let created: Vec<RunId> = triggered
-        .iter()
-        .filter(|run| run.created)
-        .map(|run| run.run_id)
-        .collect();
-    if created.is_empty() {
-        return Ok(triggered);
+    let told = runs.iter().zip(&ids).map(|(run, id)| {
+        if created.contains(id) {
+            return Ok(Triggered {
+                run_id: *id,
+                created: true,
+                input_differs: false,
+            });
+        }
+        let key = run.key.unwrap_or_default();
+        let (run_id, input) = known.get(key).ok_or_else(|| {
+            // It was there when ours was refused, and pruned before we asked for it.
+            Error::Corrupt(format!(
+                "the run with key {key:?} has just gone; trigger again"
+            ))
+        })?;
+        Ok(Triggered {
+            run_id: *run_id,
+            created: false,
+            input_differs: run.input != input,
+        })
+    });
+    told.collect()
+}
+
+/// The keys of what a run begins with.
+#[derive(Clone, Copy)]
+struct Begun {
+    run: RunId,
+    branch: BranchId,
+    step: StepId,
+    execution: ExecutionId,
+}
+
+impl Begun {
+    fn new(run: RunId) -> Self {
+        Self {
+            run,
+            branch: BranchId::new(),
+            step: StepId::new(),
+            execution: ExecutionId::new(),
+        }
     }
-    let branches: Vec<BranchId> = created.iter().map(|_| BranchId::new()).collect();
-    let steps: Vec<StepId> = created.iter().map(|_| StepId::new()).collect();
-    let executions: Vec<ExecutionId> = created.iter().map(|_| ExecutionId::new()).collect();
-    let rows = Rows::new()
-        .ids("id", branches.iter().copied())
-        .ids("run_id", created.iter().copied())
-        .ids("step_id", steps.iter().copied());
-    conn.execute(&INSERT_ROOTS, &[("b", (&rows).into()), pipeline()])
-        .await?;
+}
+
+fn rows<'a>(runs: &[NewRun<'a>], begun: &[(usize, Begun)]) -> Rows<'a> {
+    Rows::new()
+        .ids("id", begun.iter().map(|row| row.1.run))
+        .texts("input", begun.iter().map(|row| runs[row.0].input))
+        .optional_texts("trigger_key", begun.iter().map(|row| runs[row.0].key))
+        .ids("branch_id", begun.iter().map(|row| row.1.branch))
+        .ids("step_id", begun.iter().map(|row| row.1.step))
+        .ids("execution_id", begun.iter().map(|row| row.1.execution))
+}
+
+/// The wait that the definition asks for before its first step.
+fn own_delay(definition: &Definition) -> Duration {
     let start = definition.node(crate::definition::NodeIndex(0));
-    let rows = Rows::new()
-        .ids("id", steps.iter().copied())
-        .ids("run_id", created.iter().copied())
-        .ids("branch_id", branches.iter().copied());
-    conn.execute(
-        &INSERT_STARTS,
-        &[
-            ("b", (&rows).into()),
-            ("node", (&start.name).into()),
-            ("step", start.step.as_deref().unwrap_or_default().into()),
-        ],
-    )
-    .await?;
-    let rows = Rows::new()
-        .ids("id", executions.iter().copied())
-        .ids("step_id", steps.iter().copied());
-    conn.execute(
-        &INSERT_FIRST_EXECUTIONS,
-        &[("b", (&rows).into()), pipeline()],
-    )
-    .await?;
-    let rows = Rows::new().ids("id", executions.iter().copied());
-    let step_delay = start
+    let step = start
         .step
         .as_ref()
         .and_then(|step| definition.steps.get(step));
-    let own = definition
+    definition
         .start_delay
-        .or_else(|| step_delay.and_then(|step| step.delay))
-        .unwrap_or_default();
-    let delay = micros(delay.saturating_add(own));
-    conn.execute(
+        .or_else(|| step.and_then(|step| step.delay))
+        .unwrap_or_default()
+}
+
+fn created(rows: &[super::Row]) -> Result<HashSet<RunId>, Error> {
+    rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
+}
+
+/// What the runs begin with, one statement after the other.
+async fn begin(conn: &mut Conn, args: Args<'_>) -> Result<(), Error> {
+    for statement in [
+        &INSERT_ROOTS,
+        &INSERT_STARTS,
+        &INSERT_FIRST_EXECUTIONS,
         &INSERT_FIRST_AVAILABILITIES,
-        &[("b", (&rows).into()), pipeline(), ("delay", delay.into())],
-    )
-    .await?;
-    Ok(triggered)
+    ] {
+        conn.execute(statement, args).await?;
+    }
+    Ok(())
 }

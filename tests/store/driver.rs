@@ -54,7 +54,7 @@ pub struct Driver {
 }
 
 /// The deaths of advancers that halt a branch.
-pub const ADVANCER_MAX_CRASH: u32 = 2;
+pub const ADVANCER_MAX_CRASH: u32 = 3;
 
 /// Budgets without waits.
 pub fn limits(max_retry: u32, max_crash: u32) -> StepLimits {

@@ -199,10 +199,10 @@ mod tests {
         // Twice as many afterwards do not make up for the silence before.
         slices[7..].fill(2);
         assert_eq!(recovered(&slices, 100.0), Some(7));
-        // Slow at first.
+        // Slow at first; a window may lack a twentieth, so it may begin with an empty slice.
         slices[7..20].fill(0);
         slices[10] = 1;
-        assert_eq!(recovered(&slices, 200.0), Some(20));
+        assert_eq!(recovered(&slices, 200.0), Some(19));
         assert_eq!(recovered(&slices, 300.0), None);
         assert_eq!(recovered(&[1; 24], 1.0), None);
     }

@@ -1,6 +1,6 @@
 WITH touched AS (
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
-         WHERE id = $1 RETURNING id), taken AS (
+         WHERE id = $1 RETURNING id, last_heartbeat_at AS moment), taken AS (
         WITH due AS MATERIALIZED (
             SELECT execution_id FROM ductwork_availabilities
              WHERE pipeline = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint AND EXISTS (SELECT 1 FROM touched)
@@ -9,7 +9,7 @@ WITH touched AS (
          WHERE execution_id IN (SELECT execution_id FROM due)
         RETURNING execution_id AS id), stamped AS (
         UPDATE ductwork_executions
-           SET process_id = $1, claimed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, lease_until = (extract(epoch from statement_timestamp()) * 1000000)::bigint + $4
+           SET process_id = $1, claimed_at = (SELECT moment FROM touched), lease_until = (SELECT moment FROM touched) + $4
           FROM taken
          WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
            AND ductwork_executions.process_id IS NULL
