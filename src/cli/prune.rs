@@ -43,7 +43,8 @@ impl Prune {
         };
         // Who names an age means it; that of the configuration may be nobody's thought.
         let sure = self.yes || self.older_than.is_some();
-        if !sure && !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        if !sure && !asked {
             let problem = Problem::new("nothing was deleted: there is nobody to ask");
             return Err(Failure::usage(problem.help(format!(
                 "give --older-than 30d, or --yes for the `retention` of the configuration ({})",

@@ -64,6 +64,8 @@ struct Loop {
     link: Link,
     slots: Rc<Slots>,
     finished: Vec<Finished>,
+    /// How many of them to commit at once.
+    batch: usize,
     /// The last claim was full, or somebody rang: claim without asking whether anything is due.
     eager: bool,
     /// When to ask the queue, though nobody rings.
@@ -87,6 +89,7 @@ impl Worker {
             link: Link::new(self.location.clone()),
             slots: Slots::new(count, performer, Arc::clone(&self.shared)),
             finished: Vec::new(),
+            batch: BATCH_MAX,
             eager: true,
             look: Instant::now(),
             unsure: false,
@@ -178,7 +181,10 @@ impl Worker {
             return Ok(Duration::ZERO);
         }
         let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
-        let look = state.look.saturating_duration_since(Instant::now());
+        let look = match claiming && state.slots.appetite(0) > 0 {
+            true => state.look.saturating_duration_since(Instant::now()),
+            false => Duration::MAX,
+        };
         // Never zero: that would be a loop that does not wait.
         Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
     }
@@ -256,7 +262,7 @@ impl Worker {
 
     /// Commits what has ended, and begins what follows.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
-        let batch = state.finished.len().min(BATCH_MAX);
+        let batch = state.finished.len().min(state.batch);
         let committer = Committer {
             process: self.shared.process(),
             pipeline: &self.pipeline,
@@ -269,13 +275,17 @@ impl Worker {
         let conn = state.link.get().await?;
         let result = commit::commit(conn, &state.finished[..batch], committer).await;
         match result {
-            Ok(committed) => self.committed(state, batch, committed).await,
+            Ok(committed) => {
+                state.batch = (state.batch * 2).min(BATCH_MAX);
+                self.committed(state, batch, committed).await
+            }
             Err(error) if error.is_unavailable() || batch == 1 => Err(self.refused(state, error)),
-            // One result that the database refuses must not hold up the others.
-            Err(_) => match commit::commit(conn, &state.finished[..1], committer).await {
-                Ok(committed) => self.committed(state, 1, committed).await,
-                Err(error) => Err(self.refused(state, error)),
-            },
+            // One result that the database refuses must not hold up the others: by halves, until
+            // it is alone.
+            Err(_) => {
+                state.batch = batch / 2;
+                Ok(())
+            }
         }
     }
 

@@ -147,6 +147,8 @@ events! {
         TimeOut = "time out",
         /// It is given back at a shutdown.
         Release = "release",
+        /// It goes back to the queue before it was started.
+        PutBack = "put back",
         /// Its run is cancelled.
         Cancel = "cancel",
     }
@@ -286,6 +288,8 @@ impl Lifecycle for ExecutionStatus {
     fn next(self, event: ExecutionEvent) -> Result<Self, Illegal> {
         let ended = match (self, event) {
             (Self::Queued, ExecutionEvent::Claim) => return Ok(Self::Claimed),
+            // Claimed ahead, and never started.
+            (Self::Claimed, ExecutionEvent::PutBack) => return Ok(Self::Queued),
             (Self::Claimed, ExecutionEvent::Succeed) => ExecutionResult::Success,
             (Self::Claimed, ExecutionEvent::Err) => ExecutionResult::Error,
             (Self::Claimed, ExecutionEvent::Crash) => ExecutionResult::ProcessCrashed,

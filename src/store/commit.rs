@@ -337,8 +337,11 @@ async fn last_at_barriers(
     Ok(last)
 }
 
+/// Whether a statement concerns a result.
+type Concerns = fn(&Planned<'_>) -> bool;
+
 /// What follows the guard, and which results it concerns.
-const SEQUENCE: [(&Statement, fn(&Planned<'_>) -> bool); 9] = [
+const SEQUENCE: [(&Statement, Concerns); 9] = [
     (&ARRIVE_WITH_RESULT, |row| row.arrives_at.is_some()),
     (&END_STEPS, |row| row.step_status.is_some()),
     (&MOVE_WITH_RESULT, |row| row.ready || row.crossing.is_some()),

@@ -145,11 +145,11 @@ impl Packed {
             let end = start.checked_add((place >> 32) as usize)?;
             self.bytes.get(start..end)
         };
-        match self.bytes.get(at)? {
-            &NULL => Some(Cell::Null),
-            &INT => Some(Cell::Int(i64::from_le_bytes(eight))),
-            &TEXT => Some(Cell::Text(bytes()?)),
-            &ID => Some(Cell::Id(bytes()?)),
+        match *self.bytes.get(at)? {
+            NULL => Some(Cell::Null),
+            INT => Some(Cell::Int(i64::from_le_bytes(eight))),
+            TEXT => Some(Cell::Text(bytes()?)),
+            ID => Some(Cell::Id(bytes()?)),
             _ => None,
         }
     }

@@ -11,6 +11,7 @@ mod support;
 mod cluster;
 mod house;
 
+mod ahead;
 mod children;
 mod kills;
 mod namespaces;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ductwork::model::Role;
+use ductwork::store::statement::Statement;
 use ductwork::store::{Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 use sqlx::Connection;
@@ -183,17 +184,30 @@ async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() 
     daemon.ready().await;
     house.trigger("Fan", "1", 150).await;
     let mut killer = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
-    // Just after the claim's COMMIT: its advance has not begun, or not ended.
-    let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                 WHERE pid <> pg_backend_pid() AND EXISTS (
-                       SELECT FROM ductwork_branches WHERE claim_token IS NOT NULL)
-                   AND query LIKE '%ductwork_branches%' AND query NOT LIKE '%pg_stat%'";
+    // Just after the claim's COMMIT: its advance has not begun, or not ended. Not ourselves.
+    static SELF: Statement = Statement::new("TEST_SELF", "SELECT pg_backend_pid() AS pid");
+    let ours = house
+        .conn
+        .fetch_optional(&SELF, &[])
+        .await
+        .unwrap()
+        .unwrap();
+    let ours: i32 = ours.get("pid").unwrap();
+    let kill = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE pid NOT IN (pg_backend_pid(), {ours}) AND EXISTS (
+                SELECT FROM ductwork_branches WHERE claim_token IS NOT NULL)
+            AND query LIKE '%ductwork_branches%' AND query NOT LIKE '%pg_stat%'"
+    );
     let mut hits = 0;
     eventually(
         PATIENCE,
         "connections go while branches are claimed",
         async || {
-            let killed = sqlx::raw_sql(kill).execute(&mut killer).await.unwrap();
+            let killed = sqlx::raw_sql(sqlx::AssertSqlSafe(kill.clone()))
+                .execute(&mut killer)
+                .await
+                .unwrap();
             hits += killed.rows_affected();
             (hits >= 20).then_some(())
         },

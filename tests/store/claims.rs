@@ -55,6 +55,28 @@ on_every_database! {
         audit(&mut conn).await;
     }
 
+    async fn what_was_claimed_ahead_is_put_back_as_if_it_had_not_been_claimed(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut other = Driver::new(&db).await;
+        for _ in 0..4 {
+            driver.trigger(&one(), "1").await;
+        }
+        let claimed = driver.claim("P", 3).await;
+        let theirs = other.claim("P", 1).await.remove(0);
+        let ids: Vec<ExecutionId> = claimed.iter().map(|claimed| claimed.execution_id).collect();
+        // One was committed meanwhile, one is another's: both stay as they are.
+        let finished = [driver.finished(claimed[0].clone(), Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        let asked = [ids[0], ids[1], theirs.execution_id];
+        let put_back = claim::put_back(&mut driver.conn, driver.process, "P", &asked).await;
+        assert_eq!(put_back.unwrap(), 1);
+        driver.audit().await;
+        let again = other.claim("P", 9).await;
+        let got: Vec<(ExecutionId, u32)> =
+            again.iter().map(|claimed| (claimed.execution_id, claimed.attempt)).collect();
+        assert_eq!(got, [(ids[1], 1)]);
+    }
+
     async fn two_hundred_claims_from_eight_connections_never_give_an_execution_twice(db: Db) {
         let mut driver = Driver::new(&db).await;
         for _ in 0..200 {

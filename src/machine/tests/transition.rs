@@ -55,16 +55,21 @@ const EXECUTION: &str = "
     claimed      crash        process_crashed
     claimed      time_out     timed_out
     claimed      release      released
+    claimed      put_back     queued
     claimed      cancel       cancelled";
 
 /// The statements that make an event happen to what has a status, by what they guard.
 const GUARDS: &[(&str, &[&str], &[&str])] = &[
     ("run", &["dampen"], &["DAMPEN_RUNS"]),
     ("run", &["resume one", "resume last"], &["RESUME_RUN"]),
-    ("run", &["complete"], &["COMPLETE_RUNS"]),
+    ("run", &["complete"], &["COMPLETE_RUNS", "END_RUNS"]),
     ("run", &["halt"], &["HALT_RUNS"]),
     ("run", &["cancel"], &["CANCEL_RUN"]),
-    ("branch", &["ready"], &["READY_BRANCHES", "FAILED_BRANCHES"]),
+    (
+        "branch",
+        &["ready"],
+        &["MOVE_WITH_RESULT", "FAILED_BRANCHES"],
+    ),
     ("branch", &["claim"], &["CLAIM_BRANCHES"]),
     (
         "branch",
@@ -214,6 +219,8 @@ fn the_guards_of_the_statements_let_through_what_is_legal_and_nothing_else() {
 fn statements(entity: &str, event: &str) -> String {
     let by_hand: &[&str] = match (entity, event) {
         ("branch", "release") => &["RELEASE_BRANCHES", "GIVE_BACK_BRANCHES"],
+        ("branch", "continue" | "end") => &["MOVE_WITH_RESULT"],
+        ("execution", "put back") => &["UNCLAIM"],
         ("execution", "claim") => &["STAMP_EXECUTIONS"],
         ("execution", "crash" | "release") => &["CLOSE_EXECUTIONS", "LOST_EXECUTIONS"],
         ("execution", "cancel") => &["CANCEL_EXECUTIONS"],

@@ -4,5 +4,5 @@ SELECT r.id FROM unnest($1::uuid[]) AS b(id)
    AND (r.status <> 'halted' OR NOT EXISTS (
         SELECT 1 FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[br.id]) AND s.via = 'on_halt'
-          JOIN ductwork_executions e ON e.step_id = ANY (ARRAY[s.id]) AND e.completed_at IS NULL
+          JOIN ductwork_executions e ON e.step_id = ANY (ARRAY[s.id]) AND e.result IS NULL
          WHERE br.run_id = r.id AND br.fan_out_id IS NULL))

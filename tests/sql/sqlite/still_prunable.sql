@@ -4,5 +4,5 @@ SELECT r.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
    AND (r.status <> 'halted' OR NOT EXISTS (
         SELECT 1 FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id AND s.via = 'on_halt'
-          JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+          JOIN ductwork_executions e ON e.step_id = s.id AND e.result IS NULL
          WHERE br.run_id = r.id AND br.fan_out_id IS NULL))

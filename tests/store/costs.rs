@@ -1,0 +1,149 @@
+//! What things cost in rows and round trips. These do not vary with the machine, so a change of
+//! them is a decision, and is told in docs/performance.md.
+
+use serde_json::json;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::store::Conn;
+use ductwork::store::statement::Statement;
+
+use crate::driver::{Did, Driver};
+use crate::support::Db;
+
+/// Rows inserted, updated or deleted by a connection to SQLite since it was opened.
+static CHANGES: Statement = Statement::new("CHANGES", "SELECT total_changes() AS n");
+
+async fn written(conn: &mut Conn) -> i64 {
+    let row = conn.fetch_optional(&CHANGES, &[]).await.unwrap().unwrap();
+    row.get("n").unwrap()
+}
+
+fn chain() -> Definition {
+    Pipeline::named("P").start("A").chain("B").build().unwrap()
+}
+
+/// Of a batch: rows for each of its members, beside one for the process.
+fn each(rows: i64, members: i64) -> i64 {
+    assert_eq!((rows - 1) % members, 0, "{rows} rows");
+    (rows - 1) / members
+}
+
+macro_rules! rows {
+    ($driver:ident, $members:expr, $work:expr) => {{
+        let before = written(&mut $driver.conn).await;
+        let done = $work;
+        let rows = written(&mut $driver.conn).await - before;
+        (done, each(rows, $members))
+    }};
+}
+
+#[tokio::test]
+async fn rows_written_per_step_by_transition_on_sqlite() {
+    let db = Db::sqlite();
+    let mut driver = Driver::new(&db).await;
+    driver.audited = false;
+    let flow = Pipeline::named("P").start("A").divide(["B", "C"]);
+    let divided = flow.combine("D").build().unwrap();
+    let before = written(&mut driver.conn).await;
+    driver.trigger(&chain(), "1").await;
+    // The definition is stored once; a run is a run, a branch, a step, an execution and a place
+    // in the queue.
+    assert_eq!(written(&mut driver.conn).await - before, 1 + 5);
+    driver.trigger(&chain(), "1").await;
+
+    let (claimed, rows) = rows!(driver, 2, driver.claim("P", 2).await);
+    assert_eq!(rows, 2, "a place in the queue, an execution");
+    let mut finished = Vec::new();
+    for claimed in claimed {
+        finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+    }
+    driver.room = 2;
+    let (committed, rows) = rows!(driver, 2, driver.commit(&finished).await);
+    assert_eq!(
+        rows, 7,
+        "execution, step, branch; step, execution, transition, advancement"
+    );
+    let mut finished = Vec::new();
+    for claimed in committed.born {
+        finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+    }
+    let (_, rows) = rows!(driver, 2, driver.commit(&finished).await);
+    assert_eq!(
+        rows, 6,
+        "execution, step, branch; transition, advancement, run"
+    );
+
+    driver.room = 0;
+    driver.trigger(&chain(), "1").await;
+    let claimed = driver.claim("P", 1).await.remove(0);
+    let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+    let (_, rows) = rows!(driver, 1, driver.commit(&finished).await);
+    assert_eq!(rows, 8, "the same as with room, and a place in the queue");
+    driver.limits.max_retry = 1;
+    let claimed = driver.claim("P", 1).await.remove(0);
+    let finished = [driver.finished(claimed, Did::Erred).await];
+    let (_, rows) = rows!(driver, 1, driver.commit(&finished).await);
+    assert_eq!(
+        rows, 3,
+        "execution; the next attempt and its place in the queue"
+    );
+    driver.work("P", |_| Did::Returned(json!(1))).await;
+
+    driver.trigger(&divided, "1").await;
+    let claimed = driver.claim("P", 1).await.remove(0);
+    let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+    let (_, rows) = rows!(driver, 1, driver.commit(&finished).await);
+    assert_eq!(rows, 3, "execution, step, branch");
+    let (branches, rows) = rows!(driver, 1, driver.claim_branches(9).await);
+    assert_eq!(rows, 3, "branch; transition, advancement");
+    let before = written(&mut driver.conn).await;
+    driver.advance(&branches).await;
+    let rows = written(&mut driver.conn).await - before;
+    // Branch, step, barrier, transition, advancement; for each path a branch, a step, an
+    // execution and a place in the queue.
+    assert_eq!(rows, 5 + 2 * 4);
+    let claimed = driver.claim("P", 1).await.remove(0);
+    let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+    let (_, rows) = rows!(driver, 1, driver.commit(&finished).await);
+    assert_eq!(
+        rows, 6,
+        "execution, step, branch, transition, advancement, barrier"
+    );
+    driver.conn.close().await;
+}
+
+#[tokio::test]
+async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        driver.trigger(&chain(), "1").await;
+        for width in [1, 2, 100] {
+            driver.conn.take_statements();
+            for _ in 1..width {
+                driver.trigger(&chain(), "1").await;
+            }
+            assert_eq!(driver.conn.take_statements(), width - 1, "triggers");
+            let claimed = driver.claim("P", 500).await;
+            assert_eq!(driver.conn.take_statements(), 1, "a claim");
+            assert_eq!(claimed.len() as u64, width);
+            let mut finished = Vec::new();
+            for claimed in claimed {
+                finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+            }
+            driver.room = 500;
+            driver.conn.take_statements();
+            let committed = driver.commit(&finished).await;
+            assert_eq!(driver.conn.take_statements(), 1, "a commit that crosses");
+            assert_eq!(committed.born.len() as u64, width);
+            let mut finished = Vec::new();
+            for claimed in committed.born {
+                finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+            }
+            driver.commit(&finished).await;
+            assert_eq!(driver.conn.take_statements(), 1, "a commit that ends runs");
+            driver.trigger(&chain(), "1").await;
+        }
+    })
+    .await;
+}
