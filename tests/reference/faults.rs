@@ -32,7 +32,8 @@ on_every_database! {
             _ => Blow::Misjudge(number),
         };
         let blows = (0..40).map(blow).collect();
-        let inputs = vec![Json::parse("300")];
+        // So wide that it is still under way when the last blow falls.
+        let inputs = vec![Json::parse("2000")];
         agree(house, &[Case { flow, inputs, blows }]).await;
         assert!(house.recovered > 0, "no blow hit anybody who held anything");
         house.close().await;
