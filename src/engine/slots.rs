@@ -35,8 +35,6 @@ struct State {
     waiting: VecDeque<Job>,
     running: HashMap<ExecutionId, Instant>,
     done: Vec<Done>,
-    /// How many of those that wait or run have seen a process die.
-    suspects: usize,
     /// When a waiting job was last taken, or began to wait in an empty queue.
     served: Instant,
     pace: Pace,
@@ -52,13 +50,6 @@ pub struct Job {
     pub assignment: Arc<Assignment>,
     /// Tells it to stop.
     pub stop: StopSignal,
-}
-
-impl Job {
-    /// True when an earlier attempt ended with its process.
-    fn is_suspect(&self) -> bool {
-        self.claimed.crash_count > 0
-    }
 }
 
 /// A job that has ended.
@@ -82,7 +73,6 @@ impl Slots {
                 waiting: VecDeque::new(),
                 running: HashMap::new(),
                 done: Vec::new(),
-                suspects: 0,
                 served: Instant::now(),
                 pace: Pace::default(),
             }),
@@ -96,7 +86,6 @@ impl Slots {
         if state.waiting.is_empty() {
             state.served = Instant::now();
         }
-        state.suspects += usize::from(job.is_suspect());
         state.waiting.push_back(job);
         if state.running.len() < self.count
             && let Some(job) = state.take()
@@ -122,7 +111,6 @@ impl Slots {
             self.shared.let_go(id);
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
-            state.suspects -= usize::from(job.is_suspect());
             state.pace.took(took);
             state.done.push(Done { job, outcome, took });
             let next = state.take();
@@ -196,9 +184,7 @@ impl Slots {
 
     /// Takes out what waits: it will not run here.
     pub fn withdraw(&self) -> Vec<ExecutionId> {
-        let mut state = self.state.borrow_mut();
-        let waiting = std::mem::take(&mut state.waiting);
-        state.suspects -= waiting.iter().filter(|job| job.is_suspect()).count();
+        let waiting = std::mem::take(&mut self.state.borrow_mut().waiting);
         let ids = waiting.iter().map(|job| job.claimed.execution_id);
         ids.inspect(|id| self.shared.let_go(*id)).collect()
     }
@@ -219,9 +205,6 @@ impl State {
     }
 
     fn ahead(&self, slots: usize) -> usize {
-        if self.suspects > 0 {
-            return 0;
-        }
         let longest = self.running.values().map(Instant::elapsed).max();
         self.pace.ahead(slots, longest.unwrap_or_default())
     }

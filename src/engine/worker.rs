@@ -227,10 +227,7 @@ impl Worker {
             false => state.look = Instant::now() + LOOK_AGAIN,
         }
         let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
-        // Until a claim brings none: where there is one there may be more.
-        if !claimed.is_empty() {
-            state.slots.suspect(suspect);
-        }
+        state.slots.suspect(suspect);
         let free = if suspect { state.slots.free() } else { room };
         let excess: Vec<ExecutionId> = claimed.iter().skip(free).map(|c| c.execution_id).collect();
         self.begin_all(state, claimed.into_iter().take(free).collect())
