@@ -42,11 +42,13 @@ statements! {
            AND ductwork_executions.process_id IS NULL
            AND ductwork_executions.result IS NULL
         RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count";
-    /// A row without an execution says that the process lives, and nothing was due.
+    /// A row without an execution says that the process lives, and nothing was due. All or
+    /// nothing: the statement is refused when something available was not free to be claimed (I2).
     STAMPED in Part = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
-               br.fan_out_id, br.ordinal, r.definition
+               br.fan_out_id, br.ordinal, r.definition,
+               {whole:(SELECT count(*) FROM stamped);(SELECT count(*) FROM taken)}
           FROM touched
           LEFT JOIN (stamped e
                 JOIN ductwork_steps s ON {key:s.id;e.step_id}

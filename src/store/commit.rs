@@ -109,7 +109,8 @@ statements! {
          WHERE {key:ductwork_branches.id;held.branch_id}
            AND (held.ready = 1 OR held.transition_id IS NOT NULL)
            AND ductwork_branches.step_id = held.step_id
-           AND ductwork_branches.status = 'in_progress'");
+           AND ductwork_branches.status = 'in_progress'
+        RETURNING ductwork_branches.id AS id");
     INSERT_NEXT_STEPS in Sqlite = concat!("
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
@@ -148,9 +149,12 @@ statements! {
           FROM ", held!(), "
          WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
            AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')");
-    /// A row without an execution says that the process lives, and holds none of them.
+    /// A row without an execution says that the process lives, and holds none of them. All or
+    /// nothing: the statement is refused when a branch was not where its result says (I9).
     COMMITTED in Part = "
-        SELECT held.execution_id, held.last FROM touched LEFT JOIN held ON true";
+        SELECT held.execution_id, held.last,
+               {whole:(SELECT count(*) FROM moved);(SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)}
+          FROM touched LEFT JOIN held ON true";
     COMMIT joins [
         ("results", &RESULTS),
         ("touched", &claim::TOUCH_PROCESS),
@@ -300,6 +304,13 @@ async fn in_turn(
             .cloned()
             .chain([("held", (&rows).into())])
             .collect();
+        let moves = ours.iter().filter(|row| row.moves()).count();
+        let moved = conn.fetch(&MOVE_WITH_RESULT, &args).await?.len();
+        if moved != moves {
+            return Err(Error::Corrupt(format!(
+                "I9: {moves} branches were to be moved with their results, {moved} were"
+            )));
+        }
         for (statement, concerns) in SEQUENCE {
             if ours.iter().any(|row| concerns(row)) {
                 conn.execute(statement, &args).await?;
@@ -340,11 +351,10 @@ async fn last_at_barriers(
 /// Whether a statement concerns a result.
 type Concerns = fn(&Planned<'_>) -> bool;
 
-/// What follows the guard, and which results it concerns.
-const SEQUENCE: [(&Statement, Concerns); 9] = [
+/// What follows the guards, and which results it concerns.
+const SEQUENCE: [(&Statement, Concerns); 8] = [
     (&ARRIVE_WITH_RESULT, |row| row.arrives_at.is_some()),
     (&END_STEPS, |row| row.step_status.is_some()),
-    (&MOVE_WITH_RESULT, |row| row.ready || row.crossing.is_some()),
     (&INSERT_NEXT_STEPS, |row| row.next.is_some()),
     (&INSERT_ATTEMPTS, |row| row.attempt.is_some()),
     (&QUEUE_ATTEMPTS, |row| {
@@ -491,6 +501,11 @@ impl<'a> Planned<'a> {
             leased,
             delay,
         });
+    }
+
+    /// True when its branch is written.
+    fn moves(&self) -> bool {
+        self.ready || self.crossing.is_some()
     }
 
     /// The step that follows, as if it had been claimed; `None` unless it was leased at birth.

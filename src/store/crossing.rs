@@ -5,8 +5,10 @@
 //! batch and how deep fan-ins cascade, never on how many branches there are.
 //! Never: opens or commits a transaction (the caller's fence does), decides.
 //!
-//! Lock order: execution → branch → barrier → run, in every transaction of the house; what
-//! still deadlocks is tried again whole.
+//! Lock order: execution → branch → barrier → run; barriers inner before outer. A worker's commit
+//! writes its barriers before its branches, which nobody who holds or waits for a barrier wants:
+//! they are in progress, and their executions were the worker's. What still deadlocks is tried
+//! again whole.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -67,8 +69,8 @@ statements! {
         SELECT b.execution_id, b.pipeline, {now} + b.delay
           FROM {rows:b(execution_id id, pipeline text, delay int)}";
     /// The one write that moves a branch. Its guard: the branch still stands at the step it is
-    /// moved from, under the claim of whoever moves it (none for a worker that crosses with its
-    /// result, and for a branch that waited at its barrier).
+    /// moved from, under the claim of whoever moves it (none for a branch that waited at its
+    /// barrier).
     MOVE_BRANCHES = "
         UPDATE ductwork_branches
            SET status = b.status, step_id = b.step_id, halt_reason = b.halt_reason, output = b.output,
@@ -579,7 +581,7 @@ async fn apply<'a>(
             writes.moved.len()
         )));
     }
-    // A worker has completed the step with its result, and who waited left it long ago.
+    // Who waited left its step long ago.
     let left: Vec<StepId> = writes
         .moved
         .iter()

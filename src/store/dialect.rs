@@ -80,6 +80,16 @@ impl Dialect {
                 to.push_str(name);
             }
             (Self::Sqlite, "of") => self.rows(argument, to),
+            // Refuses a joined statement in which a part wrote less than it was to:
+            // `{whole:written;meant}`. An expression cannot fail on purpose but by such a trick.
+            (Self::Postgres, "whole") => {
+                let (written, meant) = argument.split_once(';').expect("whole has two counts");
+                write!(
+                    to,
+                    "1 / (CASE WHEN {written} = {meant} THEN 1 ELSE 0 END) AS whole"
+                )
+                .expect("a string takes all");
+            }
             // Nothing happens when the process's row is gone; SQLite has looked before.
             (Self::Postgres, "alive") => to.push_str("AND EXISTS (SELECT 1 FROM touched)"),
             (Self::Sqlite, "alive") => {}

@@ -61,6 +61,9 @@ impl Error {
             },
             Kind::Retryable => Self::Retryable(source),
             Kind::Constraint(constraint) => Self::Constraint { constraint, source },
+            Kind::Part => Self::Corrupt(format!(
+                "a part of {statement} found less than it was to write"
+            )),
             Kind::Other => Self::Refused { statement, source },
         }
     }
@@ -73,6 +76,7 @@ impl From<crate::model::UnknownWord> for Error {
 }
 
 enum Kind {
+    Part,
     Unavailable,
     Retryable,
     Constraint(String),
@@ -94,6 +98,8 @@ fn classify(error: &sqlx::Error) -> Kind {
     match code.as_ref() {
         // PostgreSQL: serialisation failure, deadlock, lock timeout.
         "40001" | "40P01" | "55P03" => Kind::Retryable,
+        // The only division in our statements is there for this.
+        "22012" => Kind::Part,
         // Shutting down, starting up, crashed, out of connections, read-only after a failover,
         // idle timeouts: it will be back.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" | "25P03" => Kind::Unavailable,

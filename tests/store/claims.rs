@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
+use ductwork::store::Error;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
+use ductwork::store::commit::{self, Committer};
 use ductwork::store::process::{self, Counters, Death};
+use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use serde_json::json;
 
@@ -53,6 +56,44 @@ on_every_database! {
         assert!(again[1].created && !again[2].created && again[3].created);
         assert_eq!(again[1].run_id, again[2].run_id);
         audit(&mut conn).await;
+    }
+
+    /// The second line behind the guards: what cannot be is refused whole, and said.
+    async fn a_claim_or_commit_that_finds_less_than_it_is_to_write_writes_nothing(db: Db) {
+        static STRAY: Statement = Statement::new(
+            "STRAY",
+            "UPDATE ductwork_branches SET status = 'waiting'
+              WHERE id = (SELECT branch_id FROM ductwork_steps WHERE id = :step)",
+        );
+        static TAKEN: Statement = Statement::new(
+            "TAKEN",
+            "UPDATE ductwork_executions SET process_id = id, claimed_at = 1, lease_until = 1
+              WHERE process_id IS NULL",
+        );
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        for _ in 0..3 {
+            driver.trigger(&one(), "1").await;
+        }
+        let mut finished = Vec::new();
+        for claimed in driver.claim("P", 2).await {
+            finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+        }
+        let step = finished[1].claimed.step_id.0;
+        assert_eq!(driver.conn.execute(&STRAY, &[("step", step.into())]).await.unwrap(), 1);
+        let committer = Committer { process: driver.process, pipeline: "P", lease: LEASE, room: 0 };
+        let refused = commit::commit(&mut driver.conn, &finished, committer).await;
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+        assert_eq!(held.len(), 2);
+        // The one that is as it should be is not refused for the other's sake.
+        assert!(driver.commit(&finished[..1]).await.stale.is_empty());
+
+        assert_eq!(driver.conn.execute(&TAKEN, &[]).await.unwrap(), 1);
+        let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+        let due = claim::next_due(&mut driver.conn, "P").await.unwrap();
+        assert_eq!(due, Some(Duration::ZERO));
     }
 
     async fn what_was_claimed_ahead_is_put_back_as_if_it_had_not_been_claimed(db: Db) {

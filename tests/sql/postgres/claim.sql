@@ -17,7 +17,8 @@ WITH touched AS (
         RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count)
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
-               br.fan_out_id, br.ordinal, r.definition
+               br.fan_out_id, br.ordinal, r.definition,
+               1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken) THEN 1 ELSE 0 END) AS whole
           FROM touched
           LEFT JOIN (stamped e
                 JOIN ductwork_steps s ON s.id = ANY (ARRAY[e.step_id])

@@ -36,7 +36,8 @@ WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::te
          WHERE ductwork_branches.id = ANY (ARRAY[held.branch_id])
            AND (held.ready = 1 OR held.transition_id IS NOT NULL)
            AND ductwork_branches.step_id = held.step_id
-           AND ductwork_branches.status = 'in_progress'), next_steps AS (
+           AND ductwork_branches.status = 'in_progress'
+        RETURNING ductwork_branches.id AS id), next_steps AS (
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
@@ -67,4 +68,6 @@ WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::te
           FROM held
          WHERE ductwork_runs.id = ANY (ARRAY[held.run_id]) AND held.ends = 1 AND held.arrives_at IS NULL
            AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened'))
-        SELECT held.execution_id, held.last FROM touched LEFT JOIN held ON true
+        SELECT held.execution_id, held.last,
+               1 / (CASE WHEN (SELECT count(*) FROM moved) = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL) THEN 1 ELSE 0 END) AS whole
+          FROM touched LEFT JOIN held ON true
