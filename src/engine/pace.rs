@@ -6,9 +6,9 @@
 //! worker of such steps holds some that wait, and its commits carry many. What waits here cannot
 //! be run by an idle process elsewhere, so it is never more than a moment's work: a worker of
 //! slow steps claims nothing ahead. And what is held when a process dies has lost an attempt,
-//! whether it ran or not: so while there is something that has already seen a process die,
-//! nothing is claimed ahead, and a step that kills its process takes no more with it than what
-//! ran beside it.
+//! whether it ran or not: so where a claim brings something that has already seen a process die,
+//! nothing is claimed ahead, and a step that kills its process again takes no more with it than
+//! what ran beside it.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const NEWEST: f64 = 1.0 / 16.0;
 pub struct Pace {
     /// Seconds per step, the newest weighing most; `None` before the first.
     mean: Option<f64>,
-    /// Something that was claimed has seen a process die.
+    /// The last claim brought something that has seen a process die.
     suspect: bool,
 }
 
@@ -38,7 +38,7 @@ impl Pace {
         self.mean = Some(mean + (took - mean) * NEWEST);
     }
 
-    /// Takes note of whether there is something that has seen a process die.
+    /// Takes note of whether a claim brought something that has seen a process die.
     pub fn suspect(&mut self, suspect: bool) {
         self.suspect = suspect;
     }

@@ -170,7 +170,7 @@ impl Slots {
             || state.done.iter().any(|done| is(&done.job))
     }
 
-    /// Takes note of whether something was claimed that has seen a process die.
+    /// Takes note of whether a claim brought something that has seen a process die.
     pub fn suspect(&self, suspect: bool) {
         self.state.borrow_mut().pace.suspect(suspect);
     }

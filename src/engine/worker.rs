@@ -37,8 +37,8 @@ const LAST_COMMIT: Duration = Duration::from_secs(5);
 /// may have it.
 const STUCK_AFTER: Duration = Duration::from_millis(250);
 
-/// After a claim that took something but not all it could, the queue is asked again when the
-/// next is due this soon, or when the worker has nothing left to do.
+/// After a claim that took something but not all it could, nothing else was due: the queue is
+/// asked again after this, or as soon as the worker has nothing left to do.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The loop of one worker process.
