@@ -66,21 +66,21 @@ statements! {
          WHERE {key:ductwork_executions.id;results.execution_id}
            AND ductwork_executions.process_id = :process
            AND ductwork_executions.result IS NULL {alive}
-        RETURNING {held:results;ductwork_executions.id AS execution_id}");
+        RETURNING {held:results;ductwork_executions.id AS execution_id}, completed_at AS moment, 0 AS last");
     /// A branch that ends in a fan-out arrives with its result, unless it would be the last: that
     /// one is left to an advancer, which fires the barrier. RACE: two workers with the last two
     /// siblings. The barrier's row is locked before it is read, so the second sees the first's
     /// arrival, and exactly one of them is the last. Inner barriers before outer ones, as an
     /// advancer's cascade takes them. Proven by
     /// `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
-    ARRIVING in Part = "
-        SELECT barriers.*,
+    ARRIVING in Part = concat!("
+        SELECT {names:barriers(", columns!(), ")}, barriers.moment,
                CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
                     THEN 1 ELSE 0 END AS last
           FROM (SELECT closed.*, f.missing
                   FROM (SELECT * FROM closed ORDER BY arrives_at DESC) closed
                   LEFT JOIN LATERAL (SELECT width - arrived AS missing FROM ductwork_fan_outs
-                                      WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers";
+                                      WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers");
     MISSING in Sqlite = "
         SELECT f.id, f.width - f.arrived AS missing
           FROM {rows:b(id id)} JOIN ductwork_fan_outs f ON {key:f.id;b.id}";
@@ -92,7 +92,7 @@ statements! {
     END_STEPS in Sqlite = concat!("
         UPDATE ductwork_steps
            SET status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
-               output = held.output, completed_at = {moment}
+               output = held.output, completed_at = {moment:held}
           FROM ", held!(), "
          WHERE {key:ductwork_steps.id;held.step_id} AND held.step_status IS NOT NULL
            AND ductwork_steps.status = 'in_progress'");
@@ -102,9 +102,9 @@ statements! {
         UPDATE ductwork_branches
            SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
                step_id = coalesce(held.next_step_id, held.step_id),
-               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {moment} END,
+               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {moment:held} END,
                last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
-                                       THEN last_advanced_at ELSE {moment} END
+                                       THEN last_advanced_at ELSE {moment:held} END
           FROM ", held!(), "
          WHERE {key:ductwork_branches.id;held.branch_id}
            AND (held.ready = 1 OR held.transition_id IS NOT NULL)
@@ -115,7 +115,7 @@ statements! {
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
         SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
-               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {moment}
+               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {moment:held}
           FROM ", held!(), " WHERE held.next_step_id IS NOT NULL");
     INSERT_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_executions
@@ -123,29 +123,29 @@ statements! {
         SELECT held.attempt_id, held.attempt_step_id, :pipeline, held.attempt, held.retry_count,
                held.crash_count,
                CASE WHEN held.leased = 1 THEN :process END,
-               CASE WHEN held.leased = 1 THEN {moment} END,
-               CASE WHEN held.leased = 1 THEN {moment} + :lease END
+               CASE WHEN held.leased = 1 THEN {moment:held} END,
+               CASE WHEN held.leased = 1 THEN {moment:held} + :lease END
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL");
     QUEUE_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT held.attempt_id, :pipeline, {moment} + held.delay
+        SELECT held.attempt_id, :pipeline, {moment:held} + held.delay
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL AND held.leased = 0");
     RECORD_TRANSITIONS in Sqlite = concat!("
         INSERT INTO ductwork_transitions
             (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
         SELECT held.transition_id, held.run_id, held.branch_id, held.step_id, held.via,
-               held.produced, {moment}, {moment}
+               held.produced, {moment:held}, {moment:held}
           FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
     RECORD_ADVANCEMENTS in Sqlite = concat!("
         INSERT INTO ductwork_advancements
             (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
         SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.claim_token,
-               {moment}, {moment}, {moment}, 'success'
+               {moment:held}, {moment:held}, {moment:held}, 'success'
           FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
     /// all runs in progress, and a run's end would cost more the longer the queue.
     END_RUNS in Sqlite = concat!("
-        UPDATE ductwork_runs SET status = 'completed', completed_at = {moment}, output = held.output
+        UPDATE ductwork_runs SET status = 'completed', completed_at = {moment:held}, output = held.output
           FROM ", held!(), "
          WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
            AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')");
@@ -166,6 +166,21 @@ statements! {
         ("next_steps", &INSERT_NEXT_STEPS),
         ("attempts", &INSERT_ATTEMPTS),
         ("queued", &QUEUE_ATTEMPTS),
+        ("transitions", &RECORD_TRANSITIONS),
+        ("advancements", &RECORD_ADVANCEMENTS),
+        ("ended_runs", &END_RUNS),
+        ("", &COMMITTED),
+    ];
+    /// The same where no branch arrives at a barrier and no attempt goes to the queue: what a
+    /// statement costs before its first row is its parts', and most batches need no more.
+    COMMIT_SIMPLE joins [
+        ("results", &RESULTS),
+        ("touched", &claim::TOUCH_PROCESS),
+        ("held", &CLOSE_EXECUTIONS),
+        ("ended_steps", &END_STEPS),
+        ("moved", &MOVE_WITH_RESULT),
+        ("next_steps", &INSERT_NEXT_STEPS),
+        ("attempts", &INSERT_ATTEMPTS),
         ("transitions", &RECORD_TRANSITIONS),
         ("advancements", &RECORD_ADVANCEMENTS),
         ("ended_runs", &END_RUNS),
@@ -255,7 +270,7 @@ pub async fn commit(
         ("lease", micros(committer.lease).into()),
     ];
     let held = match conn.dialect() {
-        Dialect::Postgres => joined(conn, &args).await?,
+        Dialect::Postgres => joined(conn, &planned, &args).await?,
         Dialect::Sqlite => in_turn(conn, &planned, committer.process, &args).await?,
     };
     Ok(committed(&planned, held, committer.pipeline))
@@ -266,8 +281,12 @@ pub async fn commit(
 type Held = Option<HashMap<ExecutionId, bool>>;
 
 /// All in one statement.
-async fn joined(conn: &mut Conn, args: Args<'_>) -> Result<Held, Error> {
-    let rows = conn.alone(&COMMIT, args).await?;
+async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
+    let statement = match planned.iter().all(Planned::is_simple) {
+        true => &COMMIT_SIMPLE,
+        false => &COMMIT,
+    };
+    let rows = conn.alone(statement, args).await?;
     let mut held = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(id) = row.get::<Option<uuid::Uuid>>("execution_id")? {
@@ -357,9 +376,7 @@ const SEQUENCE: [(&Statement, Concerns); 8] = [
     (&END_STEPS, |row| row.step_status.is_some()),
     (&INSERT_NEXT_STEPS, |row| row.next.is_some()),
     (&INSERT_ATTEMPTS, |row| row.attempt.is_some()),
-    (&QUEUE_ATTEMPTS, |row| {
-        row.attempt.is_some_and(|attempt| !attempt.leased)
-    }),
+    (&QUEUE_ATTEMPTS, |row| row.queues()),
     (&RECORD_TRANSITIONS, |row| row.crossing.is_some()),
     (&RECORD_ADVANCEMENTS, |row| row.crossing.is_some()),
     (&END_RUNS, |row| row.ends && row.arrives_at.is_none()),
@@ -503,6 +520,16 @@ impl<'a> Planned<'a> {
         });
     }
 
+    /// True when an attempt of it goes to the queue.
+    fn queues(&self) -> bool {
+        self.attempt.is_some_and(|attempt| !attempt.leased)
+    }
+
+    /// True when it arrives at no barrier and puts nothing into the queue.
+    fn is_simple(&self) -> bool {
+        self.arrives_at.is_none() && !self.queues()
+    }
+
     /// True when its branch is written.
     fn moves(&self) -> bool {
         self.ready || self.crossing.is_some()
@@ -641,7 +668,7 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
         committed.ready |= row.ready || *last;
         committed.advanced += usize::from(row.crossing.is_some() && !last);
         committed.born.extend(row.born());
-        if row.attempt.is_some_and(|attempt| !attempt.leased) {
+        if row.queues() {
             committed.crossed.available.insert(pipeline.to_owned());
         }
         if row.ends && row.arrives_at.is_none() {

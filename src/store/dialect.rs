@@ -52,7 +52,14 @@ impl Dialect {
                 to.push_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint")
             }
             // The time that the part `touched` of a joined statement has asked for, once for all.
-            (Self::Postgres, "moment") => to.push_str("(SELECT moment FROM touched)"),
+            (Self::Postgres, "moment") if argument.is_empty() => {
+                to.push_str("(SELECT moment FROM touched)")
+            }
+            // The same where the rows of another part carry it, `{moment:held}`: a subquery in
+            // each part would have to be set up in each.
+            (Self::Postgres, "moment") => {
+                write!(to, "{argument}.moment").expect("a string takes all")
+            }
             (Self::Sqlite, "now" | "moment") => {
                 to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)")
             }
@@ -80,6 +87,15 @@ impl Dialect {
                 to.push_str(name);
             }
             (Self::Sqlite, "of") => self.rows(argument, to),
+            // The columns of such rows, `{names:taken(id id, n int)}`, and no others it has.
+            (_, "names") => {
+                let (alias, columns) = columns(argument);
+                let names: Vec<String> = columns
+                    .iter()
+                    .map(|(name, _)| format!("{alias}.{name}"))
+                    .collect();
+                to.push_str(&names.join(", "));
+            }
             // Refuses a joined statement in which a part wrote less than it was to:
             // `{whole:written;meant}`. An expression cannot fail on purpose but by such a trick.
             (Self::Postgres, "whole") => {
@@ -164,12 +180,7 @@ impl Dialect {
     /// `{rows:b(id id, node text, n int)}`: the rows of the parameter `:b` as a table. Arrays
     /// on PostgreSQL (typed, binary, one per column), one packed blob on SQLite.
     fn rows(self, argument: &str, to: &mut String) {
-        let (alias, columns) = argument.split_once('(').expect("rows have columns");
-        let columns: Vec<(&str, &str)> = columns
-            .trim_end_matches(')')
-            .split(',')
-            .map(|column| column.trim().split_once(' ').expect("a column has a type"))
-            .collect();
+        let (alias, columns) = columns(argument);
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         match self {
             Self::Postgres => {
@@ -204,6 +215,14 @@ impl Dialect {
             }
         }
     }
+}
+
+/// The alias, and the names and types of the columns, of `alias(name type, …)`.
+fn columns(argument: &str) -> (&str, Vec<(&str, &str)>) {
+    let (alias, columns) = argument.split_once('(').expect("rows have columns");
+    let columns = columns.trim_end_matches(')').split(',');
+    let columns = columns.map(|column| column.trim().split_once(' ').expect("a column has a type"));
+    (alias, columns.collect())
 }
 
 /// Replaces `:name` by `$1` / `?1` …; the same name gets the same number.

@@ -5,4 +5,4 @@ UPDATE ductwork_executions
  WHERE ductwork_executions.id = results.execution_id
    AND ductwork_executions.process_id = ?2
    AND ductwork_executions.result IS NULL 
-RETURNING ductwork_executions.id AS execution_id
+RETURNING ductwork_executions.id AS execution_id, completed_at AS moment, 0 AS last
