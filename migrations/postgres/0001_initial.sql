@@ -6,6 +6,21 @@
 -- lies beside the old one and no index has to be told. It takes no more disk: without it the old
 -- versions' room is what is left over.
 
+-- Words as domains: a domain's check is parsed once per session, a table's once per statement.
+CREATE DOMAIN ductwork_run_status AS text CHECK (VALUE IN
+    ('in_progress', 'dampened', 'completed', 'halted', 'cancelled'));
+CREATE DOMAIN ductwork_branch_status AS text CHECK (VALUE IN
+    ('in_progress', 'advancing', 'waiting', 'dampened', 'completed', 'halted', 'cancelled'));
+CREATE DOMAIN ductwork_fan_out_via AS text CHECK (VALUE IN ('divide', 'expand'));
+CREATE DOMAIN ductwork_step_status AS text CHECK (VALUE IN
+    ('in_progress', 'advancing', 'waiting', 'completed', 'failed', 'cancelled'));
+CREATE DOMAIN ductwork_execution_result AS text CHECK (VALUE IN
+    ('success', 'error', 'process_crashed', 'timed_out', 'cancelled', 'released'));
+CREATE DOMAIN ductwork_advancement_result AS text CHECK (VALUE IN
+    ('success', 'error', 'process_crashed', 'cancelled', 'released'));
+CREATE DOMAIN ductwork_process_role AS text CHECK (VALUE IN
+    ('supervisor', 'advancer', 'worker'));
+
 CREATE TABLE ductwork_definitions (
     digest     text PRIMARY KEY,
     pipeline   text NOT NULL,
@@ -17,8 +32,7 @@ CREATE TABLE ductwork_runs (
     id           uuid PRIMARY KEY,
     pipeline     text NOT NULL,
     definition   text NOT NULL,
-    status       text NOT NULL DEFAULT 'in_progress'
-        CHECK (status IN ('in_progress', 'dampened', 'completed', 'halted', 'cancelled')),
+    status       ductwork_run_status NOT NULL DEFAULT 'in_progress',
     input        text NOT NULL,
     output       text,
     trigger_key  text,
@@ -50,8 +64,7 @@ CREATE TABLE ductwork_branches (
     -- The barrier at which it arrives, and its place in the fan-out; none for a run's root.
     fan_out_id               uuid,
     ordinal                  bigint NOT NULL DEFAULT 0,
-    status                   text NOT NULL CHECK (status IN
-        ('in_progress', 'advancing', 'waiting', 'dampened', 'completed', 'halted', 'cancelled')),
+    status                   ductwork_branch_status NOT NULL,
     halt_reason              text,
     -- Its current step: the one with the highest ordinal.
     step_id                  uuid NOT NULL,
@@ -80,7 +93,7 @@ CREATE TABLE ductwork_fan_outs (
     -- The branch that was split, and waits.
     branch_id         uuid NOT NULL,
     node              text NOT NULL,
-    via               text NOT NULL CHECK (via IN ('divide', 'expand')),
+    via               ductwork_fan_out_via NOT NULL,
     width             bigint NOT NULL CHECK (width > 0),
     arrived           bigint NOT NULL DEFAULT 0,
     halted            bigint NOT NULL DEFAULT 0,
@@ -108,8 +121,7 @@ CREATE TABLE ductwork_steps (
     transition_id  uuid,
     -- The step it is a copy of (revive).
     source_step_id uuid,
-    status         text NOT NULL CHECK (status IN
-        ('in_progress', 'advancing', 'waiting', 'completed', 'failed', 'cancelled')),
+    status         ductwork_step_status NOT NULL,
     input          text NOT NULL,
     output         text,
     created_at     bigint NOT NULL,
@@ -132,8 +144,7 @@ CREATE TABLE ductwork_executions (
     claimed_at      bigint,
     lease_until     bigint,
     completed_at    bigint,
-    result          text CHECK (result IN
-        ('success', 'error', 'process_crashed', 'timed_out', 'cancelled', 'released')),
+    result          ductwork_execution_result,
     error_class     text,
     error_message   text,
     error_backtrace text,
@@ -188,8 +199,7 @@ CREATE TABLE ductwork_advancements (
     claimed_at    bigint NOT NULL,
     lease_until   bigint NOT NULL,
     completed_at  bigint,
-    result        text CHECK (result IN
-        ('success', 'error', 'process_crashed', 'cancelled', 'released')),
+    result        ductwork_advancement_result,
     error_class   text,
     error_message text,
     CONSTRAINT ductwork_advancements_result CHECK ((completed_at IS NULL) = (result IS NULL))
@@ -203,7 +213,7 @@ CREATE INDEX ductwork_advancements_claimed
 CREATE TABLE ductwork_processes (
     id                uuid PRIMARY KEY,
     supervisor_id     uuid,
-    role              text NOT NULL CHECK (role IN ('supervisor', 'advancer', 'worker')),
+    role              ductwork_process_role NOT NULL,
     pipeline          text,
     host              text NOT NULL,
     boot_id           text NOT NULL,

@@ -53,7 +53,7 @@ statements! {
         RETURNING role, pipeline";
     LOST_EXECUTIONS = "
         UPDATE ductwork_executions
-           SET completed_at = {now}, result = :result, error_class = :result,
+           SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
                error_message = :message
          WHERE process_id = :id AND completed_at IS NULL
         RETURNING id";
@@ -75,7 +75,7 @@ statements! {
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.status = 'in_progress'";
     LOST_ADVANCEMENTS = "
         UPDATE ductwork_advancements
-           SET completed_at = {now}, result = :result, error_class = :result,
+           SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
                error_message = :message
          WHERE process_id = :id AND completed_at IS NULL
         RETURNING branch_id, claim_token, transition_id";
