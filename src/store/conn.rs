@@ -22,6 +22,7 @@ use sqlx::{
     SqliteConnection,
 };
 
+use super::busy;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::packed;
@@ -31,9 +32,6 @@ use super::statement::{Arg, Args, Column, Statement};
 /// How long a connection attempt may take. Longer than a busy server's handshake, shorter
 /// than a lease.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long SQLite waits for another writer before a transaction has to be tried again.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often a transaction is tried that loses deadlocks; beyond it something is wrong.
 const TRANSACTION_ATTEMPTS: u32 = 20;
@@ -250,7 +248,7 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY_TIMEOUT)
+        .busy_timeout(busy::PATIENCE)
         .foreign_keys(false)
         .statement_cache_capacity(256)
         .pragma("trusted_schema", "off")
@@ -275,6 +273,7 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
             Err(error) => return Err(error),
             Ok(mut conn) => {
                 rows_table::register(&mut conn).await?;
+                busy::wait_in_turns(&mut conn).await?;
                 return Ok(conn);
             }
         }

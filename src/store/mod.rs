@@ -5,6 +5,7 @@
 
 pub mod advance;
 pub mod audit;
+mod busy;
 pub mod cancel;
 pub mod catalogue;
 pub mod claim;
