@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ductwork::store::process::ProcessRow;
 use nix::sys::signal::Signal;
 
 use crate::house::*;
@@ -21,6 +22,29 @@ flow: [{ start: A }, { chain: B }]
 ";
 
 on_every_database! {
+    /// Nobody is taken for dead because there is nothing to do, the supervisor included (H3).
+    async fn an_idle_daemon_outlives_its_leases_and_is_healthy(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[STEADY]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let ids = |rows: &[ProcessRow]| rows.iter().map(|row| row.id).collect::<Vec<_>>();
+        let before = house.processes().await;
+        assert_eq!(before.len(), 3);
+        eventually(PATIENCE, "everybody has beaten for more than two leases", async || {
+            let rows = house.processes().await;
+            let lived = |row: &ProcessRow| row.last_heartbeat_at - row.started_at > 5_000_000;
+            assert_eq!(ids(&rows), ids(&before));
+            rows.iter().all(lived).then_some(())
+        })
+        .await;
+        let (status, _) = house.start_as(&[], &["health"]).ended(PATIENCE).await;
+        assert!(status.success(), "{status}");
+        let events = daemon.log();
+        assert!(events.iter().all(|event| event["level"] == "info"), "{events:#?}");
+        daemon.stop().await;
+    }
+
     async fn a_child_that_dies_again_and_again_comes_back_ever_later_and_alone(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[DOOMED, STEADY]).await;
         let mut daemon = house.start();

@@ -16,6 +16,7 @@ mod children;
 mod kills;
 mod namespaces;
 mod outage;
+mod refused;
 mod resources;
 mod roles;
 mod signals;

@@ -64,6 +64,38 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// (T7)
+    async fn a_run_keeps_the_definition_it_started_with_whatever_is_deployed(db: Db) {
+        let ends_with = |step: &str| {
+            format!(
+                r#"
+pipeline: Deployed
+steps:
+  Wait: {{ command: [sh, -c, 'echo >> waits; until [ -e go ]; do sleep 0.05; done; cat'] }}
+  {step}: {{ command: [echo, '"{step}"'] }}
+flow: [{{ start: Wait }}, {{ chain: {step} }}]
+"#
+            )
+        };
+        let mut house = House::new(&db, Settings::default(), &[&ends_with("Old")]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let before = house.trigger("Deployed", "1", 1).await[0];
+        house.said("waits", 1).await;
+        house.define(&ends_with("New"));
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        let after = house.trigger("Deployed", "1", 1).await[0];
+        house.said("waits", 2).await;
+        std::fs::write(house.path("go"), "").unwrap();
+        house.completed(PATIENCE).await;
+        assert_eq!(house.output(before).await, "Old");
+        assert_eq!(house.output(after).await, "New");
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
     async fn a_quiet_daemon_finishes_but_claims_nothing_until_it_is_told_to(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
         let mut house = House::new(&db, settings, &[QUICK, WAITING]).await;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
-use ductwork::store::Error;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
 use ductwork::store::process::{self, Counters, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Dialect, Error};
 use serde_json::json;
 
 use crate::driver::audit;
@@ -94,6 +94,91 @@ on_every_database! {
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
         let due = claim::next_due(&mut driver.conn, "P").await.unwrap();
         assert_eq!(due, Some(Duration::ZERO));
+    }
+
+    /// A planner that believes the queue to be empty may run a subquery once per row: (C7).
+    async fn a_claim_takes_no_more_than_it_asks_for_whatever_the_planner_believes(db: Db) {
+        let mut conn = db.conn().await;
+        conn.script("ANALYZE", "ANALYZE").await.unwrap();
+        let runs = vec![NewRun { key: None, input: "1" }; 3_000];
+        trigger::trigger(&mut conn, &one(), &runs, Duration::ZERO).await.unwrap();
+        let claims = together((0..4).map(|_| {
+            let db = db.clone();
+            async move {
+                let mut driver = Driver::new(&db).await;
+                driver.audited = false;
+                let mut taken = Vec::new();
+                for _ in 0..20 {
+                    let claimed = driver.claim("P", 7).await;
+                    assert_eq!(claimed.len(), 7);
+                    taken.extend(claimed.into_iter().map(|claimed| claimed.execution_id));
+                }
+                let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+                assert_eq!(held.len(), taken.len());
+                taken
+            }
+        }));
+        let taken: BTreeSet<ExecutionId> = claims.await.into_iter().flatten().collect();
+        assert_eq!(taken.len(), 4 * 20 * 7);
+        audit(&mut conn).await;
+    }
+
+    /// What is locked by somebody is passed over, and is the first again when it is free (C8).
+    async fn what_was_passed_over_is_the_next_to_be_claimed(db: Db) {
+        static LOCK: Statement = Statement::new(
+            "LOCK",
+            "SELECT execution_id FROM ductwork_availabilities
+              ORDER BY due_at, execution_id LIMIT 1 {lock}",
+        );
+        let mut driver = Driver::new(&db).await;
+        for _ in 0..3 {
+            driver.trigger(&one(), "1").await;
+        }
+        let mut other = db.conn().await;
+        let passed = match other.dialect() {
+            // One writer at a time: nobody is ever passed over.
+            Dialect::Sqlite => None,
+            Dialect::Postgres => {
+                other.script("BEGIN", "BEGIN").await.unwrap();
+                let row = other.fetch_optional(&LOCK, &[]).await.unwrap().unwrap();
+                Some(ExecutionId(row.get("execution_id").unwrap()))
+            }
+        };
+        driver.audited = false;
+        let first = driver.claim("P", 1).await.remove(0).execution_id;
+        assert_ne!(Some(first), passed);
+        other.script("ROLLBACK", "ROLLBACK").await.ok();
+        let second = driver.claim("P", 1).await.remove(0).execution_id;
+        let third = driver.claim("P", 1).await.remove(0).execution_id;
+        match passed {
+            Some(passed) => assert_eq!((second, first < third), (passed, true)),
+            None => assert!(first < second && second < third),
+        }
+    }
+
+    /// (A19)
+    async fn branches_are_advanced_in_the_order_in_which_they_became_ready(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut ready = Vec::new();
+        for _ in 0..6 {
+            driver.trigger(&divided(), "1").await;
+        }
+        let mut claimed = driver.claim("P", 6).await;
+        // Not in the order in which they were made.
+        claimed.reverse();
+        for claimed in claimed {
+            ready.push(claimed.branch_id);
+            let finished = driver.finished(claimed, Did::Returned(json!(1))).await;
+            driver.commit(&[finished]).await;
+        }
+        let mut taken = Vec::new();
+        for n in [1, 2, 3] {
+            let mut branches: Vec<BranchId> =
+                driver.claim_branches(n).await.iter().map(|branch| branch.id).collect();
+            branches.sort_by_key(|id| ready.iter().position(|known| known == id));
+            taken.extend(branches);
+        }
+        assert_eq!(taken, ready);
     }
 
     async fn what_was_claimed_ahead_is_put_back_as_if_it_had_not_been_claimed(db: Db) {

@@ -1,0 +1,68 @@
+//! Results that the database will not have.
+
+use ductwork::model::RunStatus;
+use ductwork::store::{Dialect, query};
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const ECHO: &str = "
+pipeline: Echo
+steps: { Echo: { command: [cat] } }
+flow: [{ start: Echo }]
+";
+
+/// Refuses outputs that say so.
+const POSTGRES: &str = "
+CREATE FUNCTION refuse_poison() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.output LIKE '%poison%' THEN RAISE EXCEPTION 'no poison here'; END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps
+    FOR EACH ROW EXECUTE FUNCTION refuse_poison();";
+
+const SQLITE: &str = "
+CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps WHEN NEW.output LIKE '%poison%'
+BEGIN SELECT RAISE(ABORT, 'no poison here'); END;";
+
+on_every_database! {
+    /// One bad result in a batch neither takes the others along nor is tried for ever (E12).
+    async fn a_result_that_the_database_refuses_is_its_steps_error_and_nobody_elses(db: Db) {
+        let settings = Settings { count: 8, max_retry: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[ECHO]).await;
+        let refuse = if house.conn.dialect() == Dialect::Postgres { POSTGRES } else { SQLITE };
+        house.conn.script("refuse poison", refuse).await.unwrap();
+        // Many, so that the bad one has company in its batch.
+        let mut runs = house.trigger("Echo", "1", 20).await;
+        let bad = house.trigger("Echo", "\"poison\"", 1).await[0];
+        runs.extend(house.trigger("Echo", "2", 20).await);
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.run_ended(bad).await;
+        for run in runs {
+            house.run_ended(run).await;
+            let state = query::run_state(&mut house.conn, run).await.unwrap().unwrap();
+            assert_eq!(state.status, RunStatus::Completed);
+        }
+        daemon.stop().await;
+        let state = query::run_state(&mut house.conn, bad).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::Halted);
+        let executions = house.executions().await;
+        let (refused, others): (Vec<_>, Vec<_>) =
+            executions.iter().partition(|e| e.result() != "success");
+        assert_eq!(others.len(), 40);
+        assert!(others.iter().all(|e| e.attempt == 1), "{others:#?}");
+        // It was run once more, as after any error.
+        assert_eq!(refused.len(), 2, "{refused:#?}");
+        for execution in refused {
+            assert_eq!(execution.result(), "error");
+            assert_eq!(execution.error_class.as_deref(), Some("output_not_stored"));
+            let message = execution.error_message.as_deref().unwrap_or_default();
+            assert!(message.contains("no poison here"), "{message}");
+            assert_eq!(execution.crash_count, 0);
+        }
+        house.audited().await;
+    }
+}
