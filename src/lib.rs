@@ -19,6 +19,7 @@
 //! - [`engine`]: claim, run or decide, commit
 //! - [`process`]: forks, signals, heartbeats
 //! - [`mod@bench`]: how fast that is, measured on real processes
+//! - [`drill`]: races, forced and told
 //! - [`cli`]: the command line
 //! - [`program`]: the embedding program
 
@@ -26,6 +27,7 @@ pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod definition;
+pub mod drill;
 pub mod duration;
 pub mod engine;
 pub mod machine;

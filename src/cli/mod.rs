@@ -9,6 +9,7 @@ mod audit;
 mod bench;
 mod check;
 mod context;
+mod drill;
 pub mod exit;
 mod house;
 mod init;
@@ -112,6 +113,8 @@ enum Verb {
     Audit(audit::Audit),
     /// Measure throughput, latency and cost on the configured database
     Bench(bench::Bench),
+    /// Force races on the configured database, and show what becomes of them
+    Drill(drill::DrillArgs),
     /// Delete runs that ended long ago
     Prune(prune::Prune),
     /// Print a JSON Schema, for editors
@@ -191,6 +194,7 @@ fn dispatch(cli: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Context(args) => done(args.execute(&house)),
         Verb::Audit(args) => done(args.execute(&house)),
         Verb::Bench(args) => done(args.execute(&house)),
+        Verb::Drill(args) => done(args.execute(&house)),
         Verb::Prune(args) => done(args.execute(&house)),
         Verb::Schema(args) => done(args.execute(&house)),
         Verb::Completions(args) => done(args.execute(&house)),

@@ -15,6 +15,7 @@ pub mod context;
 pub mod crossing;
 pub mod definition;
 pub mod dialect;
+pub mod disturb;
 pub mod error;
 pub mod fill;
 pub mod limit;

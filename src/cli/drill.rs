@@ -1,0 +1,75 @@
+//! `drill`: races that are forced on the configured database.
+
+use crate::drill::{self, Drill, Error};
+use crate::problem::Problem;
+use crate::telemetry;
+
+use super::exit::{Code, Failure};
+use super::house::House;
+use super::start::{block_signals, log};
+
+/// Forces the races that lose work elsewhere, and shows what becomes of them here.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd drill                          # all of them: a few seconds
+  ductworkd drill lease-race fan-in-race
+  ductworkd drill --json | jq '.drills[] | {drill, shown}'
+
+Each drill plays in a schema (PostgreSQL) or file (SQLite) of its own beside the configured one,
+which is removed afterwards. It prints who did what, and who was refused, checks every invariant,
+and says what was shown. Exit status 1: something was not as it must be.
+")]
+pub struct DrillArgs {
+    /// Which: lease-race, zombie-advancer, crash-before-effect, crash-after-effect,
+    /// double-reaper, lost-acknowledgement, fan-in-race, database-away [default: all]
+    #[arg(value_name = "DRILL")]
+    drills: Vec<Drill>,
+}
+
+impl DrillArgs {
+    pub fn execute(self, house: &House) -> Result<(), Failure> {
+        block_signals()?;
+        let config = house.config()?;
+        let _guard = log(&config, "drill", None);
+        let drills = match self.drills.is_empty() {
+            true => Drill::ALL.to_vec(),
+            false => self.drills,
+        };
+        let mut unwritten = Ok(());
+        let report = drill::run(&config, &drills, &mut |played| {
+            if !house.out.json && unwritten.is_ok() {
+                unwritten = house.out.text(&format!("{played}\n"));
+            }
+        })?;
+        unwritten?;
+        if house.out.json {
+            house.out.value(&report)?;
+        } else {
+            let shown = report
+                .drills
+                .iter()
+                .filter(|played| played.shown.is_some())
+                .count();
+            let text = format!(
+                "{shown} of {} drills, on {}\n",
+                report.drills.len(),
+                report.database
+            );
+            house.out.text(&text)?;
+        }
+        match report.is_sound() {
+            true => Ok(()),
+            false => Err(Failure::Quiet(Code::Failed)),
+        }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Store(error) => error.into(),
+            Error::Start(error) => error.into(),
+            error => Self::failed(Problem::new(telemetry::chain(&error))),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What a drill does to the database, so that a race cannot but happen.
+//!
+//! Owns: those statements: a connection that is cut, a lock that is held until others wait for
+//! it. Never: writes a row, nor runs in a daemon.
+
+use crate::model::RunId;
+
+use super::conn::Conn;
+use super::dialect::Dialect;
+use super::error::Error;
+use super::statement::Statement;
+
+/// PostgreSQL only.
+static SESSION: Statement = Statement::new(
+    "SESSION",
+    "SELECT CAST(pg_backend_pid() AS bigint) AS session",
+);
+/// PostgreSQL only.
+static CUT: Statement = Statement::new(
+    "CUT",
+    "SELECT pg_terminate_backend(CAST(:session AS int)) AS cut",
+);
+/// PostgreSQL only.
+static WAITS: Statement = Statement::new(
+    "WAITS",
+    "SELECT 1 AS found FROM pg_stat_activity
+      WHERE pid = CAST(:session AS int) AND wait_event_type = 'Lock'",
+);
+static BARRIERS: Statement = Statement::new(
+    "BARRIERS_OF_RUN",
+    "SELECT id FROM ductwork_fan_outs WHERE run_id = :run {lock}",
+);
+
+/// The server's name for a connection; `None` on SQLite, which has no server.
+pub async fn session(conn: &mut Conn) -> Result<Option<i64>, Error> {
+    if conn.dialect() == Dialect::Sqlite {
+        return Ok(None);
+    }
+    let row = conn.fetch_optional(&SESSION, &[]).await?;
+    row.map(|row| row.get("session")).transpose()
+}
+
+/// Ends another session, as an administrator or a crash would. The role of both must be the same.
+pub async fn cut(conn: &mut Conn, session: i64) -> Result<(), Error> {
+    conn.fetch(&CUT, &[("session", session.into())]).await?;
+    Ok(())
+}
+
+/// True while a session waits for a lock that another has.
+pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
+    let args = [("session", session.into())];
+    Ok(conn.fetch_optional(&WAITS, &args).await?.is_some())
+}
+
+/// Takes the barriers of a run (PostgreSQL), or the right to write (SQLite), and keeps it until
+/// [`let_go`].
+pub async fn hold_barriers(conn: &mut Conn, run: RunId) -> Result<(), Error> {
+    let begin = match conn.dialect() {
+        Dialect::Postgres => "BEGIN",
+        Dialect::Sqlite => "BEGIN IMMEDIATE",
+    };
+    conn.script("BEGIN", begin).await?;
+    conn.fetch(&BARRIERS, &[("run", run.0.into())]).await?;
+    Ok(())
+}
+
+/// Lets go of what was held.
+pub async fn let_go(conn: &mut Conn) -> Result<(), Error> {
+    conn.script("ROLLBACK", "ROLLBACK").await
+}
