@@ -61,11 +61,16 @@ impl Child {
         }
     }
 
-    fn has_ended(&self) -> bool {
+    /// True when the child has ended, asked of the kernel.
+    pub fn has_ended(&self) -> bool {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT | WaitPidFlag::WNOHANG;
-        // An error is an end as well: somebody else collected it, or it died of a real-time
-        // signal, for which there is no word.
-        !matches!(waitid(Id::Pid(self.pid), flags), Ok(WaitStatus::StillAlive))
+        match waitid(Id::Pid(self.pid), flags) {
+            // One that has itself traced is shown whenever it stops, though nobody asked.
+            Ok(status) => matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)),
+            // An end as well: somebody else collected it, or it died of a real-time signal, for
+            // which there is no word.
+            Err(_) => true,
+        }
     }
 
     /// Sends `signal` to whatever is left of the group.

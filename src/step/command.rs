@@ -261,6 +261,11 @@ impl CommandRunner {
             };
             let cut = match cut {
                 None => None,
+                // RACE: it ended by itself, and the word of that is still on its way when we
+                // are told to end it: after the daemon has stood still, both have happened
+                // long ago. What a program did on its own is judged as that. Proven by
+                // `a_step_that_ended_before_it_was_told_to_is_judged_by_its_exit_status`.
+                Some(_) if child.has_ended() => None,
                 Some(cut) => {
                     let grace = match cut {
                         Cut::Stop(StopCause::Abandon) => Duration::ZERO,

@@ -43,6 +43,7 @@ struct Stage {
     stop: watch::Sender<Option<StopCause>>,
     /// To be set by the test when the program has done something to the file `mark`.
     stop_at_mark: Option<StopCause>,
+    stop_after_end: bool,
 }
 
 impl Stage {
@@ -55,6 +56,7 @@ impl Stage {
             cwd: None,
             stop: watch::channel(None).0,
             stop_at_mark: None,
+            stop_after_end: false,
         }
     }
 
@@ -81,6 +83,12 @@ impl Stage {
     fn stopped_at_mark(mut self, cause: StopCause) -> Self {
         self.stop_at_mark = Some(cause);
         self
+    }
+
+    /// The runtime stands still from the mark to the step's end, and hears of the stop first.
+    fn stopped_after_its_end(mut self, cause: StopCause) -> Self {
+        self.stop_after_end = true;
+        self.stopped_at_mark(cause)
     }
 
     fn file(&self, name: &str, text: &str, mode: u32) -> PathBuf {
@@ -121,8 +129,9 @@ impl Stage {
             |pid| started = Some(pid),
         );
         let outcome = tokio::select! {
-            outcome = timeout(PATIENCE, running) => outcome.expect("the step wedged the runner"),
+            biased;
             () = self.stop_when_marked() => unreachable!("only the step ends"),
+            outcome = timeout(PATIENCE, running) => outcome.expect("the step wedged the runner"),
         };
         if let Some(pid) = started {
             assert_eq!(
@@ -139,6 +148,9 @@ impl Stage {
         if let Some(cause) = self.stop_at_mark {
             while !self.path("mark").exists() {
                 sleep(Duration::from_millis(5)).await;
+            }
+            if self.stop_after_end {
+                wait_until("the step has ended", || self.processes().is_empty());
             }
             self.stop.send_replace(Some(cause));
         }

@@ -61,6 +61,17 @@ async fn signals_from_outside_are_crashes_and_the_others_errors() {
 }
 
 #[tokio::test]
+async fn a_step_that_ended_before_it_was_told_to_is_judged_by_its_exit_status() {
+    for cause in [StopCause::Cancel, StopCause::Abandon, StopCause::Shutdown] {
+        let stage = || Stage::new("1").stopped_after_its_end(cause);
+        let done = stage().sh("touch mark; sleep 0.1; echo 2").await;
+        assert_eq!(value(done), "2", "{cause:?}");
+        let failed = error(stage().sh("touch mark; sleep 0.1; exit 7").await);
+        assert_eq!(failed.class, "ExitStatus(7)", "{cause:?}");
+    }
+}
+
+#[tokio::test]
 async fn half_an_output_of_a_killed_step_is_no_output() {
     crashed(Stage::new("1").sh("printf 1; kill -9 $$").await);
     crashed(
