@@ -732,6 +732,9 @@ fn nobody_is_healthy_where_nobody_is() {
     place
         .run(["health", "--pid", "1", "-v"])
         .failed(1, "unhealthy: no process 1");
+    place
+        .run(["health", "--here"])
+        .failed(1, "unhealthy: no supervisor is registered from here");
     let ended = place.run(["health", "--json"]);
     assert_eq!(
         (ended.code, &ended.json()["healthy"]),

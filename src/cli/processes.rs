@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::model::{ProcessId, Role};
 use crate::problem::Problem;
 use crate::process::identity::Identity;
+use crate::process::proof;
 use crate::store::process::{self, ProcessRow};
 use crate::store::{Purpose, query};
 use crate::time;
@@ -25,13 +26,17 @@ pub struct Processes {}
 /// Tells whether all supervisors are healthy.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd health                  # for a load balancer, a container, cron
+  ductworkd health                  # of all hosts: for monitoring, cron
+  ductworkd health --here           # of this host, or of this container alone
   ductworkd health --pid 1 -v
 ")]
 pub struct Health {
     /// Only the process with this pid on this host
     #[arg(short, long)]
     pid: Option<u32>,
+    /// Only the supervisors of this host; in a container, only of this container
+    #[arg(long, conflicts_with = "pid")]
+    here: bool,
     /// List all processes
     #[arg(short, long)]
     verbose: bool,
@@ -135,10 +140,13 @@ impl Health {
             let mut conn = house::connect(&config, Purpose::Query).await?;
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
-            let host = Identity::current().host;
+            let me = Identity::current();
             // Without a supervisor above it, a process in the foreground answers for itself.
             let asked = |process: &&ProcessRow| match self.pid {
-                Some(pid) => process.pid == pid && process.host == host,
+                Some(pid) => process.pid == pid && process.host == me.host,
+                None if self.here => {
+                    process.supervisor.is_none() && me.would_know(&proof::identity(process))
+                }
                 None => process.supervisor.is_none(),
             };
             let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
@@ -172,7 +180,12 @@ impl Health {
             match (asked.len(), stale.first()) {
                 (0, _) => {
                     let message = match self.pid {
-                        Some(pid) => format!("unhealthy: no process {pid} of {host} is registered"),
+                        Some(pid) => {
+                            format!("unhealthy: no process {pid} of {} is registered", me.host)
+                        }
+                        None if self.here => {
+                            "unhealthy: no supervisor is registered from here".to_owned()
+                        }
                         None => "unhealthy: no supervisor is registered".to_owned(),
                     };
                     Err(Failure::failed(

@@ -63,7 +63,9 @@ impl Identity {
         })
     }
 
-    fn would_know(&self, other: &Self) -> bool {
+    /// True when the other one's number means here what it means there: both are on this boot of
+    /// this host, and in one container or in none.
+    pub fn would_know(&self, other: &Self) -> bool {
         let same = |mine: &str, theirs: &str| !mine.is_empty() && mine == theirs;
         same(&self.boot_id, &other.boot_id)
             && same(&self.pid_namespace, &other.pid_namespace)

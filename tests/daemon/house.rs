@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, yaml};
@@ -153,17 +153,8 @@ impl House {
         let tag = uuid::Uuid::now_v7().simple().to_string();
         let log = self.path(&format!("{tag}.log"));
         let file = File::create(&log).expect("a log");
-        let config = self.path("ductwork.yml");
-        let config = config.to_str().expect("a path that is text");
-        let own = [env!("CARGO_BIN_EXE_ductworkd"), "-c", config];
-        let argv: Vec<&str> = wrapper.iter().chain(&own).chain(verb).copied().collect();
-        let mut command = Command::new(argv[0]);
-        command.args(&argv[1..]).env(TAG, &tag);
-        for (name, _) in std::env::vars() {
-            if name.starts_with("DUCTWORK_") || name == "DATABASE_URL" || name == "RUST_LOG" {
-                command.env_remove(name);
-            }
-        }
+        let mut command = self.command(wrapper, verb);
+        command.env(TAG, &tag);
         let child = command
             .process_group(0)
             .stdin(Stdio::null())
@@ -172,6 +163,31 @@ impl House {
             .spawn()
             .expect("the daemon starts");
         Daemon { child, tag, log }
+    }
+
+    /// Runs a verb to its end, by way of another program if need be.
+    pub fn run(&self, wrapper: &[&str], verb: &[&str]) -> Output {
+        let mut command = self.command(wrapper, verb);
+        command.stdin(Stdio::null()).output().expect("it runs")
+    }
+
+    /// The program with this house's configuration, and nothing of what else is configured.
+    fn command(&self, wrapper: &[&str], verb: &[&str]) -> Command {
+        let config = self.path("ductwork.yml");
+        let config = config.to_str().expect("a path that is text");
+        let own = [env!("CARGO_BIN_EXE_ductworkd"), "-c", config];
+        let argv: Vec<&str> = wrapper.iter().chain(&own).chain(verb).copied().collect();
+        let mut command = Command::new(argv[0]);
+        command.args(&argv[1..]);
+        for (name, _) in std::env::vars() {
+            let configures = ["DUCTWORK_", "PG"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix));
+            if configures || name == "DATABASE_URL" || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command
     }
 
     /// Starts `n` runs of a pipeline.

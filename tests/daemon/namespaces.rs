@@ -129,6 +129,29 @@ on_every_database! {
         house.audited().await;
     }
 
+    async fn a_container_answers_for_its_own_health_alone_when_it_is_asked_so(db: Db) {
+        let house = House::new(&db, Settings::default(), &[WORK]).await;
+        let mut one = house.start_as(&CONTAINER, &["start"]);
+        let mut two = house.start_as(&CONTAINER, &["start"]);
+        one.ready().await;
+        two.ready().await;
+        let init = init(&one).await.to_string();
+        let inside = ["nsenter", "--target", &init, "--pid", "--mount"];
+        for (wrapper, words, status, says) in [
+            (&inside[..], &["health"][..], 0, "healthy: 2 of 2"),
+            (&inside, &["health", "--here"], 0, "healthy: 1 of 1"),
+            (&[], &["health"], 0, "healthy: 2 of 2"),
+            (&[], &["health", "--here"], 1, "no supervisor is registered from here"),
+        ] {
+            let done = house.run(wrapper, words);
+            let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+            assert_eq!(done.status.code(), Some(status), "{wrapper:?} {words:?}: {said}");
+            assert!(said.contains(says), "{wrapper:?} {words:?}: {said}");
+        }
+        stop(&mut one).await;
+        stop(&mut two).await;
+    }
+
     async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[DAEMONISING]).await;
         let mut daemon = house.start_as(&CONTAINER, &["start"]);

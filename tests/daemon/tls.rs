@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use ductwork::store::{Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
@@ -68,18 +68,6 @@ async fn secure(cluster: &Cluster, directory: &Path) {
     cluster.up();
 }
 
-/// One verb of the program, with this house's configuration.
-fn verb(house: &House, verb: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
-    for (name, _) in std::env::vars() {
-        if name.starts_with("DUCTWORK_") || name.starts_with("PG") || name == "DATABASE_URL" {
-            command.env_remove(name);
-        }
-    }
-    command.arg("-c").arg(house.path("ductwork.yml")).args(verb);
-    command.stdin(Stdio::null()).output().unwrap()
-}
-
 #[tokio::test]
 async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,7 +104,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         daemon.ready().await;
         house.trigger("Work", "1", 3).await;
         house.completed(PATIENCE).await;
-        let shown = verb(&house, &["processes"]);
+        let shown = house.run(&[], &["processes"]);
         assert!(shown.status.success(), "{shown:?}");
         // Every connection that there is, those of this test included.
         let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
@@ -168,7 +156,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         let conn = location.connect(Purpose::Engine).await.unwrap();
         let house = House::at(&bad, conn, Settings::default(), &[WORK]);
         for words in [&["processes"][..], &["trigger", "Work"], &["start"]] {
-            let done = verb(&house, words);
+            let done = house.run(&[], words);
             let said = String::from_utf8_lossy(&done.stderr);
             assert_eq!(done.status.code(), Some(69), "{words:?}: {said}");
             assert!(said.contains(says), "{words:?}: {said}");
