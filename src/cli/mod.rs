@@ -133,6 +133,8 @@ enum Verb {
 /// Call it first in `main`, before any thread is started: the daemon forks and execs this
 /// very program as its own children.
 pub fn main(embedded: Embedded) -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    crate::process::names::keep_to_built_in_services();
     run(std::env::args_os(), embedded)
 }
 

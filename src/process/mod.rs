@@ -7,6 +7,7 @@
 //! - [`identity`] says who a process is, beyond its number.
 //! - [`bell`] and [`notify`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.
+//! - `names` keeps a static program to the name services that it holds.
 //! - [`hooks`] runs an operator's own commands around start and stop.
 
 pub mod bell;
@@ -15,6 +16,8 @@ pub mod child;
 pub mod dump;
 pub mod hooks;
 pub mod identity;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+pub mod names;
 pub mod notify;
 pub mod orphan;
 pub mod proof;
