@@ -3,7 +3,9 @@
 //! Owns: the second witness. The first is the database's clock, which says that the heartbeat
 //! is stale; the second is this reaper's own monotonic clock, on which it has itself seen no
 //! sign of life for as long, since it last connected. A stepped clock, a suspended host or a
-//! long outage fools one of them, never both (H4, H20). Never: removes anything by itself.
+//! long outage fools one of them, never both (H4, H20). The supervisor judges its children by
+//! the same two. And what a database's clock that was set back leaves waiting is put right here.
+//! Never: removes anything by itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use tokio::sync::watch;
 use crate::model::ProcessId;
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Death, ProcessRow};
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, clock};
 use crate::telemetry::events;
 
 use super::{Policy, Ring};
@@ -23,19 +25,14 @@ use super::{Policy, Ring};
 /// looking for them is a net under the net.
 const ORPHANS_EVERY: u32 = 10;
 
+/// How far the database's clock may fall behind ours from one sweep to the next without having
+/// been set back: it is slewed, or a statement took long.
+const SLEW_MAX: Duration = Duration::from_secs(1);
+
 /// What a reaper has seen of every process.
 #[derive(Debug, Default)]
 pub struct Witness {
     seen: HashMap<ProcessId, (i64, Instant)>,
-}
-
-/// A process that both witnesses call dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Suspect {
-    /// The process.
-    pub id: ProcessId,
-    /// The last sign of life that was seen: the removal is guarded by it.
-    pub beat_seq: i64,
 }
 
 impl Witness {
@@ -44,30 +41,54 @@ impl Witness {
         self.seen.clear();
     }
 
-    /// Looks at all processes; those that are dead by both witnesses.
-    pub fn look(
-        &mut self,
-        rows: &[ProcessRow],
-        now: Instant,
-        stale_after: Duration,
-    ) -> Vec<Suspect> {
+    /// Looks at all processes, and leaves in each row the age of its heartbeat that both
+    /// witnesses vouch for.
+    pub fn look(&mut self, rows: &mut [ProcessRow], now: Instant) {
         self.seen
             .retain(|id, _| rows.iter().any(|row| row.id == *id));
-        let mut suspects = Vec::new();
         for row in rows {
             let (beat_seq, since) = self.seen.entry(row.id).or_insert((row.beat_seq, now));
             if *beat_seq != row.beat_seq {
                 (*beat_seq, *since) = (row.beat_seq, now);
             }
             let unseen = now.saturating_duration_since(*since);
-            if row.age >= stale_after && unseen >= stale_after {
-                suspects.push(Suspect {
-                    id: row.id,
-                    beat_seq: row.beat_seq,
-                });
-            }
+            // A heartbeat that is later than the database's clock says nothing of its age: the
+            // clock was set back since.
+            row.age = match row.last_heartbeat_at > row.seen_at {
+                true => unseen,
+                false => row.age.min(unseen),
+            };
         }
-        suspects
+    }
+}
+
+/// Whether the database's clock was set back, as far as a sweeper can tell.
+#[derive(Debug)]
+struct Clock {
+    last: Option<(i64, Instant)>,
+    /// It may have been, and nothing was done about it yet.
+    set_back: bool,
+}
+
+impl Default for Clock {
+    /// Nobody looked before, so it may have been.
+    fn default() -> Self {
+        Self {
+            last: None,
+            set_back: true,
+        }
+    }
+}
+
+impl Clock {
+    /// Looks at it: `seen_at` is its time, `now` ours.
+    fn look(&mut self, seen_at: i64, now: Instant) {
+        if let Some((last, then)) = self.last {
+            let ours = now.saturating_duration_since(then).as_micros() as i64;
+            let behind = ours.saturating_sub(seen_at.saturating_sub(last));
+            self.set_back |= behind > SLEW_MAX.as_micros() as i64;
+        }
+        self.last = Some((seen_at, now));
     }
 }
 
@@ -89,6 +110,7 @@ pub struct Sweeper {
     definitions: Arc<Definitions>,
     proof: Box<Proof>,
     witness: Witness,
+    clock: Clock,
     sweeps: u32,
     /// Where the rows of each sweep go.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
@@ -102,6 +124,7 @@ impl Sweeper {
             definitions,
             proof,
             witness: Witness::default(),
+            clock: Clock::default(),
             sweeps: 0,
             seen: None,
         }
@@ -126,7 +149,27 @@ impl Sweeper {
         ring: &dyn Ring,
     ) -> Result<(), Error> {
         let mut rows = process::processes(conn).await?;
+        let now = Instant::now();
+        if let Some(row) = rows.first() {
+            self.clock.look(row.seen_at, now);
+        }
+        // One of all sweepers does it. Should it be dead, its heir does.
+        let first = rows.iter().find(|row| row.supervisor.is_none());
+        if self.clock.set_back && first.is_some_and(|row| row.id == me) {
+            let overtaken = clock::was_set_back(conn).await?;
+            self.clock.set_back = false;
+            if overtaken != clock::Overtaken::default() {
+                events::clock_set_back(&overtaken);
+            }
+            for pipeline in &overtaken.pipelines {
+                ring.work(pipeline);
+            }
+            if overtaken.branches > 0 {
+                ring.branches();
+            }
+        }
         rows.retain(|row| row.id != me);
+        self.witness.look(&mut rows, now);
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
         }
@@ -143,12 +186,12 @@ impl Sweeper {
                 None => {}
             }
         }
-        for suspect in self.witness.look(&rows, Instant::now(), stale_after) {
+        for row in rows.iter().filter(|row| row.age >= stale_after) {
             let death = Death::Witnessed {
-                beat_seq: suspect.beat_seq,
+                beat_seq: row.beat_seq,
                 stale_after,
             };
-            self.recover(conn, suspect.id, death, ring).await?;
+            self.recover(conn, row.id, death, ring).await?;
         }
         self.sweeps += 1;
         if self.sweeps % ORPHANS_EVERY == 1 {
@@ -192,7 +235,8 @@ mod tests {
 
     const STALE: Duration = Duration::from_secs(30);
 
-    fn row(id: ProcessId, beat_seq: i64, age_s: u64) -> ProcessRow {
+    fn row(id: ProcessId, beat_seq: i64, age_s: i64) -> ProcessRow {
+        const NOW: i64 = 1_000_000_000_000;
         ProcessRow {
             id,
             supervisor: None,
@@ -205,39 +249,77 @@ mod tests {
             pid_started_at: 0,
             version: String::new(),
             started_at: 0,
-            last_heartbeat_at: 0,
+            last_heartbeat_at: NOW - age_s * 1_000_000,
             beat_seq,
-            age: Duration::from_secs(age_s),
+            seen_at: NOW,
+            age: Duration::from_secs(age_s.max(0) as u64),
             counters: Counters::default(),
         }
     }
 
+    /// The age that both witnesses vouch for.
+    fn age(witness: &mut Witness, row: ProcessRow, now: Instant) -> Duration {
+        let mut rows = [row];
+        witness.look(&mut rows, now);
+        rows[0].age
+    }
+
     #[test]
-    fn a_process_is_dead_only_when_both_witnesses_say_so() {
+    fn a_heartbeat_is_as_old_as_both_witnesses_say() {
         let (id, start) = (ProcessId::new(), Instant::now());
         let mut witness = Witness::default();
         // The database's clock was stepped by an hour: stale by it, but just seen by us.
-        assert_eq!(witness.look(&[row(id, 1, 3600)], start, STALE), []);
+        assert_eq!(age(&mut witness, row(id, 1, 3600), start), Duration::ZERO);
         // It beats: whatever the clock says, it lives.
         let later = start + STALE;
-        assert_eq!(witness.look(&[row(id, 2, 3600)], later, STALE), []);
+        assert_eq!(age(&mut witness, row(id, 2, 3600), later), Duration::ZERO);
         // Unseen for long, but fresh by the database.
         let later = later + STALE * 2;
-        assert_eq!(witness.look(&[row(id, 2, 1)], later, STALE), []);
+        let fresh = Duration::from_secs(1);
+        assert_eq!(age(&mut witness, row(id, 2, 1), later), fresh);
         // Both.
-        let suspects = witness.look(&[row(id, 2, 31)], later, STALE);
-        assert_eq!(suspects, [Suspect { id, beat_seq: 2 }]);
+        assert!(age(&mut witness, row(id, 2, 31), later) > STALE);
+    }
+
+    #[test]
+    fn where_the_clock_was_set_back_only_what_was_seen_counts() {
+        let (id, start) = (ProcessId::new(), Instant::now());
+        let mut witness = Witness::default();
+        let ahead = || row(id, 1, -3600);
+        assert_eq!(age(&mut witness, ahead(), start), Duration::ZERO);
+        assert_eq!(age(&mut witness, ahead(), start + STALE), STALE);
     }
 
     #[test]
     fn after_a_reconnect_nobody_is_dead_for_a_whole_lease() {
         let (id, start) = (ProcessId::new(), Instant::now());
         let mut witness = Witness::default();
-        witness.look(&[row(id, 1, 60)], start, STALE);
+        age(&mut witness, row(id, 1, 60), start);
         witness.forget();
         let back = start + STALE * 4;
-        assert_eq!(witness.look(&[row(id, 1, 160)], back, STALE), []);
-        let suspects = witness.look(&[row(id, 1, 190)], back + STALE, STALE);
-        assert_eq!(suspects, [Suspect { id, beat_seq: 1 }]);
+        assert_eq!(age(&mut witness, row(id, 1, 160), back), Duration::ZERO);
+        assert_eq!(age(&mut witness, row(id, 1, 190), back + STALE), STALE);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_noticed_and_one_that_is_slow_or_jumps_ahead_is_not() {
+        let start = Instant::now();
+        let noticed = |later_s: i64| {
+            let mut clock = Clock::default();
+            assert!(clock.set_back, "nobody knows what was before");
+            clock.look(0, start);
+            clock.set_back = false;
+            clock.look(later_s * 1_000_000, start + Duration::from_secs(10));
+            clock.set_back
+        };
+        for (later_s, set_back) in [
+            (10, false),
+            (9, false),
+            (8, true),
+            (-3590, true),
+            (3610, false),
+        ] {
+            assert_eq!(noticed(later_s), set_back, "{later_s}");
+        }
     }
 }

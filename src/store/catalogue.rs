@@ -2,8 +2,8 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, cancel, claim, commit, context, crossing, definition, fill, migrate, process,
-    prune, query, resume, revive, trigger, why,
+    advance, audit, cancel, claim, clock, commit, context, crossing, definition, fill, migrate,
+    process, prune, query, resume, revive, trigger, why,
 };
 
 /// Every statement, by module.
@@ -13,6 +13,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         audit::STATEMENTS,
         cancel::STATEMENTS,
         claim::STATEMENTS,
+        clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
         crossing::STATEMENTS,

@@ -9,6 +9,7 @@ mod busy;
 pub mod cancel;
 pub mod catalogue;
 pub mod claim;
+pub mod clock;
 pub mod commit;
 pub mod conn;
 pub mod context;

@@ -39,17 +39,19 @@ statements! {
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
-               {now} - p.last_heartbeat_at AS age, p.claimed, p.succeeded, p.errored, p.crashed,
+               {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
                p.advanced, p.stale, p.statements
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
-    /// With proof of death `seen` is absent. What the process claimed before this write is
+    /// A heartbeat that is later than the clock says nothing of its age: the clock was set back
+    /// since. With proof of death `seen` is absent. What the process claimed before this write is
     /// visible after it; afterwards it can claim nothing, because its row is gone (C4).
     /// Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
     REMOVE_PROCESS = "
         DELETE FROM ductwork_processes
-         WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen AND last_heartbeat_at <= {now} - :age))
+         WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
+               AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))
         RETURNING role, pipeline";
     LOST_EXECUTIONS = "
         UPDATE ductwork_executions
@@ -152,6 +154,8 @@ pub struct ProcessRow {
     pub last_heartbeat_at: i64,
     /// Rises with every sign of life.
     pub beat_seq: i64,
+    /// The database's clock when this was read: µs since 1970.
+    pub seen_at: i64,
     /// Since its last heartbeat, by the database's clock.
     pub age: Duration,
     /// Its counters.
@@ -247,6 +251,8 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
     rows.iter()
         .map(|row| {
             let count = |name| row.get::<i64>(name).map(|value| value as u64);
+            let last_heartbeat_at: i64 = row.get("last_heartbeat_at")?;
+            let seen_at: i64 = row.get("seen_at")?;
             Ok(ProcessRow {
                 id: ProcessId(row.get("id")?),
                 supervisor: row
@@ -261,9 +267,10 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                 pid_started_at: count("pid_started_at")?,
                 version: row.get("version")?,
                 started_at: row.get("started_at")?,
-                last_heartbeat_at: row.get("last_heartbeat_at")?,
+                last_heartbeat_at,
                 beat_seq: row.get("beat_seq")?,
-                age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
+                seen_at,
+                age: Duration::from_micros(seen_at.saturating_sub(last_heartbeat_at).max(0) as u64),
                 counters: Counters {
                     claimed: count("claimed")?,
                     succeeded: count("succeeded")?,
@@ -293,7 +300,7 @@ pub enum Death<'a> {
     Witnessed {
         /// The last beat that was seen.
         beat_seq: i64,
-        /// The age that makes a heartbeat stale, by the database's clock.
+        /// The age that makes a heartbeat stale.
         stale_after: Duration,
     },
 }

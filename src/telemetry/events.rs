@@ -9,6 +9,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunStatus};
 use crate::step::Assignment;
+use crate::store::clock::Overtaken;
 use crate::store::commit::StoredError;
 use crate::store::crossing::Crossed;
 use crate::store::process::{Death, Recovered};
@@ -170,6 +171,15 @@ pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
         failed = recovered.failed,
         branches = recovered.branches,
         "recovered what a dead process held"
+    );
+}
+
+/// The database's clock was set back, and what was due before was not due any more.
+pub fn clock_set_back(overtaken: &Overtaken) {
+    warn!(
+        executions = overtaken.executions,
+        branches = overtaken.branches,
+        "the database's clock was set back; what was due before is due again"
     );
 }
 

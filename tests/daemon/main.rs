@@ -8,11 +8,15 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/clock.rs"]
+mod clock;
+
 mod cluster;
 mod house;
 
 mod ahead;
 mod children;
+mod clocks;
 mod kills;
 mod namespaces;
 mod outage;

@@ -10,6 +10,7 @@ mod support;
 
 mod batches;
 mod claims;
+mod clock;
 mod costs;
 mod driver;
 mod ends;

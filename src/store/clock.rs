@@ -1,0 +1,64 @@
+//! What waits for a time that was now, after the database's clock was set back.
+//!
+//! Owns: making that due again. Never: reads a clock of its own; whether the database's was set
+//! back is for the reaper to notice (`engine::reaper`).
+//!
+//! On SQLite the database's clock is its host's, which is set whenever somebody sets it; on
+//! PostgreSQL the server's, or its heir's after a failover. What was due before is then due in the
+//! future, and would wait until the clock is where it was.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::conn::Conn;
+use super::crossing::micros;
+use super::error::Error;
+use super::statement::statements;
+
+statements! {
+    /// What was put into the queue later than now: it waits for as long as it was meant to.
+    DUE_AGAIN = "
+        UPDATE ductwork_availabilities SET due_at = {now} + w.delay
+          FROM (SELECT a.execution_id,
+                       CASE WHEN a.due_at > coalesce(p.completed_at, s.created_at)
+                            THEN a.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
+                  FROM ductwork_availabilities a
+                  JOIN ductwork_executions e ON e.id = a.execution_id
+                  JOIN ductwork_steps s ON s.id = e.step_id
+                  LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
+                 WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
+         WHERE ductwork_availabilities.execution_id = w.execution_id
+        RETURNING ductwork_availabilities.pipeline AS pipeline";
+    READY_AGAIN = "
+        UPDATE ductwork_branches SET ready_at = {now} WHERE ready_at > {now} + :most RETURNING id";
+}
+
+/// The longest that a branch is ever told to wait before it is claimed again.
+const BRANCH_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What was put right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overtaken {
+    /// Executions.
+    pub executions: usize,
+    /// Their pipelines.
+    pub pipelines: BTreeSet<String>,
+    /// Branches.
+    pub branches: usize,
+}
+
+/// Makes due again what the clock was taken away from. To be called once after the clock was set
+/// back; where it was not, nothing is found.
+pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
+    let due = conn.fetch(&DUE_AGAIN, &[]).await?;
+    let most = [("most", micros(BRANCH_WAIT_MAX).into())];
+    let ready = conn.fetch(&READY_AGAIN, &most).await?;
+    Ok(Overtaken {
+        executions: due.len(),
+        pipelines: due
+            .iter()
+            .map(|row| row.get("pipeline"))
+            .collect::<Result<_, _>>()?,
+        branches: ready.len(),
+    })
+}

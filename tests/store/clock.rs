@@ -1,0 +1,134 @@
+//! The database's clock is set back, seen from the rows: an hour ago they were made an hour ahead.
+
+use std::time::Duration;
+
+use ductwork::definition::Pipeline;
+use ductwork::model::RunId;
+use ductwork::store::process::{self, Death, Recovered};
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, claim, clock};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, LEASE, limits};
+use crate::on_every_database;
+use crate::support::Db;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Moves every time that is written in this database, as if its clock had been an hour ahead.
+async fn an_hour_ahead(conn: &mut Conn) {
+    macro_rules! moved {
+        ($($table:literal: $($column:literal),+;)*) => {[$(
+            Statement::new(concat!("AHEAD ", $table), concat!(
+                "UPDATE ", $table, " SET ", $($column, " = ", $column, " + 3600000000, ",)+ "id = id"
+            ))
+        ),*]};
+    }
+    static AHEAD: [Statement; 5] = moved! {
+        "ductwork_runs": "triggered_at";
+        "ductwork_steps": "created_at", "completed_at";
+        "ductwork_executions": "claimed_at", "lease_until", "completed_at";
+        "ductwork_branches": "ready_at";
+        "ductwork_processes": "started_at", "last_heartbeat_at";
+    };
+    static DUE: Statement = Statement::new(
+        "AHEAD DUE",
+        "UPDATE ductwork_availabilities SET due_at = due_at + 3600000000",
+    );
+    for statement in AHEAD.iter().chain([&DUE]) {
+        conn.execute(statement, &[]).await.unwrap();
+    }
+}
+
+async fn trigger(driver: &mut Driver, pipeline: &'static str, delay: Duration) -> RunId {
+    let definition = Pipeline::named(pipeline)
+        .start("A")
+        .chain("B")
+        .build()
+        .unwrap();
+    let runs = [NewRun {
+        key: None,
+        input: "1",
+    }];
+    let triggered = trigger::trigger(&mut driver.conn, &definition, &runs, delay);
+    triggered.await.unwrap()[0].run_id
+}
+
+async fn wait(driver: &mut Driver, pipeline: &str) -> Duration {
+    let wait = claim::next_due(&mut driver.conn, pipeline).await.unwrap();
+    wait.expect("something waits")
+}
+
+on_every_database! {
+    async fn what_was_due_before_the_clock_was_set_back_is_due_again(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        driver.limits = limits(3, 1);
+        driver.limits.backoff.initial = Duration::from_secs(60);
+        driver.limits.backoff.max = Duration::from_secs(60);
+        trigger(&mut driver, "Now", Duration::ZERO).await;
+        trigger(&mut driver, "Delayed", 2 * HOUR).await;
+        // One has erred, and waits for its second attempt.
+        trigger(&mut driver, "Erred", Duration::ZERO).await;
+        let claimed = driver.claim("Erred", 1).await.remove(0);
+        let finished = driver.finished(claimed, Did::Erred).await;
+        driver.commit(&[finished]).await;
+        // One has ended, and its branch is to be advanced.
+        let definition = Pipeline::named("Split").start("A").expand("B").collapse("C").build();
+        driver.trigger(&definition.unwrap(), "1").await;
+        let claimed = driver.claim("Split", 1).await.remove(0);
+        let finished = driver.finished(claimed, Did::Returned(json!([1, 2]))).await;
+        driver.commit(&[finished]).await;
+
+        an_hour_ahead(&mut driver.conn).await;
+        // Whatever is made from now on is as it should be.
+        trigger(&mut driver, "After", HOUR / 2).await;
+        assert!(driver.claim("Now", 1).await.is_empty() && driver.claim_branches(1).await.is_empty());
+
+        let overtaken = clock::was_set_back(&mut driver.conn).await.unwrap();
+        assert_eq!((overtaken.executions, overtaken.branches), (3, 1));
+        assert_eq!(overtaken.pipelines.into_iter().collect::<Vec<_>>(), ["Delayed", "Erred", "Now"]);
+        let about = |wait: Duration, meant: Duration| wait <= meant && wait + Duration::from_secs(30) > meant;
+        let delayed = wait(&mut driver, "Delayed").await;
+        assert!(about(delayed, 2 * HOUR), "{delayed:?}");
+        let erred = wait(&mut driver, "Erred").await;
+        assert!(about(erred, Duration::from_secs(60)), "{erred:?}");
+        let after = wait(&mut driver, "After").await;
+        assert!(about(after, HOUR / 2), "{after:?}");
+        assert_eq!(driver.claim("Now", 1).await.len(), 1);
+        assert_eq!(driver.claim_branches(1).await.len(), 1);
+    }
+
+    async fn where_the_clock_was_not_set_back_nothing_is_made_due(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        trigger(&mut driver, "Now", Duration::ZERO).await;
+        trigger(&mut driver, "Delayed", HOUR).await;
+        let overtaken = clock::was_set_back(&mut driver.conn).await.unwrap();
+        assert_eq!(overtaken, clock::Overtaken::default());
+        assert!(wait(&mut driver, "Delayed").await > HOUR / 2);
+    }
+
+    async fn a_process_whose_heartbeat_is_later_than_now_can_be_declared_dead(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let run = trigger(&mut driver, "P", Duration::ZERO).await;
+        assert_eq!(driver.claim("P", 1).await.len(), 1);
+        an_hour_ahead(&mut driver.conn).await;
+        let dead = driver.process;
+        let row = process::processes(&mut driver.conn).await.unwrap().remove(0);
+        assert!(row.last_heartbeat_at > row.seen_at && row.age == Duration::ZERO);
+        let mut recover = async |beat_seq| {
+            let death = Death::Witnessed { beat_seq, stale_after: LEASE };
+            let limits = |_: &_, _: &str| limits(0, 2);
+            process::recover(&mut driver.conn, dead, death, &limits, &driver.definitions).await.unwrap()
+        };
+        // It has beaten since it was looked at.
+        assert_eq!(recover(row.beat_seq - 1).await, Recovered::default());
+        let recovered = recover(row.beat_seq).await;
+        assert_eq!((recovered.removed, recovered.again), (true, 1), "{recovered:?}");
+        driver.process = crate::driver::register(&mut driver.conn).await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.run(run).await.1, Some(json!(1)));
+    }
+}

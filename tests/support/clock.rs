@@ -1,0 +1,66 @@
+//! A host's clock that a test, or a step, moves while everything on that host runs.
+//!
+//! Every process that is started under it, and whatever descends from it, is told the same time
+//! of day, off by what was set last. Spans are not affected, as with a real clock that is set.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// For a shell script: sets the clock that it runs under to be off by `$1` seconds.
+pub const SET: &str = r#"set_clock() { printf '%+08d' "$1" 1<> "$TEST_CLOCK"; }"#;
+
+/// The clock of one host.
+pub struct Clock {
+    dir: tempfile::TempDir,
+}
+
+impl Clock {
+    /// A clock that is right.
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+        let library = dir.path().join("clock.so");
+        let mut cc = Command::new("cc");
+        cc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
+        let made = cc.arg(library).arg(source).status().expect("a C compiler");
+        assert!(made.success(), "{made}");
+        let clock = Self { dir };
+        File::create(clock.file()).expect("a file for the clock");
+        clock.set(0);
+        clock
+    }
+
+    /// What a program has to be started with in order to live by it.
+    pub fn under(&self) -> [String; 3] {
+        [
+            "env".to_owned(),
+            format!("LD_PRELOAD={}", self.library().display()),
+            format!("TEST_CLOCK={}", self.file().display()),
+        ]
+    }
+
+    /// From now on it is off by so many seconds.
+    pub fn set(&self, seconds: i64) {
+        let file = OpenOptions::new().write(true).open(self.file());
+        let text = format!("{seconds:+08}");
+        assert_eq!(text.len(), 8, "{text}");
+        let written = file.and_then(|file| file.write_all_at(text.as_bytes(), 0));
+        written.expect("the clock is set");
+    }
+
+    /// True when this process lives by it.
+    pub fn governs(&self, pid: i32) -> bool {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.contains(self.library().to_str().expect("a path that is text"))
+    }
+
+    fn library(&self) -> PathBuf {
+        self.dir.path().join("clock.so")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.path().join("off")
+    }
+}
