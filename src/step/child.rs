@@ -15,7 +15,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use tokio::io::unix::AsyncFd;
 
-use super::spawn;
+use super::spawn::{self, Process};
 
 /// How often a child is looked at where the kernel cannot say when it ends.
 const POLL: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ const COLLECT_MS_MAX: u32 = 50;
 /// A child process and its group.
 #[derive(Debug)]
 pub struct Child {
-    process: Option<std::process::Child>,
+    process: Option<Process>,
     pid: Pid,
     /// `None`: an old kernel, or no descriptor to be had; then it is polled.
     ended: Option<AsyncFd<OwnedFd>>,
@@ -34,9 +34,8 @@ pub struct Child {
 
 impl Child {
     /// Takes charge of a child that leads a process group.
-    pub fn new(process: std::process::Child) -> Self {
-        // The kernel's own numbers fit.
-        let pid = Pid::from_raw(process.id() as libc::pid_t);
+    pub fn new(process: Process) -> Self {
+        let pid = process.id();
         let ended = spawn::pidfd(pid).ok();
         Self {
             process: Some(process),
@@ -123,7 +122,7 @@ mod tests {
             .arg("0.1")
             .spawn()
             .unwrap();
-        let mut child = Child::new(process);
+        let mut child = Child::new(process.into());
         child.ended = None;
         child.ended().await;
         assert!(child.collect().unwrap().success());
@@ -132,7 +131,7 @@ mod tests {
     #[tokio::test]
     async fn a_child_that_somebody_else_collected_is_ended() {
         let process = std::process::Command::new("true").spawn().unwrap();
-        let child = Child::new(process);
+        let child = Child::new(process.into());
         nix::sys::wait::waitpid(child.pid, None).unwrap();
         child.ended().await;
         assert!(child.collect().is_err());

@@ -1,17 +1,22 @@
-//! From a prepared program to a running one: what happens between fork and exec.
+//! From a prepared program to a running one: what happens between clone and exec.
 //!
 //! Owns: all `unsafe` code of the steps. Never: allocates, locks or logs in the child, which
-//! is a copy of one thread of a process that has several.
+//! lives in the memory of a process that has several threads.
+//!
+//! The child is made as `posix_spawn` makes its own: it shares the memory, and the thread that
+//! makes it waits until it has executed its program. A fork would copy the tables of all memory
+//! that the worker has, and have it pay for each page that it writes to afterwards.
 #![expect(
     unsafe_code,
-    reason = "what happens between fork and exec has no safe form"
+    reason = "what happens between clone and exec has no safe form"
 )]
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 use tokio::io::Interest;
@@ -38,40 +43,133 @@ pub struct Ends {
     pub stderr: OwnedFd,
 }
 
+/// A child that nobody has waited for yet.
+#[derive(Debug)]
+pub struct Process(libc::pid_t);
+
+impl Process {
+    /// Its number.
+    pub fn id(&self) -> Pid {
+        Pid::from_raw(self.0)
+    }
+
+    /// Waits for its end. Then its number may be somebody else's: to be called once.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            match self.collect(0) {
+                Ok(Some(status)) => return Ok(status),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Collects it if it has ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.collect(libc::WNOHANG)
+    }
+
+    fn collect(&mut self, flags: c_int) -> io::Result<Option<ExitStatus>> {
+        let mut status = 0;
+        // SAFETY: a system call that writes to a number of ours.
+        match unsafe { libc::waitpid(self.0, &raw mut status, flags) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => Ok(None),
+            _ => Ok(Some(ExitStatus::from_raw(status))),
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<std::process::Child> for Process {
+    fn from(child: std::process::Child) -> Self {
+        Self(child.id() as libc::pid_t)
+    }
+}
+
 /// Starts `image` in a session and process group of its own, tied to the calling *thread*:
 /// when that ends, the kernel kills the program. An error of the child before exec is
 /// returned as its error number.
-pub fn spawn(image: &Image, ends: Ends) -> io::Result<Child> {
-    let exec = Exec::new(image);
-    let mut command = Command::new("step");
-    command
-        .stdin(Stdio::from(ends.stdin))
-        .stdout(Stdio::from(ends.stdout))
-        .stderr(Stdio::from(ends.stderr));
-    // SAFETY: `Exec::run` makes nothing but async-signal-safe calls, and what it points to is
-    // borrowed from `image`, which outlives the call to `spawn`.
-    unsafe {
-        command.pre_exec(move || Err(exec.run()));
+pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
+    // Sixteen bytes each, as a stack is aligned. The child needs a few hundred of them.
+    let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK / 16);
+    let mut exec = Exec::new(image, &ends);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let all = u64::MAX;
+    let mut mask = 0_u64;
+    // SAFETY: the child runs on a stack of its own, and only until it executes or ends; so long
+    // does this thread wait, so all that it is given outlives it. It makes nothing but
+    // async-signal-safe calls. No signal is delivered to it before its dispositions are the
+    // default ones: a handler of ours would run in our memory.
+    let pid = unsafe {
+        let top = stack.as_mut_ptr().add(STACK / 16).cast::<c_void>();
+        set_mask(&all, &mut mask);
+        let pid = libc::clone(child, top, flags, (&raw mut exec).cast());
+        let error = io::Error::last_os_error();
+        set_mask(&mask, &mut 0);
+        if pid == -1 {
+            return Err(error);
+        }
+        pid
+    };
+    let mut process = Process(pid);
+    match exec.failed {
+        0 => Ok(process),
+        error => {
+            process.wait()?;
+            Err(io::Error::from_raw_os_error(error))
+        }
     }
-    command.spawn()
 }
 
-/// Pointers made before the fork, because the child may not allocate.
+/// The child's stack, in bytes.
+const STACK: usize = 32 * 1024;
+
+/// Where the child begins.
+extern "C" fn child(exec: *mut c_void) -> c_int {
+    // SAFETY: it is what `spawn` gave to `clone`, and nobody else touches it meanwhile.
+    unsafe {
+        let exec = exec.cast::<Exec>();
+        let error = (*exec).run();
+        (&raw mut (*exec).failed).write_volatile(error);
+        libc::_exit(127)
+    }
+}
+
+/// Sets the signals that this thread blocks, and tells which it blocked. Asked of the kernel,
+/// because the C library keeps two signals to itself.
+///
+/// # Safety
+/// What is blocked for good is never delivered.
+unsafe fn set_mask(mask: &u64, old: &mut u64) {
+    let (set, size) = (libc::SIG_SETMASK, size_of::<u64>());
+    // SAFETY: two masks of the size that is named.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            set,
+            &raw const *mask,
+            &raw mut *old,
+            size,
+        );
+    }
+}
+
+/// Pointers made beforehand, because the child may not allocate.
 struct Exec {
     file: *const c_char,
     argv: Vec<*const c_char>,
     environment: Vec<*const c_char>,
     cwd: *const c_char,
     parent: libc::pid_t,
+    stdio: [c_int; 3],
+    /// Why the program was not executed: an error number.
+    failed: c_int,
 }
 
-// SAFETY: the pointers are only followed by the one child, in its own copy of the memory.
-unsafe impl Send for Exec {}
-// SAFETY: as above.
-unsafe impl Sync for Exec {}
-
 impl Exec {
-    fn new(image: &Image) -> Self {
+    fn new(image: &Image, ends: &Ends) -> Self {
         let pointers = |texts: &[CString]| {
             let texts = texts.iter().map(|text| text.as_ptr());
             texts.chain([std::ptr::null()]).collect()
@@ -82,25 +180,34 @@ impl Exec {
             environment: pointers(&image.environment),
             cwd: image.cwd.as_ptr(),
             parent: Pid::this().as_raw(),
+            stdio: [&ends.stdin, &ends.stdout, &ends.stderr].map(AsRawFd::as_raw_fd),
+            failed: 0,
         }
     }
 
-    /// Runs in the child; returns only with an error. Executes the file itself instead of
-    /// leaving it to the standard library, whose `execvp` hands what it cannot execute to a
-    /// shell.
-    fn run(&self) -> io::Error {
-        // SAFETY: async-signal-safe calls with valid arguments, in a process of one thread.
+    /// Runs in the child; returns only with an error number. Executes the file itself: the C
+    /// library's `execvp` hands what it cannot execute to a shell.
+    ///
+    /// # Safety
+    /// Only for a child before exec.
+    unsafe fn run(&self) -> c_int {
+        // SAFETY: async-signal-safe calls with valid arguments.
         unsafe {
             // Dies with the daemon. If that is dead already, nobody will ever be told.
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
-                return io::Error::last_os_error();
+                return errno();
             }
             if libc::getppid() != self.parent {
                 libc::_exit(1);
             }
+            for (to, from) in self.stdio.iter().enumerate() {
+                if libc::dup2(*from, to as c_int) == -1 {
+                    return errno();
+                }
+            }
             // A session, not only a group: a terminal's signals and job control are not for it.
             if libc::setsid() == -1 || libc::chdir(self.cwd) == -1 {
-                return io::Error::last_os_error();
+                return errno();
             }
             // Ignored signals would stay ignored: under nohup, or because Rust ignores SIGPIPE.
             // Asked of the kernel, because the C library keeps two signals to itself.
@@ -109,14 +216,16 @@ impl Exec {
                 let none = std::ptr::null_mut::<libc::c_void>();
                 libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8);
             }
-            let mut none = std::mem::zeroed();
-            libc::sigemptyset(&raw mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+            set_mask(&0, &mut 0);
             close_on_exec();
             libc::execve(self.file, self.argv.as_ptr(), self.environment.as_ptr());
         }
-        io::Error::last_os_error()
+        errno()
     }
+}
+
+fn errno() -> c_int {
+    nix::errno::Errno::last_raw()
 }
 
 /// Leaves the program nothing but its three pipes. Ours are marked anyway; this is for what
