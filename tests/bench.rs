@@ -181,6 +181,12 @@ fn a_queue_and_a_history_are_as_long_as_asked_for() {
 }
 
 #[test]
+fn an_audit_is_timed_on_a_history_as_long_as_asked_for() {
+    let names = ["all", "of it: a look at each table"];
+    on_both("audit", &["--history", "50"], &names);
+}
+
+#[test]
 fn contention_is_measured_with_more_and_more_processes() {
     let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
     on_both("contention", &[], &names);

@@ -121,8 +121,10 @@ const IN_FLIGHT: &[&str] = &[
 
 fn may_scan(statement: &str) -> bool {
     // The audit looks at everything, and nobody waits for it.
-    let number = statement.strip_prefix('I').unwrap_or_default();
-    let audit = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let name = statement.split('_').next().unwrap_or_default();
+    let number = name.strip_prefix('I').unwrap_or_default();
+    let audit =
+        name == "SKETCH" || !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     audit || SCANS.iter().any(|(name, _)| *name == statement)
 }
 
@@ -134,6 +136,9 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     db.conn().await.close().await;
     let mut conn = sqlx::SqliteConnection::connect(&db.url).await.unwrap();
     ductwork::store::rows_table::register(&mut conn)
+        .await
+        .unwrap();
+    ductwork::store::fingerprint::register(&mut conn)
         .await
         .unwrap();
     let mut scans = Vec::new();

@@ -40,6 +40,9 @@ pub const WIDTH: u32 = 10_000;
 /// The longest queue where nobody says otherwise.
 pub const BACKLOG: u32 = 20_000;
 
+/// Finished executions that are audited where nobody says otherwise.
+pub const HISTORY: u32 = 100_000;
+
 /// What a benchmark does.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
@@ -53,6 +56,8 @@ pub struct BenchOptions {
     pub width: u32,
     /// The longest queue; the history is five times as long.
     pub backlog: u32,
+    /// How many finished executions are audited.
+    pub history: u32,
     /// How often a worker is killed; `None` for what each workload takes to be enough.
     pub kills: Option<u32>,
 }
@@ -65,6 +70,7 @@ impl Default for BenchOptions {
             slots: None,
             width: WIDTH,
             backlog: BACKLOG,
+            history: HISTORY,
             kills: None,
         }
     }
@@ -86,6 +92,8 @@ pub enum Workload {
     Commands,
     /// The same work with a short queue, a long queue and a long history.
     Backlog,
+    /// Every invariant, on a long history.
+    Audit,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
     /// One run of five steps at a time on an idle daemon.
@@ -100,7 +108,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Chain5,
         Self::Flat,
         Self::Trigger,
@@ -109,6 +117,7 @@ impl Workload {
         Self::Fanout,
         Self::Commands,
         Self::Backlog,
+        Self::Audit,
         Self::Contention,
         Self::Recovery,
         Self::Storm,
@@ -126,6 +135,7 @@ impl Workload {
             Self::Fanout => "fanout",
             Self::Commands => "commands",
             Self::Backlog => "backlog",
+            Self::Audit => "audit",
             Self::Contention => "contention",
             Self::Storm => "storm",
         }

@@ -3,7 +3,7 @@
 use super::statement::Statement;
 use super::{
     advance, audit, cancel, claim, clock, commit, context, crossing, definition, fill, migrate,
-    process, prune, query, resume, revive, trigger, why,
+    process, prune, query, resume, revive, sketch, trigger, why,
 };
 
 /// Every statement, by module.
@@ -26,6 +26,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         query::STATEMENTS,
         resume::STATEMENTS,
         revive::STATEMENTS,
+        sketch::STATEMENTS,
         trigger::STATEMENTS,
         why::STATEMENTS,
     ]

@@ -25,6 +25,7 @@ use sqlx::{
 use super::busy;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::fingerprint;
 use super::packed;
 use super::rows_table;
 use super::statement::{Arg, Args, Column, Statement};
@@ -274,6 +275,7 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
             Ok(mut conn) => {
                 rows_table::register(&mut conn).await?;
                 busy::wait_in_turns(&mut conn).await?;
+                fingerprint::register(&mut conn).await?;
                 return Ok(conn);
             }
         }

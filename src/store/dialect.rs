@@ -146,6 +146,10 @@ impl Dialect {
                 )
                 .expect("a string takes all");
             }
+            // The sum of the hashes of a column of ids, as a text: `{fingerprint:id;salt;weight;rows}`.
+            // Each is hashed together with the salt, and counted so many times; both may be
+            // left out. Only rows that fit the condition count.
+            (_, "fingerprint") => self.fingerprint(argument, to),
             // A field of a JSON object that is stored as text: `{field:column;name}`.
             (_, "field") => {
                 let (column, name) = argument.split_once(';').expect("field has a name");
@@ -175,6 +179,37 @@ impl Dialect {
             }
             _ => unreachable!("unknown fragment {fragment:?}"),
         }
+    }
+
+    fn fingerprint(self, argument: &str, to: &mut String) {
+        let mut parts = argument.splitn(4, ';');
+        let mut part = || parts.next().expect("a fingerprint has four parts");
+        let (id, salt, weight, rows) = (part(), part(), part(), part());
+        match self {
+            Self::Postgres => {
+                let salt = match salt {
+                    "" => "0".to_owned(),
+                    salt => format!("uuid_hash_extended({salt}, 0)"),
+                };
+                let times = match weight {
+                    "" => String::new(),
+                    weight => format!("::numeric * {weight}"),
+                };
+                write!(
+                    to,
+                    "coalesce(sum(uuid_hash_extended({id}, {salt}){times}) FILTER (WHERE {rows}), 0)::text"
+                )
+            }
+            Self::Sqlite => {
+                let salt = if salt.is_empty() { "NULL" } else { salt };
+                let weight = if weight.is_empty() { "1" } else { weight };
+                write!(
+                    to,
+                    "CAST(ductwork_fingerprint({id}, {salt}, {weight}) FILTER (WHERE {rows}) AS TEXT)"
+                )
+            }
+        }
+        .expect("a string takes all");
     }
 
     /// `{rows:b(id id, node text, n int)}`: the rows of the parameter `:b` as a table. Arrays

@@ -4,6 +4,7 @@
 //! claim until the last run was completed, so that looking on does not change it. Latency is
 //! told by this process's clock, because it begins and ends here.
 
+mod history;
 mod idle;
 mod kills;
 mod limits;
@@ -75,6 +76,7 @@ impl Bench {
             Workload::Fanout => self.fanout(conn, report).await,
             Workload::Commands => self.commands(runs, conn, report).await,
             Workload::Backlog => self.backlog(conn, report).await,
+            Workload::Audit => self.audit(conn, report).await,
             Workload::Contention => self.contention(runs.div_ceil(2), conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,
             Workload::Storm => self.storm(conn, report).await,

@@ -7,7 +7,4 @@ SELECT 'transition' AS entity, t.id,
  WHERE coalesce(t.produced, 0) <> coalesce(s.n, 0)
 UNION ALL
 SELECT 'transition', id, 'has some of end, kind and product, but not all'
-  FROM ductwork_transitions
- WHERE (completed_at IS NOT NULL) <> (via IS NOT NULL)
-    OR (completed_at IS NOT NULL) <> (produced IS NOT NULL)
- LIMIT $1
+  FROM ductwork_transitions WHERE ((completed_at IS NOT NULL) <> (via IS NOT NULL) OR (completed_at IS NOT NULL) <> (produced IS NOT NULL)) LIMIT $1

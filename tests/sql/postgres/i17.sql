@@ -1,8 +1,8 @@
 SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
   FROM ductwork_executions e
-  JOIN ductwork_steps s ON s.id = e.step_id
-  JOIN ductwork_runs r ON r.id = s.run_id
- WHERE e.completed_at IS NULL
+ CROSS JOIN ductwork_steps s
+ CROSS JOIN ductwork_runs r
+ WHERE e.completed_at IS NULL AND s.id = e.step_id AND r.id = s.run_id
    AND (r.status IN ('completed', 'cancelled') OR (r.status = 'halted' AND s.via <> 'on_halt'))
 UNION ALL
 SELECT 'advancement', a.id, 'is open, but its run is ' || r.status

@@ -14,6 +14,4 @@ SELECT 'step', s.id, 'is ' || s.status || ', but no execution of it succeeded'
    AND s.via <> 'dampen' AND e.id IS NULL
 UNION ALL
 SELECT 'step', id, 'is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
-  FROM ductwork_steps
- WHERE status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed'))
- LIMIT $1
+  FROM ductwork_steps WHERE (status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed'))) LIMIT $1

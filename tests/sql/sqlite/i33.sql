@@ -3,8 +3,8 @@ SELECT 'branch' AS entity, b.id, 'belongs to no run' AS detail
   LEFT JOIN ductwork_runs r ON r.id = b.run_id
  WHERE b.fan_out_id IS NULL AND r.id IS NULL
 UNION ALL
-SELECT 'run', r.id, 'has a definition that is not stored'
+SELECT 'run', r.id, 'has ' || count(b.id) || ' branches that are its root'
   FROM ductwork_runs r
-  LEFT JOIN ductwork_definitions d ON d.digest = r.definition
- WHERE d.digest IS NULL
+  LEFT JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
+ GROUP BY r.id HAVING count(b.id) <> 1
  LIMIT ?1
