@@ -19,6 +19,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::support::Db;
+use crate::wires;
 
 /// Marks every process that descends from one start, whoever its parents are by now. Steps
 /// inherit it, and so does what they leave behind.
@@ -68,11 +69,12 @@ pub struct House {
 impl House {
     /// A house on a fresh database, with these pipelines.
     pub async fn new(db: &Db, settings: Settings, pipelines: &[&str]) -> Self {
-        Self::at(&db.url, db.conn().await, settings, pipelines)
+        Self::at(&db.url, db.conn().await, settings, pipelines).await
     }
 
     /// The same, on a database that the test has made.
-    pub fn at(url: &str, conn: Conn, settings: Settings, pipelines: &[&str]) -> Self {
+    pub async fn at(url: &str, mut conn: Conn, settings: Settings, pipelines: &[&str]) -> Self {
+        wires::install(&mut conn).await;
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("pipelines")).expect("a directory");
         let mut house = Self {
@@ -246,11 +248,14 @@ impl House {
         serde_json::from_str(output.get()).expect("outputs are JSON")
     }
 
-    /// Every invariant holds, and without a grace: to be asked when nothing runs.
+    /// Every invariant holds, and without a grace: to be asked when nothing runs. Nor was there
+    /// anything in between that must not be.
     pub async fn audited(&mut self) {
         let broken = audit::audit(&mut self.conn, Duration::ZERO).await;
         let broken = broken.expect("the audit can be asked");
         assert!(broken.is_empty(), "{broken:#?}");
+        let tripped = wires::tripped(&mut self.conn).await;
+        assert!(tripped.is_empty(), "{tripped:#?}");
     }
 
     /// All attempts at all steps, in the order in which they were made.

@@ -7,6 +7,9 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../tripwires/mod.rs"]
+mod wires;
 
 #[path = "../support/clock.rs"]
 mod clock;

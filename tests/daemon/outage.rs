@@ -51,7 +51,7 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
         level: "info",
         ..Settings::default()
     };
-    let mut house = House::at(&cluster.url, conn, settings, &[WORK, LONG]);
+    let mut house = House::at(&cluster.url, conn, settings, &[WORK, LONG]).await;
     let mut daemon = house.start();
     daemon.ready().await;
     let mut children: Vec<i32> = Vec::new();
@@ -145,7 +145,7 @@ async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_ag
         max_retry: 0,
         ..Settings::default()
     };
-    let mut house = House::at(&cluster.url, conn, settings, &[LONG]);
+    let mut house = House::at(&cluster.url, conn, settings, &[LONG]).await;
     let mut runs = 0;
     for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"]] {
         let mut daemon = house.start_as(wrapper, &["start"]);
@@ -179,7 +179,7 @@ async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() 
     let location = Location::parse(&cluster.url).expect("the server's URL");
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
-    let mut house = House::at(&cluster.url, conn, Settings::default(), &[FAN]);
+    let mut house = House::at(&cluster.url, conn, Settings::default(), &[FAN]).await;
     let mut daemon = house.start();
     daemon.ready().await;
     house.trigger("Fan", "1", 150).await;

@@ -99,7 +99,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         let location = Location::parse(&good).unwrap();
         let mut conn = location.connect(Purpose::Engine).await.unwrap();
         migrate::migrate(&mut conn).await.unwrap();
-        let mut house = House::at(&good, conn, Settings::default(), &[WORK]);
+        let mut house = House::at(&good, conn, Settings::default(), &[WORK]).await;
         let mut daemon = house.start();
         daemon.ready().await;
         house.trigger("Work", "1", 3).await;
@@ -154,7 +154,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         (url("127.0.0.1", "sslmode=disable"), "pg_hba.conf"),
     ] {
         let conn = location.connect(Purpose::Engine).await.unwrap();
-        let house = House::at(&bad, conn, Settings::default(), &[WORK]);
+        let house = House::at(&bad, conn, Settings::default(), &[WORK]).await;
         for words in [&["processes"][..], &["trigger", "Work"], &["start"]] {
             let done = house.run(&[], words);
             let said = String::from_utf8_lossy(&done.stderr);

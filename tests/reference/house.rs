@@ -29,6 +29,7 @@ use super::flow::{AS_IT_IS, Flow, PIPELINE};
 use super::json::Json;
 use super::steps;
 use crate::support::Db;
+use crate::wires;
 
 /// Small enough that flows wait for slots, and that batches of several sizes are committed.
 const CONFIG: &str = "
@@ -145,6 +146,7 @@ impl House {
             staff: Arc::default(),
             members: Vec::new(),
         };
+        wires::install(&mut house.conn).await;
         for _ in 0..2 {
             house.hire(Role::Worker).await;
             house.hire(Role::Advancer).await;
@@ -381,6 +383,10 @@ impl House {
         let broken = broken.map_err(said)?;
         if !broken.is_empty() {
             return Err(format!("{broken:#?}"));
+        }
+        let tripped = wires::tripped(&mut self.conn).await;
+        if !tripped.is_empty() {
+            return Err(format!("{tripped:#?}"));
         }
         // So that the next look at everything is quick.
         let pruned = prune::prune(&mut self.conn, Duration::ZERO, 10_000).await;

@@ -7,6 +7,9 @@
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/mod.rs"]
 mod support;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../tripwires/mod.rs"]
+mod wires;
 
 mod evaluate;
 mod faults;

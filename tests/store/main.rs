@@ -7,6 +7,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../tripwires/mod.rs"]
+mod wires;
 
 mod batches;
 mod claims;
@@ -17,3 +19,4 @@ mod ends;
 mod flows;
 mod revivals;
 mod schema;
+mod tripwires;
