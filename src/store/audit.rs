@@ -259,8 +259,8 @@ statements! {
     I16 = concat!("
         SELECT 'run' AS entity, id, 'is ' || status || ', but its times or its output say otherwise' AS detail
           FROM ductwork_runs WHERE ", odd_times!(), " LIMIT :rows");
-    /// The hook of a halted run is its only live work. Written as CROSS JOIN, because SQLite does
-    /// not know that hardly anything is open, and keeps to that order.
+    /// The hook of a halted run is its only live work. SQLite does not know how little is open, but
+    /// it looks up what is joined by CROSS JOIN in that order.
     I17 = "
         SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
           FROM ductwork_executions e
@@ -271,9 +271,10 @@ statements! {
         UNION ALL
         SELECT 'advancement', a.id, 'is open, but its run is ' || r.status
           FROM ductwork_advancements a
-          JOIN ductwork_branches b ON b.id = a.branch_id
-          JOIN ductwork_runs r ON r.id = b.run_id
-         WHERE a.completed_at IS NULL AND r.status IN ('completed', 'cancelled', 'halted')
+         CROSS JOIN ductwork_branches b
+         CROSS JOIN ductwork_runs r
+         WHERE a.completed_at IS NULL AND b.id = a.branch_id AND r.id = b.run_id
+           AND r.status IN ('completed', 'cancelled', 'halted')
          LIMIT :rows";
     /// What moves a branch next: an open execution of its step, an advancer that will find it
     /// ready, one that has claimed it (I9), the barrier at which it waits (I20), or a person.
@@ -303,9 +304,10 @@ statements! {
     I19_LAST = "
         SELECT 'branch' AS entity, b.id, 'stands at a step that is not its last' AS detail
           FROM ductwork_branches b
-          JOIN ductwork_steps s ON s.id = b.step_id
-          JOIN ductwork_steps l ON l.branch_id = b.id AND l.ordinal > s.ordinal
-         WHERE b.status NOT IN ('completed', 'halted', 'cancelled')
+         CROSS JOIN ductwork_steps s
+         CROSS JOIN ductwork_steps l
+         WHERE s.id = b.step_id AND l.branch_id = b.id AND l.ordinal > s.ordinal
+           AND b.status NOT IN ('completed', 'halted', 'cancelled')
          LIMIT :rows";
     I20 = "
         SELECT 'branch' AS entity, b.id, 'waits, but at no barrier that is still to fire' AS detail

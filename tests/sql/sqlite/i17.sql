@@ -7,7 +7,8 @@ SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS de
 UNION ALL
 SELECT 'advancement', a.id, 'is open, but its run is ' || r.status
   FROM ductwork_advancements a
-  JOIN ductwork_branches b ON b.id = a.branch_id
-  JOIN ductwork_runs r ON r.id = b.run_id
- WHERE a.completed_at IS NULL AND r.status IN ('completed', 'cancelled', 'halted')
+ CROSS JOIN ductwork_branches b
+ CROSS JOIN ductwork_runs r
+ WHERE a.completed_at IS NULL AND b.id = a.branch_id AND r.id = b.run_id
+   AND r.status IN ('completed', 'cancelled', 'halted')
  LIMIT ?1
