@@ -289,11 +289,15 @@ impl Worker {
         }
     }
 
-    /// A commit failed. When the database took no offence at anything but this one result, the
-    /// result is turned into an error of its step: the work is done but cannot be stored, and
-    /// without this it would be tried for ever.
+    /// A commit failed. When the database takes offence at this one result, the result is turned
+    /// into an error of its step: the work is done but cannot be stored, and without this it would
+    /// be tried for ever. When it is the database that is broken, the work is as good as before:
+    /// no retry is spent, and the result is tried again after the others.
     fn refused(&self, state: &mut Loop, error: Error) -> Error {
-        if let Error::Refused { .. } | Error::Constraint { .. } = &error
+        if !error.is_unavailable() && !error.blames_the_value() && !state.finished.is_empty() {
+            state.finished.rotate_left(1);
+        }
+        if error.blames_the_value()
             && let Some(finished) = state.finished.first_mut()
             && finished.output.is_some()
         {

@@ -50,6 +50,25 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// True when what was to be written is to blame, and not the database: it will be refused
+    /// whenever it is tried again.
+    pub fn blames_the_value(&self) -> bool {
+        match self {
+            Self::Constraint { .. } => true,
+            Self::Refused { source, .. } => {
+                let code = source.as_database_error().and_then(|error| error.code());
+                // PostgreSQL: what a column, a constraint, a limit or somebody's trigger does not
+                // take. SQLite: too big, and the same.
+                const CLASSES: [&str; 4] = ["22", "23", "54", "P0001"];
+                code.is_some_and(|code| match code.len() {
+                    5 => CLASSES.iter().any(|class| code.starts_with(class)),
+                    _ => matches!(code.parse::<u32>().map(|code| code & 0xff), Ok(18 | 19)),
+                })
+            }
+            _ => false,
+        }
+    }
+
     /// The classification of a driver's error during `statement`.
     pub(super) fn of(source: sqlx::Error, statement: &'static str) -> Self {
         let kind = classify(&source);
