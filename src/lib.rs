@@ -11,6 +11,7 @@
 //! this list.
 //!
 //! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
+//! - [`failpoint`]: faults on purpose
 //! - [`definition`]: what a pipeline is
 //! - [`machine`]: what happens next, pure
 //! - [`store`]: the only SQL · [`step`]: what users run
@@ -30,6 +31,7 @@ pub mod definition;
 pub mod drill;
 pub mod duration;
 pub mod engine;
+pub mod failpoint;
 pub mod machine;
 pub mod model;
 pub mod problem;

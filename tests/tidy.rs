@@ -281,6 +281,33 @@ fn unsafe_code_is_where_fork_and_the_thread_dump_are() {
     none(found);
 }
 
+/// `failpoint!` is nothing in what users get.
+#[cfg(not(feature = "failpoints"))]
+#[test]
+fn no_failpoint_is_left_in_what_is_built_without_them() {
+    let source = read("src/failpoint.rs");
+    let list = source.split("POINTS: &[&str] = &[").nth(1);
+    let list = list
+        .and_then(|rest| rest.split("];").next())
+        .expect("the list");
+    let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();
+    assert!(names.len() > 40, "{names:?}");
+    let holds = |words: &[&str]| {
+        let mut grep = std::process::Command::new("grep");
+        grep.args(["-a", "-q", "-F"]);
+        grep.args(words.iter().flat_map(|word| ["-e", word]));
+        let done = grep.arg(env!("CARGO_BIN_EXE_ductworkd")).status();
+        match done.expect("grep").code() {
+            Some(0) => true,
+            Some(1) => false,
+            code => panic!("grep: {code:?}"),
+        }
+    };
+    assert!(holds(&["ductwork_executions"]), "not even that is in it");
+    assert!(!holds(&["DUCTWORK_FAIL"]));
+    assert!(!holds(&names));
+}
+
 #[test]
 fn every_file_says_what_it_is() {
     let mut found = Vec::new();

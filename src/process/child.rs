@@ -19,6 +19,7 @@ use crate::engine::reaper::Sweeper;
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::worker::Worker;
 use crate::engine::{Policy, Ring};
+use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::step::StopCause;
 use crate::step::registry::Registry;
@@ -125,6 +126,7 @@ impl Child {
             house: bells.house(),
             ring: Arc::clone(&ring),
         };
+        failpoint!("child.start");
         // A stop that comes before there is anything to stop ends it here.
         let conn = tokio::select! {
             biased;

@@ -19,6 +19,7 @@ use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::reaper::{ProvenDeath, Sweeper};
 use crate::engine::shared::Shared;
 use crate::engine::{Policy, Ring};
+use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
@@ -315,6 +316,7 @@ impl Supervisor {
     }
 
     fn stop(&mut self, immediate: bool) {
+        failpoint!("supervisor.stopping");
         self.notify.stopping();
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
@@ -513,6 +515,7 @@ impl Supervisor {
             match spawn::wait_any() {
                 Ok(Some((pid, status))) => {
                     if self.kids.remove(&pid).is_some() {
+                        failpoint!("supervisor.reaped");
                         died = true;
                         if !self.roster.is_stopping() && !status.success() {
                             tracing::warn!(child_pid = pid, %status, "a child died");

@@ -35,6 +35,7 @@ use super::spawn::{Ends, Image, spawn};
 use super::stderr::Log;
 use super::verdict::{Said, judge, too_large};
 use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
+use crate::failpoint::failpoint;
 
 /// How long what a program started may go on writing after the program itself has ended:
 /// long enough for the last filter of a pipeline, short enough to be nobody's problem.
@@ -287,6 +288,7 @@ impl CommandRunner {
             return self.cut_off(cut, Left::Stuck, &mut log);
         }
         let status = child.collect();
+        failpoint!("exec.ended");
         leftovers(&stdout, |bytes| printed.push(bytes, &Notify::new()));
         leftovers(&stderr, |bytes| log.push(bytes));
         log.flush();

@@ -47,8 +47,11 @@ impl Environment {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         hidden: &[String],
     ) -> Self {
+        let variables = variables.into_iter();
+        #[cfg(feature = "failpoints")]
+        let variables = variables
+            .filter(|(name, _)| !crate::failpoint::VARIABLES.iter().any(|ours| name == ours));
         let inherited = variables
-            .into_iter()
             .filter(|(name, _)| {
                 !WITHHELD.iter().any(|withheld| name == withheld)
                     && !hidden.iter().any(|hidden| name == hidden.as_str())

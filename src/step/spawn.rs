@@ -22,6 +22,8 @@ use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::failpoint::failpoint;
+
 /// Everything `execve` needs.
 #[derive(Debug)]
 pub struct Image {
@@ -92,6 +94,7 @@ impl From<std::process::Child> for Process {
 /// when that ends, the kernel kills the program. An error of the child before exec is
 /// returned as its error number.
 pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
+    failpoint!(io "exec.fork");
     // Sixteen bytes each, as a stack is aligned. The child needs a few hundred of them.
     let mut stack = Vec::<MaybeUninit<u128>>::with_capacity(STACK / 16);
     let mut exec = Exec::new(image, &ends);
@@ -115,7 +118,10 @@ pub fn spawn(image: &Image, ends: Ends) -> io::Result<Process> {
     };
     let mut process = Process(pid);
     match exec.failed {
-        0 => Ok(process),
+        0 => {
+            failpoint!("exec.spawned");
+            Ok(process)
+        }
         error => {
             process.wait()?;
             Err(io::Error::from_raw_os_error(error))

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use crate::definition::{Definition, NodeIndex};
+use crate::failpoint::failpoint;
 use crate::machine::advance::{self, AdvanceLimits, BranchView, StepView};
 use crate::machine::outcome;
 use crate::model::*;
@@ -124,7 +125,8 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<BranchClaim, Error> {
-    conn.transaction(async |conn| {
+    failpoint!(conn, "branches.begin");
+    let claimed = conn.transaction(async |conn| {
         if !touch(conn, process).await? {
             return Ok(BranchClaim::Dead);
         }
@@ -163,9 +165,12 @@ pub async fn claim(
             )));
         }
         open_records(conn, &claimed, process, lease).await?;
+        failpoint!(conn, "branches.written");
         Ok(BranchClaim::Taken(claimed))
-    })
-    .await
+    });
+    let claimed = claimed.await?;
+    failpoint!(conn, "branches.end");
+    Ok(claimed)
 }
 
 async fn open_records(
@@ -226,7 +231,8 @@ pub async fn advance(
     limits: &(dyn Fn(&str) -> AdvanceLimits + Sync),
     definitions: &Definitions,
 ) -> Result<Advanced, Error> {
-    conn.transaction(async |conn| {
+    failpoint!(conn, "advance.begin");
+    let advanced = conn.transaction(async |conn| {
         let rows = Rows::new().ids("id", claimed.iter().map(|branch| branch.id));
         // First the locks, in one order; then what they protect, in a later snapshot.
         if conn.dialect() == super::Dialect::Postgres {
@@ -261,6 +267,7 @@ pub async fn advance(
             .map(|branch| branch.crossing(&limits(&branch.pipeline)))
             .collect();
         let crossed = crossing::cross(conn, &crossings, max_payload, definitions).await?;
+        failpoint!(conn, "advance.written");
         Ok(Advanced {
             moved: crossings.len(),
             // In the order of the claim, whatever the map's.
@@ -272,8 +279,10 @@ pub async fn advance(
             left,
             crossed,
         })
-    })
-    .await
+    });
+    let advanced = advanced.await?;
+    failpoint!(conn, "advance.end");
+    Ok(advanced)
 }
 
 /// Loads the outputs that decide where their branches go.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
@@ -78,7 +79,8 @@ pub enum Cancel {
 ///
 /// What runs at this moment loses the right to commit (its guard no longer matches).
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
-    conn.transaction(async |conn| {
+    failpoint!(conn, "cancel.begin");
+    let cancelled = conn.transaction(async |conn| {
         match status(conn, run_id).await? {
             None => return Ok(Cancel::NotFound),
             Some(status) if status.is_terminal() => return Ok(Cancel::NotActive(status)),
@@ -131,11 +133,14 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
         conn.execute(&CANCEL_STEPS, &run).await?;
         conn.execute(&CANCEL_ADVANCEMENTS, &run).await?;
         conn.execute(&CANCEL_TRANSITIONS, &run).await?;
+        failpoint!(conn, "cancel.written");
         Ok(Cancel::Done {
             held: held.into_iter().collect(),
         })
-    })
-    .await
+    });
+    let cancelled = cancelled.await?;
+    failpoint!(conn, "cancel.end");
+    Ok(cancelled)
 }
 
 async fn status(conn: &mut Conn, run_id: RunId) -> Result<Option<RunStatus>, Error> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
+use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
@@ -144,9 +145,11 @@ pub async fn claim(
     let pipeline = ("pipeline", pipeline.into());
     let process_id = ("process", process.0.into());
     let lease = ("lease", micros(lease).into());
+    failpoint!(conn, "claim.begin");
     if conn.dialect() == Dialect::Postgres {
         let args = [process_id, pipeline, lease, ("n", n.into())];
         let rows = conn.alone(&CLAIM, &args).await?;
+        failpoint!(conn, "claim.end");
         if rows.is_empty() {
             return Ok(Claim::Dead);
         }
@@ -158,7 +161,7 @@ pub async fn claim(
             .collect::<Result<_, _>>()
             .map(Claim::Taken);
     }
-    conn.transaction(async |conn| {
+    let claimed = conn.transaction(async |conn| {
         if !touch(conn, process).await? {
             return Ok(Claim::Dead);
         }
@@ -177,9 +180,12 @@ pub async fn claim(
                 stamped.len()
             )));
         }
+        failpoint!(conn, "claim.written");
         load(conn, process, &rows).await.map(Claim::Taken)
-    })
-    .await
+    });
+    let claimed = claimed.await?;
+    failpoint!(conn, "claim.end");
+    Ok(claimed)
 }
 
 /// The guarded write that every claim begins with; false when the process was declared dead.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use crate::definition::{Definition, Target};
+use crate::failpoint::failpoint;
 use crate::machine::advance::Advance;
 use crate::machine::outcome::{Ending, Verdict};
 use crate::model::*;
@@ -269,10 +270,12 @@ pub async fn commit(
         ("pipeline", committer.pipeline.into()),
         ("lease", micros(committer.lease).into()),
     ];
+    failpoint!(conn, "commit.begin");
     let held = match conn.dialect() {
         Dialect::Postgres => joined(conn, &planned, &args).await?,
         Dialect::Sqlite => in_turn(conn, &planned, committer.process, &args).await?,
     };
+    failpoint!(conn, "commit.end");
     Ok(committed(&planned, held, committer.pipeline))
 }
 
@@ -313,6 +316,7 @@ async fn in_turn(
         }
         let ours = |row: &&Planned<'_>| held.contains_key(&row.of.claimed.execution_id);
         let ours: Vec<&Planned<'_>> = planned.iter().filter(ours).collect();
+        failpoint!(conn, "commit.guarded");
         for id in last_at_barriers(conn, &ours).await? {
             held.insert(id, true);
         }
@@ -335,6 +339,7 @@ async fn in_turn(
                 conn.execute(statement, &args).await?;
             }
         }
+        failpoint!(conn, "commit.written");
         Ok(Some(held))
     })
     .await
@@ -688,6 +693,7 @@ pub async fn landed(
 ) -> Result<HashSet<ExecutionId>, Error> {
     let rows = Rows::new().ids("id", finished.iter().map(|row| row.claimed.execution_id));
     let args = [("b", (&rows).into()), ("process", process.0.into())];
+    failpoint!(conn, "landed.begin");
     let mut landed = HashSet::new();
     for row in conn.fetch(&CLOSED_AS, &args).await? {
         let id = ExecutionId(row.get("id")?);

@@ -315,7 +315,7 @@ pub fn sqlite_version() -> i32 {
 pub struct Conn {
     inner: Inner,
     /// An error left its state unknown.
-    broken: bool,
+    pub(super) broken: bool,
     /// Round trips made, for those who count them.
     statements: u64,
     /// Digests of the definitions that were stored on it.

@@ -8,6 +8,7 @@ use super::conn::Conn;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::statements;
+use crate::failpoint::failpoint;
 
 /// One step of the schema's history.
 pub struct Migration {
@@ -69,6 +70,7 @@ pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> 
             continue;
         }
         let dialect = conn.dialect();
+        failpoint!(conn, "migrate.begin");
         let applied = conn
             .transaction(async |conn| {
                 let args = [
@@ -76,9 +78,12 @@ pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> 
                     ("name", migration.name.into()),
                 ];
                 conn.execute(&RECORD, &args).await?;
-                conn.script(migration.name, migration.sql(dialect)).await
+                conn.script(migration.name, migration.sql(dialect)).await?;
+                failpoint!(conn, "migrate.written");
+                Ok(())
             })
             .await;
+        failpoint!(conn, "migrate.end");
         match applied {
             Ok(()) => done.push(migration),
             // Another process was faster.

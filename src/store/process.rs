@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::definition::Definition;
+use crate::failpoint::failpoint;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
@@ -183,6 +184,7 @@ pub struct Counters {
 
 /// Makes the row of a process.
 pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
+    failpoint!(conn, "register.begin");
     conn.execute(
         &REGISTER,
         &[
@@ -199,6 +201,7 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
         ],
     )
     .await?;
+    failpoint!(conn, "register.end");
     Ok(())
 }
 
@@ -230,10 +233,11 @@ pub async fn beat(
         ];
         Ok::<bool, Error>(conn.execute(&BEAT, &args).await? == 1)
     };
+    failpoint!(conn, "beat.begin");
     if !holds {
         return Ok(alive(conn).await?.then(Vec::new));
     }
-    conn.transaction(async |conn| {
+    let beaten = conn.transaction(async |conn| {
         if !alive(conn).await? {
             return Ok(None);
         }
@@ -241,8 +245,10 @@ pub async fn beat(
         conn.execute(&EXTEND_ADVANCEMENTS, &[id(), lease()]).await?;
         let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
         held.collect::<Result<_, Error>>().map(Some)
-    })
-    .await
+    });
+    let beaten = beaten.await?;
+    failpoint!(conn, "beat.end");
+    Ok(beaten)
 }
 
 /// All process rows, oldest first.
@@ -349,7 +355,8 @@ pub async fn recover(
             message: format!("the process that ran it died: {how}"),
         },
     };
-    conn.transaction(async |conn| {
+    failpoint!(conn, "recover.begin");
+    let recovered = conn.transaction(async |conn| {
         let args = [
             ("id", process.0.into()),
             ("proven", i64::from(proven).into()),
@@ -361,15 +368,19 @@ pub async fn recover(
         if !removed && proven == 0 {
             return Ok(Recovered::default());
         }
+        failpoint!(conn, "recover.removed");
         let mut recovered = Recovered {
             removed,
             ..Recovered::default()
         };
         give_back_executions(conn, process, &lost, limits, definitions, &mut recovered).await?;
         give_back_branches(conn, process, &lost, &mut recovered).await?;
+        failpoint!(conn, "recover.written");
         Ok(recovered)
-    })
-    .await
+    });
+    let recovered = recovered.await?;
+    failpoint!(conn, "recover.end");
+    Ok(recovered)
 }
 
 /// How what a process held is closed.

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
@@ -85,9 +86,11 @@ pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<
     let mut pruned = 0;
     while pruned < limit {
         let n = BATCH.min(limit - pruned);
+        failpoint!(conn, "prune.begin");
         let (seen, deleted) = conn
             .transaction(async |conn| batch(conn, older_than, n).await)
             .await?;
+        failpoint!(conn, "prune.end");
         pruned += deleted;
         // A batch that deleted nothing would be seen again for ever. One that deleted less
         // than it saw may have made room: a lineage goes one run at a time.
@@ -124,6 +127,7 @@ async fn batch(conn: &mut Conn, older_than: Duration, n: u64) -> Result<(usize, 
         conn.execute(statement, &rows).await?;
     }
     let deleted = conn.execute(&PRUNE_RUNS, &rows).await?;
+    failpoint!(conn, "prune.written");
     Ok((seen.len(), deleted))
 }
 

@@ -3,6 +3,7 @@
 //! Owns: the end of a dampen. Never: judges the value that a person gave; the caller has
 //! made sure that it is JSON and not too long.
 
+use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
@@ -91,7 +92,8 @@ pub async fn resume(
     step: Option<StepId>,
     value: Option<&str>,
 ) -> Result<Resume, Error> {
-    conn.transaction(async |conn| {
+    failpoint!(conn, "resume.begin");
+    let resumed = conn.transaction(async |conn| {
         let args = [("run", run_id.0.into())];
         let Some(run) = conn.fetch_optional(&RESUME_RUN_STATUS, &args).await? else {
             return Ok(Resume::NotFound);
@@ -127,7 +129,10 @@ pub async fn resume(
                  {runs} runs knew of it"
             )));
         }
+        failpoint!(conn, "resume.written");
         Ok(Resume::Done(n))
-    })
-    .await
+    });
+    let resumed = resumed.await?;
+    failpoint!(conn, "resume.end");
+    Ok(resumed)
 }

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use crate::failpoint::failpoint;
 use crate::machine::revive::{HaltedView, Restart, restart};
 use crate::model::*;
 
@@ -134,9 +135,14 @@ pub enum Revive {
 /// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
 pub async fn revive(conn: &mut Conn, from: RunId) -> Result<Revive, Error> {
     let to = RunId::new();
-    let revived = conn
-        .transaction(async |conn| copy(conn, from, to).await)
-        .await;
+    failpoint!(conn, "revive.begin");
+    let revived = conn.transaction(async |conn| {
+        let revived = copy(conn, from, to).await?;
+        failpoint!(conn, "revive.written");
+        Ok(revived)
+    });
+    let revived = revived.await;
+    failpoint!(conn, "revive.end");
     match revived {
         // Another revival was faster: its run is there to be read.
         Err(Error::Constraint { constraint, source }) => match successor(conn, from).await? {

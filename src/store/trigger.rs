@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::definition::Definition;
+use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
@@ -163,6 +164,7 @@ async fn insert(
         ("made", (&asked).into()),
         ("asked", (&asked).into()),
     ];
+    failpoint!(conn, "trigger.begin");
     let keyed = !first.is_empty();
     let created: HashSet<RunId> = if conn.dialect() == Dialect::Postgres {
         let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
@@ -182,10 +184,12 @@ async fn insert(
                 _ => (name, arg),
             });
             begin(conn, &args).await?;
+            failpoint!(conn, "trigger.written");
             Ok(created)
         })
         .await?
     };
+    failpoint!(conn, "trigger.end");
     // Of those that were not made, the runs that their keys had started.
     let mut known: HashMap<String, (RunId, String)> = HashMap::new();
     if created.len() < runs.len() {

@@ -62,6 +62,8 @@ pub struct House {
     url: String,
     settings: Settings,
     definitions: BTreeMap<String, Definition>,
+    /// What daemons have in their environment besides.
+    pub variables: BTreeMap<&'static str, String>,
     /// The test's own connection.
     pub conn: Conn,
 }
@@ -82,6 +84,7 @@ impl House {
             url: url.to_owned(),
             settings,
             definitions: BTreeMap::new(),
+            variables: BTreeMap::new(),
             conn,
         };
         for text in pipelines {
@@ -157,6 +160,7 @@ impl House {
         let file = File::create(&log).expect("a log");
         let mut command = self.command(wrapper, verb);
         command.env(TAG, &tag);
+        command.envs(&self.variables);
         let child = command
             .process_group(0)
             .stdin(Stdio::null())
@@ -201,22 +205,26 @@ impl House {
         triggered.iter().map(|triggered| triggered.run_id).collect()
     }
 
-    /// Waits until all runs have ended; how.
-    pub async fn ended(&mut self, within: Duration) -> Vec<RunStatus> {
+    /// True when all runs have ended.
+    pub async fn all_ended(&mut self) -> bool {
         static OPEN: Statement = Statement::new(
             "TEST_OPEN",
             "SELECT id FROM ductwork_runs WHERE status = 'in_progress'
              UNION ALL SELECT id FROM ductwork_executions WHERE completed_at IS NULL",
         );
+        let open = self.conn.fetch(&OPEN, &[]).await;
+        open.expect("the runs").is_empty()
+    }
+
+    /// Waits until all runs have ended; how.
+    pub async fn ended(&mut self, within: Duration) -> Vec<RunStatus> {
         static STATUSES: Statement =
             Statement::new("TEST_STATUSES", "SELECT status FROM ductwork_runs");
-        let conn = &mut self.conn;
         eventually(within, "all runs have ended", async || {
-            let open = conn.fetch(&OPEN, &[]).await.expect("the runs");
-            open.is_empty().then_some(())
+            self.all_ended().await.then_some(())
         })
         .await;
-        let rows = conn.fetch(&STATUSES, &[]).await.expect("the runs");
+        let rows = self.conn.fetch(&STATUSES, &[]).await.expect("the runs");
         let status = |row: &ductwork::store::Row| row.word("status").expect("a status");
         rows.iter().map(status).collect()
     }
@@ -355,6 +363,11 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// How it has ended, if it has.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child can be waited for")
+    }
+
     /// The pid of what was started: the supervisor, unless there is a wrapper.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
@@ -449,11 +462,7 @@ impl Daemon {
     /// Waits for the end of the daemon; how long it took from now.
     pub async fn ended(&mut self, within: Duration) -> (ExitStatus, Duration) {
         let began = Instant::now();
-        let child = &mut self.child;
-        let status = eventually(within, "the daemon has ended", async || {
-            child.try_wait().expect("a child can be waited for")
-        })
-        .await;
+        let status = eventually(within, "the daemon has ended", async || self.has_ended()).await;
         (status, began.elapsed())
     }
 

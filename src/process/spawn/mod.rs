@@ -21,6 +21,8 @@ use nix::sys::signalfd::SignalFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::failpoint::failpoint;
+
 use super::roster::Pid;
 use super::signal;
 
@@ -93,6 +95,7 @@ pub fn spawn(
     environment: &[(OsString, Option<OsString>)],
     stdin: Option<&[u8]>,
 ) -> io::Result<Spawned> {
+    failpoint!(io "supervisor.fork");
     let argv = argv
         .iter()
         .map(|word| c_string(word.as_bytes().to_vec()))
@@ -139,7 +142,10 @@ pub fn spawn(
     let pidfd = open_pidfd(pid);
     let exec = read_error(&from_child);
     match (exec, pidfd) {
-        (Ok(()), Ok(pidfd)) => Ok(Spawned { pid, pidfd }),
+        (Ok(()), Ok(pidfd)) => {
+            failpoint!("supervisor.forked");
+            Ok(Spawned { pid, pidfd })
+        }
         (Err(error), _) | (Ok(()), Err(error)) => {
             // SAFETY: the number is that of a child that nobody has reaped.
             unsafe {

@@ -1,0 +1,293 @@
+//! Places where something goes wrong on purpose, for tests.
+//!
+//! Owns: the list of these places, what may happen at one, and who asks for it. Never: in a
+//! program that is not built with the feature `failpoints`: without it `failpoint!` is nothing,
+//! and a test looks for the names in what was built.
+//!
+//! `DUCTWORK_FAIL` says where and what: `NAME=[P%][N*]ACTION;…`. With `P%` by chance, with `N*` at
+//! the first N of all processes that come there; they count together in the file that
+//! `DUCTWORK_FAIL_LOG` names, to which every hit is appended before it happens. Actions:
+//!
+//! | action | what happens |
+//! |---|---|
+//! | `error(CLASS)` | the operation fails: `unavailable`, `retryable`, `refused` |
+//! | `droptx` | the connection is cut, with whatever transaction is open on it |
+//! | `acklost` | what was done is done, and who did it hears that the connection is gone |
+//! | `kill9`, `abort`, `exit(CODE)` | the process ends there |
+//! | `sleep(MS)` | the process stands still |
+//! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
+//!
+//! `begin` is before a transaction, `written` before its COMMIT, and `end` after it, when only the
+//! answer is missing.
+
+/// A place where something may go wrong.
+///
+/// `failpoint!("name")`: nothing but the process can fail here. `failpoint!(io "name")`: an
+/// operation of the system's. `failpoint!(conn, "name")`: one of the store's. The last two return
+/// the error.
+macro_rules! failpoint {
+    (io $name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $crate::failpoint::reach_io($name)?;
+    };
+    ($name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $crate::failpoint::reach_plain($name);
+    };
+    ($conn:expr, $name:literal) => {
+        #[cfg(feature = "failpoints")]
+        $conn.reach($name)?;
+    };
+}
+pub(crate) use failpoint;
+
+#[cfg(feature = "failpoints")]
+pub use armed::{Class, Fault, POINTS, VARIABLES, reach};
+#[cfg(feature = "failpoints")]
+pub(crate) use armed::{reach_io, reach_plain};
+
+#[cfg(feature = "failpoints")]
+mod armed {
+    use std::fs::{File, OpenOptions};
+    use std::io::{self, Read, Write};
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::PathBuf;
+    use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::Duration;
+
+    use nix::fcntl::{Flock, FlockArg};
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+
+    /// Every place.
+    pub const POINTS: &[&str] = &[
+        "trigger.begin",
+        "trigger.written",
+        "trigger.end",
+        "claim.begin",
+        "claim.written",
+        "claim.end",
+        "commit.begin",
+        "commit.guarded",
+        "commit.written",
+        "commit.end",
+        "landed.begin",
+        "branches.begin",
+        "branches.written",
+        "branches.end",
+        "advance.begin",
+        "advance.written",
+        "advance.end",
+        "register.begin",
+        "register.end",
+        "beat.begin",
+        "beat.end",
+        "recover.begin",
+        "recover.removed",
+        "recover.written",
+        "recover.end",
+        "revive.begin",
+        "revive.written",
+        "revive.end",
+        "cancel.begin",
+        "cancel.written",
+        "cancel.end",
+        "resume.begin",
+        "resume.written",
+        "resume.end",
+        "prune.begin",
+        "prune.written",
+        "prune.end",
+        "migrate.begin",
+        "migrate.written",
+        "migrate.end",
+        "exec.fork",
+        "exec.spawned",
+        "exec.ended",
+        "child.start",
+        "supervisor.fork",
+        "supervisor.forked",
+        "supervisor.reaped",
+        "supervisor.stopping",
+    ];
+
+    /// What says where and what, and where hits are written.
+    pub const VARIABLES: [&str; 2] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG"];
+
+    /// What an operation is to make of it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// It fails.
+        Error(Class),
+        /// Its connection is gone.
+        Cut,
+        /// Its connection is gone, after it was done.
+        Lost,
+    }
+
+    /// By what a caller can do about an error.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Class {
+        /// Wait, reconnect, go on.
+        Unavailable,
+        /// Try it again whole.
+        Retryable,
+        /// Nothing: a bug, or a broken database.
+        Refused,
+    }
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Action {
+        Fault(Fault),
+        Kill,
+        Abort,
+        Exit(i32),
+        Sleep(Duration),
+        Pause(PathBuf),
+    }
+
+    #[derive(Debug)]
+    struct Rule {
+        name: String,
+        percent: u128,
+        most: usize,
+        action: Action,
+        /// As it was written.
+        text: String,
+    }
+
+    static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+        let text = std::env::var(VARIABLES[0]).unwrap_or_default();
+        rules(&text).unwrap_or_else(|rule| panic!("{}: {rule}", VARIABLES[0]))
+    });
+
+    /// Hits of this process, where there is no file to count them in.
+    static HITS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    fn rules(text: &str) -> Result<Vec<Rule>, String> {
+        let written = text.split(';').filter(|rule| !rule.is_empty());
+        written
+            .map(|rule| read(rule).ok_or_else(|| format!("not a rule: {rule}")))
+            .collect()
+    }
+
+    fn read(rule: &str) -> Option<Rule> {
+        let (name, text) = rule.split_once('=')?;
+        let (percent, rest) = match text.split_once('%') {
+            Some((percent, rest)) => (percent.parse().ok()?, rest),
+            None => (100, text),
+        };
+        let (most, rest) = match rest.split_once('*') {
+            Some((most, rest)) => (most.parse().ok()?, rest),
+            None => (usize::MAX, rest),
+        };
+        let (word, argument) = match rest.split_once('(') {
+            Some((word, argument)) => (word, argument.strip_suffix(')')?),
+            None => (rest, ""),
+        };
+        let action = match (word, argument) {
+            ("error", "unavailable") => Action::Fault(Fault::Error(Class::Unavailable)),
+            ("error", "retryable") => Action::Fault(Fault::Error(Class::Retryable)),
+            ("error", "refused") => Action::Fault(Fault::Error(Class::Refused)),
+            ("droptx", "") => Action::Fault(Fault::Cut),
+            ("acklost", "") => Action::Fault(Fault::Lost),
+            ("kill9", "") => Action::Kill,
+            ("abort", "") => Action::Abort,
+            ("exit", code) => Action::Exit(code.parse().ok()?),
+            ("sleep", ms) => Action::Sleep(Duration::from_millis(ms.parse().ok()?)),
+            ("pause", fifo) => Action::Pause(fifo.into()),
+            _ => return None,
+        };
+        POINTS.contains(&name).then(|| Rule {
+            name: name.to_owned(),
+            percent,
+            most,
+            action,
+            text: rest.to_owned(),
+        })
+    }
+
+    /// What is to happen here, if it is not over (or the end of everything) by then.
+    pub fn reach(name: &'static str) -> Option<Fault> {
+        let rule = RULES.iter().find(|rule| rule.name == name)?;
+        if uuid::Uuid::new_v4().as_u128() % 100 >= rule.percent || !hit(rule) {
+            return None;
+        }
+        match &rule.action {
+            Action::Fault(fault) => return Some(*fault),
+            Action::Kill => drop(kill(Pid::this(), Signal::SIGKILL)),
+            Action::Abort => std::process::abort(),
+            #[expect(clippy::disallowed_methods, reason = "it is to end here and now")]
+            Action::Exit(code) => std::process::exit(*code),
+            Action::Sleep(span) => std::thread::sleep(*span),
+            Action::Pause(fifo) => {
+                let mut told = Vec::new();
+                let read = File::open(fifo).and_then(|mut fifo| fifo.read_to_end(&mut told));
+                read.unwrap_or_else(|error| panic!("{}: {error}", fifo.display()));
+            }
+        }
+        None
+    }
+
+    /// Where no operation could fail.
+    pub(crate) fn reach_plain(name: &'static str) {
+        let fault = reach(name);
+        assert_eq!(fault, None, "nothing can fail at {name} but the process");
+    }
+
+    /// Where the operating system could refuse something.
+    pub(crate) fn reach_io(name: &'static str) -> io::Result<()> {
+        match reach(name) {
+            None => Ok(()),
+            Some(_) => Err(io::Error::from_raw_os_error(nix::libc::EAGAIN)),
+        }
+    }
+
+    /// Writes it down; false when there were enough.
+    fn hit(rule: &Rule) -> bool {
+        let Some(path) = std::env::var_os(VARIABLES[1]) else {
+            let mut hits = HITS.lock().unwrap_or_else(PoisonError::into_inner);
+            hits.push(rule.name.clone());
+            return hits.iter().filter(|name| **name == rule.name).count() <= rule.most;
+        };
+        let counted = || {
+            let mut options = OpenOptions::new();
+            let file = options.create(true).read(true).append(true).mode(0o600);
+            let lock = Flock::lock(file.open(&path)?, FlockArg::LockExclusive);
+            let mut file = lock.map_err(|(_, errno)| io::Error::from(errno))?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let of = |line: &&str| line.split(' ').next() == Some(&rule.name);
+            if text.lines().filter(of).count() >= rule.most {
+                return Ok(false);
+            }
+            let line = format!("{} {} {}\n", rule.name, rule.text, std::process::id());
+            file.write_all(line.as_bytes())?;
+            Ok::<bool, io::Error>(true)
+        };
+        counted().unwrap_or_else(|error| panic!("{}: {error}", VARIABLES[1]))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_rule_is_a_name_a_chance_a_number_and_an_action() {
+            let read = rules("commit.end=acklost;claim.begin=5%2*sleep(30);").unwrap();
+            assert_eq!(read.len(), 2);
+            assert_eq!(read[0].action, Action::Fault(Fault::Lost));
+            assert_eq!((read[0].percent, read[0].most), (100, usize::MAX));
+            assert_eq!(read[1].action, Action::Sleep(Duration::from_millis(30)));
+            assert_eq!((read[1].percent, read[1].most), (5, 2));
+            for wrong in [
+                "nowhere=kill9",
+                "commit.end",
+                "commit.end=error(x)",
+                "commit.end=kill",
+            ] {
+                assert!(rules(wrong).is_err(), "{wrong}");
+            }
+        }
+    }
+}

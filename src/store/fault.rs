@@ -1,0 +1,52 @@
+//! What the failpoints of the store do to a connection; see [`crate::failpoint`].
+//!
+//! Owns: the errors that they make, which look like the driver's. Never: in a program that is
+//! not built with the feature `failpoints`.
+
+use std::io::{Error as IoError, ErrorKind};
+use std::sync::Arc;
+
+use crate::failpoint::{self, Class, Fault};
+
+use super::conn::Conn;
+use super::dialect::Dialect;
+use super::error::Error;
+
+impl Conn {
+    /// Fails if it is to fail here.
+    pub(super) fn reach(&mut self, name: &'static str) -> Result<(), Error> {
+        let source = || {
+            Arc::new(sqlx::Error::Io(IoError::new(
+                ErrorKind::ConnectionReset,
+                name,
+            )))
+        };
+        match failpoint::reach(name) {
+            None => Ok(()),
+            Some(Fault::Error(Class::Retryable)) => Err(Error::Retryable(source())),
+            Some(Fault::Error(Class::Refused)) => Err(Error::Refused {
+                statement: name,
+                source: source(),
+            }),
+            Some(Fault::Error(Class::Unavailable) | Fault::Cut) => {
+                self.cut();
+                Err(Error::Unavailable {
+                    source: source(),
+                    in_commit: false,
+                })
+            }
+            Some(Fault::Lost) => {
+                self.cut();
+                Err(Error::Unavailable {
+                    source: source(),
+                    in_commit: true,
+                })
+            }
+        }
+    }
+
+    /// As after the driver's own error: what comes of it is closed when the connection is.
+    fn cut(&mut self) {
+        self.broken |= self.dialect() == Dialect::Postgres;
+    }
+}

@@ -1,0 +1,335 @@
+//! Faults in a daemon that works.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{Fault, armed, to_come};
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::{self, Db};
+
+const WORK: &str = r#"
+pipeline: Work
+steps:
+  Split: { command: [sh, step.sh] }
+  Each:  { command: [sh, step.sh] }
+  Join:  { command: [sh, step.sh] }
+  Last:  { command: [sh, step.sh] }
+flow:
+  - start: Split
+  - expand: Each
+  - collapse: Join
+  - chain: Last
+"#;
+
+const STEP: &str = r#"
+[ -z "$DUCTWORK_FAIL$DUCTWORK_FAIL_LOG" ] || exit 1
+input=$(cat)
+sleep 0.02
+echo "$input"
+"#;
+
+/// Where a transaction can be interrupted, in a daemon.
+const BEGINNINGS: [&str; 7] = [
+    "claim.begin",
+    "commit.begin",
+    "branches.begin",
+    "advance.begin",
+    "beat.begin",
+    "register.begin",
+    "recover.begin",
+];
+const MIDDLES: [&str; 4] = [
+    "branches.written",
+    "advance.written",
+    "recover.removed",
+    "recover.written",
+];
+/// One statement on PostgreSQL, which has no middle.
+const MIDDLES_ON_SQLITE: [&str; 3] = ["claim.written", "commit.guarded", "commit.written"];
+const ENDS: [&str; 7] = [
+    "claim.end",
+    "commit.end",
+    "branches.end",
+    "advance.end",
+    "beat.end",
+    "register.end",
+    "recover.end",
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum On {
+    Sqlite,
+    Postgres,
+}
+
+fn each(points: &[&'static str], action: &'static str) -> Vec<Fault> {
+    points.iter().map(|point| (*point, action)).collect()
+}
+
+fn interruptible(on: On) -> Vec<&'static str> {
+    let more: &[&str] = match on {
+        On::Sqlite => &MIDDLES_ON_SQLITE,
+        On::Postgres => &[],
+    };
+    [&BEGINNINGS, &MIDDLES[..], more].concat()
+}
+
+fn unavailable(on: On) -> Vec<Fault> {
+    let mut faults = each(&interruptible(on), "error(unavailable)");
+    faults.extend(each(
+        &["exec.fork", "supervisor.fork"],
+        "error(unavailable)",
+    ));
+    faults
+}
+
+fn retryable(on: On) -> Vec<Fault> {
+    each(&interruptible(on), "error(retryable)")
+}
+
+fn refused(on: On) -> Vec<Fault> {
+    each(&interruptible(on), "error(refused)")
+}
+
+fn cut(on: On) -> Vec<Fault> {
+    each(&interruptible(on), "droptx")
+}
+
+fn acknowledgement_lost(_: On) -> Vec<Fault> {
+    let mut faults = each(&ENDS, "acklost");
+    // Who asks what became of its commit may be disappointed again.
+    faults.push(("landed.begin", "error(unavailable)"));
+    faults
+}
+
+/// Some deaths of each child: more of one in a minute, and it would wait for its replacement.
+fn deaths(on: On) -> Vec<Vec<Fault>> {
+    let mut groups = vec![
+        each(
+            &["claim.begin", "claim.end", "branches.begin", "branches.end"],
+            "kill9",
+        ),
+        each(
+            &["commit.begin", "commit.end", "advance.begin", "advance.end"],
+            "kill9",
+        ),
+        [
+            each(&["branches.written", "advance.written"], "kill9"),
+            each(&["exec.fork", "exec.spawned"], "abort"),
+        ]
+        .concat(),
+        [
+            each(&["exec.ended", "register.end"], "kill9"),
+            vec![("child.start", "exit(7)")],
+        ]
+        .concat(),
+        each(&["recover.begin", "recover.removed"], "kill9"),
+        each(&["recover.written", "recover.end"], "kill9"),
+        each(&["beat.begin", "beat.end", "register.begin"], "kill9"),
+        each(
+            &[
+                "supervisor.fork",
+                "supervisor.forked",
+                "supervisor.reaped",
+                "supervisor.stopping",
+            ],
+            "kill9",
+        ),
+    ];
+    if on == On::Sqlite {
+        groups.push(each(&MIDDLES_ON_SQLITE, "kill9"));
+    }
+    groups
+}
+
+/// Every fault that a test here makes.
+pub fn all() -> Vec<Fault> {
+    let mut all = deaths(On::Sqlite).concat();
+    for faults in [unavailable, retryable, refused, cut, acknowledgement_lost] {
+        all.extend(faults(On::Sqlite));
+    }
+    all
+}
+
+/// Lets a daemon work until each fault has happened, then to the end; whoever dies is replaced.
+async fn survived(db: Db, faults: Vec<Fault>) {
+    let settings = Settings {
+        reaper_timeout: "2s",
+        ..Settings::default()
+    };
+    let mut house = House::new(&db, settings, &[WORK]).await;
+    std::fs::write(house.path("step.sh"), STEP).unwrap();
+    house.variables = armed(&house, &faults);
+    house.trigger("Work", "[1,2,3]", 3).await;
+    let mut daemon = house.start();
+    let corpse = |point: &str| point.starts_with("recover") || point == "supervisor.reaped";
+    let mut killed = None;
+    let began = Instant::now();
+    loop {
+        let mut left = to_come(&house, &faults);
+        left.retain(|(point, _)| *point != "supervisor.stopping");
+        if left.is_empty() {
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "did not happen: {left:?}\n{}",
+            daemon.text()
+        );
+        if daemon.has_ended().is_some() {
+            daemon = house.start();
+            killed = None;
+        }
+        // Something to recover, when nobody else dies.
+        let worker = daemon.children("worker Work").first().copied();
+        if let Some(pid) = worker
+            && worker != killed
+            && left.iter().any(|(point, _)| corpse(point))
+        {
+            let held = house.executions().await;
+            if held
+                .iter()
+                .any(|it| it.process_id.is_some() && it.result.is_none())
+            {
+                killed = worker;
+                // Another fault may have been faster.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+        let open = house.executions().await;
+        if open.iter().all(|it| it.result.is_some()) {
+            house.trigger("Work", "[1,2,3]", 1).await;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // A fault is written down before it happens, so the last may be yet to come.
+    while !house.all_ended().await {
+        assert!(
+            began.elapsed() < 2 * PATIENCE,
+            "the runs have not ended\n{}",
+            daemon.text()
+        );
+        if daemon.has_ended().is_some() {
+            daemon = house.start();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    house.completed(PATIENCE).await;
+    if daemon.has_ended().is_some() {
+        daemon = house.start();
+    }
+    daemon.ready().await;
+    daemon.send(Signal::SIGTERM);
+    let (status, _) = daemon.ended(PATIENCE).await;
+    if faults
+        .iter()
+        .any(|(point, _)| *point == "supervisor.stopping")
+    {
+        assert!(
+            !status.success(),
+            "it was killed while it stopped: {status}"
+        );
+        daemon = house.start();
+        daemon.ready().await;
+        daemon.stop().await;
+    } else {
+        assert!(status.success(), "{status}");
+    }
+    daemon.text();
+    assert_eq!(to_come(&house, &faults), []);
+    house.audited().await;
+    house.succeeded_once_each().await;
+}
+
+macro_rules! survives {
+    ($(fn $name:ident($on:ident) { $faults:expr })*) => {$(
+        mod $name {
+            use super::*;
+
+            #[tokio::test]
+            async fn sqlite() {
+                let faults = |$on: On| -> Vec<Fault> { $faults };
+                support::with(Db::sqlite(), move |db| survived(db, faults(On::Sqlite))).await;
+            }
+
+            #[tokio::test]
+            async fn postgres() {
+                let faults = |$on: On| -> Vec<Fault> { $faults };
+                support::with(Db::postgres().await, move |db| survived(db, faults(On::Postgres))).await;
+            }
+        }
+    )*};
+}
+
+survives! {
+    fn a_database_that_cannot_be_reached_anywhere_costs_no_retry(on) { unavailable(on) }
+    fn a_deadlock_anywhere_costs_no_retry(on) { retryable(on) }
+    fn a_statement_that_is_refused_anywhere_costs_no_retry(on) { refused(on) }
+    fn a_connection_that_is_cut_anywhere_costs_no_retry(on) { cut(on) }
+    fn an_acknowledgement_that_is_lost_is_found_out_about(on) { acknowledgement_lost(on) }
+    fn whoever_dies_around_a_claim_is_replaced(on) { deaths(on)[0].clone() }
+    fn whoever_dies_around_a_commit_or_an_advance_is_replaced(on) { deaths(on)[1].clone() }
+    fn whoever_dies_in_the_middle_of_something_is_replaced(on) { deaths(on)[2].clone() }
+    fn whoever_dies_at_the_end_of_a_step_or_at_its_start_is_replaced(on) { deaths(on)[3].clone() }
+    fn whoever_dies_at_the_start_of_a_recovery_leaves_it_to_the_next(on) { deaths(on)[4].clone() }
+    fn whoever_dies_at_the_end_of_a_recovery_leaves_it_to_the_next(on) { deaths(on)[5].clone() }
+    fn whoever_dies_around_a_heartbeat_is_replaced(on) { deaths(on)[6].clone() }
+    fn a_supervisor_may_die_around_a_fork_and_while_it_stops(on) { deaths(on)[7].clone() }
+}
+
+/// A daemon at one fault, with work for it.
+async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
+    let settings = Settings {
+        reaper_timeout: "2s",
+        ..Settings::default()
+    };
+    let mut house = House::new(db, settings, &[WORK]).await;
+    std::fs::write(house.path("step.sh"), STEP).unwrap();
+    house.variables = armed(&house, &[fault]);
+    house.trigger("Work", "[1,2,3]", 1).await;
+    let daemon = house.start();
+    eventually(PATIENCE, "the fault has happened", async || {
+        to_come(&house, &[fault]).is_empty().then_some(())
+    })
+    .await;
+    (house, daemon)
+}
+
+on_every_database! {
+    /// It stands still as a whole: no heartbeat, no commit.
+    async fn a_worker_that_stands_still_before_its_commit_is_replaced(db: Db) {
+        let (mut house, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|it| it.result() == "process_crashed");
+        assert_eq!(crashed.count(), 1);
+        house.audited().await;
+    }
+
+    async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = place.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let action: &'static str = format!("pause({})", fifo.display()).leak();
+        let (mut house, mut daemon) = at_fault(&db, ("branches.end", action)).await;
+        // The split is claimed, and nobody else may advance it.
+        let executions = house.executions().await;
+        assert_eq!(executions.len(), 1, "{executions:?}");
+        std::fs::write(&fifo, "go on").unwrap();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| it.attempt == 1), "{executions:?}");
+        house.audited().await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_dies_before_sqlite_commits_is_replaced() {
+    let last = |db| survived(db, deaths(On::Sqlite)[8].clone());
+    support::with(Db::sqlite(), last).await;
+}

@@ -1,0 +1,238 @@
+//! Faults in a command that changes something: it may be given again.
+
+use std::process::{Command, Output, Stdio};
+
+use ductwork::model::{RunId, RunStatus};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Dialect, migrate, query};
+
+use super::{Fault, armed, to_come};
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+const PIPELINES: [&str; 3] = [
+    r#"
+pipeline: Work
+steps: { A: { command: [cat] } }
+flow: [{ start: A }]
+"#,
+    r#"
+pipeline: Ask
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { dampen: "go on?" }, { chain: B }]
+"#,
+    r#"
+pipeline: Fail
+steps: { A: { command: [cat] }, B: { command: [sh, -c, "test -e mended && cat"] } }
+flow: [{ start: A }, { chain: B }]
+"#,
+];
+
+const VERBS: [&str; 6] = ["trigger", "cancel", "resume", "revive", "prune", "migrate"];
+
+/// The faults of a verb.
+fn of(verb: &'static str) -> impl Iterator<Item = Fault> {
+    let points = ductwork::failpoint::POINTS.iter().copied();
+    let points = points.filter(move |point| point.split('.').next() == Some(verb));
+    points.flat_map(|point| {
+        let actions: &[&str] = match point.ends_with(".end") {
+            true => &["kill9", "acklost"],
+            false => &["kill9", "error(unavailable)", "error(refused)", "droptx"],
+        };
+        actions.iter().map(move |action| (point, *action))
+    })
+}
+
+/// Every fault that a test here makes.
+pub fn all() -> impl Iterator<Item = Fault> {
+    VERBS.into_iter().flat_map(of)
+}
+
+/// Gives a command, with a fault or without.
+fn give(house: &House, words: &[&str], fault: Option<Fault>) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
+    command
+        .arg("-c")
+        .arg(house.path("ductwork.yml"))
+        .args(words);
+    for (name, _) in std::env::vars() {
+        if name.starts_with("DUCTWORK_") || name == "DATABASE_URL" {
+            command.env_remove(name);
+        }
+    }
+    command.envs(&house.variables);
+    if let Some(fault) = fault {
+        let _ = std::fs::remove_file(house.path("hits"));
+        command.envs(armed(house, &[fault]));
+    }
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    if let Some(fault) = fault {
+        assert_eq!(to_come(house, &[fault]), [], "{words:?}: {done:?}");
+        assert!(!done.status.success(), "{fault:?}: {done:?}");
+    }
+    done
+}
+
+/// The middle of a trigger is one statement on PostgreSQL.
+fn is_there(house: &House, fault: &Fault) -> bool {
+    fault.0 != "trigger.written" || house.conn.dialect() == Dialect::Sqlite
+}
+
+async fn status(house: &mut House, run: RunId) -> RunStatus {
+    let state = query::run_state(&mut house.conn, run).await.unwrap();
+    state.unwrap().status
+}
+
+async fn count(house: &mut House, statement: &'static Statement) -> i64 {
+    let rows = house.conn.fetch(statement, &[]).await.unwrap();
+    rows[0].get("n").unwrap()
+}
+
+/// As many runs as `verb` has faults, in the status that it wants.
+async fn runs(
+    house: &mut House,
+    verb: &'static str,
+    pipeline: &str,
+    wanted: RunStatus,
+) -> Vec<(RunId, Fault)> {
+    let mut runs = Vec::new();
+    for fault in of(verb) {
+        runs.push((house.trigger(pipeline, "1", 1).await[0], fault));
+    }
+    let mut daemon = house.start();
+    for (run, _) in &runs {
+        let conn = &mut house.conn;
+        eventually(PATIENCE, "the run has come so far", async || {
+            let state = query::run_state(conn, *run).await.unwrap().unwrap();
+            (state.status == wanted).then_some(())
+        })
+        .await;
+    }
+    daemon.stop().await;
+    runs
+}
+
+async fn settings(db: &Db) -> House {
+    let settings = Settings {
+        max_retry: 0,
+        ..Settings::default()
+    };
+    House::new(db, settings, &PIPELINES).await
+}
+
+on_every_database! {
+    async fn a_trigger_with_a_key_may_be_given_again(db: Db) {
+        static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
+        let mut house = settings(&db).await;
+        let mut faults = 0;
+        for fault in of("trigger").filter(|fault| is_there(&house, fault)).collect::<Vec<_>>() {
+            faults += 1;
+            let key = format!("{}-{}", fault.0, fault.1);
+            let words = ["trigger", "Work", "1", "--key", &key];
+            give(&house, &words, Some(fault));
+            let again = give(&house, &words, None);
+            assert!(again.status.success(), "{fault:?}: {again:?}");
+            assert_eq!(count(&mut house, &RUNS).await, faults, "{fault:?}");
+        }
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    async fn a_cancellation_may_be_given_again(db: Db) {
+        let mut house = settings(&db).await;
+        for fault in of("cancel") {
+            let run = house.trigger("Work", "1", 1).await[0];
+            let words = ["cancel", &run.to_string()];
+            give(&house, &words, Some(fault));
+            let done = status(&mut house, run).await == RunStatus::Cancelled;
+            assert_eq!(done, fault.0 == "cancel.end", "all or nothing: {fault:?}");
+            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
+            assert_eq!(status(&mut house, run).await, RunStatus::Cancelled);
+        }
+        house.audited().await;
+    }
+
+    async fn a_resumption_may_be_given_again(db: Db) {
+        let mut house = settings(&db).await;
+        for (run, fault) in runs(&mut house, "resume", "Ask", RunStatus::Dampened).await {
+            let words = ["resume", &run.to_string()];
+            give(&house, &words, Some(fault));
+            let done = status(&mut house, run).await == RunStatus::InProgress;
+            assert_eq!(done, fault.0 == "resume.end", "all or nothing: {fault:?}");
+            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
+        }
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    async fn a_revival_may_be_given_again_and_makes_one_run(db: Db) {
+        static REVIVED: Statement = Statement::new(
+            "TEST_REVIVED",
+            "SELECT count(*) AS n FROM ductwork_runs WHERE revived_from IS NOT NULL",
+        );
+        let mut house = settings(&db).await;
+        let halted = runs(&mut house, "revive", "Fail", RunStatus::Halted).await;
+        std::fs::write(house.path("mended"), "").unwrap();
+        let mut revived = 0;
+        for (run, fault) in halted {
+            let words = ["revive", &run.to_string()];
+            give(&house, &words, Some(fault));
+            let done = count(&mut house, &REVIVED).await > revived;
+            assert_eq!(done, fault.0 == "revive.end", "all or nothing: {fault:?}");
+            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
+            revived += 1;
+            assert_eq!(count(&mut house, &REVIVED).await, revived, "{fault:?}");
+        }
+        let mut daemon = house.start();
+        let ended = house.ended(PATIENCE).await;
+        let completed = ended.iter().filter(|status| **status == RunStatus::Completed);
+        assert_eq!(completed.count() as i64, revived);
+        daemon.stop().await;
+        house.audited().await;
+    }
+
+    async fn a_deletion_of_old_runs_may_be_given_again(db: Db) {
+        static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
+        let mut house = settings(&db).await;
+        for fault in of("prune") {
+            house.trigger("Work", "1", 3).await;
+            let mut daemon = house.start();
+            house.completed(PATIENCE).await;
+            daemon.stop().await;
+            let words = ["prune", "--older-than", "0s"];
+            give(&house, &words, Some(fault));
+            let left = if fault.0 == "prune.end" { 0 } else { 3 };
+            assert_eq!(count(&mut house, &RUNS).await, left, "all or nothing: {fault:?}");
+            assert!(give(&house, &words, None).status.success(), "{fault:?}");
+            assert_eq!(count(&mut house, &RUNS).await, 0, "{fault:?}");
+        }
+        house.audited().await;
+    }
+
+    async fn a_migration_may_be_given_again(db: Db) {
+        let mut house = settings(&db).await;
+        for fault in of("migrate") {
+            let fresh = match house.conn.dialect() {
+                Dialect::Sqlite => Db::sqlite(),
+                Dialect::Postgres => Db::postgres().await,
+            };
+            house.variables.insert("DUCTWORK_DATABASE_URL", fresh.url.clone());
+            give(&house, &["migrate"], Some(fault));
+            let mut conn = fresh.connect().await;
+            let applied = migrate::applied(&mut conn).await.unwrap();
+            assert_eq!(!applied.is_empty(), fault.0 == "migrate.end", "all or nothing: {fault:?}");
+            let again = give(&house, &["migrate"], None);
+            assert!(again.status.success(), "{fault:?}: {again:?}");
+            migrate::check(&mut conn).await.unwrap();
+            conn.close().await;
+            fresh.remove().await;
+        }
+    }
+}
