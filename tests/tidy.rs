@@ -45,6 +45,7 @@ impl File {
             "_tests.rs",
             "/testing.rs",
             "/properties.rs",
+            "/explorer/",
         ];
         self.is_source() && !test.iter().any(|mark| self.path.contains(mark))
     }

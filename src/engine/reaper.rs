@@ -30,7 +30,7 @@ const ORPHANS_EVERY: u32 = 10;
 const SLEW_MAX: Duration = Duration::from_secs(1);
 
 /// What a reaper has seen of every process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Witness {
     seen: HashMap<ProcessId, (i64, Instant)>,
 }
@@ -39,6 +39,13 @@ impl Witness {
     /// Forgets everything: after a reconnect nobody has been watched.
     pub fn forget(&mut self) {
         self.seen.clear();
+    }
+
+    /// What it has seen: of whom, which beat, and since when.
+    #[cfg(test)]
+    pub fn seen(&self) -> impl Iterator<Item = (ProcessId, i64, Instant)> {
+        let seen = self.seen.iter();
+        seen.map(|(id, (beat_seq, since))| (*id, *beat_seq, *since))
     }
 
     /// Looks at all processes, and leaves in each row the age of its heartbeat that both

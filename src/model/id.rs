@@ -17,7 +17,7 @@ macro_rules! ids {
             /// A fresh UUIDv7: unique everywhere, and close in the index to what was made with it.
             #[expect(clippy::new_without_default, reason = "a fresh id is no default")]
             pub fn new() -> Self {
-                Self(Uuid::now_v7())
+                Self(fresh())
             }
         }
 
@@ -47,6 +47,49 @@ macro_rules! ids {
             }
         }
     )*};
+}
+
+/// Outside of the explorer a UUIDv7.
+fn fresh() -> Uuid {
+    #[cfg(test)]
+    if let Some(id) = counted::next() {
+        return id;
+    }
+    Uuid::now_v7()
+}
+
+/// Ids that are counted, for a thread that goes back and forth between states.
+#[cfg(test)]
+pub mod counted {
+    use std::cell::Cell;
+
+    use uuid::Uuid;
+
+    thread_local! {
+        static LAST: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// Counts from here on; not at all with `None`.
+    pub fn set(last: Option<u64>) {
+        LAST.set(last);
+    }
+
+    /// The last number that was taken.
+    pub fn last() -> Option<u64> {
+        LAST.get()
+    }
+
+    /// The number is in both halves: a copy's id is made of one half of each of two ids.
+    pub(super) fn next() -> Option<Uuid> {
+        let number = LAST.get()? + 1;
+        LAST.set(Some(number));
+        Some(of(number))
+    }
+
+    /// The id of a number; those of greater numbers are greater.
+    pub fn of(number: u64) -> Uuid {
+        Uuid::from_u128(u128::from(number) << 80 | 0x7 << 76 | 0x2 << 62 | u128::from(number))
+    }
 }
 
 ids! {

@@ -25,6 +25,8 @@ use sqlx::{
 use super::busy;
 use super::dialect::Dialect;
 use super::error::Error;
+#[cfg(test)]
+use super::explorer::local::{FromLocal, Local, Row as LocalRow};
 use super::fingerprint;
 use super::packed;
 use super::rows_table;
@@ -326,6 +328,8 @@ enum Inner {
     Postgres(PgConnection),
     Listener(Box<PgListener>),
     Sqlite(SqliteConnection),
+    #[cfg(test)]
+    Local(Box<Local>),
 }
 
 /// One row of an answer.
@@ -334,6 +338,9 @@ pub enum Row {
     Postgres(PgRow),
     /// Of SQLite.
     Sqlite(SqliteRow),
+    /// Of the explorer's SQLite.
+    #[cfg(test)]
+    Local(LocalRow),
 }
 
 /// A type that a column can be read as, from each database.
@@ -342,6 +349,7 @@ pub trait Read:
     + sqlx::Type<Postgres>
     + for<'r> sqlx::Decode<'r, Sqlite>
     + sqlx::Type<Sqlite>
+    + FromLocal
 {
 }
 
@@ -350,8 +358,16 @@ impl<T> Read for T where
         + sqlx::Type<Postgres>
         + for<'r> sqlx::Decode<'r, Sqlite>
         + sqlx::Type<Sqlite>
+        + FromLocal
 {
 }
+
+/// Outside of the explorer nothing more is asked of a type.
+#[cfg(not(test))]
+pub trait FromLocal {}
+
+#[cfg(not(test))]
+impl<T> FromLocal for T {}
 
 impl Row {
     /// The value of a column.
@@ -359,6 +375,8 @@ impl Row {
         match self {
             Self::Postgres(row) => row.try_get(column),
             Self::Sqlite(row) => row.try_get(column),
+            #[cfg(test)]
+            Self::Local(row) => return row.get(column),
         }
         .map_err(|error| Error::Corrupt(error.to_string()))
     }
@@ -387,11 +405,33 @@ impl Row {
 }
 
 impl Conn {
+    /// The explorer's.
+    #[cfg(test)]
+    pub(super) fn local(local: Local) -> Self {
+        Self {
+            inner: Inner::Local(Box::new(local)),
+            broken: false,
+            statements: 0,
+            saved: HashSet::new(),
+        }
+    }
+
+    /// The explorer's own end of it.
+    #[cfg(test)]
+    pub(super) fn as_local(&mut self) -> &mut Local {
+        match &mut self.inner {
+            Inner::Local(local) => local,
+            _ => unreachable!("only the explorer asks for it"),
+        }
+    }
+
     /// Which database it leads to.
     pub fn dialect(&self) -> Dialect {
         match self.inner {
             Inner::Postgres(_) | Inner::Listener(_) => Dialect::Postgres,
             Inner::Sqlite(_) => Dialect::Sqlite,
+            #[cfg(test)]
+            Inner::Local(_) => Dialect::Sqlite,
         }
     }
 
@@ -423,6 +463,8 @@ impl Conn {
                 let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
                 query.execute(conn).await.map(|done| done.rows_affected())
             }
+            #[cfg(test)]
+            Inner::Local(local) => return local.run(statement, args).map(|(_, touched)| touched),
         };
         done.map_err(|error| self.failed(error, statement.name))
     }
@@ -450,6 +492,11 @@ impl Conn {
                 let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
                 let rows = query.fetch_all(conn).await;
                 rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+            }
+            #[cfg(test)]
+            Inner::Local(local) => {
+                let rows = local.run(statement, args).map(|(rows, _)| rows);
+                return rows.map(|rows| rows.into_iter().map(Row::Local).collect());
             }
         };
         rows.map_err(|error| self.failed(error, statement.name))
@@ -498,6 +545,8 @@ impl Conn {
             Inner::Postgres(conn) => conn.prepare(sql).await.map(drop),
             Inner::Listener(conn) => conn.as_mut().prepare(sql).await.map(drop),
             Inner::Sqlite(conn) => conn.prepare(sql).await.map(drop),
+            #[cfg(test)]
+            Inner::Local(_) => return Ok(()),
         };
         prepared.map_err(|error| self.failed(error, statement.name))
     }
@@ -510,6 +559,8 @@ impl Conn {
             Inner::Postgres(conn) => script.execute(conn).await.map(drop),
             Inner::Listener(conn) => conn.as_mut().execute(script).await.map(drop),
             Inner::Sqlite(conn) => script.execute(conn).await.map(drop),
+            #[cfg(test)]
+            Inner::Local(local) => return local.script(name, text),
         };
         done.map_err(|error| self.failed(error, name))
     }
@@ -585,6 +636,8 @@ impl Conn {
             Inner::Postgres(conn) => query.execute(conn).await,
             Inner::Listener(conn) => conn.as_mut().execute(query).await,
             Inner::Sqlite(_) => return Ok(()),
+            #[cfg(test)]
+            Inner::Local(_) => return Ok(()),
         };
         done.map(drop).map_err(|error| self.failed(error, "NOTIFY"))
     }
@@ -624,6 +677,8 @@ impl Conn {
             Inner::Postgres(conn) => conn.close().await,
             Inner::Sqlite(conn) => conn.close().await,
             Inner::Listener(_) => Ok(()),
+            #[cfg(test)]
+            Inner::Local(_) => Ok(()),
         };
     }
 
@@ -639,7 +694,7 @@ async fn again_after(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(u64::from(attempt.min(10)))).await;
 }
 
-fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
+pub(super) fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
     match args.iter().find(|(known, _)| *known == name) {
         Some((_, arg)) => arg,
         None => unreachable!("{} is not given its {name}", statement.name),

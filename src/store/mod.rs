@@ -18,6 +18,8 @@ pub mod definition;
 pub mod dialect;
 pub mod disturb;
 pub mod error;
+#[cfg(test)]
+mod explorer;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fill;

@@ -34,8 +34,21 @@ const DECLARATION: &CStr = c"CREATE TABLE x(
 /// Makes the function known to a connection. No statement with `{rows:…}` runs without it.
 pub async fn register(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut handle = conn.lock_handle().await?;
-    let db = handle.as_raw_handle().as_ptr();
-    // SAFETY: the handle is open and locked while `handle` lives; name and module are static.
+    // SAFETY: the handle is open and locked while `handle` lives.
+    unsafe { create(handle.as_raw_handle().as_ptr()) }
+}
+
+/// The same for the explorer's connection.
+#[cfg(test)]
+pub(super) fn register_local(conn: &rusqlite::Connection) -> Result<(), sqlx::Error> {
+    // SAFETY: the handle is open while `conn` lives, and used by this thread alone.
+    unsafe { create(conn.handle()) }
+}
+
+/// # Safety
+/// `db` is open, and in nobody else's hands.
+unsafe fn create(db: *mut sqlite3) -> Result<(), sqlx::Error> {
+    // SAFETY: as promised by the caller; name and module are static.
     let code = unsafe {
         sqlite3_create_module_v2(db, NAME.as_ptr(), &raw const MODULE, ptr::null_mut(), None)
     };

@@ -1,0 +1,810 @@
+//! Who acts: workers, advancers, reapers and people, one transaction at a time.
+//!
+//! Owns: what each keeps in memory between two transactions, and which store function it calls
+//! next with it: thin copies of the loops in `engine::worker`, `engine::advancer`,
+//! `engine::lifeline` and `engine::reaper`, of which the reaper's witness is the product's own.
+//! Never: writes SQL; nor waits, rings or runs anything: a step's outcome follows from its name
+//! and input, and is there as soon as it is claimed.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use serde_json::value::RawValue;
+
+use super::canon::Canon;
+use super::flows::{self, LEASE};
+use super::local::EPOCH;
+use crate::definition::{Backoff, Definition};
+use crate::engine::reaper::Witness;
+use crate::machine::advance::AdvanceLimits;
+use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
+use crate::model::*;
+use crate::store::advance::{self, BranchClaim, ClaimedBranch, GiveBack};
+use crate::store::claim::{self, Claim, Claimed};
+use crate::store::commit::{self, Committer, Finished, StoredError};
+use crate::store::definition::Definitions;
+use crate::store::process::{self, Counters, Death, NewProcess};
+use crate::store::trigger::{self, NewRun};
+use crate::store::{Conn, Error, cancel, prune, resume, revive};
+
+/// What goes wrong with a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// It was committed, and the answer is lost.
+    Lost,
+    /// It was rolled back, and tried again in vain: deadlocks.
+    Refused,
+    /// It was rolled back, because the connection is gone.
+    Cut,
+}
+
+/// How a transaction came back.
+enum Told<T> {
+    Done(T),
+    Lost,
+    Refused,
+    Cut,
+}
+
+/// What an actor acts on.
+pub struct Cx<'a> {
+    pub conn: &'a mut Conn,
+    pub definitions: &'a Definitions,
+    /// Processes that are known to have died, by whoever started them.
+    pub crashed: &'a [ProcessId],
+    pub clock: i64,
+    pub fault: Fault,
+}
+
+impl Cx<'_> {
+    async fn told<T>(
+        &mut self,
+        work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
+    ) -> Result<Told<T>, Error> {
+        match self.fault {
+            Fault::None => work(self.conn).await.map(Told::Done),
+            Fault::Lost => work(self.conn).await.map(|_| Told::Lost),
+            Fault::Refused | Fault::Cut => {
+                // The product's own way out of a transaction that fails at its end; a statement
+                // that was alone is undone by the mark.
+                self.conn.as_local().mark();
+                self.conn.as_local().refuses = true;
+                let _ = work(self.conn).await;
+                self.conn.as_local().refuses = false;
+                self.conn.as_local().undo();
+                Ok(match self.fault {
+                    Fault::Refused => Told::Refused,
+                    _ => Told::Cut,
+                })
+            }
+        }
+    }
+}
+
+/// One who acts.
+#[derive(Clone)]
+pub enum Actor {
+    Worker(Worker),
+    Advancer(Advancer),
+    Reaper(Reaper),
+    Person(Person),
+}
+
+/// A process's row, and what it knows of it.
+#[derive(Clone)]
+pub struct Life {
+    /// None: not registered (any more).
+    pub process: Option<ProcessId>,
+    pub crashed: bool,
+    /// It was told that it is dead: a new row, then the old claims are let go.
+    reborn: bool,
+    /// It has to look at once whether it is dead.
+    check: bool,
+    beat: i64,
+}
+
+/// A worker process.
+#[derive(Clone)]
+pub struct Worker {
+    pub life: Life,
+    /// So many executions are held at once.
+    pub slots: usize,
+    /// Steps that follow may be leased at birth.
+    pub leases: bool,
+    /// What is held may be put back before it was started.
+    pub puts_back: bool,
+    held: Vec<Held>,
+    unsure: Unsure,
+}
+
+#[derive(Clone)]
+struct Held {
+    claimed: Arc<Claimed>,
+    cancelled: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unsure {
+    No,
+    Landed,
+    Held,
+}
+
+/// An advancer process.
+#[derive(Clone)]
+pub struct Advancer {
+    pub life: Life,
+    /// So many branches are claimed at once.
+    pub slots: usize,
+    claimed: Vec<ClaimedBranch>,
+    /// A batch was refused: one by one.
+    alone: bool,
+    /// To be given back, and whether it erred.
+    give: Option<(Vec<ClaimedBranch>, bool)>,
+    unsure: bool,
+}
+
+/// A supervisor, as far as it reaps.
+#[derive(Clone, Default)]
+pub struct Reaper {
+    witness: Witness,
+    todo: Vec<(ProcessId, Option<i64>)>,
+}
+
+/// Somebody at a command line.
+#[derive(Clone)]
+pub struct Person {
+    pub verb: Verb,
+    done: bool,
+    /// How often it happened, whatever the person knows of it.
+    happened: usize,
+}
+
+/// What a person does.
+#[derive(Clone)]
+pub enum Verb {
+    Trigger {
+        definition: Arc<Definition>,
+        key: Option<&'static str>,
+    },
+    Cancel(RunId),
+    Revive(RunId),
+    Resume(RunId),
+    Prune,
+}
+
+/// Budgets without waits; crashes are never the end of a step.
+fn step_limits(_: &Definition, _: &str) -> StepLimits {
+    StepLimits {
+        max_retry: 1,
+        max_crash: 20,
+        backoff: Backoff {
+            initial: Duration::ZERO,
+            factor: 1.0,
+            max: Duration::ZERO,
+            jitter: 0.0,
+        },
+    }
+}
+
+fn advance_limits(_: &str) -> AdvanceLimits {
+    AdvanceLimits {
+        max_retry: 20,
+        max_crash: 20,
+        max_fan_out: None,
+    }
+}
+
+impl Actor {
+    /// A worker with so many slots.
+    pub fn worker(slots: usize) -> Self {
+        Self::Worker(Worker {
+            life: Life::new(),
+            slots,
+            leases: false,
+            puts_back: false,
+            held: Vec::new(),
+            unsure: Unsure::No,
+        })
+    }
+
+    /// An advancer of so many branches at once.
+    pub fn advancer(slots: usize) -> Self {
+        Self::Advancer(Advancer {
+            life: Life::new(),
+            slots,
+            claimed: Vec::new(),
+            alone: false,
+            give: None,
+            unsure: false,
+        })
+    }
+
+    /// A reaper that has seen nothing.
+    pub fn reaper() -> Self {
+        Self::Reaper(Reaper::default())
+    }
+
+    /// A person.
+    pub fn person(verb: Verb) -> Self {
+        Self::Person(Person {
+            verb,
+            done: false,
+            happened: 0,
+        })
+    }
+
+    /// Its process, for those that have one.
+    pub fn life(&self) -> Option<&Life> {
+        match self {
+            Self::Worker(worker) => Some(&worker.life),
+            Self::Advancer(advancer) => Some(&advancer.life),
+            _ => None,
+        }
+    }
+
+    /// Whether it has made a run, with a key or without.
+    pub fn triggered(&self, keyed: bool) -> bool {
+        match self {
+            Self::Person(person) => match &person.verb {
+                Verb::Trigger { key, .. } => person.happened > 0 && key.is_some() == keyed,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
+    /// Its memory is gone; the process that died.
+    pub fn crash(&mut self) -> Option<ProcessId> {
+        let crashed = |life: &mut Life| {
+            let process = life.process.take();
+            *life = Life {
+                crashed: true,
+                ..Life::new()
+            };
+            process
+        };
+        match self {
+            Self::Worker(worker) => {
+                worker.held.clear();
+                worker.unsure = Unsure::No;
+                crashed(&mut worker.life)
+            }
+            Self::Advancer(advancer) => {
+                advancer.claimed.clear();
+                (advancer.alone, advancer.give, advancer.unsure) = (false, None, false);
+                crashed(&mut advancer.life)
+            }
+            _ => None,
+        }
+    }
+
+    /// A new process takes the place of one that crashed.
+    pub fn boot(&mut self) {
+        match self {
+            Self::Worker(worker) => worker.life.crashed = false,
+            Self::Advancer(advancer) => advancer.life.crashed = false,
+            _ => {}
+        }
+    }
+
+    /// What it may do next: a letter for each.
+    pub fn verbs(&self, clock: i64) -> Vec<u8> {
+        let mut verbs = Vec::new();
+        match self {
+            Self::Worker(worker) => {
+                if !worker.life.verbs(clock, &mut verbs) {
+                    return verbs;
+                }
+                match worker.unsure {
+                    Unsure::Landed => verbs.push(b'u'),
+                    Unsure::Held => verbs.push(b'v'),
+                    Unsure::No => {
+                        if worker.held.len() < worker.slots {
+                            verbs.push(b'c');
+                        }
+                        if !worker.held.is_empty() {
+                            verbs.push(b'd');
+                        }
+                        if worker.held.len() > 1 {
+                            verbs.push(b'e');
+                        }
+                        if worker.puts_back && !worker.held.is_empty() {
+                            verbs.push(b'p');
+                        }
+                    }
+                }
+            }
+            Self::Advancer(advancer) => {
+                if !advancer.life.verbs(clock, &mut verbs) {
+                    return verbs;
+                }
+                if advancer.give.is_some() {
+                    verbs.push(b'g');
+                } else if advancer.unsure {
+                    verbs.push(b'u');
+                } else if advancer.claimed.is_empty() {
+                    verbs.push(b'c');
+                } else {
+                    verbs.push(b'd');
+                }
+            }
+            Self::Reaper(reaper) if reaper.todo.is_empty() => verbs.extend([b'l', b'o']),
+            Self::Reaper(_) => verbs.push(b'k'),
+            Self::Person(person) if person.done => {}
+            Self::Person(_) => verbs.push(b'x'),
+        }
+        verbs
+    }
+
+    /// True for a verb that only reads, or whose faults make no difference.
+    pub fn is_safe(verb: u8) -> bool {
+        matches!(verb, b'b' | b'l' | b'o' | b'r' | b'u' | b'v')
+    }
+
+    /// Does it.
+    pub async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        match self {
+            Self::Worker(worker) => worker.act(verb, cx).await,
+            Self::Advancer(advancer) => advancer.act(verb, cx).await,
+            Self::Reaper(reaper) => reaper.act(verb, cx).await,
+            Self::Person(person) => person.act(cx).await,
+        }
+    }
+
+    /// What it remembers.
+    pub fn write(&self, to: &mut Canon) {
+        let claimed = |claimed: &[ClaimedBranch], to: &mut Canon| {
+            for branch in claimed {
+                to.id(branch.id.0.as_u128());
+                to.id(branch.token.0.as_u128());
+            }
+            to.number(-1);
+        };
+        match self {
+            Self::Worker(worker) => {
+                worker.life.write(to);
+                to.number(worker.unsure as i64);
+                for held in &worker.held {
+                    to.id(held.claimed.execution_id.0.as_u128());
+                    to.number(i64::from(held.cancelled));
+                }
+            }
+            Self::Advancer(advancer) => {
+                advancer.life.write(to);
+                claimed(&advancer.claimed, to);
+                to.number(i64::from(advancer.unsure) | i64::from(advancer.alone) << 1);
+                if let Some((give, erred)) = &advancer.give {
+                    claimed(give, to);
+                    to.number(i64::from(*erred));
+                }
+            }
+            Self::Reaper(reaper) => {
+                let mut seen: Vec<_> = reaper.witness.seen().collect();
+                seen.sort();
+                for (id, beat, since) in seen {
+                    to.beat(id.0.as_u128(), beat);
+                    let since = since.duration_since(instant(EPOCH));
+                    to.time(EPOCH + since.as_micros() as i64);
+                }
+                to.number(-2);
+                for (id, seen) in &reaper.todo {
+                    to.id(id.0.as_u128());
+                    match seen {
+                        Some(beat) => to.beat(id.0.as_u128(), *beat),
+                        None => to.number(-3),
+                    }
+                }
+            }
+            Self::Person(person) => {
+                to.number(i64::from(person.done));
+                to.number(person.happened as i64);
+            }
+        }
+        to.number(-4);
+    }
+}
+
+impl Life {
+    fn new() -> Self {
+        Self {
+            process: None,
+            crashed: false,
+            reborn: false,
+            check: false,
+            beat: EPOCH,
+        }
+    }
+
+    /// False when there is nothing else to do.
+    fn verbs(&self, clock: i64, verbs: &mut Vec<u8>) -> bool {
+        if self.crashed {
+            return false;
+        }
+        if self.process.is_none() || self.reborn {
+            verbs.push(b'r');
+        } else if self.check || self.beat != clock {
+            verbs.push(b'b');
+        }
+        self.process.is_some()
+    }
+
+    fn write(&self, to: &mut Canon) {
+        match self.process {
+            Some(process) => to.id(process.0.as_u128()),
+            None => to.number(-1),
+        }
+        to.number(
+            i64::from(self.crashed) | i64::from(self.reborn) << 1 | i64::from(self.check) << 2,
+        );
+        to.time(self.beat);
+    }
+
+    fn process(&self) -> ProcessId {
+        self.process
+            .expect("whoever is not registered registers first")
+    }
+
+    /// True when a new process begins: what the old one held is nobody's.
+    async fn register(&mut self, role: Role, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let id = register(cx.conn, role).await?;
+        let beat = cx.clock;
+        *self = Self {
+            process: Some(id),
+            beat,
+            ..Self::new()
+        };
+        Ok(())
+    }
+
+    /// What is still held; `None` when this process is dead.
+    async fn beat(
+        &mut self,
+        holds: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Vec<ExecutionId>>, Error> {
+        let counters = Counters::default();
+        let held = process::beat(cx.conn, self.process(), counters, LEASE, holds).await?;
+        (self.beat, self.check) = (cx.clock, false);
+        self.reborn = held.is_none();
+        Ok(held)
+    }
+}
+
+/// A process row.
+pub async fn register(conn: &mut Conn, role: Role) -> Result<ProcessId, Error> {
+    let id = ProcessId::new();
+    let row = NewProcess {
+        id,
+        supervisor: None,
+        role,
+        pipeline: None,
+        host: String::new(),
+        boot_id: String::new(),
+        pid_namespace: String::new(),
+        pid: 1,
+        pid_started_at: 1,
+    };
+    process::register(conn, &row).await.map(|()| id)
+}
+
+impl Worker {
+    async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        match verb {
+            b'r' => {
+                // What it still holds has run: it commits it, as whoever it is by then.
+                self.life.register(Role::Worker, cx).await
+            }
+            b'b' => {
+                let holds = !self.held.is_empty();
+                if let Some(ours) = self.life.beat(holds, cx).await?.filter(|_| holds) {
+                    for held in &mut self.held {
+                        held.cancelled |= !ours.contains(&held.claimed.execution_id);
+                    }
+                }
+                Ok(())
+            }
+            b'c' => {
+                let (process, n) = (self.life.process(), self.slots - self.held.len());
+                let claim = async |conn: &mut Conn| {
+                    claim::claim(conn, process, flows::PIPELINE, n, LEASE).await
+                };
+                match cx.told(claim).await? {
+                    Told::Done(Claim::Taken(claimed)) => self.hold(claimed),
+                    Told::Done(Claim::Dead) => self.life.check = true,
+                    Told::Lost => self.unsure = Unsure::Landed,
+                    Told::Refused | Told::Cut => {}
+                }
+                Ok(())
+            }
+            b'd' => self.commit(self.held.len(), cx).await,
+            b'e' => self.commit(1, cx).await,
+            b'p' => {
+                let process = self.life.process();
+                let ids: Vec<_> = self
+                    .held
+                    .iter()
+                    .map(|held| held.claimed.execution_id)
+                    .collect();
+                let back = async |conn: &mut Conn| {
+                    claim::put_back(conn, process, flows::PIPELINE, &ids).await
+                };
+                // It withdraws what waits before it asks; if that fails it reads back.
+                self.held.clear();
+                if !matches!(cx.told(back).await?, Told::Done(_)) {
+                    self.unsure = Unsure::Landed;
+                }
+                Ok(())
+            }
+            b'u' => {
+                let finished = self.finished(self.held.len(), cx).await?;
+                let landed = commit::landed(cx.conn, &finished, self.life.process()).await?;
+                self.held
+                    .retain(|held| !landed.contains(&held.claimed.execution_id));
+                self.unsure = Unsure::Held;
+                Ok(())
+            }
+            b'v' => {
+                let held = claim::held(cx.conn, self.life.process()).await?;
+                self.hold(held);
+                self.unsure = Unsure::No;
+                Ok(())
+            }
+            verb => unreachable!("a worker does not {verb}"),
+        }
+    }
+
+    /// Takes up what is not known yet.
+    fn hold(&mut self, claimed: Vec<Claimed>) {
+        for claimed in claimed {
+            let id = claimed.execution_id;
+            if self.held.iter().all(|held| held.claimed.execution_id != id) {
+                self.held.push(Held {
+                    claimed: Arc::new(claimed),
+                    cancelled: false,
+                });
+            }
+        }
+    }
+
+    async fn commit(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let finished = self.finished(n, cx).await?;
+        let committer = Committer {
+            process: self.life.process(),
+            pipeline: flows::PIPELINE,
+            lease: LEASE,
+            room: if self.leases { self.slots } else { 0 },
+        };
+        let commit = async |conn: &mut Conn| commit::commit(conn, &finished, committer).await;
+        match cx.told(commit).await? {
+            Told::Done(committed) => {
+                self.held.drain(..n);
+                self.life.check |= committed.dead;
+                self.hold(committed.born);
+            }
+            Told::Lost => self.unsure = Unsure::Landed,
+            Told::Refused | Told::Cut => {}
+        }
+        Ok(())
+    }
+
+    async fn finished(&self, n: usize, cx: &mut Cx<'_>) -> Result<Vec<Finished>, Error> {
+        let mut finished = Vec::with_capacity(n);
+        for held in &self.held[..n] {
+            finished.push(ended(&held.claimed, held.cancelled, cx).await?);
+        }
+        Ok(finished)
+    }
+}
+
+/// An execution that has run.
+async fn ended(
+    claimed: &Arc<Claimed>,
+    cancelled: bool,
+    cx: &mut Cx<'_>,
+) -> Result<Finished, Error> {
+    let definition = cx.definitions.load(cx.conn, &claimed.definition).await?;
+    let view = ExecutionView {
+        retry_count: claimed.retry_count,
+        crash_count: claimed.crash_count,
+    };
+    let output = flows::run(&claimed.step, claimed.input.get(), claimed.retry_count);
+    let (ending, output) = match output {
+        _ if cancelled => (Ending::Cancelled, None),
+        Some(text) => {
+            let output = RawValue::from_string(text).expect("outputs are JSON");
+            (Ending::Success, Some(output))
+        }
+        None => {
+            let ending = Ending::Error {
+                retryable: true,
+                retry_after: None,
+            };
+            (ending, None)
+        }
+    };
+    let limits = step_limits(&definition, &claimed.step);
+    let verdict = outcome::decide(view, ending, &limits, 0.5);
+    debug_assert!(verdict != Verdict::Drop || cancelled);
+    Ok(Finished {
+        claimed: Arc::clone(claimed),
+        definition,
+        ending,
+        verdict,
+        error: output.is_none().then(|| StoredError {
+            class: "Said".to_owned(),
+            message: "no".to_owned(),
+            backtrace: None,
+        }),
+        output,
+    })
+}
+
+impl Advancer {
+    async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        match verb {
+            b'r' => {
+                // Its claims stay in its memory: it tries, and its tokens are no longer theirs.
+                self.life.register(Role::Advancer, cx).await
+            }
+            b'b' => {
+                let holds = !self.claimed.is_empty() || self.unsure || self.give.is_some();
+                self.life.beat(holds, cx).await.map(drop)
+            }
+            b'c' => {
+                let (process, n) = (self.life.process(), self.slots);
+                let claim =
+                    async |conn: &mut Conn| advance::claim(conn, process, None, n, LEASE).await;
+                match cx.told(claim).await? {
+                    Told::Done(BranchClaim::Taken(claimed)) => self.claimed = claimed,
+                    Told::Done(BranchClaim::Dead) => self.life.check = true,
+                    Told::Lost | Told::Cut => self.unsure = true,
+                    Told::Refused => {}
+                }
+                Ok(())
+            }
+            b'd' => {
+                let n = if self.alone { 1 } else { self.claimed.len() };
+                let (batch, definitions) = (self.claimed[..n].to_vec(), cx.definitions);
+                let advance = async |conn: &mut Conn| {
+                    let limits: &(dyn Fn(&str) -> AdvanceLimits + Sync) = &advance_limits;
+                    advance::advance(conn, &batch, 1 << 20, limits, definitions).await
+                };
+                match cx.told(advance).await? {
+                    Told::Done(advanced) => {
+                        self.claimed.splice(..n, advanced.left);
+                    }
+                    Told::Lost | Told::Cut => {
+                        self.claimed.clear();
+                        self.unsure = true;
+                    }
+                    Told::Refused if n == 1 => {
+                        self.give = Some((vec![self.claimed.remove(0)], true));
+                    }
+                    Told::Refused => self.alone = true,
+                }
+                self.alone &= !self.claimed.is_empty();
+                Ok(())
+            }
+            b'u' => {
+                let left = advance::held(cx.conn, self.life.process()).await?;
+                self.give = (!left.is_empty()).then_some((left, false));
+                self.unsure = false;
+                Ok(())
+            }
+            b'g' => {
+                let (give, erred) = self.give.take().expect("what is to be given back");
+                let why = match erred {
+                    true => GiveBack::Errored {
+                        class: "advance_failed",
+                        message: "deadlocks",
+                        delay: Duration::from_secs(1),
+                    },
+                    false => GiveBack::Released,
+                };
+                let back = async |conn: &mut Conn| advance::give_back(conn, &give, why).await;
+                if !matches!(cx.told(back).await?, Told::Done(())) {
+                    self.claimed.clear();
+                    self.unsure = true;
+                }
+                Ok(())
+            }
+            verb => unreachable!("an advancer does not {verb}"),
+        }
+    }
+}
+
+/// The reaper's own clock stands and goes with the database's.
+fn instant(clock: i64) -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now) + Duration::from_micros((clock - EPOCH) as u64)
+}
+
+impl Reaper {
+    async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        match verb {
+            b'l' => {
+                let mut rows = process::processes(cx.conn).await?;
+                let proven = rows.iter().filter(|row| cx.crashed.contains(&row.id));
+                self.todo = proven.map(|row| (row.id, None)).collect();
+                self.witness.look(&mut rows, instant(cx.clock));
+                for row in rows.iter().filter(|row| row.age >= LEASE) {
+                    if !cx.crashed.contains(&row.id) {
+                        self.todo.push((row.id, Some(row.beat_seq)));
+                    }
+                }
+            }
+            b'o' => {
+                let orphans = process::orphans(cx.conn).await?;
+                self.todo = orphans.into_iter().map(|id| (id, None)).collect();
+            }
+            _ => {
+                let (id, seen) = self.todo.remove(0);
+                let death = match seen {
+                    None => Death::Proven { how: "killed" },
+                    Some(beat_seq) => Death::Witnessed {
+                        beat_seq,
+                        stale_after: LEASE,
+                    },
+                };
+                let rows = process::processes(cx.conn).await?;
+                let beat = rows.iter().find(|row| row.id == id).map(|row| row.beat_seq);
+                let definitions = cx.definitions;
+                let recover = async |conn: &mut Conn| {
+                    process::recover(conn, id, death, &step_limits, definitions).await
+                };
+                match cx.told(recover).await? {
+                    // H1: whoever has shown a sign of life since the look is spared.
+                    Told::Done(recovered)
+                        if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
+                    {
+                        return Err(Error::Corrupt(format!(
+                            "H1: {id:?} has beaten, and is removed"
+                        )));
+                    }
+                    Told::Done(_) => {}
+                    Told::Lost | Told::Refused | Told::Cut => self.todo.clear(),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Person {
+    async fn act(&mut self, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let verb = &self.verb;
+        let said = cx.told(async |conn: &mut Conn| match verb {
+            Verb::Trigger { definition, key } => {
+                let run = NewRun {
+                    key: *key,
+                    input: flows::INPUT,
+                };
+                trigger::trigger(conn, definition, &[run], Duration::ZERO)
+                    .await
+                    .map(|_| 1)
+            }
+            Verb::Cancel(run) => cancel::cancel(conn, *run).await.map(|_| 1),
+            Verb::Revive(run) => revive::revive(conn, *run).await.map(|_| 1),
+            Verb::Resume(run) => resume::resume(conn, *run, None, None).await.map(|_| 1),
+            // One run per transaction, until there is none.
+            Verb::Prune => prune::prune(conn, Duration::ZERO, 1).await,
+        });
+        let unkeyed = matches!(verb, Verb::Trigger { key: None, .. });
+        let prunes = matches!(verb, Verb::Prune);
+        let told = said.await?;
+        // Pruning again and again is no difference.
+        if !prunes && matches!(told, Told::Done(_) | Told::Lost) {
+            self.happened = 1;
+        }
+        self.done = match told {
+            Told::Done(pruned) => !prunes || pruned == 0,
+            // Whoever does not know asks again, except for what would happen twice.
+            Told::Lost => unkeyed,
+            Told::Refused | Told::Cut => false,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! When two states are the same.
+//!
+//! Owns: a digest of all that can make a difference to what happens next: the rows, in the order
+//! of their keys; ids renamed by first use, times as spans before now, and what each actor keeps
+//! in memory. Never: what is history and nobody reads again, such as when something was created.
+//!
+//! Keys are counted up, so the order of the rows, which statements sort and break ties by, is
+//! part of the state.
+
+use rusqlite::types::ValueRef;
+
+use super::local::Local;
+use crate::model::counted;
+
+/// How a column counts: `i` an id, `v` a value, `t` a time, `f` whether it is null.
+const TABLES: &[(&str, &str)] = &[
+    (
+        "it",
+        "SELECT id, last_heartbeat_at FROM ductwork_processes ORDER BY id",
+    ),
+    (
+        "ivvvvivttt",
+        "SELECT id, definition, status, output, trigger_key, revived_from, dampened, completed_at,
+                halted_at, cancelled_at FROM ductwork_runs ORDER BY id",
+    ),
+    (
+        "iiivvvivti",
+        "SELECT id, run_id, fan_out_id, ordinal, status, halt_reason, step_id, output, ready_at,
+                claim_token FROM ductwork_branches ORDER BY id",
+    ),
+    (
+        "iivvvvf",
+        "SELECT id, branch_id, node, width, arrived, halted, fired_at FROM ductwork_fan_outs
+          ORDER BY id",
+    ),
+    (
+        "iivvviivvv",
+        "SELECT id, branch_id, ordinal, node, via, transition_id, source_step_id, status, input,
+                output FROM ductwork_steps ORDER BY id",
+    ),
+    (
+        "iivvvivtv",
+        "SELECT id, step_id, attempt, retry_count, crash_count, process_id, result,
+                CASE WHEN result IS NULL THEN lease_until END, error_class
+           FROM ductwork_executions ORDER BY id",
+    ),
+    (
+        "it",
+        "SELECT execution_id, due_at FROM ductwork_availabilities ORDER BY execution_id",
+    ),
+    (
+        "iiivvvv",
+        "SELECT id, branch_id, from_step_id, via, produced, retry_count, crash_count
+           FROM ductwork_transitions ORDER BY id",
+    ),
+    (
+        "iiiivt",
+        "SELECT id, transition_id, process_id, claim_token, result,
+                CASE WHEN result IS NULL THEN lease_until END
+           FROM ductwork_advancements ORDER BY id",
+    ),
+];
+
+/// A state as it is read, word by word.
+pub struct Canon {
+    low: u64,
+    high: u64,
+    now: i64,
+    /// By number, the name of an id that was counted.
+    counted: Vec<u16>,
+    /// Ids that are copies of others.
+    copies: Vec<(u128, u16)>,
+    names: u16,
+    /// Each process's present beat, so that an actor's memory of it counts as right or wrong.
+    beats: Vec<(u128, i64)>,
+}
+
+impl Canon {
+    /// What the database holds.
+    pub fn of(local: &Local, now: i64) -> Self {
+        let mut canon = Self {
+            low: 0xcbf2_9ce4_8422_2325,
+            high: 0x9e37_79b9_7f4a_7c15,
+            now,
+            counted: vec![0; 1 + counted::last().unwrap_or_default() as usize],
+            copies: Vec::new(),
+            names: 0,
+            beats: Vec::new(),
+        };
+        for (kinds, sql) in TABLES {
+            canon.table(local, kinds.as_bytes(), sql);
+        }
+        let beats = "SELECT id, beat_seq FROM ductwork_processes";
+        let mut beats = local.db.prepare_cached(beats).expect("our own text");
+        let mut rows = beats.raw_query();
+        while let Some(row) = rows.next().expect("a row") {
+            let id: [u8; 16] = row.get(0).expect("an id");
+            let beat = row.get(1).expect("a number");
+            canon.beats.push((u128::from_be_bytes(id), beat));
+        }
+        canon
+    }
+
+    fn table(&mut self, local: &Local, kinds: &[u8], sql: &str) {
+        let mut statement = local.db.prepare_cached(sql).expect("our own text");
+        let mut rows = statement.raw_query();
+        while let Some(row) = rows.next().expect("a row") {
+            for (index, kind) in kinds.iter().enumerate() {
+                let value = row.get_ref(index).expect("a column");
+                match (kind, value) {
+                    (_, ValueRef::Null) => self.mix(0),
+                    (b'i', ValueRef::Blob(bytes)) => {
+                        let id = bytes.try_into().map(u128::from_be_bytes);
+                        self.id(id.expect("ids have sixteen bytes"));
+                    }
+                    (b't', ValueRef::Integer(time)) => self.number(self.now - time),
+                    (b'f', _) => self.mix(1),
+                    (_, ValueRef::Integer(number)) => self.number(number),
+                    (_, ValueRef::Text(text)) => self.text(text),
+                    (kind, value) => unreachable!("{value:?} is no {kind}: {sql}"),
+                }
+            }
+        }
+        self.mix(b';'.into());
+    }
+
+    /// An id, by its name.
+    pub fn id(&mut self, id: u128) {
+        let (high, low) = ((id >> 80) as usize, (id & 0xffff_ffff) as usize);
+        let place = match self.counted.get_mut(low) {
+            Some(place) if high == low => place,
+            _ => {
+                let known = self.copies.iter().position(|copy| copy.0 == id);
+                let index = known.unwrap_or_else(|| {
+                    self.copies.push((id, 0));
+                    self.copies.len() - 1
+                });
+                &mut self.copies[index].1
+            }
+        };
+        if *place == 0 {
+            self.names += 1;
+            *place = self.names;
+        }
+        let name = *place;
+        self.mix(u64::from(name) << 8 | 2);
+    }
+
+    /// A number.
+    pub fn number(&mut self, number: i64) {
+        self.mix(3);
+        self.mix(number as u64);
+    }
+
+    /// A time, as the span since then.
+    pub fn time(&mut self, time: i64) {
+        self.number(self.now - time);
+    }
+
+    /// A text.
+    pub fn text(&mut self, text: &[u8]) {
+        self.mix((text.len() as u64) << 8 | 4);
+        let mut rest = text;
+        while let Some((eight, more)) = rest.split_first_chunk::<8>() {
+            self.mix(u64::from_le_bytes(*eight));
+            rest = more;
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.mix(u64::from_le_bytes(last));
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.low = (self.low ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.low ^= self.low >> 32;
+        self.high = (self.high ^ word)
+            .wrapping_mul(0xc4ce_b9fe_1a85_ec53)
+            .rotate_left(31)
+            ^ self.low;
+    }
+
+    /// What somebody remembers of a process's beat: it only counts whether it is still so. Nothing
+    /// is written for a process that is gone.
+    pub fn beat(&mut self, process: u128, seen: i64) {
+        if let Some((_, beat)) = self.beats.iter().find(|(id, _)| *id == process) {
+            let same = *beat == seen;
+            self.id(process);
+            self.number(i64::from(same));
+        }
+    }
+
+    /// The digest. Two states of a search are one when their digests are: of 128 bits, so that
+    /// among millions of states no two are taken for one by chance.
+    pub fn digest(&self) -> u128 {
+        u128::from(self.high) << 64 | u128::from(self.low)
+    }
+}
+
+/// Columns that make no difference to what happens next: written once, or for people to read, or
+/// following from others by a constraint.
+const HISTORY: &str = "
+    ductwork_processes supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
+        version started_at beat_seq claimed succeeded errored crashed advanced stale statements
+    ductwork_runs pipeline input triggered_at
+    ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
+    ductwork_fan_outs run_id via parent_fan_out_id parent_ordinal created_at
+    ductwork_steps run_id step created_at completed_at
+    ductwork_executions pipeline claimed_at completed_at error_message error_backtrace
+    ductwork_availabilities pipeline
+    ductwork_transitions run_id opened_at completed_at
+    ductwork_advancements branch_id crash_count claimed_at completed_at error_class error_message
+    ductwork_definitions digest pipeline body created_at
+    ductwork_tuples run_id key value first_set_at last_set_at";
+
+#[test]
+fn every_column_makes_a_difference_or_is_history() {
+    let local = Local::open(&[]);
+    let columns = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+                    WHERE m.type = 'table'";
+    let mut columns = local.db.prepare(columns).expect("SQLite's own tables");
+    let mut rows = columns.raw_query();
+    let mut found = 0;
+    while let Some(row) = rows.next().expect("a row") {
+        let table: String = row.get(0).expect("a table");
+        let column: String = row.get(1).expect("a column");
+        let words = |text: &str| -> Vec<String> {
+            let split = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '_');
+            split.map(str::to_owned).collect()
+        };
+        let read = TABLES.iter().find(|(_, sql)| words(sql).contains(&table));
+        let read = read.is_some_and(|(_, sql)| words(sql).contains(&column));
+        let history = HISTORY.split("ductwork_").find_map(|of| {
+            let names = words(of);
+            (table == format!("ductwork_{}", names[0])).then_some(names)
+        });
+        let history = history.is_some_and(|names| names[1..].contains(&column));
+        assert!(
+            read || history,
+            "{table}.{column} is in neither list of this file"
+        );
+        found += 1;
+    }
+    assert!(found > 100, "only {found} columns");
+}

@@ -1,0 +1,192 @@
+//! A world without faults: driving runs to a state to begin with, and to their end.
+//!
+//! Owns: the fair schedule, and comparing what it comes to with what the definition promises.
+
+use std::time::Duration;
+
+use super::actors::{Actor, Cx, Fault};
+use super::flows::{self, Flow, LEASE};
+use super::local::EPOCH;
+use super::search::{State, at_once};
+use crate::model::*;
+use crate::store::definition::Definitions;
+use crate::store::process;
+use crate::store::statement::Statement;
+use crate::store::{Conn, Error, any_work, resume};
+
+/// Rounds after which whatever is not over never will be: more than any flow here has steps.
+const ROUNDS: usize = 40;
+
+static RUNS: Statement = Statement::new(
+    "EXPLORER_RUNS",
+    "SELECT r.id, r.definition, r.status, r.output, r.revived_from, r.trigger_key
+       FROM ductwork_runs r ORDER BY r.id",
+);
+static HELD: Statement = Statement::new(
+    "EXPLORER_HELD",
+    "SELECT 1 AS held FROM ductwork_executions WHERE result IS NULL
+     UNION ALL SELECT 1 FROM ductwork_advancements WHERE result IS NULL
+     UNION ALL SELECT 1 FROM ductwork_branches
+                WHERE status IN ('in_progress', 'advancing', 'waiting') LIMIT 1",
+);
+
+/// What is done first, where there is a choice; not here: looking for orphans, putting back, and
+/// what people do.
+const ORDER: &[u8] = b"ruvgkdbcl";
+
+/// Does everything that an actor can do now.
+fn exhaust(
+    conn: &mut Conn,
+    definitions: &Definitions,
+    state: &mut State,
+    index: usize,
+) -> Result<(), Error> {
+    // A claim or a look came back with nothing.
+    let mut asked = false;
+    for _ in 0..10 * ROUNDS {
+        let verbs = state.actors[index].verbs(state.clock);
+        let next = ORDER
+            .iter()
+            .copied()
+            .find(|verb| verbs.contains(verb) && !(asked && matches!(verb, b'c' | b'l')));
+        let Some(verb) = next else {
+            break;
+        };
+        let mut cx = Cx {
+            conn,
+            definitions,
+            crashed: &state.crashed,
+            clock: state.clock,
+            fault: Fault::None,
+        };
+        at_once(state.actors[index].act(verb, &mut cx))?;
+        let verbs = state.actors[index].verbs(state.clock);
+        asked = matches!(verb, b'c' | b'l') && !verbs.iter().any(|verb| b"dkbru".contains(verb));
+    }
+    Ok(())
+}
+
+/// Runs and advances what there is, alternately, `halves` times; each time all of it.
+pub fn drive(
+    conn: &mut Conn,
+    definitions: &Definitions,
+    state: &mut State,
+    halves: usize,
+) -> Result<(), Error> {
+    let mut pair = [Actor::worker(4), Actor::advancer(4)];
+    for half in 0..halves {
+        state.actors.push(pair[half % 2].clone());
+        let index = state.actors.len() - 1;
+        let done = exhaust(conn, definitions, state, index);
+        pair[half % 2] = state.actors.pop().expect("it was pushed");
+        done?;
+    }
+    for actor in pair {
+        if let Some(process) = actor.life().and_then(|life| life.process) {
+            at_once(process::deregister(conn, process))?;
+        }
+    }
+    Ok(())
+}
+
+/// From this state on nothing fails any more: everybody does what they can, the dead are found,
+/// others help, the clock goes on. Says what is not over by then, or not as promised.
+pub fn finish(
+    conn: &mut Conn,
+    definitions: &Definitions,
+    state: &State,
+    flows: &[Flow],
+    allowed: Allowed,
+) -> Result<(), String> {
+    let told = |error: Error| format!("the fair schedule met an error: {error:?}");
+    let mut state = state.clone();
+    let actors = state.actors.len();
+    for _ in 0..ROUNDS {
+        for index in 0..actors {
+            exhaust(conn, definitions, &mut state, index).map_err(told)?;
+        }
+        state.actors.push(Actor::reaper());
+        let reaper = exhaust(conn, definitions, &mut state, actors);
+        state.actors.pop();
+        reaper.map_err(told)?;
+        drive(conn, definitions, &mut state, 4).map_err(told)?;
+        state.clock += LEASE.as_micros() as i64;
+        conn.as_local().set_clock(state.clock);
+        for run in runs(conn).map_err(told)? {
+            if run.status == RunStatus::Dampened {
+                let _ = at_once(resume::resume(conn, run.id, None, None)).map_err(told)?;
+            }
+        }
+        let held = at_once(conn.fetch_optional(&HELD, &[])).map_err(told)?;
+        if held.is_none() && !at_once(any_work(conn, None)).map_err(told)? {
+            return outcome(conn, flows, allowed);
+        }
+    }
+    let spent = Duration::from_micros((state.clock - EPOCH) as u64);
+    Err(format!("not over after {ROUNDS} fair rounds ({spent:?})"))
+}
+
+/// What may have happened to a run beside its flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    pub cancelled: bool,
+    pub pruned: bool,
+    /// The runs that there may be, at most, beside those that revive others.
+    pub runs: usize,
+}
+
+struct Run {
+    id: RunId,
+    definition: String,
+    status: RunStatus,
+    output: Option<String>,
+    revived_from: Option<uuid::Uuid>,
+}
+
+fn runs(conn: &mut Conn) -> Result<Vec<Run>, Error> {
+    let rows = at_once(conn.fetch(&RUNS, &[]))?;
+    let read = |row: &crate::store::Row| {
+        Ok(Run {
+            id: RunId(row.get("id")?),
+            definition: row.get("definition")?,
+            status: row.word("status")?,
+            output: row.get("output")?,
+            revived_from: row.get("revived_from")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+fn outcome(conn: &mut Conn, flows: &[Flow], allowed: Allowed) -> Result<(), String> {
+    let runs = runs(conn).map_err(|error| format!("{error:?}"))?;
+    let first = runs.iter().filter(|run| run.revived_from.is_none()).count();
+    if first > allowed.runs || first < allowed.runs && !allowed.pruned {
+        return Err(format!(
+            "{first} runs were begun, instead of {}",
+            allowed.runs
+        ));
+    }
+    for run in &runs {
+        let flow = flows
+            .iter()
+            .find(|flow| flow.definition.digest() == run.definition);
+        let flow = flow.ok_or("a run is of no flow")?;
+        if run.status == RunStatus::Cancelled && allowed.cancelled {
+            continue;
+        }
+        let output = run.output.as_deref().map(|output| {
+            let value = serde_json::from_str(output).expect("outputs are JSON");
+            flows::text(&value)
+        });
+        if run.status != flow.status() || output.as_deref() != flow.output {
+            return Err(format!(
+                "a run of {} came to {} with {output:?}, instead of {} with {:?}",
+                flow.name,
+                run.status,
+                flow.status(),
+                flow.output
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Small pipelines, what their steps do, and what they come to.
+//!
+//! Owns: one flow for each kind of transition, with the outcome that its definition promises,
+//! written down by hand. Never: the store.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::definition::{Definition, Path, Pipeline};
+use crate::model::RunStatus;
+
+/// All flows are of one pipeline, so that any worker may run any of them.
+pub const PIPELINE: &str = "P";
+
+/// What every run is triggered with.
+pub const INPUT: &str = "\"x\"";
+
+/// How long claims hold and heartbeats count, and how far the clock goes with a tick.
+pub const LEASE: Duration = Duration::from_secs(60);
+
+/// A flow, and its outcome.
+pub struct Flow {
+    pub name: &'static str,
+    pub definition: Definition,
+    /// The output that a run of it ends with; `None`: it halts.
+    pub output: Option<&'static str>,
+}
+
+impl Flow {
+    /// How a run of it ends.
+    pub fn status(&self) -> RunStatus {
+        match self.output {
+            Some(_) => RunStatus::Completed,
+            None => RunStatus::Halted,
+        }
+    }
+}
+
+/// The flow of that name.
+pub fn flow(name: &str) -> Flow {
+    let p = || Pipeline::named(PIPELINE);
+    let x = || [("x", Path::to("B"))];
+    let flows = [
+        ("chain", p().start("A").chain("B"), Some("xAB")),
+        ("flaky", p().start("Flaky").chain("B"), Some("xFlakyB")),
+        ("bad", p().on_halt("Hook").start("Bad"), None),
+        (
+            "divide",
+            p().start("A").divide(["B", "C"]).combine("D"),
+            Some("[xAB,xAC]D"),
+        ),
+        (
+            "split end",
+            p().start("A").divide(["B", "C"]),
+            Some("[xAB,xAC]"),
+        ),
+        (
+            "half bad",
+            p().start("A").divide(["Bad", "C"]).combine("D"),
+            None,
+        ),
+        (
+            "expand",
+            p().start("Many").expand("B").collapse("C"),
+            Some("[x0B,x1B]C"),
+        ),
+        (
+            "none",
+            p().start("None").expand("B").collapse("C"),
+            Some("[]C"),
+        ),
+        (
+            "divert",
+            p().start("Same").divert(x(), "C").converge("D"),
+            Some("xBD"),
+        ),
+        (
+            "dampen",
+            p().start("A").dampen("sure?").chain("B"),
+            Some("xAB"),
+        ),
+        (
+            "nested",
+            p().start("Many")
+                .expand("B")
+                .divide(["C", "D"])
+                .combine("E")
+                .collapse("F"),
+            Some("[[x0BC,x0BD]E,[x1BC,x1BD]E]F"),
+        ),
+    ];
+    let found = flows.into_iter().find(|flow| flow.0 == name);
+    let (name, pipeline, output) = found.unwrap_or_else(|| panic!("there is no flow {name}"));
+    let definition = pipeline.build();
+    Flow {
+        name,
+        definition: definition.unwrap_or_else(|error| panic!("{name}: {error:?}")),
+        output,
+    }
+}
+
+/// A value as text, so that an output shows its whole way.
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(text).collect();
+            format!("[{}]", items.join(","))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a step makes of its input; `None`: it says no. A step writes its name after its input.
+pub fn run(step: &str, input: &str, errors: u32) -> Option<String> {
+    let value: Value = serde_json::from_str(input).expect("inputs are JSON");
+    let output = match step {
+        "Bad" => return None,
+        "Flaky" if errors == 0 => return None,
+        "Many" => (0..2).map(|i| format!("{}{i}", text(&value))).collect(),
+        "None" => json!([]),
+        "Same" => value,
+        "Hook" => json!("told"),
+        step => json!(format!("{}{step}", text(&value))),
+    };
+    Some(output.to_string())
+}

@@ -1,0 +1,319 @@
+//! A SQLite in this thread's memory, behind the same `Conn` as the real ones.
+//!
+//! Owns: running the product's own SQLite statements without a thread in between, a clock that
+//! stands until it is moved, and undoing whatever was done since a mark. Never: changes a
+//! statement, but for the one condition that a mutant drops.
+//!
+//! Marks are savepoints, and so are the store's transactions here: within an outer savepoint
+//! `BEGIN IMMEDIATE` is one, `COMMIT` releases it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rusqlite::config::DbConfig;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::types::Value;
+use rusqlite::{Connection, OpenFlags};
+use uuid::Uuid;
+
+use super::mutants::{self, Mutant};
+use crate::store::conn::find;
+use crate::store::error::Error;
+use crate::store::statement::{Arg, Args, Statement};
+use crate::store::{Dialect, migrate, packed, rows_table};
+
+/// The clock's first moment, in µs: far from zero, so that no span before it is negative.
+pub const EPOCH: i64 = 1_000_000_000_000_000;
+
+/// Statements after which whoever asks never ends: more than any fair schedule here takes.
+const ENDLESS: u32 = 20_000;
+
+/// What has ended stays as it is: no invariant of a single state can say so.
+const TRIPWIRES: &str = "
+    CREATE TEMP TRIGGER ended_execution BEFORE UPDATE ON ductwork_executions
+      WHEN old.result IS NOT NULL
+     BEGIN SELECT RAISE(ABORT, 'an execution that has ended is changed'); END;
+    CREATE TEMP TRIGGER ended_advancement BEFORE UPDATE ON ductwork_advancements
+      WHEN old.result IS NOT NULL
+     BEGIN SELECT RAISE(ABORT, 'an advancement that has ended is changed'); END;
+    CREATE TEMP TRIGGER ended_transition BEFORE UPDATE ON ductwork_transitions
+      WHEN old.completed_at IS NOT NULL
+     BEGIN SELECT RAISE(ABORT, 'a transition that is complete is changed'); END;
+    CREATE TEMP TRIGGER ended_branch BEFORE UPDATE ON ductwork_branches
+      WHEN old.status IN ('completed', 'halted', 'cancelled') AND new.status <> old.status
+     BEGIN SELECT RAISE(ABORT, 'a branch that has ended goes on'); END;
+    CREATE TEMP TRIGGER ended_run BEFORE UPDATE ON ductwork_runs
+      WHEN old.status IN ('completed', 'halted', 'cancelled') AND new.status <> old.status
+     BEGIN SELECT RAISE(ABORT, 'a run that has ended goes on'); END;
+    CREATE TEMP TRIGGER ended_step BEFORE UPDATE ON ductwork_steps
+      WHEN old.status IN ('completed', 'failed', 'cancelled') AND new.status <> old.status
+     BEGIN SELECT RAISE(ABORT, 'a step that has ended goes on'); END";
+
+/// The connection.
+pub struct Local {
+    pub(super) db: Connection,
+    clock: Arc<AtomicI64>,
+    /// By the statement's address: its text as it is sent, and its columns.
+    known: HashMap<usize, Arc<Known>>,
+    mutants: Vec<Mutant>,
+    /// Statements since the last mark.
+    statements: u32,
+    /// The next COMMIT fails, and what it was to commit is rolled back.
+    pub(super) refuses: bool,
+}
+
+struct Known {
+    sql: String,
+    columns: Vec<String>,
+}
+
+/// A row of an answer.
+pub struct Row {
+    known: Arc<Known>,
+    values: Vec<Value>,
+}
+
+/// A type that a column can be read as.
+pub trait FromLocal: Sized {
+    /// The value, if it is of this type.
+    fn from_local(value: &Value) -> Option<Self>;
+}
+
+impl FromLocal for i64 {
+    fn from_local(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integer(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl FromLocal for i32 {
+    fn from_local(value: &Value) -> Option<Self> {
+        i64::from_local(value)?.try_into().ok()
+    }
+}
+
+impl FromLocal for String {
+    fn from_local(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl FromLocal for Uuid {
+    fn from_local(value: &Value) -> Option<Self> {
+        match value {
+            Value::Blob(bytes) => Self::from_slice(bytes).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromLocal> FromLocal for Option<T> {
+    fn from_local(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_local(value).map(Some),
+        }
+    }
+}
+
+impl Row {
+    /// The value of a column.
+    pub fn get<T: FromLocal>(&self, column: &str) -> Result<T, Error> {
+        let index = self.known.columns.iter().position(|name| name == column);
+        let value = index.and_then(|index| self.values.get(index));
+        let read = value.and_then(T::from_local);
+        read.ok_or_else(|| Error::Corrupt(format!("{column} is {value:?}")))
+    }
+}
+
+impl Local {
+    /// The product's schema without a row, and statements that lack what `mutants` drop.
+    pub fn open(mutants: &[Mutant]) -> Self {
+        // One thread has it: there is nobody to keep out.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_in_memory_with_flags(flags).expect("memory for a database");
+        // A plan is not made anew for each value that is bound.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .expect("a setting that SQLite has");
+        // Small pages: what a mark keeps is whole pages.
+        let pragmas = "PRAGMA page_size = 1024; PRAGMA journal_mode = MEMORY;
+                       PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF";
+        db.execute_batch(pragmas)
+            .expect("pragmas of a new database");
+        db.set_prepared_statement_cache_capacity(512);
+        rows_table::register_local(&db).expect("SQLite takes the module");
+        for migration in migrate::MIGRATIONS {
+            let schema = migration.sql(Dialect::Sqlite);
+            db.execute_batch(schema).expect("the product's schema");
+        }
+        db.execute_batch(TRIPWIRES).expect("our own text");
+        let clock = Arc::new(AtomicI64::new(EPOCH));
+        let read = Arc::clone(&clock);
+        // The product's `{now}` asks SQLite's `unixepoch`; here it is asked of the explorer.
+        let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+        db.create_scalar_function("unixepoch", 1, flags, move |_| {
+            Ok(read.load(Ordering::Relaxed) / 1_000_000)
+        })
+        .expect("SQLite takes the clock");
+        Self {
+            db,
+            clock,
+            known: HashMap::new(),
+            mutants: mutants.to_vec(),
+            statements: 0,
+            refuses: false,
+        }
+    }
+
+    /// Sets the clock, in µs.
+    pub fn set_clock(&self, now: i64) {
+        self.clock.store(now, Ordering::Relaxed);
+    }
+
+    /// Marks a state to come back to.
+    pub fn mark(&mut self) {
+        self.statements = 0;
+        self.plain("SAVEPOINT mark");
+    }
+
+    /// Goes back to the last mark, and forgets it.
+    pub fn undo(&self) {
+        self.plain("ROLLBACK TO mark");
+        self.plain("RELEASE mark");
+    }
+
+    /// Hides what may be claimed now, so that the next run can be driven alone.
+    pub fn hide(&self) {
+        self.batch(
+            "CREATE TEMP TABLE IF NOT EXISTS queue AS SELECT * FROM ductwork_availabilities LIMIT 0;
+             CREATE TEMP TABLE IF NOT EXISTS ready AS SELECT id, ready_at FROM ductwork_branches LIMIT 0;
+             INSERT INTO queue SELECT * FROM ductwork_availabilities;
+             DELETE FROM ductwork_availabilities;
+             INSERT INTO ready SELECT id, ready_at FROM ductwork_branches WHERE ready_at IS NOT NULL;
+             UPDATE ductwork_branches SET ready_at = NULL",
+        );
+    }
+
+    /// Shows all that was hidden.
+    pub fn show(&self) {
+        self.batch(
+            "INSERT INTO ductwork_availabilities SELECT * FROM queue;
+             UPDATE ductwork_branches SET ready_at = r.ready_at FROM ready r
+              WHERE r.id = ductwork_branches.id;
+             DROP TABLE queue;
+             DROP TABLE ready",
+        );
+    }
+
+    fn batch(&self, sql: &str) {
+        self.db.execute_batch(sql).expect("our own text");
+    }
+
+    fn plain(&self, sql: &str) {
+        let mut statement = self.db.prepare_cached(sql).expect("our own text");
+        statement.raw_execute().expect("a savepoint");
+    }
+
+    /// Runs a statement; its rows, and how many it touched.
+    pub fn run(&mut self, statement: &Statement, args: Args<'_>) -> Result<(Vec<Row>, u64), Error> {
+        self.statements += 1;
+        if self.statements > ENDLESS {
+            return Err(refused(statement.name, "it is asked for ever".to_owned()));
+        }
+        let known = self.known(statement);
+        let failed = |error| failed(error, statement.name);
+        let mut prepared = self.db.prepare_cached(&known.sql).map_err(failed)?;
+        let parameters = &statement.rendered(Dialect::Sqlite).parameters;
+        for (index, name) in parameters.iter().enumerate() {
+            let value = match find(statement, args, name) {
+                Arg::Id(id) => id.map_or(Value::Null, |id| Value::Blob(id.as_bytes().to_vec())),
+                Arg::Text(text) => text.map_or(Value::Null, |text| Value::Text(text.to_owned())),
+                Arg::Int(int) => int.map_or(Value::Null, Value::Integer),
+                Arg::Rows(rows) => Value::Blob(packed::pack(rows)),
+            };
+            // A mutant may no longer ask for it.
+            if index < prepared.parameter_count() {
+                prepared
+                    .raw_bind_parameter(index + 1, value)
+                    .map_err(failed)?;
+            }
+        }
+        let columns = known.columns.len();
+        let mut rows = Vec::new();
+        let mut found = prepared.raw_query();
+        while let Some(row) = found.next().map_err(failed)? {
+            let values = (0..columns).map(|index| row.get(index));
+            rows.push(Row {
+                known: Arc::clone(&known),
+                values: values.collect::<Result<_, _>>().map_err(failed)?,
+            });
+        }
+        drop(found);
+        drop(prepared);
+        Ok((rows, self.db.changes()))
+    }
+
+    fn known(&mut self, statement: &Statement) -> Arc<Known> {
+        let key = std::ptr::from_ref(statement).addr();
+        if let Some(known) = self.known.get(&key) {
+            return Arc::clone(known);
+        }
+        let sql = statement.sql(Dialect::Sqlite);
+        let without = mutants::without(&self.mutants, statement.name, sql);
+        let sql = without.unwrap_or_else(|| sql.to_owned());
+        let prepared = self.db.prepare(&sql).expect("a statement for this schema");
+        let columns = prepared.column_names().into_iter().map(str::to_owned);
+        let columns = columns.collect();
+        drop(prepared);
+        let known = Arc::new(Known { sql, columns });
+        self.known.insert(key, Arc::clone(&known));
+        known
+    }
+
+    /// Runs text without parameters; a transaction's bounds are those of a savepoint.
+    pub fn script(&mut self, name: &'static str, text: &str) -> Result<(), Error> {
+        match name {
+            "BEGIN" => self.plain("SAVEPOINT work"),
+            "COMMIT" if std::mem::take(&mut self.refuses) => {
+                return Err(refused("COMMIT", "the explorer refuses it".to_owned()));
+            }
+            "COMMIT" => self.plain("RELEASE work"),
+            "ROLLBACK" => {
+                self.plain("ROLLBACK TO work");
+                self.plain("RELEASE work");
+            }
+            _ => {
+                return self
+                    .db
+                    .execute_batch(text)
+                    .map_err(|error| failed(error, name));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(error: rusqlite::Error, statement: &'static str) -> Error {
+    let text = format!("{statement}: {error}");
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::ConstraintViolation) => Error::Constraint {
+            constraint: text.clone(),
+            source: Arc::new(sqlx::Error::Protocol(text)),
+        },
+        _ => refused(statement, text),
+    }
+}
+
+/// An error that is the statement's fault.
+pub fn refused(statement: &'static str, text: String) -> Error {
+    Error::Refused {
+        statement,
+        source: Arc::new(sqlx::Error::Protocol(text)),
+    }
+}

@@ -1,0 +1,217 @@
+//! The product's statements, each without one of its conditions.
+//!
+//! Owns: finding the conditions, in the statements' own text, so that none is forgotten. Never:
+//! part of the product: a mutant is made of a statement's text on its way to the explorer's
+//! database.
+
+use std::fmt;
+
+use crate::store::Dialect;
+use crate::store::catalogue::catalogue;
+
+/// A condition that a statement lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutant {
+    pub statement: &'static str,
+    /// Which of the statement's conditions: 1, 2, ….
+    number: usize,
+    /// The condition as SQLite is given it, with single spaces.
+    pub condition: String,
+    at: (usize, usize),
+}
+
+/// `STATEMENT.1`.
+impl fmt::Display for Mutant {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}.{}", self.statement, self.number)
+    }
+}
+
+/// A statement's text without those of its conditions.
+pub fn without(mutants: &[Mutant], statement: &str, sql: &str) -> Option<String> {
+    let mut ours: Vec<_> = mutants
+        .iter()
+        .filter(|mutant| mutant.statement == statement)
+        .map(|mutant| mutant.at)
+        .collect();
+    // From behind, so that no place is moved before its turn.
+    ours.sort();
+    let mut text = sql.to_owned();
+    for (from, until) in ours.iter().rev() {
+        text.replace_range(from..until, "TRUE");
+    }
+    (!ours.is_empty()).then_some(text)
+}
+
+/// Statements that only read, but what is written follows from what they find.
+const READS: &[&str] = &[
+    "READY",
+    "LOAD_FENCED",
+    "LOAD_CLAIMED",
+    "HELD",
+    "HELD_BRANCHES",
+    "CLOSED_AS",
+    "ENDED_RUNS",
+    "STILL_PRUNABLE",
+    "WAITING_STEPS",
+    "WAITING_BRANCHES",
+    "CANCEL_OPEN_EXECUTIONS",
+    "CANCEL_OPEN_BRANCHES",
+    "HALTED_BRANCHES",
+    "MISSING",
+    "ORPHANS",
+];
+
+/// Every condition of every statement that writes, and of those that tell what may be written.
+pub fn mutants() -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    for statement in catalogue() {
+        // Of benchmarks, of a run's context, of a clock that was set back; and an index's own
+        // condition, which names it.
+        let other = [
+            "FILL_",
+            "SET_TUPLE",
+            "DELETE_TUPLE",
+            "INSERT_KEYED_RUNS",
+            "DUE_AGAIN",
+            "READY_AGAIN",
+        ];
+        if !statement.is_for(Dialect::Sqlite)
+            || other.iter().any(|name| statement.name.starts_with(name))
+        {
+            continue;
+        }
+        let sql = statement.sql(Dialect::Sqlite);
+        let first = sql.split_whitespace().next().unwrap_or_default();
+        let writes = ["UPDATE", "DELETE", "INSERT", "WITH"].contains(&first);
+        if !writes && !READS.contains(&statement.name) {
+            continue;
+        }
+        let mut number = 0;
+        for (from, until) in conditions(sql) {
+            let words: Vec<&str> = sql[from..until].split_whitespace().collect();
+            let condition = words.join(" ");
+            if condition != "true" && !picks(&condition) {
+                number += 1;
+                mutants.push(Mutant {
+                    statement: statement.name,
+                    number,
+                    condition,
+                    at: (from, until),
+                });
+            }
+        }
+    }
+    mutants
+}
+
+/// The one of that name.
+pub fn named(mutants: &[Mutant], name: &str) -> Mutant {
+    let found = mutants.iter().find(|mutant| mutant.to_string() == name);
+    found
+        .unwrap_or_else(|| panic!("there is no condition {name}"))
+        .clone()
+}
+
+/// True for what only says which rows are meant: a key that is given or joined. Without it a
+/// statement would not be careless but another one.
+fn picks(condition: &str) -> bool {
+    let word = |text: &str| {
+        text.chars()
+            .all(|char| char.is_ascii_alphanumeric() || "._?".contains(char))
+    };
+    let key = |text: &str| {
+        let column = text.rsplit('.').next().unwrap_or_default();
+        let owner = ["process_id", "step_id", "revived_from"].contains(&column);
+        word(text) && !owner && (column == "id" || column.ends_with("_id"))
+    };
+    let listed = condition.contains(" IN (SELECT ") || condition.contains(" IN ( SELECT ");
+    match condition.split_once(" = ") {
+        _ if listed => true,
+        Some((left, right)) => key(left) && word(right),
+        None => false,
+    }
+}
+
+/// A condition that is being read.
+#[derive(Clone, Copy)]
+struct Open {
+    from: usize,
+    /// It is the first within parentheses: no condition of its own unless an AND follows.
+    first: bool,
+}
+
+/// Where the conditions of a statement are: what stands between AND after WHERE and ON, at every
+/// depth.
+fn conditions(sql: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    // For each open parenthesis: the condition that is being read within it.
+    let mut open: Vec<Option<Open>> = vec![None];
+    let mut cases = 0;
+    let bytes = sql.as_bytes();
+    let mut at = 0;
+    let mut end = |open: &mut Option<Open>, until: usize, split: bool| {
+        if let Some(Open { from, first }) = open.take()
+            && (split || !first)
+        {
+            let text = &sql[from..until];
+            let from = from + text.len() - text.trim_start().len();
+            found.push((from, from + text.trim().len()));
+        }
+    };
+    while at < bytes.len() {
+        let here = open.last_mut().expect("parentheses are balanced");
+        match bytes[at] {
+            b'\'' => {
+                at += 1 + sql[at + 1..].find('\'').expect("a text is closed");
+            }
+            b'(' => {
+                let call = at > 0 && bytes[at - 1].is_ascii_alphanumeric();
+                let within = here.is_some() && !call;
+                open.push(within.then_some(Open {
+                    from: at + 1,
+                    first: true,
+                }));
+            }
+            b')' => {
+                end(here, at, false);
+                open.pop();
+            }
+            byte if byte.is_ascii_alphabetic() => {
+                let other = |char: char| !char.is_ascii_alphanumeric() && char != '_';
+                let until = sql[at..].find(other).map_or(bytes.len(), |word| at + word);
+                match &sql[at..until] {
+                    "CASE" => cases += 1,
+                    "END" if cases > 0 => cases -= 1,
+                    _ if cases > 0 => {}
+                    "AND" if here.is_some() => {
+                        end(here, at, true);
+                        *here = Some(Open {
+                            from: until,
+                            first: false,
+                        });
+                    }
+                    "ON" if sql[until..].trim_start().starts_with("CONFLICT") => {
+                        end(here, at, false);
+                    }
+                    "WHERE" | "ON" => {
+                        end(here, at, false);
+                        *here = Some(Open {
+                            from: until,
+                            first: false,
+                        });
+                    }
+                    "SELECT" | "RETURNING" | "ORDER" | "GROUP" | "LIMIT" | "JOIN" | "LEFT"
+                    | "UNION" | "DO" => end(here, at, false),
+                    _ => {}
+                }
+                at = until;
+                continue;
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    end(open.last_mut().expect("one is left"), sql.len(), false);
+    found
+}

@@ -1,0 +1,447 @@
+//! What worlds begin with, and who acts in them.
+//!
+//! Owns: the list of scenarios: every pair of kinds of actors, and the triples that have a
+//! history in systems of this sort. Never: decides an order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::actors::{Actor, Cx, Fault, Verb};
+use super::fair::{self, Allowed};
+use super::flows::{self, Flow, flow};
+use super::search::{Limits, State, at_once};
+use crate::model::RunId;
+use crate::store::definition::Definitions;
+use crate::store::trigger::{self, NewRun};
+use crate::store::{Conn, Error};
+
+/// A world.
+pub struct Scenario {
+    pub name: String,
+    /// The flows of the runs that are there, and how far they are: so many times all was run,
+    /// then all was advanced.
+    pub flows: Vec<Flow>,
+    halves: Vec<usize>,
+    who: Vec<Who>,
+    pub limits: Limits,
+}
+
+/// Who acts, and on which run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// A worker; how many it holds.
+    Worker(usize),
+    /// A worker that leases the steps that follow.
+    Leasing(usize),
+    /// A worker that has claimed already.
+    Holding,
+    /// A worker that has claimed already, and may put it back.
+    PutsBack,
+    /// A worker that is yet to register.
+    Booting,
+    /// An advancer; how many it claims.
+    Advancer(usize),
+    /// A reaper.
+    Reaper,
+    /// Triggers the first flow again, with a key.
+    Trigger,
+    /// Triggers the first flow again, without a key.
+    TriggerUnkeyed,
+    Cancel(usize),
+    Revive(usize),
+    Resume(usize),
+    Prune,
+}
+
+impl Scenario {
+    fn new(
+        name: impl Into<String>,
+        runs: &[(&str, usize)],
+        who: &[Who],
+        limits: (u8, u8, u8),
+    ) -> Self {
+        let (crashes, ticks, faults) = limits;
+        Self {
+            name: name.into(),
+            flows: runs.iter().map(|(name, _)| flow(name)).collect(),
+            halves: runs.iter().map(|(_, halves)| *halves).collect(),
+            who: who.to_vec(),
+            limits: Limits {
+                crashes,
+                ticks,
+                faults,
+            },
+        }
+    }
+
+    /// Makes the runs and the actors.
+    pub fn begin(
+        &self,
+        conn: &mut Conn,
+        definitions: &Definitions,
+        state: &mut State,
+    ) -> Result<(), Error> {
+        let mut runs = Vec::new();
+        for (flow, halves) in self.flows.iter().zip(&self.halves) {
+            let run = [NewRun {
+                key: None,
+                input: flows::INPUT,
+            }];
+            let triggered = trigger::trigger(conn, &flow.definition, &run, Duration::ZERO);
+            runs.push(at_once(triggered)?[0].run_id);
+            fair::drive(conn, definitions, state, *halves)?;
+            conn.as_local().hide();
+        }
+        conn.as_local().show();
+        for who in &self.who {
+            state.actors.push(self.actor(*who, &runs));
+            let first: &[u8] = match who {
+                Who::Holding | Who::PutsBack => b"rc",
+                Who::Worker(_) | Who::Leasing(_) | Who::Advancer(_) => b"r",
+                _ => b"",
+            };
+            let index = state.actors.len() - 1;
+            for verb in first {
+                let mut cx = Cx {
+                    conn,
+                    definitions,
+                    crashed: &[],
+                    clock: state.clock,
+                    fault: Fault::None,
+                };
+                at_once(state.actors[index].act(*verb, &mut cx))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn actor(&self, who: Who, runs: &[RunId]) -> Actor {
+        let worker = |slots, leases, puts_back| match Actor::worker(slots) {
+            Actor::Worker(mut worker) => {
+                (worker.leases, worker.puts_back) = (leases, puts_back);
+                Actor::Worker(worker)
+            }
+            actor => actor,
+        };
+        let trigger = |key| Verb::Trigger {
+            definition: Arc::new(self.flows[0].definition.clone()),
+            key,
+        };
+        match who {
+            Who::Worker(slots) => Actor::worker(slots),
+            Who::Leasing(slots) => worker(slots, true, false),
+            Who::Holding | Who::Booting => Actor::worker(1),
+            Who::PutsBack => worker(1, false, true),
+            Who::Advancer(slots) => Actor::advancer(slots),
+            Who::Reaper => Actor::reaper(),
+            Who::Trigger => Actor::person(trigger(Some("key"))),
+            Who::TriggerUnkeyed => Actor::person(trigger(None)),
+            Who::Cancel(run) => Actor::person(Verb::Cancel(runs[run])),
+            Who::Revive(run) => Actor::person(Verb::Revive(runs[run])),
+            Who::Resume(run) => Actor::person(Verb::Resume(runs[run])),
+            Who::Prune => Actor::person(Verb::Prune),
+        }
+    }
+
+    /// What may have come of it by now.
+    pub fn allowed(&self, state: &State) -> Allowed {
+        let keyed = |actor: &Actor| actor.triggered(true);
+        Allowed {
+            cancelled: self.who.iter().any(|who| matches!(who, Who::Cancel(_))),
+            pruned: self.who.contains(&Who::Prune),
+            runs: self.flows.len()
+                + usize::from(state.actors.iter().any(keyed))
+                + state
+                    .actors
+                    .iter()
+                    .filter(|actor| actor.triggered(false))
+                    .count(),
+        }
+    }
+}
+
+/// One kind of actor, and the run that it is about.
+struct Kind {
+    name: &'static str,
+    run: Option<(&'static str, usize)>,
+    who: fn(usize) -> Who,
+}
+
+const fn kind(
+    name: &'static str,
+    run: Option<(&'static str, usize)>,
+    who: fn(usize) -> Who,
+) -> Kind {
+    Kind { name, run, who }
+}
+
+/// The kinds of which every pair is looked at. `cancel` is about the other's run.
+const KINDS: &[Kind] = &[
+    kind("work", Some(("chain", 0)), |_| Who::Leasing(1)),
+    kind("fail", Some(("flaky", 0)), |_| Who::Worker(1)),
+    kind("divert", Some(("divert", 0)), |_| Who::Worker(2)),
+    kind("arrive", Some(("divide", 2)), |_| Who::Worker(2)),
+    kind("divide", Some(("divide", 1)), |_| Who::Advancer(2)),
+    kind("combine", Some(("divide", 3)), |_| Who::Advancer(2)),
+    kind("expand", Some(("expand", 1)), |_| Who::Advancer(1)),
+    kind("collapse", Some(("expand", 3)), |_| Who::Advancer(1)),
+    kind("none", Some(("none", 1)), |_| Who::Advancer(2)),
+    kind("hold", Some(("dampen", 1)), |_| Who::Advancer(2)),
+    kind("halt", Some(("bad", 1)), |_| Who::Advancer(2)),
+    kind("end", Some(("split end", 3)), |_| Who::Advancer(2)),
+    kind("reap", None, |_| Who::Reaper),
+    kind("beat", Some(("chain", 0)), |_| Who::Holding),
+    kind("put back", Some(("chain", 0)), |_| Who::PutsBack),
+    kind("trigger", None, |_| Who::Trigger),
+    kind("revive", Some(("bad", 4)), Who::Revive),
+    kind("resume", Some(("dampen", 2)), Who::Resume),
+    kind("cancel", None, Who::Cancel),
+    kind("prune", Some(("chain", 1)), |_| Who::Prune),
+];
+
+/// What may go wrong with a pair: how often a process crashes, the clock goes on, a transaction
+/// fails.
+fn troubles(reaps: u8) -> Vec<(&'static str, (u8, u8, u8))> {
+    match long() {
+        true => vec![("long", (2, reaps, 1))],
+        false => vec![("crash", (1, reaps, 0)), ("fault", (0, 0, 1))],
+    }
+}
+
+/// More of everything, for those who have the time.
+pub fn long() -> bool {
+    std::env::var("DUCTWORK_EXPLORER").is_ok_and(|mode| mode == "long")
+}
+
+/// Every pair of kinds, each with itself as well.
+pub fn pairs() -> Vec<Scenario> {
+    let mut pairs = Vec::new();
+    for (index, one) in KINDS.iter().enumerate() {
+        for other in &KINDS[index..] {
+            let mut runs: Vec<_> = [one.run, other.run].into_iter().flatten().collect();
+            if runs.is_empty() {
+                runs.push(("chain", 0));
+            }
+            let of = |kind: &Kind, own: usize, others: usize| match kind.run {
+                Some(_) => (kind.who)(own),
+                None => (kind.who)(others),
+            };
+            let last = runs.len() - 1;
+            let who = [of(one, 0, last), of(other, last, 0)];
+            // Without a reaper only time to come would tell a crash or an old lease.
+            let reaps = u8::from(who.contains(&Who::Reaper));
+            for (trouble, limits) in troubles(reaps) {
+                let name = format!("{} + {}, {trouble}", one.name, other.name);
+                pairs.push(Scenario::new(name, &runs, &who, limits));
+            }
+        }
+    }
+    pairs
+}
+
+/// Three at once, and more where it takes more.
+pub fn triples() -> Vec<Scenario> {
+    use Who::*;
+    let more = u8::from(long());
+    let two = |name: &str, runs: &[_], who: &[_], (crashes, ticks, faults): (u8, u8, u8)| {
+        Scenario::new(name, runs, who, (crashes + more, ticks, faults + more))
+    };
+    vec![
+        two(
+            "zombie worker",
+            &[("chain", 0)],
+            &[Leasing(1), Holding, Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "zombie that fails",
+            &[("flaky", 0)],
+            &[Worker(1), Holding, Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "two advancers",
+            &[("divide", 1)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "last arrivals",
+            &[("divide", 3)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "siblings",
+            &[("divide", 2)],
+            &[Worker(1), Worker(1), Reaper],
+            (0, 1, 0),
+        ),
+        two(
+            "a sibling fails",
+            &[("half bad", 2)],
+            &[Worker(1), Worker(1), Advancer(1)],
+            (0, 0, 0),
+        ),
+        two(
+            "boot",
+            &[("chain", 0)],
+            &[Booting, Reaper, Worker(1)],
+            (2, 1, 0),
+        ),
+        two(
+            "two reapers",
+            &[("chain", 0)],
+            &[Holding, Reaper, Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "nested",
+            &[("nested", 4)],
+            &[Worker(1), Advancer(1), Worker(1)],
+            (0, 0, 0),
+        ),
+    ]
+}
+
+/// Small worlds, each about few guards: what a mutant is to be found in, quickly.
+pub fn sharp() -> Vec<Scenario> {
+    use Who::*;
+    let new = Scenario::new;
+    vec![
+        new(
+            "cancelled advance",
+            &[("divide", 1), ("divide", 2)],
+            &[Advancer(1), Cancel(0), Cancel(1)],
+            (0, 0, 0),
+        ),
+        new(
+            "cancelled give-back",
+            &[("divide", 1)],
+            &[Advancer(1), Cancel(0)],
+            (0, 0, 1),
+        ),
+        new(
+            "revived too early",
+            &[("bad", 1)],
+            &[Advancer(1), Revive(0)],
+            (0, 0, 0),
+        ),
+        new(
+            "half of them fail",
+            &[("half bad", 2)],
+            &[Worker(2), Advancer(2)],
+            (0, 0, 0),
+        ),
+        new(
+            "last one comes late",
+            &[("nested", 5)],
+            &[Worker(2), Advancer(2)],
+            (0, 0, 0),
+        ),
+        new(
+            "lineage",
+            &[("bad", 4), ("chain", 1)],
+            &[Revive(0), Revive(0), Prune],
+            (0, 0, 0),
+        ),
+        new(
+            "cancelled wait",
+            &[("dampen", 2), ("half bad", 2)],
+            &[Resume(0), Cancel(0), Cancel(1), Advancer(1)],
+            (0, 0, 0),
+        ),
+        new(
+            "revived fan-out",
+            &[("half bad", 6), ("split end", 6)],
+            &[Revive(0), Worker(2), Prune],
+            (0, 0, 0),
+        ),
+        new(
+            "arrivals",
+            &[("divide", 2)],
+            &[Worker(2), Worker(1), Advancer(2)],
+            (0, 0, 0),
+        ),
+        new(
+            "resumed twice",
+            &[("dampen", 2), ("dampen", 2)],
+            &[Resume(0), Resume(0), Resume(1), Advancer(1)],
+            (0, 0, 0),
+        ),
+        new(
+            "hook and prune",
+            &[("bad", 2), ("chain", 0)],
+            &[Worker(1), Prune, Revive(0)],
+            (0, 0, 0),
+        ),
+        new(
+            "two keys",
+            &[("chain", 4)],
+            &[Trigger, Trigger, TriggerUnkeyed, Prune],
+            (0, 0, 1),
+        ),
+        new(
+            "refused advances",
+            &[("divide", 1), ("dampen", 1)],
+            &[Advancer(2), Advancer(1)],
+            (0, 0, 1),
+        ),
+        new(
+            "cancelled work",
+            &[("chain", 0), ("chain", 0)],
+            &[Holding, PutsBack, Cancel(0)],
+            (0, 0, 0),
+        ),
+        new(
+            "given away",
+            &[("chain", 0)],
+            &[PutsBack, Reaper],
+            (0, 1, 1),
+        ),
+        new(
+            "dead advancer",
+            &[("divide", 1)],
+            &[Advancer(1), Reaper],
+            (1, 1, 0),
+        ),
+        new(
+            "lost answers",
+            &[("chain", 0), ("flaky", 0)],
+            &[Leasing(2), PutsBack],
+            (0, 0, 1),
+        ),
+        new(
+            "late advancer",
+            &[("divide", 1)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (0, 1, 0),
+        ),
+        new(
+            "late worker",
+            &[("chain", 0)],
+            &[Holding, Worker(1), Reaper],
+            (0, 1, 0),
+        ),
+        new(
+            "late give-back",
+            &[("divide", 1)],
+            &[Advancer(1), Advancer(1), Reaper],
+            (0, 1, 1),
+        ),
+    ]
+}
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    let mut all = triples();
+    all.extend(sharp());
+    all.extend(pairs());
+    all
+}
+
+/// The one of that name.
+pub fn named(name: &str) -> Scenario {
+    let found = all().into_iter().find(|scenario| scenario.name == name);
+    found.unwrap_or_else(|| panic!("there is no scenario {name}"))
+}

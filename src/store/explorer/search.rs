@@ -1,0 +1,429 @@
+//! Every schedule, depth first; states that were met before are not entered again.
+//!
+//! Owns: what may happen next, doing and undoing it, and what is asked of each state: that the
+//! invariants hold, that no transaction met what it does not expect, and that from there on a
+//! fair schedule ends as the definition promises.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::pin::pin;
+use std::str::FromStr;
+use std::task::{Context, Poll, Waker};
+
+use super::actors::{Actor, Cx, Fault};
+use super::canon::Canon;
+use super::fair;
+use super::flows::LEASE;
+use super::invariants;
+use super::local::{EPOCH, Local};
+use super::mutants::Mutant;
+use super::scenario::Scenario;
+use crate::model::*;
+use crate::store::Conn;
+use crate::store::definition::Definitions;
+
+/// The value of a future that never waits: a local database answers at once.
+pub fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("something waits that is not the database"),
+    }
+}
+
+/// How often what may still happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub crashes: u8,
+    pub ticks: u8,
+    pub faults: u8,
+}
+
+/// Everything that is not in the database.
+#[derive(Clone)]
+pub struct State {
+    pub actors: Vec<Actor>,
+    pub clock: i64,
+    pub crashed: Vec<ProcessId>,
+    pub left: Limits,
+    ids: u64,
+}
+
+/// One move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// An actor does what its letter says.
+    Act(usize, u8, Fault),
+    /// Its process dies, and with it all that it remembers.
+    Crash(usize),
+    /// A new process takes its place.
+    Boot(usize),
+    /// The clock goes on by a lease.
+    Tick,
+}
+
+/// `ac`: actor a claims; `ac+`: and the answer is lost; `ac-`: it is refused; `ac/`: it is cut
+/// off; `a!`: a crashes; `a^`: a boots; `tick`.
+impl fmt::Display for Move {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |index: usize| char::from(b'a' + index as u8);
+        match *self {
+            Self::Act(index, verb, fault) => {
+                let mark = match fault {
+                    Fault::None => "",
+                    Fault::Lost => "+",
+                    Fault::Refused => "-",
+                    Fault::Cut => "/",
+                };
+                write!(to, "{}{}{mark}", name(index), char::from(verb))
+            }
+            Self::Crash(index) => write!(to, "{}!", name(index)),
+            Self::Boot(index) => write!(to, "{}^", name(index)),
+            Self::Tick => to.write_str("tick"),
+        }
+    }
+}
+
+impl FromStr for Move {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "tick" {
+            return Ok(Self::Tick);
+        }
+        let index = |name: u8| usize::from(name.wrapping_sub(b'a'));
+        match *text.as_bytes() {
+            [name, b'!'] => Ok(Self::Crash(index(name))),
+            [name, b'^'] => Ok(Self::Boot(index(name))),
+            [name, verb] => Ok(Self::Act(index(name), verb, Fault::None)),
+            [name, verb, b'+'] => Ok(Self::Act(index(name), verb, Fault::Lost)),
+            [name, verb, b'-'] => Ok(Self::Act(index(name), verb, Fault::Refused)),
+            [name, verb, b'/'] => Ok(Self::Act(index(name), verb, Fault::Cut)),
+            _ => Err(format!("{text:?} is no move")),
+        }
+    }
+}
+
+/// What must not be, and how it came to be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub scenario: String,
+    pub mutants: Vec<Mutant>,
+    pub schedule: Vec<Move>,
+    pub what: String,
+}
+
+impl Violation {
+    /// One line, to be replayed.
+    pub fn line(&self) -> String {
+        let moves: Vec<String> = self.schedule.iter().map(Move::to_string).collect();
+        let without: Vec<String> = self.mutants.iter().map(Mutant::to_string).collect();
+        let without = match without.is_empty() {
+            true => String::new(),
+            false => format!(" without {}", without.join(" ")),
+        };
+        format!("{}{without}: {}", self.scenario, moves.join(" "))
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}\nDUCTWORK_SCHEDULE='{}'", self.what, self.line())
+    }
+}
+
+/// Why a schedule did not come to a good end.
+#[derive(Debug)]
+pub enum Replayed {
+    /// It met what must not be.
+    Violated(Violation),
+    /// This is no move that could be made there.
+    Impossible(Move),
+}
+
+impl From<Violation> for Replayed {
+    fn from(violation: Violation) -> Self {
+        Self::Violated(violation)
+    }
+}
+
+/// What a search has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub states: usize,
+    pub moves: usize,
+    pub leaves: usize,
+    pub deepest: usize,
+    /// It was ended before everything was seen.
+    pub cut: bool,
+}
+
+/// A search of one scenario.
+pub struct Search<'a> {
+    scenario: &'a Scenario,
+    mutants: &'a [Mutant],
+    conn: Conn,
+    definitions: Definitions,
+    visited: HashSet<u128>,
+    /// What the database held, where the invariants were found to hold.
+    sound: HashSet<u128>,
+    finished: HashSet<u128>,
+    schedule: Vec<Move>,
+    invariants: &'a str,
+    pub seen: Seen,
+    most: usize,
+}
+
+impl<'a> Search<'a> {
+    /// A world as the scenario begins, and its first state.
+    pub fn new(
+        scenario: &'a Scenario,
+        mutants: &'a [Mutant],
+        invariants: &'a str,
+        most: usize,
+    ) -> Result<(Self, State), Violation> {
+        counted::set(Some(0));
+        let mut search = Self {
+            scenario,
+            conn: Conn::local(Local::open(mutants)),
+            mutants,
+            definitions: Definitions::default(),
+            visited: HashSet::new(),
+            sound: HashSet::new(),
+            finished: HashSet::new(),
+            schedule: Vec::new(),
+            invariants,
+            seen: Seen::default(),
+            most,
+        };
+        let mut state = State {
+            actors: Vec::new(),
+            clock: EPOCH,
+            crashed: Vec::new(),
+            left: scenario.limits,
+            ids: 0,
+        };
+        search.conn.as_local().set_clock(EPOCH);
+        let began = scenario.begin(&mut search.conn, &search.definitions, &mut state);
+        began.map_err(|error| search.violation(format!("it cannot begin: {error:?}")))?;
+        state.ids = counted::last().unwrap_or_default();
+        Ok((search, state))
+    }
+
+    /// Sees everything.
+    pub fn run(&mut self, state: &State) -> Result<Seen, Violation> {
+        let (own, stored) = self.digests(state);
+        self.visited.insert(own);
+        self.enter(stored)?;
+        self.below(state, own)?;
+        counted::set(None);
+        Ok(self.seen)
+    }
+
+    /// Goes along one schedule, and ends it fairly.
+    pub fn replay(&mut self, state: &State, schedule: &[Move]) -> Result<(), Replayed> {
+        let mut state = state.clone();
+        let stored = self.digests(&state).1;
+        self.enter(stored)?;
+        for next in schedule {
+            if !self.moves(&state).contains(next) {
+                return Err(Replayed::Impossible(*next));
+            }
+            self.schedule.push(*next);
+            state = self.perform(&state, *next)?;
+            let stored = self.digests(&state).1;
+            self.enter(stored)?;
+        }
+        Ok(self.finish(&state)?)
+    }
+
+    fn violation(&self, what: String) -> Violation {
+        Violation {
+            scenario: self.scenario.name.clone(),
+            mutants: self.mutants.to_vec(),
+            schedule: self.schedule.clone(),
+            what,
+        }
+    }
+
+    /// The invariants of a state that was not seen before; what actors remember is not in them.
+    fn enter(&mut self, stored: u128) -> Result<(), Violation> {
+        self.seen.states += 1;
+        if !self.sound.insert(stored) {
+            return Ok(());
+        }
+        match invariants::broken(self.conn.as_local(), self.invariants) {
+            Some(broken) => Err(self.violation(broken)),
+            None => Ok(()),
+        }
+    }
+
+    fn below(&mut self, state: &State, own: u128) -> Result<(), Violation> {
+        if self.seen.states >= self.most {
+            self.seen.cut = true;
+            return Ok(());
+        }
+        self.seen.deepest = self.seen.deepest.max(self.schedule.len());
+        let mut leaf = true;
+        for next in self.moves(state) {
+            self.seen.moves += 1;
+            self.conn.as_local().mark();
+            self.schedule.push(next);
+            let after = self.perform(state, next)?;
+            let (digest, stored) = self.digests(&after);
+            leaf &= digest == own;
+            if self.visited.insert(digest) {
+                self.enter(stored)?;
+                self.below(&after, digest)?;
+            }
+            self.schedule.pop();
+            self.conn.as_local().undo();
+            self.conn.as_local().set_clock(state.clock);
+        }
+        // Where nothing can happen any more, and at some other places on the way.
+        if leaf || own.is_multiple_of(64) {
+            self.finish(state)?;
+        }
+        Ok(())
+    }
+
+    /// Of the whole state, and of what is stored.
+    fn digests(&mut self, state: &State) -> (u128, u128) {
+        counted::set(Some(state.ids));
+        let mut canon = Canon::of(self.conn.as_local(), state.clock);
+        let stored = canon.digest();
+        let left = state.left;
+        canon.number(
+            i64::from(left.crashes) | i64::from(left.ticks) << 8 | i64::from(left.faults) << 16,
+        );
+        for actor in &state.actors {
+            actor.write(&mut canon);
+        }
+        (canon.digest(), stored)
+    }
+
+    fn moves(&self, state: &State) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for (index, actor) in state.actors.iter().enumerate() {
+            for verb in actor.verbs(state.clock) {
+                moves.push(Move::Act(index, verb, Fault::None));
+                if state.left.faults > 0 && !Actor::is_safe(verb) {
+                    let faults = [Fault::Lost, Fault::Refused, Fault::Cut];
+                    moves.extend(faults.map(|fault| Move::Act(index, verb, fault)));
+                }
+            }
+            match actor.life() {
+                Some(life) if life.crashed => moves.push(Move::Boot(index)),
+                Some(life) if state.left.crashes > 0 && life.process.is_some() => {
+                    moves.push(Move::Crash(index));
+                }
+                _ => {}
+            }
+        }
+        if state.left.ticks > 0 {
+            moves.push(Move::Tick);
+        }
+        moves
+    }
+
+    fn perform(&mut self, state: &State, next: Move) -> Result<State, Violation> {
+        let mut state = state.clone();
+        counted::set(Some(state.ids));
+        self.conn.as_local().set_clock(state.clock);
+        match next {
+            Move::Act(index, verb, fault) => {
+                state.left.faults -= u8::from(fault != Fault::None);
+                let mut cx = Cx {
+                    conn: &mut self.conn,
+                    definitions: &self.definitions,
+                    crashed: &state.crashed,
+                    clock: state.clock,
+                    fault,
+                };
+                let acted = at_once(state.actors[index].act(verb, &mut cx));
+                // No schedule of ours makes the database refuse a statement.
+                acted.map_err(|error| self.violation(format!("{next} met {error:?}")))?;
+            }
+            Move::Crash(index) => {
+                state.left.crashes -= 1;
+                state.crashed.extend(state.actors[index].crash());
+            }
+            Move::Boot(index) => state.actors[index].boot(),
+            Move::Tick => {
+                state.left.ticks -= 1;
+                state.clock += LEASE.as_micros() as i64;
+            }
+        }
+        self.conn.as_local().set_clock(state.clock);
+        state.ids = counted::last().unwrap_or_default();
+        Ok(state)
+    }
+
+    /// Liveness, and the outcome.
+    fn finish(&mut self, state: &State) -> Result<(), Violation> {
+        self.seen.leaves += 1;
+        let digest = {
+            let left = Limits::default();
+            self.digests(&State {
+                left,
+                ..state.clone()
+            })
+            .0
+        };
+        if !self.finished.insert(digest) {
+            return Ok(());
+        }
+        counted::set(Some(state.ids));
+        self.conn.as_local().mark();
+        let (conn, definitions) = (&mut self.conn, &self.definitions);
+        let allowed = self.scenario.allowed(state);
+        let done = fair::finish(conn, definitions, state, &self.scenario.flows, allowed);
+        let broken = invariants::broken(self.conn.as_local(), self.invariants);
+        self.conn.as_local().undo();
+        self.conn.as_local().set_clock(state.clock);
+        match (done, broken) {
+            (Err(what), _) => Err(self.violation(format!("liveness: {what}"))),
+            (_, Some(broken)) => Err(self.violation(format!("after the fair schedule: {broken}"))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Sees everything that can come of a scenario, `most` states of it; the first violation, with the
+/// shortest schedule that was found for it.
+pub fn search(
+    scenario: &Scenario,
+    mutants: &[Mutant],
+    invariants: &str,
+    most: usize,
+) -> Result<Seen, Violation> {
+    let (mut search, state) = Search::new(scenario, mutants, invariants, most)?;
+    let seen = search.run(&state);
+    seen.map_err(|violation| shortened(scenario, invariants, violation))
+}
+
+/// Makes the moves of a schedule in a world of its own.
+pub fn replay(
+    scenario: &Scenario,
+    mutants: &[Mutant],
+    invariants: &str,
+    schedule: &[Move],
+) -> Result<(), Replayed> {
+    let (mut search, state) = Search::new(scenario, mutants, invariants, usize::MAX)?;
+    search.replay(&state, schedule)
+}
+
+/// Leaves out one move after the other, as long as something is still violated.
+fn shortened(scenario: &Scenario, invariants: &str, mut violation: Violation) -> Violation {
+    let mut at = violation.schedule.len();
+    while at > 0 {
+        at -= 1;
+        let mut fewer = violation.schedule.clone();
+        fewer.remove(at);
+        let mutants = violation.mutants.clone();
+        if let Err(Replayed::Violated(shorter)) = replay(scenario, &mutants, invariants, &fewer) {
+            violation = shorter;
+            at = at.min(violation.schedule.len());
+        }
+    }
+    violation
+}
