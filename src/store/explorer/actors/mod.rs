@@ -6,10 +6,11 @@
 //! Never: writes SQL; nor waits, rings or runs anything: a step's outcome follows from its name
 //! and input, and is there as soon as it is claimed.
 
+mod advancer;
+mod worker;
+
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-use serde_json::value::RawValue;
 
 use super::canon::Canon;
 use super::flows::{self, LEASE};
@@ -17,11 +18,10 @@ use super::local::EPOCH;
 use crate::definition::{Backoff, Definition};
 use crate::engine::reaper::Witness;
 use crate::machine::advance::AdvanceLimits;
-use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
+use crate::machine::outcome::StepLimits;
 use crate::model::*;
-use crate::store::advance::{self, BranchClaim, ClaimedBranch, GiveBack};
-use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committer, Finished, StoredError};
+use crate::store::advance::ClaimedBranch;
+use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Counters, Death, NewProcess};
 use crate::store::trigger::{self, NewRun};
@@ -488,232 +488,6 @@ pub async fn register(conn: &mut Conn, role: Role) -> Result<ProcessId, Error> {
         pid_started_at: 1,
     };
     process::register(conn, &row).await.map(|()| id)
-}
-
-impl Worker {
-    async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
-        match verb {
-            b'r' => {
-                // What it still holds has run: it commits it, as whoever it is by then.
-                self.life.register(Role::Worker, cx).await
-            }
-            b'b' => {
-                let holds = !self.held.is_empty();
-                if let Some(ours) = self.life.beat(holds, cx).await?.filter(|_| holds) {
-                    for held in &mut self.held {
-                        held.cancelled |= !ours.contains(&held.claimed.execution_id);
-                    }
-                }
-                Ok(())
-            }
-            b'c' => {
-                let (process, n) = (self.life.process(), self.slots - self.held.len());
-                let claim = async |conn: &mut Conn| {
-                    claim::claim(conn, process, flows::PIPELINE, n, LEASE).await
-                };
-                match cx.told(claim).await? {
-                    Told::Done(Claim::Taken(claimed)) => self.hold(claimed),
-                    Told::Done(Claim::Dead) => self.life.check = true,
-                    Told::Lost => self.unsure = Unsure::Landed,
-                    Told::Refused | Told::Cut => {}
-                }
-                Ok(())
-            }
-            b'd' => self.commit(self.held.len(), cx).await,
-            b'e' => self.commit(1, cx).await,
-            b'p' => {
-                let process = self.life.process();
-                let ids: Vec<_> = self
-                    .held
-                    .iter()
-                    .map(|held| held.claimed.execution_id)
-                    .collect();
-                let back = async |conn: &mut Conn| {
-                    claim::put_back(conn, process, flows::PIPELINE, &ids).await
-                };
-                // It withdraws what waits before it asks; if that fails it reads back.
-                self.held.clear();
-                if !matches!(cx.told(back).await?, Told::Done(_)) {
-                    self.unsure = Unsure::Landed;
-                }
-                Ok(())
-            }
-            b'u' => {
-                let finished = self.finished(self.held.len(), cx).await?;
-                let landed = commit::landed(cx.conn, &finished, self.life.process()).await?;
-                self.held
-                    .retain(|held| !landed.contains(&held.claimed.execution_id));
-                self.unsure = Unsure::Held;
-                Ok(())
-            }
-            b'v' => {
-                let held = claim::held(cx.conn, self.life.process()).await?;
-                self.hold(held);
-                self.unsure = Unsure::No;
-                Ok(())
-            }
-            verb => unreachable!("a worker does not {verb}"),
-        }
-    }
-
-    /// Takes up what is not known yet.
-    fn hold(&mut self, claimed: Vec<Claimed>) {
-        for claimed in claimed {
-            let id = claimed.execution_id;
-            if self.held.iter().all(|held| held.claimed.execution_id != id) {
-                self.held.push(Held {
-                    claimed: Arc::new(claimed),
-                    cancelled: false,
-                });
-            }
-        }
-    }
-
-    async fn commit(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
-        let finished = self.finished(n, cx).await?;
-        let committer = Committer {
-            process: self.life.process(),
-            pipeline: flows::PIPELINE,
-            lease: LEASE,
-            room: if self.leases { self.slots } else { 0 },
-        };
-        let commit = async |conn: &mut Conn| commit::commit(conn, &finished, committer).await;
-        match cx.told(commit).await? {
-            Told::Done(committed) => {
-                self.held.drain(..n);
-                self.life.check |= committed.dead;
-                self.hold(committed.born);
-            }
-            Told::Lost => self.unsure = Unsure::Landed,
-            Told::Refused | Told::Cut => {}
-        }
-        Ok(())
-    }
-
-    async fn finished(&self, n: usize, cx: &mut Cx<'_>) -> Result<Vec<Finished>, Error> {
-        let mut finished = Vec::with_capacity(n);
-        for held in &self.held[..n] {
-            finished.push(ended(&held.claimed, held.cancelled, cx).await?);
-        }
-        Ok(finished)
-    }
-}
-
-/// An execution that has run.
-async fn ended(
-    claimed: &Arc<Claimed>,
-    cancelled: bool,
-    cx: &mut Cx<'_>,
-) -> Result<Finished, Error> {
-    let definition = cx.definitions.load(cx.conn, &claimed.definition).await?;
-    let view = ExecutionView {
-        retry_count: claimed.retry_count,
-        crash_count: claimed.crash_count,
-    };
-    let output = flows::run(&claimed.step, claimed.input.get(), claimed.retry_count);
-    let (ending, output) = match output {
-        _ if cancelled => (Ending::Cancelled, None),
-        Some(text) => {
-            let output = RawValue::from_string(text).expect("outputs are JSON");
-            (Ending::Success, Some(output))
-        }
-        None => {
-            let ending = Ending::Error {
-                retryable: true,
-                retry_after: None,
-            };
-            (ending, None)
-        }
-    };
-    let limits = step_limits(&definition, &claimed.step);
-    let verdict = outcome::decide(view, ending, &limits, 0.5);
-    debug_assert!(verdict != Verdict::Drop || cancelled);
-    Ok(Finished {
-        claimed: Arc::clone(claimed),
-        definition,
-        ending,
-        verdict,
-        error: output.is_none().then(|| StoredError {
-            class: "Said".to_owned(),
-            message: "no".to_owned(),
-            backtrace: None,
-        }),
-        output,
-    })
-}
-
-impl Advancer {
-    async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
-        match verb {
-            b'r' => {
-                // Its claims stay in its memory: it tries, and its tokens are no longer theirs.
-                self.life.register(Role::Advancer, cx).await
-            }
-            b'b' => {
-                let holds = !self.claimed.is_empty() || self.unsure || self.give.is_some();
-                self.life.beat(holds, cx).await.map(drop)
-            }
-            b'c' => {
-                let (process, n) = (self.life.process(), self.slots);
-                let claim =
-                    async |conn: &mut Conn| advance::claim(conn, process, None, n, LEASE).await;
-                match cx.told(claim).await? {
-                    Told::Done(BranchClaim::Taken(claimed)) => self.claimed = claimed,
-                    Told::Done(BranchClaim::Dead) => self.life.check = true,
-                    Told::Lost | Told::Cut => self.unsure = true,
-                    Told::Refused => {}
-                }
-                Ok(())
-            }
-            b'd' => {
-                let n = if self.alone { 1 } else { self.claimed.len() };
-                let (batch, definitions) = (self.claimed[..n].to_vec(), cx.definitions);
-                let advance = async |conn: &mut Conn| {
-                    let limits: &(dyn Fn(&str) -> AdvanceLimits + Sync) = &advance_limits;
-                    advance::advance(conn, &batch, 1 << 20, limits, definitions).await
-                };
-                match cx.told(advance).await? {
-                    Told::Done(advanced) => {
-                        self.claimed.splice(..n, advanced.left);
-                    }
-                    Told::Lost | Told::Cut => {
-                        self.claimed.clear();
-                        self.unsure = true;
-                    }
-                    Told::Refused if n == 1 => {
-                        self.give = Some((vec![self.claimed.remove(0)], true));
-                    }
-                    Told::Refused => self.alone = true,
-                }
-                self.alone &= !self.claimed.is_empty();
-                Ok(())
-            }
-            b'u' => {
-                let left = advance::held(cx.conn, self.life.process()).await?;
-                self.give = (!left.is_empty()).then_some((left, false));
-                self.unsure = false;
-                Ok(())
-            }
-            b'g' => {
-                let (give, erred) = self.give.take().expect("what is to be given back");
-                let why = match erred {
-                    true => GiveBack::Errored {
-                        class: "advance_failed",
-                        message: "deadlocks",
-                        delay: Duration::from_secs(1),
-                    },
-                    false => GiveBack::Released,
-                };
-                let back = async |conn: &mut Conn| advance::give_back(conn, &give, why).await;
-                if !matches!(cx.told(back).await?, Told::Done(())) {
-                    self.claimed.clear();
-                    self.unsure = true;
-                }
-                Ok(())
-            }
-            verb => unreachable!("an advancer does not {verb}"),
-        }
-    }
 }
 
 /// The reaper's own clock stands and goes with the database's.
