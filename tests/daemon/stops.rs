@@ -68,9 +68,9 @@ on_every_database! {
             }
         }
         eprintln!("{before_main} had not begun, {ready} were ready");
-        assert!(before_main < 10, "{before_main}");
-        // Most were in between: that is what the test is about.
-        assert!(ready < 95, "{ready}");
+        // Those in between are what the test is about; how many they are is the machine's business.
+        let between = 100 - before_main - ready;
+        assert!(between > 5, "{before_main} had not begun, {ready} were ready");
         assert!(house.processes().await.is_empty());
         house.audited().await;
     }
