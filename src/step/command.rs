@@ -83,9 +83,15 @@ enum Left {
     Stuck,
 }
 
+/// Input that the pipe did not take at once, and how much it did.
+struct Rest {
+    pipe: pipe::Sender,
+    taken: usize,
+}
+
 struct Running {
     child: Child,
-    stdin: pipe::Sender,
+    stdin: Option<Rest>,
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
 }
@@ -161,9 +167,11 @@ impl CommandRunner {
             .map_err(Outcome::Error)?;
         let mut waits = BUSY_RETRIES.iter();
         loop {
-            let (ends, stdin, stdout, stderr) = pipes().map_err(|error| Outcome::NotStarted {
+            let input = assignment.input.get().as_bytes();
+            let pipes = pipes(input).map_err(|error| Outcome::NotStarted {
                 message: format!("no pipes for `{program}` could be made: {error}"),
-            })?;
+            });
+            let (ends, stdin, stdout, stderr) = pipes?;
             let error = match spawn(&image, ends) {
                 Ok(process) => {
                     return Ok(Running {
@@ -421,7 +429,7 @@ fn image(
 
 /// All ends, registered with the runtime before there is a program, so that nothing that can
 /// fail is left when there is one.
-fn pipes() -> io::Result<(Ends, pipe::Sender, pipe::Receiver, pipe::Receiver)> {
+fn pipes(input: &[u8]) -> io::Result<(Ends, Option<Rest>, pipe::Receiver, pipe::Receiver)> {
     let (stdin, to_stdin) = io::pipe()?;
     let (from_stdout, stdout) = io::pipe()?;
     let (from_stderr, stderr) = io::pipe()?;
@@ -432,16 +440,33 @@ fn pipes() -> io::Result<(Ends, pipe::Sender, pipe::Receiver, pipe::Receiver)> {
     };
     Ok((
         ends,
-        pipe::Sender::from_owned_fd(OwnedFd::from(to_stdin))?,
+        fill(to_stdin.into(), input)?,
         pipe::Receiver::from_owned_fd(OwnedFd::from(from_stdout))?,
         pipe::Receiver::from_owned_fd(OwnedFd::from(from_stderr))?,
     ))
 }
 
-/// Writes the input and closes the pipe. A step need not read it.
-async fn feed(mut stdin: pipe::Sender, input: &[u8]) {
-    if stdin.write_all(input).await.is_ok() {
-        let _ = stdin.write_all(b"\n").await;
+/// Writes as much of the input as the pipe holds, which is nearly always all of it.
+///
+/// RACE: when this process dies, its end of the pipe is closed a moment before the kernel kills
+/// the program, which would take what it has read for all there is, be it nothing. What was
+/// written before the program started is all there, whoever dies. Proven by
+/// `a_program_has_its_input_before_it_starts`.
+fn fill(to_stdin: OwnedFd, input: &[u8]) -> io::Result<Option<Rest>> {
+    // Not waiting: nobody reads yet.
+    let pipe = pipe::Sender::from_owned_fd(to_stdin)?;
+    let parts = [io::IoSlice::new(input), io::IoSlice::new(b"\n")];
+    let taken = nix::sys::uio::writev(&pipe, &parts)?;
+    Ok((taken <= input.len()).then_some(Rest { pipe, taken }))
+}
+
+/// Writes the rest of the input and closes the pipe. A step need not read it.
+async fn feed(rest: Option<Rest>, input: &[u8]) {
+    let Some(Rest { mut pipe, taken }) = rest else {
+        return;
+    };
+    if pipe.write_all(&input[taken..]).await.is_ok() {
+        let _ = pipe.write_all(b"\n").await;
     }
 }
 

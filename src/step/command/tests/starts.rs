@@ -321,3 +321,25 @@ fn a_step_dies_with_the_process_that_started_it() {
     let script = "echo $$ > $TMPDIR/new; mv $TMPDIR/new $TMPDIR/mark; exec sleep 600";
     runtime.block_on(async { Stage::new("1").sh(script).await });
 }
+
+/// Nobody feeds it here: whoever started it may be dead by then.
+#[tokio::test]
+async fn a_program_has_its_input_before_it_starts() {
+    let long = format!("\"{}\"", "x".repeat(60_000));
+    for input in ["[1,2]", &long] {
+        let stage = Stage::new(input);
+        let directory = stage.directory.path().into();
+        let runner = CommandRunner::new(directory, None, &[], stage.limits.clone());
+        let argv = ["sh", "-c", "cat > got; mv got all"].map(str::to_owned);
+        let stop = stage.stop.subscribe();
+        let running = runner.run(&stage.assignment, &argv, &stage.env, None, stop, |_| {
+            wait_until("it has read its input to the end", || {
+                stage.path("all").exists()
+            });
+        });
+        assert_eq!(value(running.await), "null");
+        let got = std::fs::read_to_string(stage.path("all")).unwrap();
+        assert_eq!(got, format!("{input}\n"));
+        stage.assert_nothing_is_left();
+    }
+}
