@@ -91,7 +91,15 @@ statements! {
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
           FROM {rows:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
-    DEREGISTER = "DELETE FROM ductwork_processes WHERE id = :id";
+    /// What could not be committed or given back before the end is still held: then the row stays
+    /// for whoever proves the death, at once, and not when a lease is over (I22, C4).
+    DEREGISTER = "
+        DELETE FROM ductwork_processes
+         WHERE id = :id
+           AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
+                            WHERE e.process_id = :id AND e.completed_at IS NULL)
+           AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
+                            WHERE a.process_id = :id AND a.completed_at IS NULL)";
     /// Claims without a process: cannot be, and are healed all the same (C4, H14).
     ORPHANS = "
         SELECT DISTINCT x.process_id FROM (
@@ -499,7 +507,7 @@ async fn give_back_branches(
     Ok(())
 }
 
-/// Removes the row of a process that ends in order and holds nothing any more.
+/// Removes the row of a process that ends in order, unless it still holds something.
 pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
     conn.execute(&DEREGISTER, &[("id", process.0.into())])
         .await?;

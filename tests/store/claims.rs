@@ -58,6 +58,28 @@ on_every_database! {
         audit(&mut conn).await;
     }
 
+    /// Its last results could not be committed: who proves its death finds what it held.
+    async fn a_process_that_ends_with_claims_keeps_its_row_until_they_are_given_back(db: Db) {
+        for what in ["an execution", "a branch", "nothing"] {
+            let mut driver = Driver::new(&db).await;
+            driver.trigger(&divided(), "1").await;
+            let claimed = driver.claim("P", 1).await;
+            if what != "an execution" {
+                let claimed = claimed.into_iter().next().unwrap();
+                let finished = driver.finished(claimed, Did::Returned(json!(1))).await;
+                driver.commit(&[finished]).await;
+            }
+            if what == "a branch" {
+                assert_eq!(driver.claim_branches(1).await.len(), 1);
+            }
+            process::deregister(&mut driver.conn, driver.process).await.unwrap();
+            driver.audit().await;
+            let recovered = driver.recover(driver.process).await;
+            assert_eq!(recovered.removed, what != "nothing", "{what}");
+            assert_eq!(recovered.again + recovered.branches, usize::from(recovered.removed));
+        }
+    }
+
     /// The second line behind the guards: what cannot be is refused whole, and said.
     async fn a_claim_or_commit_that_finds_less_than_it_is_to_write_writes_nothing(db: Db) {
         static STRAY: Statement = Statement::new(

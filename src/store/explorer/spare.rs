@@ -113,11 +113,15 @@ const SPARE: &[Spare] = &[
             ("STILL_PRUNABLE.4", &[]),
             ("STILL_PRUNABLE.5", &[]),
             ("STILL_PRUNABLE.6", &[]),
+            ("DEREGISTER.1", &[]),
+            ("DEREGISTER.2", &[]),
+            ("DEREGISTER.4", &[]),
+            ("DEREGISTER.5", &[]),
         ],
     },
     Spare {
         why: "is about what no world here has: a second pipeline, a claim without a process (it \
-              cannot be, I22), a fan-in that halts because its array is too large, a row that \
+              cannot be, I22), a process that signs off with what it holds, a fan-in that halts because its array is too large, a row that \
               arrives nowhere",
         conditions: &[
             ("TAKE_AVAILABILITIES.1", &[]),
@@ -127,6 +131,8 @@ const SPARE: &[Spare] = &[
             ("ORPHANS.4", &[]),
             ("ORPHANS.5", &[]),
             ("ORPHANS.6", &[]),
+            ("DEREGISTER.3", &[]),
+            ("DEREGISTER.6", &[]),
             ("HALTED_BRANCHES.1", &[]),
             ("REOPEN_STEPS.1", &[]),
             ("REOPEN_FAN_OUT.1", &[]),
