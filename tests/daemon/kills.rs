@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::dice::Dice;
 use crate::house::*;
 use crate::on_every_database;
 use crate::support::Db;
@@ -58,28 +59,6 @@ steps:
 flow: [{ start: A }]
 "#;
 
-/// Small, and the same again for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new() -> Self {
-        let seed = std::env::var("DUCTWORK_TEST_SEED");
-        let seed = seed.map_or_else(
-            |_| uuid::Uuid::new_v4().as_u64_pair().0,
-            |seed| seed.parse().expect("DUCTWORK_TEST_SEED is a number"),
-        );
-        eprintln!("DUCTWORK_TEST_SEED={seed}");
-        Self(seed | 1)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
-
 /// The pids of steps that have started and not ended.
 fn running(house: &House) -> Vec<i32> {
     let mut running = BTreeMap::new();
@@ -103,7 +82,7 @@ on_every_database! {
     async fn killing_anybody_at_any_moment_loses_nothing_and_repeats_nothing(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[NESTED]).await;
         std::fs::write(house.path("step.sh"), STEP).unwrap();
-        let mut dice = Dice::new();
+        let mut dice = Dice::new("DUCTWORK_TEST_SEED");
         let mut runs = house.trigger("Nested", "[1,2,3,4]", 4).await;
         let mut daemon = house.start();
         daemon.ready().await;

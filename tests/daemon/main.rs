@@ -14,6 +14,9 @@ mod wires;
 #[path = "../support/clock.rs"]
 mod clock;
 
+#[path = "../support/dice.rs"]
+mod dice;
+
 mod cluster;
 mod house;
 

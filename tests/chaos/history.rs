@@ -1,0 +1,266 @@
+//! What is known when all is over: the ledger of the steps, the rows of the database, the
+//! answers to triggers, and the faults.
+
+use std::time::Duration;
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Error, Row};
+use uuid::Uuid;
+
+/// Everything that the oracle looks at.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In the order in which they were written, on the one host that there is.
+    pub lines: Vec<Line>,
+    pub runs: Vec<Run>,
+    pub steps: Vec<Step>,
+    /// By step and attempt.
+    pub executions: Vec<Execution>,
+    pub triggers: Vec<Trigger>,
+    pub faults: Vec<Fault>,
+}
+
+/// What a step said in its ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Start,
+    /// It has done its work; the payload is its output.
+    End,
+    /// It has failed on purpose.
+    Fail,
+}
+
+/// A line of the ledger.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub phase: Phase,
+    pub run: Uuid,
+    pub step: Uuid,
+    pub execution: Uuid,
+    pub attempt: u32,
+    pub node: String,
+    pub nonce: String,
+    pub pid: i32,
+    /// The process that started it.
+    pub worker: i32,
+    /// Since the host was booted.
+    pub at: Duration,
+    /// Its input, or its output.
+    pub payload: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub id: Uuid,
+    pub pipeline: String,
+    pub status: String,
+    pub input: String,
+    pub output: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub id: Uuid,
+    pub run: Uuid,
+    pub node: String,
+    pub status: String,
+    pub input: String,
+    pub output: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Execution {
+    pub id: Uuid,
+    pub step: Uuid,
+    pub attempt: u32,
+    pub retries: u32,
+    pub crashes: u32,
+    /// Empty: not yet.
+    pub result: String,
+}
+
+/// A run that was asked for, by an input that no other has.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    pub input: String,
+    pub answer: Answer,
+}
+
+/// What was heard of a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Run(Uuid),
+    /// It was refused: there is no run.
+    Refused,
+    /// Nothing was heard: there may be a run.
+    Unknown,
+}
+
+/// What can be done to a process, or to all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    KillWorker,
+    KillAdvancer,
+    KillSupervisor,
+    KillStep,
+    /// Stopped, and continued later.
+    Freeze,
+    /// The same for all processes of a host, for longer than their leases last.
+    Sleep,
+    /// Ended with TERM, and started again.
+    Restart,
+    /// The same, with several TERMs.
+    Storm,
+    Reload,
+    /// The server crashes and comes back.
+    Server,
+    /// SQLite's lock is held by somebody else.
+    Lock,
+    /// Connections are reset.
+    Reset,
+    /// Nothing gets through for a while, and nobody is told.
+    BlackHole,
+    /// Connections end after so many bytes.
+    Cut,
+    /// Everything takes longer.
+    Delay,
+    /// A host's clock is set.
+    Clock,
+}
+
+impl Kind {
+    /// True when whoever was hit goes on, and may know less than the database does.
+    pub fn leaves_zombies(self) -> bool {
+        matches!(self, Self::Freeze | Self::Sleep | Self::BlackHole)
+    }
+}
+
+/// Something that was done on purpose.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    pub kind: Kind,
+    pub target: String,
+    /// Since the host was booted.
+    pub at: Duration,
+    pub until: Duration,
+    /// The processes whose work may be lost by it.
+    pub hit: Vec<i32>,
+}
+
+/// How long the host has been up, as the ledger tells time.
+pub fn uptime() -> Duration {
+    let text = std::fs::read_to_string("/proc/uptime").expect("/proc/uptime");
+    seconds(text.split(' ').next().expect("split yields one"))
+}
+
+fn seconds(text: &str) -> Duration {
+    Duration::from_secs_f64(
+        text.parse()
+            .unwrap_or_else(|_| panic!("not seconds: {text}")),
+    )
+}
+
+impl Line {
+    /// Reads a line.
+    pub fn parse(line: &str) -> Self {
+        assert!(line.len() < 512, "too long for one write: {line}");
+        let words: Vec<&str> = line.split(' ').collect();
+        let [
+            phase,
+            run,
+            step,
+            execution,
+            attempt,
+            node,
+            nonce,
+            pid,
+            worker,
+            at,
+            payload,
+        ] = words[..]
+        else {
+            panic!("no line of the ledger: {line}")
+        };
+        let id = |text: &str| Uuid::parse_str(text).unwrap_or_else(|_| panic!("no id: {line}"));
+        let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("no pid: {line}"));
+        Self {
+            phase: match phase {
+                "start" => Phase::Start,
+                "end" => Phase::End,
+                "fail" => Phase::Fail,
+                _ => panic!("no phase: {line}"),
+            },
+            run: id(run),
+            step: id(step),
+            execution: id(execution),
+            attempt: attempt.parse().unwrap(),
+            node: node.to_owned(),
+            nonce: nonce.to_owned(),
+            pid: number(pid),
+            worker: number(worker),
+            at: seconds(at),
+            payload: payload.to_owned(),
+        }
+    }
+}
+
+impl History {
+    /// Adds what the database holds.
+    pub async fn read(&mut self, conn: &mut Conn) {
+        static RUNS: Statement = Statement::new(
+            "TEST_RUNS",
+            "SELECT id, pipeline, status, input, output FROM ductwork_runs ORDER BY id",
+        );
+        static STEPS: Statement = Statement::new(
+            "TEST_STEPS",
+            "SELECT id, run_id, node, status, input, output FROM ductwork_steps ORDER BY id",
+        );
+        static EXECUTIONS: Statement = Statement::new(
+            "TEST_ATTEMPTS",
+            "SELECT id, step_id, attempt, retry_count, crash_count, result
+               FROM ductwork_executions ORDER BY step_id, attempt",
+        );
+        self.runs = rows(conn, &RUNS, |row| {
+            Ok(Run {
+                id: row.get("id")?,
+                pipeline: row.get("pipeline")?,
+                status: row.get("status")?,
+                input: row.get("input")?,
+                output: row.get("output")?,
+            })
+        })
+        .await;
+        self.steps = rows(conn, &STEPS, |row| {
+            Ok(Step {
+                id: row.get("id")?,
+                run: row.get("run_id")?,
+                node: row.get("node")?,
+                status: row.get("status")?,
+                input: row.get("input")?,
+                output: row.get("output")?,
+            })
+        })
+        .await;
+        self.executions = rows(conn, &EXECUTIONS, |row| {
+            Ok(Execution {
+                id: row.get("id")?,
+                step: row.get("step_id")?,
+                attempt: row.count("attempt")?,
+                retries: row.count("retry_count")?,
+                crashes: row.count("crash_count")?,
+                result: row.get::<Option<String>>("result")?.unwrap_or_default(),
+            })
+        })
+        .await;
+    }
+}
+
+async fn rows<T>(
+    conn: &mut Conn,
+    statement: &Statement,
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Vec<T> {
+    let rows = conn.fetch(statement, &[]).await.expect("what is stored");
+    let rows: Result<_, _> = rows.iter().map(read).collect();
+    rows.expect("rows as they were asked for")
+}

@@ -1,0 +1,42 @@
+//! Chaos with an oracle: two daemons under load, and anything that may happen to them; then a
+//! ledger that the steps kept for themselves is held against what the database says.
+//!
+//! `workload` is what is run, `strikes` what befalls it, `history` what is known afterwards and
+//! `oracle` what must be true of that. The oracle shares nothing with the engine.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/mod.rs"]
+mod support;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../tripwires/mod.rs"]
+mod wires;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/clock.rs"]
+mod clock;
+
+#[path = "../support/dice.rs"]
+mod dice;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../daemon/cluster.rs"]
+mod cluster;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../daemon/house.rs"]
+mod house;
+
+mod history;
+mod oracle;
+mod oracle_tests;
+mod proxy;
+mod storm;
+mod strikes;
+mod triggers;
+mod workload;

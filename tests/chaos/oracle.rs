@@ -1,0 +1,424 @@
+//! What must be true when all is over: pure, and told nothing by the engine but its rows.
+//!
+//! | | |
+//! |---|---|
+//! | L1 | Every run that was acknowledged has ended as its pipeline does, with each of its steps completed once, in each of its places. |
+//! | L2 | What is stored as a step's output was the output of the one attempt that is stored as its success. |
+//! | L3 | An attempt starts at most once. Attempts are the retries that were made on purpose, and what was lost with processes that were hit; nobody else lost anything. |
+//! | L4 | Nothing starts after the last step of its run has ended, except where a zombie did. |
+//! | L5 | Nothing starts before those whose outputs it is given have ended. |
+//! | L6 | Inputs are the stored outputs of those before, each once, in order. |
+//! | L7 | Two attempts of a step overlap only where a zombie made one of them. |
+//! | L8 | An unanswered trigger has made one run or none; a refused one none; nobody else made one. |
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::history::{Answer, Execution, Fault, History, Line, Phase, Run, Step};
+use crate::workload::{Input, MAX_RETRY, Node, Shape};
+
+/// A fault may follow so long after the start of what it costs: what the longest step takes, and
+/// the longest drain, with a busy machine.
+const REACH: Duration = Duration::from_secs(20);
+
+/// What is about to start when a zombie wakes up has started by then.
+const WAKING: Duration = Duration::from_secs(2);
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// Which of L1 to L8 is broken, and how.
+    pub broken: Vec<(&'static str, String)>,
+    /// Attempts that started, and came to neither success nor error.
+    pub extra_starts: usize,
+    /// Starts after the end of their run, by zombies.
+    pub late_starts: usize,
+    /// Attempts that went on beside their successors, as zombies.
+    pub overlaps: usize,
+}
+
+/// What is stored, by what it is looked for.
+struct Known<'a> {
+    history: &'a History,
+    steps: HashMap<Uuid, &'a Step>,
+    steps_of: HashMap<Uuid, Vec<&'a Step>>,
+    executions: HashMap<Uuid, &'a Execution>,
+    attempts: HashMap<Uuid, Vec<&'a Execution>>,
+    /// With their places in the ledger.
+    lines: HashMap<Uuid, Vec<(usize, &'a Line)>>,
+}
+
+/// Holds a history against all that must be true of it.
+pub fn judge(history: &History) -> Verdict {
+    let mut known = Known {
+        history,
+        steps: history.steps.iter().map(|step| (step.id, step)).collect(),
+        steps_of: HashMap::new(),
+        executions: HashMap::new(),
+        attempts: HashMap::new(),
+        lines: HashMap::new(),
+    };
+    for step in &history.steps {
+        known.steps_of.entry(step.run).or_default().push(step);
+    }
+    for execution in &history.executions {
+        known.executions.insert(execution.id, execution);
+        known
+            .attempts
+            .entry(execution.step)
+            .or_default()
+            .push(execution);
+    }
+    for (at, line) in history.lines.iter().enumerate() {
+        known
+            .lines
+            .entry(line.execution)
+            .or_default()
+            .push((at, line));
+    }
+    let mut verdict = Verdict::default();
+    triggers(&known, &mut verdict);
+    let mut ended = HashMap::new();
+    for line in history
+        .lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.phase == Phase::End)
+    {
+        ended.insert(line.1.nonce.as_str(), line.0);
+    }
+    for (at, line) in history.lines.iter().enumerate() {
+        known.line(line, &mut verdict);
+        if line.phase == Phase::Start {
+            causes(at, line, &ended, &mut verdict);
+        }
+    }
+    for execution in &history.executions {
+        known.execution(execution, &mut verdict);
+    }
+    for step in &history.steps {
+        known.step(step, &mut verdict);
+    }
+    for run in &history.runs {
+        known.run(run, &mut verdict);
+    }
+    verdict
+}
+
+impl Verdict {
+    fn breaks(&mut self, law: &'static str, what: String) {
+        self.broken.push((law, what));
+    }
+}
+
+/// L1, L8.
+fn triggers(known: &Known<'_>, verdict: &mut Verdict) {
+    let mut made: BTreeMap<&str, Vec<Uuid>> = BTreeMap::new();
+    for run in &known.history.runs {
+        made.entry(&run.input).or_default().push(run.id);
+    }
+    for trigger in &known.history.triggers {
+        let runs = made.remove(trigger.input.as_str()).unwrap_or_default();
+        match trigger.answer {
+            Answer::Run(id) if runs.is_empty() => {
+                verdict.breaks("L1", format!("run {id} is lost: {trigger:?}"));
+            }
+            Answer::Run(id) if runs == [id] => {}
+            Answer::Refused if runs.is_empty() => {}
+            Answer::Unknown if runs.len() <= 1 => {}
+            _ => verdict.breaks("L8", format!("{trigger:?} has made {runs:?}")),
+        }
+    }
+    for (input, runs) in made {
+        verdict.breaks("L8", format!("nobody has triggered {input}: {runs:?}"));
+    }
+}
+
+/// L5: what an input is made of has ended before, as the ledger has it.
+fn causes(at: usize, line: &Line, ended: &HashMap<&str, usize>, verdict: &mut Verdict) {
+    let Some(node) = known_node(line) else { return };
+    if matches!(node.input, Input::Trigger) {
+        return;
+    }
+    for nonce in nonces(&line.payload) {
+        if ended.get(nonce.as_str()).is_none_or(|end| *end > at) {
+            verdict.breaks("L5", format!("{nonce} had not ended before {line:?}"));
+        }
+    }
+}
+
+/// The node of a line, wherever it is: names of nodes are not used twice.
+fn known_node(line: &Line) -> Option<&'static Node> {
+    let mut shapes = crate::workload::SHAPES.iter();
+    shapes.find_map(|shape| shape.node(&line.node))
+}
+
+/// The values that an input or output consists of.
+fn values(payload: &str) -> Vec<String> {
+    serde_json::from_str(payload)
+        .or_else(|_| serde_json::from_str(payload).map(|value| vec![value]))
+        .unwrap_or_default()
+}
+
+/// Whose they are.
+fn nonces(payload: &str) -> Vec<String> {
+    let values = values(payload).into_iter();
+    values
+        .map(|value| value.split(':').next().unwrap_or_default().to_owned())
+        .collect()
+}
+
+impl Known<'_> {
+    fn attempts(&self, step: Uuid) -> &[&Execution] {
+        self.attempts.get(&step).map_or(&[], Vec::as_slice)
+    }
+
+    fn lines(&self, execution: Uuid) -> &[(usize, &Line)] {
+        self.lines.get(&execution).map_or(&[], Vec::as_slice)
+    }
+
+    /// The fault that took from this attempt's process, or from the attempt itself, what it had.
+    fn hit(&self, line: &Line, counts: impl Fn(&Fault) -> bool) -> bool {
+        let mut faults = self.history.faults.iter();
+        faults.any(|fault| {
+            let hit = fault.hit.contains(&line.worker) || fault.hit.contains(&line.pid);
+            hit && counts(fault) && fault.at <= line.at + REACH && line.at <= fault.until + WAKING
+        })
+    }
+
+    fn zombie(&self, line: &Line) -> bool {
+        let result = self.executions.get(&line.execution);
+        let lost = result.is_some_and(|execution| execution.result == "process_crashed");
+        lost && self.hit(line, |fault| fault.kind.leaves_zombies())
+    }
+
+    /// L3: the ledger speaks of attempts that are stored, and of what they were given.
+    fn line(&self, line: &Line, verdict: &mut Verdict) {
+        let execution = self.executions.get(&line.execution);
+        let Some(execution) =
+            execution.filter(|it| it.step == line.step && it.attempt == line.attempt)
+        else {
+            return verdict.breaks("L3", format!("no such attempt is stored: {line:?}"));
+        };
+        let step = self.steps.get(&execution.step);
+        let Some(step) = step.filter(|it| it.run == line.run && it.node == line.node) else {
+            return verdict.breaks("L3", format!("no such step is stored: {line:?}"));
+        };
+        if line.phase == Phase::Start && line.payload != step.input {
+            verdict.breaks("L6", format!("{} was stored for {line:?}", step.input));
+        }
+    }
+
+    /// L1, L2, L3.
+    fn execution(&self, execution: &Execution, verdict: &mut Verdict) {
+        let lines = self.lines(execution.id);
+        let of = |phase| {
+            let found = lines.iter().filter(move |(_, line)| line.phase == phase);
+            found.map(|(_, line)| *line).collect::<Vec<_>>()
+        };
+        let (starts, ends, fails) = (of(Phase::Start), of(Phase::End), of(Phase::Fail));
+        let counts = [starts.len(), ends.len(), fails.len()];
+        match (execution.result.as_str(), counts) {
+            ("success", [1, 1, 0]) => {
+                let step = self.steps.get(&execution.step);
+                let stored = step.and_then(|step| step.output.as_deref());
+                if stored != Some(ends[0].payload.as_str()) {
+                    verdict.breaks("L2", format!("{stored:?} is stored for {:?}", ends[0]));
+                }
+            }
+            ("success", [_, 0, _]) => {
+                verdict.breaks("L1", format!("its work was never done: {execution:?}"));
+            }
+            ("error", [1, 0, 1]) => {}
+            ("process_crashed" | "released", [0, 0, 0]) => {}
+            ("process_crashed" | "released", [1, 0 | 1, 0 | 1]) => {
+                verdict.extra_starts += 1;
+                if !self.hit(starts[0], |_| true) {
+                    verdict.breaks("L3", format!("nobody hit {:?}: {execution:?}", starts[0]));
+                }
+            }
+            _ => verdict.breaks(
+                "L3",
+                format!("started, ended, failed {counts:?}: {execution:?}"),
+            ),
+        }
+        // What fails, fails on purpose, or the machine is not what it seems.
+        let node = starts.first().and_then(|line| known_node(line));
+        if execution.result == "error" && node.is_none_or(|node| execution.attempt > node.fails) {
+            verdict.breaks(
+                "L3",
+                format!("it failed on nobody's purpose: {execution:?}"),
+            );
+        }
+    }
+
+    /// L1, L2, L3, L7.
+    fn step(&self, step: &Step, verdict: &mut Verdict) {
+        let attempts = self.attempts(step.id);
+        let with = |result: &str| {
+            let found = attempts
+                .iter()
+                .filter(|execution| execution.result == result);
+            found.count()
+        };
+        let successes = with("success");
+        if successes != usize::from(step.status == "completed") {
+            verdict.breaks("L2", format!("{successes} successes of {step:?}"));
+        }
+        if let Some(last) = attempts.last() {
+            let counted = (last.retries as usize, last.crashes as usize);
+            let ended = usize::from(last.result == "error");
+            let told = (with("error") - ended, with("process_crashed"));
+            if counted != told {
+                verdict.breaks("L3", format!("{told:?} retries and crashes: {last:?}"));
+            }
+        }
+        for (at, later) in attempts.iter().enumerate() {
+            let starts = self
+                .lines(later.id)
+                .iter()
+                .find(|(_, line)| line.phase == Phase::Start);
+            let Some((start, _)) = starts else { continue };
+            for earlier in &attempts[..at] {
+                let beside = self.lines(earlier.id).iter().find(|(line, _)| line > start);
+                let Some((_, line)) = beside else { continue };
+                verdict.overlaps += 1;
+                if !self.zombie(line) {
+                    verdict.breaks("L7", format!("{line:?} beside {later:?}"));
+                }
+            }
+        }
+    }
+
+    /// L1, L4, L6.
+    fn run(&self, run: &Run, verdict: &mut Verdict) {
+        let shape = Shape::of(&run.pipeline);
+        let expected = if shape.is_doomed() {
+            "halted"
+        } else {
+            "completed"
+        };
+        if run.status != expected {
+            verdict.breaks("L1", format!("it should be {expected}: {run:?}"));
+        }
+        let mut made: HashMap<String, (&str, Vec<usize>)> = HashMap::new();
+        let mut last = None;
+        for node in shape.nodes {
+            let steps = self.steps_of.get(&run.id).into_iter().flatten();
+            let mut places = Vec::new();
+            for step in steps.filter(|step| step.node == node.name) {
+                let Some(place) = place(node, run, &step.input, &made) else {
+                    let what = format!("{} is no input of {step:?}", step.input);
+                    verdict.breaks("L6", what);
+                    continue;
+                };
+                if node.is_doomed() != (step.status == "failed") {
+                    verdict.breaks("L1", format!("it is {}: {step:?}", step.status));
+                }
+                if node.is_doomed() {
+                    self.spent(step, verdict);
+                }
+                if let Some(output) = &step.output {
+                    made.insert(output.clone(), (node.name, place.clone()));
+                    last = Some(output);
+                }
+                places.push(place);
+            }
+            places.sort();
+            if places != shape.places(node) {
+                let what = format!("{run:?} has {} at {places:?}", node.name);
+                verdict.breaks("L1", what);
+            }
+        }
+        let output = last.filter(|_| !shape.is_doomed());
+        if run.output.as_ref() != output {
+            verdict.breaks("L1", format!("{output:?} is what {run:?} came to"));
+        }
+        self.after_the_end(run, verdict);
+    }
+
+    /// L3: who fails for good has tried as often as it may.
+    fn spent(&self, step: &Step, verdict: &mut Verdict) {
+        let attempts = self.attempts(step.id).iter();
+        let errors = attempts
+            .filter(|execution| execution.result == "error")
+            .count();
+        if errors != MAX_RETRY as usize + 1 {
+            verdict.breaks("L3", format!("{errors} errors of {step:?}"));
+        }
+    }
+
+    /// L4.
+    fn after_the_end(&self, run: &Run, verdict: &mut Verdict) {
+        let steps = self.steps_of.get(&run.id).into_iter().flatten();
+        let executions = steps.flat_map(|step| self.attempts(step.id));
+        let mut lines: Vec<(usize, &Line, bool)> = Vec::new();
+        for execution in executions {
+            let counts = matches!(execution.result.as_str(), "success" | "error");
+            let of = self.lines(execution.id).iter();
+            lines.extend(of.map(|(at, line)| (*at, *line, counts)));
+        }
+        let ended = lines
+            .iter()
+            .filter(|(_, line, counts)| *counts && line.phase != Phase::Start);
+        let Some(ended) = ended.map(|(at, ..)| *at).max() else {
+            return;
+        };
+        for (at, line, _) in lines {
+            if line.phase == Phase::Start && at > ended {
+                verdict.late_starts += 1;
+                if !self.zombie(line) {
+                    verdict.breaks("L4", format!("its run had ended: {line:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// Where in its run's fan-outs a step stands, by its input; none: no such input can be.
+fn place(
+    node: &Node,
+    run: &Run,
+    input: &str,
+    made: &HashMap<String, (&str, Vec<usize>)>,
+) -> Option<Vec<usize>> {
+    // As outputs are stored.
+    let given = |value: &String| made.get(&format!("\"{value}\""));
+    match node.input {
+        Input::Trigger => (input == run.input).then(Vec::new),
+        Input::Of(before) => {
+            let (name, place) = made.get(input)?;
+            (*name == before).then(|| place.clone())
+        }
+        Input::Element(before) => {
+            let mut lists = made.iter().filter(|(_, (name, _))| *name == before);
+            lists.find_map(|(list, (_, place))| {
+                let elements: Vec<&serde_json::value::RawValue> =
+                    serde_json::from_str(list).ok()?;
+                let at = elements.iter().position(|element| element.get() == input)?;
+                Some([&place[..], &[at]].concat())
+            })
+        }
+        Input::Both(before) => {
+            let given: Option<Vec<_>> = values(input).iter().map(given).collect();
+            let given = given.filter(|given| given.len() == before.len())?;
+            let (_, place) = given.first()?;
+            let all = given.iter().zip(before);
+            let fit = all
+                .into_iter()
+                .all(|((name, its), before)| name == before && its == place);
+            fit.then(|| place.clone())
+        }
+        Input::Gathered(before, width) => {
+            let given: Option<Vec<_>> = values(input).iter().map(given).collect();
+            let given = given.filter(|given| given.len() == width)?;
+            let (_, above) = given.first()?.1.split_last()?;
+            let fit = given.iter().enumerate().all(|(at, (name, place))| {
+                *name == before && place.split_last() == Some((&at, above))
+            });
+            fit.then(|| above.to_vec())
+        }
+    }
+}

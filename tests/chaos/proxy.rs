@@ -1,0 +1,198 @@
+//! What lies between a host and its database: a relay on the loopback that loses, holds and cuts
+//! what it is given. Never: changes a byte.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, tcp};
+use tokio::sync::watch;
+
+/// What it is like between the two.
+#[derive(Clone, Copy, Default)]
+struct Weather {
+    /// Connections older than the last of these are gone.
+    resets: u64,
+    /// Nothing gets through, and nobody is told.
+    hole: bool,
+    /// What each piece waits for.
+    delay: Duration,
+}
+
+/// A relay to a server, on a thread of its own.
+pub struct Proxy {
+    /// Where it listens.
+    pub port: u16,
+    weather: Option<watch::Sender<Weather>>,
+    /// Bytes until a connection is cut; no cut is ordered at the most there can be.
+    left: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// One that passes everything on to this port.
+    pub fn to(server: u16) -> Self {
+        let (weather, seen) = watch::channel(Weather::default());
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let budget = Arc::clone(&left);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
+            runtime
+                .unwrap()
+                .block_on(relay(listener, server, seen, budget));
+        });
+        Self {
+            port,
+            weather: Some(weather),
+            left,
+            thread: Some(thread),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Weather)) {
+        let weather = self.weather.as_ref().expect("there until it is dropped");
+        weather.send_modify(change);
+    }
+
+    /// Ends all connections at once, as a firewall would that has forgotten them.
+    pub fn reset(&self) {
+        self.change(|weather| weather.resets += 1);
+    }
+
+    /// From now on nothing gets through; the answer lets everything through again, with what was
+    /// held back.
+    pub fn held(&self) -> Box<dyn FnOnce() + Send> {
+        self.change(|weather| weather.hole = true);
+        self.later(|weather| weather.hole = false)
+    }
+
+    /// From now on every piece takes so much longer, until the answer is called.
+    pub fn delayed(&self, delay: Duration) -> Box<dyn FnOnce() + Send> {
+        self.change(|weather| weather.delay = delay);
+        self.later(|weather| weather.delay = Duration::ZERO)
+    }
+
+    fn later(&self, change: fn(&mut Weather)) -> Box<dyn FnOnce() + Send> {
+        let weather = self.weather.clone();
+        Box::new(move || {
+            weather
+                .iter()
+                .for_each(|weather| weather.send_modify(change))
+        })
+    }
+
+    /// Ends one connection when so many bytes more have passed.
+    pub fn cut_after(&self, bytes: usize) {
+        self.left.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Everything passes again.
+    pub fn clear(&self) {
+        self.left.store(usize::MAX, Ordering::Relaxed);
+        self.change(|weather| {
+            weather.hole = false;
+            weather.delay = Duration::ZERO;
+        });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.weather = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn relay(
+    listener: std::net::TcpListener,
+    server: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+    left: Arc<AtomicUsize>,
+) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                if let Ok((client, _)) = accepted {
+                    tokio::spawn(connection(client, server, weather.clone(), Arc::clone(&left)));
+                }
+            }
+            changed = weather.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn connection(
+    client: TcpStream,
+    server: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+    left: Arc<AtomicUsize>,
+) {
+    let since = weather.borrow().resets;
+    let seen = weather.clone();
+    let passing = async {
+        through(&mut seen.clone()).await;
+        // A server that is down is down for the client as well.
+        let Ok(server) = TcpStream::connect(server).await else {
+            return;
+        };
+        let _ = (client.set_nodelay(true), server.set_nodelay(true));
+        // Whoever is cut off hears so at once, and not after what was under way.
+        let _ = client.set_zero_linger();
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        tokio::select! {
+            () = pump(from_client, to_server, seen.clone(), &left) => {}
+            () = pump(from_server, to_client, seen.clone(), &left) => {}
+        }
+    };
+    tokio::select! {
+        () = passing => {}
+        _ = weather.wait_for(|weather| weather.resets != since) => {}
+    }
+}
+
+/// Waits until something gets through.
+async fn through(weather: &mut watch::Receiver<Weather>) {
+    let _gone = weather.wait_for(|weather| !weather.hole).await;
+}
+
+async fn pump(
+    mut from: tcp::OwnedReadHalf,
+    mut to: tcp::OwnedWriteHalf,
+    mut weather: watch::Receiver<Weather>,
+    left: &AtomicUsize,
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(read) = from.read(&mut buffer).await {
+        let delay = weather.borrow().delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        through(&mut weather).await;
+        let budget = left.load(Ordering::Relaxed);
+        let passed = read.min(budget);
+        let sent = to.write_all(&buffer[..passed]).await;
+        if read == 0 || sent.is_err() {
+            return;
+        }
+        if passed < read {
+            left.store(usize::MAX, Ordering::Relaxed);
+            return;
+        }
+        if budget != usize::MAX {
+            left.store(budget - passed, Ordering::Relaxed);
+        }
+    }
+}

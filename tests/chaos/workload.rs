@@ -1,0 +1,186 @@
+//! What is run: pipelines, and what each of them has to come to.
+//!
+//! A step's output is its nonce, or a list of its nonce with the places of a fan-out. So an
+//! input tells whose outputs it was made of, and in which order.
+
+/// The step that all nodes run.
+pub const STEP: &str = include_str!("step.sh");
+
+/// Retries of each step; who fails more often fails for good.
+pub const MAX_RETRY: u32 = 2;
+
+/// Where a node's input comes from.
+#[derive(Debug)]
+pub enum Input {
+    /// From whoever triggered the run.
+    Trigger,
+    /// It is the output of this node.
+    Of(&'static str),
+    /// It is one element of this node's output.
+    Element(&'static str),
+    /// It is the list of what these nodes came to, in this order.
+    Both(&'static [&'static str]),
+    /// It is the list of what this node came to for each of so many elements.
+    Gathered(&'static str, usize),
+}
+
+/// A node of a pipeline; as a step, named like it.
+#[derive(Debug)]
+pub struct Node {
+    pub name: &'static str,
+    pub input: Input,
+    /// How many elements its output has; 0: it is no list.
+    pub fan: usize,
+    /// The first attempts fail.
+    pub fails: u32,
+    /// In seconds, for `sleep`.
+    pub takes: &'static str,
+}
+
+/// A pipeline. Its nodes stand behind those that they depend on; the last one ends it.
+#[derive(Debug)]
+pub struct Shape {
+    pub pipeline: &'static str,
+    flow: &'static str,
+    pub nodes: &'static [Node],
+}
+
+const fn node(
+    name: &'static str,
+    input: Input,
+    fan: usize,
+    fails: u32,
+    takes: &'static str,
+) -> Node {
+    Node {
+        name,
+        input,
+        fan,
+        fails,
+        takes,
+    }
+}
+
+/// All of them.
+pub static SHAPES: &[Shape] = &[
+    Shape {
+        pipeline: "Line",
+        flow: "[{ start: First }, { chain: Flaky }, { chain: Slow }, { chain: Last }]",
+        nodes: &[
+            node("First", Input::Trigger, 0, 0, "0"),
+            node("Flaky", Input::Of("First"), 0, 1, "0"),
+            node("Slow", Input::Of("Flaky"), 0, 0, "0.7"),
+            node("Last", Input::Of("Slow"), 0, 0, "0.05"),
+        ],
+    },
+    Shape {
+        pipeline: "Diamond",
+        flow: "[{ start: Top }, { divide: [East, West] }, { combine: Bottom }, { chain: Foot }]",
+        nodes: &[
+            node("Top", Input::Trigger, 0, 0, "0.02"),
+            node("East", Input::Of("Top"), 0, 2, "0.01"),
+            node("West", Input::Of("Top"), 0, 0, "0.2"),
+            node("Bottom", Input::Both(&["East", "West"]), 0, 0, "0"),
+            node("Foot", Input::Of("Bottom"), 0, 0, "0"),
+        ],
+    },
+    Shape {
+        pipeline: "Nested",
+        flow: "[{ start: Split }, { expand: Work }, { divide: [Left, [Right, { chain: Tail }]] }, \
+               { combine: Join }, { collapse: Sum }]",
+        nodes: &[
+            node("Split", Input::Trigger, 4, 0, "0"),
+            node("Work", Input::Element("Split"), 0, 0, "0.03"),
+            node("Left", Input::Of("Work"), 0, 0, "0"),
+            node("Right", Input::Of("Work"), 0, 0, "0.03"),
+            node("Tail", Input::Of("Right"), 0, 0, "0"),
+            node("Join", Input::Both(&["Left", "Tail"]), 0, 0, "0.01"),
+            node("Sum", Input::Gathered("Join", 4), 0, 0, "0"),
+        ],
+    },
+    Shape {
+        pipeline: "Doomed",
+        flow: "[{ start: Hope }, { expand: Try }, { collapse: Never }]",
+        nodes: &[
+            node("Hope", Input::Trigger, 3, 0, "0"),
+            node("Try", Input::Element("Hope"), 0, u32::MAX, "0.02"),
+            node("Never", Input::Gathered("Try", 3), 0, 0, "0"),
+        ],
+    },
+];
+
+impl Node {
+    /// True when it never succeeds.
+    pub fn is_doomed(&self) -> bool {
+        self.fails > MAX_RETRY
+    }
+}
+
+impl Shape {
+    /// The shape of this pipeline.
+    pub fn of(pipeline: &str) -> &'static Self {
+        let mut shapes = SHAPES.iter();
+        let found = shapes.find(|shape| shape.pipeline == pipeline);
+        found.unwrap_or_else(|| panic!("nobody has defined {pipeline}"))
+    }
+
+    /// This node of it.
+    pub fn node(&self, name: &str) -> Option<&'static Node> {
+        let nodes: &'static [Node] = self.nodes;
+        nodes.iter().find(|node| node.name == name)
+    }
+
+    /// True when a run of it ends halted.
+    pub fn is_doomed(&self) -> bool {
+        self.nodes.iter().any(Node::is_doomed)
+    }
+
+    /// The places in fan-outs, outermost first, at which a node runs; none after one that fails.
+    pub fn places(&self, node: &Node) -> Vec<Vec<usize>> {
+        let of = |name: &str| {
+            let node = self.node(name).expect("a node of this shape");
+            if node.is_doomed() {
+                return Vec::new();
+            }
+            self.places(node)
+        };
+        match node.input {
+            Input::Trigger => vec![Vec::new()],
+            Input::Of(before) | Input::Both(&[before, ..]) => of(before),
+            Input::Both(&[]) => Vec::new(),
+            Input::Element(before) => {
+                let width = self.node(before).expect("a node of this shape").fan;
+                let each = of(before).into_iter();
+                each.flat_map(|place| (0..width).map(move |at| [&place[..], &[at]].concat()))
+                    .collect()
+            }
+            Input::Gathered(before, _) => {
+                let mut places = of(before);
+                places.iter_mut().for_each(|place| {
+                    place.pop();
+                });
+                places.dedup();
+                places
+            }
+        }
+    }
+
+    /// Its file.
+    pub fn yaml(&self) -> String {
+        let mut text = format!("pipeline: {}\nsteps:\n", self.pipeline);
+        for Node {
+            name,
+            fan,
+            fails,
+            takes,
+            ..
+        } in self.nodes
+        {
+            let line =
+                format!("  {name}: {{ command: [sh, step.sh, '{fan}', '{fails}', '{takes}'] }}\n");
+            text.push_str(&line);
+        }
+        text.push_str(&format!("flow: {}\n", self.flow));
+        text
+    }
+}
