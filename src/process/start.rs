@@ -119,7 +119,13 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
             what: "no runtime can be started",
             source,
         })?;
-    tokio::task::LocalSet::new().block_on(&runtime, work)
+    let local = tokio::task::LocalSet::new();
+    let done = local.block_on(&runtime, work);
+    // Who waits for a database that does not answer is given up with its connection, which has to
+    // spawn a task to be let go.
+    let _within = runtime.enter();
+    drop(local);
+    done
 }
 
 /// How the daemon runs.
@@ -341,5 +347,38 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
             return 0;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Says whether there is a runtime when it is dropped.
+    struct Held(Rc<std::cell::Cell<Option<bool>>>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let runtime = tokio::runtime::Handle::try_current();
+            self.0.set(Some(runtime.is_ok()));
+        }
+    }
+
+    #[test]
+    fn what_is_given_up_at_the_end_is_let_go_within_the_runtime() {
+        let within = Rc::default();
+        let held = Held(Rc::clone(&within));
+        let done = run_local(async move {
+            tokio::task::spawn_local(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            });
+            tokio::task::yield_now().await;
+            Ok(())
+        });
+        assert!(done.is_ok());
+        assert_eq!(within.get(), Some(true));
     }
 }
