@@ -196,7 +196,7 @@ impl Actor<'_> {
             match committed.stale.contains(&id) {
                 true => self.stage.refused(
                     self.name,
-                    format!("commits {output} for {step}: refused, execution {execution} is not its own any more"),
+                    format!("commits {output} for {step}: refused, execution {execution} is not open and its own any more"),
                 ),
                 false => self
                     .stage

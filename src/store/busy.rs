@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_millis(2);
 
 /// Lets a connection wait this way.
-pub async fn wait_in_turns(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+pub async fn wait_in_fractions(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let mut handle = conn.lock_handle().await?;
     let db = handle.as_raw_handle().as_ptr();
     // SAFETY: the handle is open and locked while `handle` lives; the function is static.

@@ -276,7 +276,7 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
             Err(error) => return Err(error),
             Ok(mut conn) => {
                 rows_table::register(&mut conn).await?;
-                busy::wait_in_turns(&mut conn).await?;
+                busy::wait_in_fractions(&mut conn).await?;
                 fingerprint::register(&mut conn).await?;
                 return Ok(conn);
             }
