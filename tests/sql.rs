@@ -117,6 +117,7 @@ const IN_FLIGHT: &[&str] = &[
     "ductwork_branches_ready",
     "ductwork_executions_claimed",
     "ductwork_advancements_claimed",
+    "ductwork_transitions_open",
 ];
 
 fn may_scan(statement: &str) -> bool {

@@ -172,10 +172,11 @@ CREATE TABLE ductwork_transitions (
         (completed_at IS NOT NULL) = (via IS NOT NULL)
         AND (completed_at IS NOT NULL) = (produced IS NOT NULL))
 ) STRICT;
-CREATE INDEX ductwork_transitions_branch ON ductwork_transitions (branch_id);
+CREATE UNIQUE INDEX ductwork_transitions_open -- I10
+    ON ductwork_transitions (branch_id) WHERE completed_at IS NULL;
 
 CREATE TABLE ductwork_advancements (
-    id            blob PRIMARY KEY,
+    id            blob NOT NULL,
     transition_id blob NOT NULL,
     branch_id     blob NOT NULL,
     process_id    blob NOT NULL,
@@ -188,9 +189,10 @@ CREATE TABLE ductwork_advancements (
         ('success', 'error', 'process_crashed', 'cancelled', 'released')),
     error_class   text,
     error_message text,
+    -- Looked up by what they were made at; a row's own index for its id would be one more to write.
+    PRIMARY KEY (transition_id, id),
     CONSTRAINT ductwork_advancements_result CHECK ((completed_at IS NULL) = (result IS NULL))
 ) STRICT;
-CREATE INDEX ductwork_advancements_transition ON ductwork_advancements (transition_id);
 CREATE UNIQUE INDEX ductwork_advancements_open -- I9
     ON ductwork_advancements (branch_id) WHERE completed_at IS NULL;
 CREATE INDEX ductwork_advancements_claimed

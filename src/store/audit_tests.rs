@@ -411,6 +411,7 @@ const LOOSEN_POSTGRES: &str = "
     DROP INDEX ductwork_executions_open; DROP INDEX ductwork_executions_success;
     DROP INDEX ductwork_executions_attempt; DROP INDEX ductwork_branches_fan_out;
     DROP INDEX ductwork_advancements_open; DROP INDEX ductwork_runs_trigger_key;
+    DROP INDEX ductwork_transitions_open;
     ALTER TABLE ductwork_runs DROP CONSTRAINT ductwork_runs_times;
     ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_claim;
     ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_ready;

@@ -150,12 +150,14 @@ statements! {
          ORDER BY br.id LIMIT 100";
     COMPLETE_TRANSITIONS = "
         UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
-          FROM {rows:b(id id, via text, produced int)}
-         WHERE {key:ductwork_transitions.id;b.id} AND ductwork_transitions.completed_at IS NULL";
+          FROM {rows:b(id id, branch_id id, via text, produced int)}
+         WHERE {key:ductwork_transitions.branch_id;b.branch_id}
+           AND ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
     COMPLETE_ADVANCEMENTS = "
         UPDATE ductwork_advancements SET result = 'success', completed_at = {now}
-          FROM {rows:b(id id)}
-         WHERE {key:ductwork_advancements.id;b.id} AND ductwork_advancements.completed_at IS NULL";
+          FROM {rows:b(id id, branch_id id)}
+         WHERE {key:ductwork_advancements.branch_id;b.branch_id}
+           AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
 }
 
 /// A branch that crosses an edge, under an advancer's claim that was opened in an earlier
@@ -1006,11 +1008,14 @@ async fn record(
     let of = |crossing: &Crossing<'_>| produced[&crossing.transition];
     let rows = Rows::new()
         .ids("id", crossings.iter().map(|row| row.transition))
+        .ids("branch_id", crossings.iter().map(|row| row.branch_id))
         .texts("via", crossings.iter().map(|row| of(row).0.as_str()))
         .ints("produced", crossings.iter().map(|row| of(row).1));
     conn.execute(&COMPLETE_TRANSITIONS, &[("b", (&rows).into())])
         .await?;
-    let rows = Rows::new().ids("id", crossings.iter().map(|row| row.advancement));
+    let rows = Rows::new()
+        .ids("id", crossings.iter().map(|row| row.advancement))
+        .ids("branch_id", crossings.iter().map(|row| row.branch_id));
     conn.execute(&COMPLETE_ADVANCEMENTS, &[("b", (&rows).into())])
         .await?;
     Ok(())

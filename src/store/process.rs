@@ -81,11 +81,12 @@ statements! {
            SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
                error_message = :message
          WHERE process_id = :id AND completed_at IS NULL
-        RETURNING branch_id, claim_token, transition_id";
+        RETURNING branch_id, claim_token";
     COUNT_CRASHES = "
         UPDATE ductwork_transitions SET crash_count = crash_count + 1
           FROM {rows:b(id id)}
-         WHERE {key:ductwork_transitions.id;b.id} AND ductwork_transitions.completed_at IS NULL";
+         WHERE {key:ductwork_transitions.branch_id;b.id}
+           AND ductwork_transitions.completed_at IS NULL";
     GIVE_BACK_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
@@ -488,20 +489,18 @@ async fn give_back_branches(
     if lost.is_empty() {
         return Ok(());
     }
-    let (mut branches, mut tokens, mut transitions) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut branches, mut tokens) = (Vec::new(), Vec::new());
     for row in &lost {
         branches.push(row.get::<uuid::Uuid>("branch_id")?);
         tokens.push(row.get::<uuid::Uuid>("claim_token")?);
-        transitions.push(row.get::<uuid::Uuid>("transition_id")?);
     }
     recovered.branches += branches.len();
+    let rows = Rows::new().ids("id", branches).ids("token", tokens);
     // A shutdown is no crash, and spends no budget (H22).
     if why.ending == Ending::Crashed {
-        let rows = Rows::new().ids("id", transitions);
         conn.execute(&COUNT_CRASHES, &[("b", (&rows).into())])
             .await?;
     }
-    let rows = Rows::new().ids("id", branches).ids("token", tokens);
     conn.execute(&GIVE_BACK_BRANCHES, &[("b", (&rows).into())])
         .await?;
     Ok(())

@@ -50,10 +50,13 @@ statements! {
         DELETE FROM ductwork_advancements WHERE transition_id IN (
             SELECT t.id FROM {rows:b(id id)}
               JOIN ductwork_branches br ON br.run_id = b.id
-              JOIN ductwork_transitions t ON t.branch_id = br.id)";
+              JOIN ductwork_steps s ON s.branch_id = br.id
+              JOIN ductwork_transitions t ON t.from_step_id = s.id)";
     PRUNE_TRANSITIONS = "
-        DELETE FROM ductwork_transitions WHERE branch_id IN (
-            SELECT br.id FROM {rows:b(id id)} JOIN ductwork_branches br ON br.run_id = b.id)";
+        DELETE FROM ductwork_transitions WHERE from_step_id IN (
+            SELECT s.id FROM {rows:b(id id)}
+              JOIN ductwork_branches br ON br.run_id = b.id
+              JOIN ductwork_steps s ON s.branch_id = br.id)";
     PRUNE_EXECUTIONS = "
         DELETE FROM ductwork_executions WHERE step_id IN (
             SELECT s.id FROM {rows:b(id id)}

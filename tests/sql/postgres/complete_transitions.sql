@@ -1,3 +1,4 @@
 UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
-  FROM unnest($1::uuid[], $2::text[], $3::bigint[]) AS b(id, via, produced)
- WHERE ductwork_transitions.id = ANY (ARRAY[b.id]) AND ductwork_transitions.completed_at IS NULL
+  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[]) AS b(id, branch_id, via, produced)
+ WHERE ductwork_transitions.branch_id = ANY (ARRAY[b.branch_id])
+   AND ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL

@@ -1,4 +1,5 @@
 DELETE FROM ductwork_advancements WHERE transition_id IN (
     SELECT t.id FROM unnest($1::uuid[]) AS b(id)
       JOIN ductwork_branches br ON br.run_id = b.id
-      JOIN ductwork_transitions t ON t.branch_id = br.id)
+      JOIN ductwork_steps s ON s.branch_id = br.id
+      JOIN ductwork_transitions t ON t.from_step_id = s.id)
