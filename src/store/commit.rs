@@ -8,8 +8,8 @@
 //! result still counts. So a batch is one table of rows, `results`, and one sequence of
 //! statements, of which the first lets through the rows whose execution is still ours: on
 //! PostgreSQL one statement and one round trip, whose parts read what the first returned; on
-//! SQLite, where a round trip costs next to nothing, one statement after another, each of which
-//! is given those rows.
+//! SQLite one statement after another, those after the guard in one trip to the connection's
+//! thread, which are given those rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use super::conn::Conn;
 use super::crossing::{Crossed, micros};
 use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Args, Rows, Statement, statements};
+use super::statement::{Args, Rows, statements};
 
 /// One row per result: what it is, and all that follows from it. Ids of what is not to be
 /// written are null.
@@ -187,6 +187,28 @@ statements! {
         ("ended_runs", &END_RUNS),
         ("", &COMMITTED),
     ];
+    /// What follows the guard, on SQLite. First the one that says whether all was as expected.
+    WRITE_RESULTS runs [
+        &MOVE_WITH_RESULT,
+        &ARRIVE_WITH_RESULT,
+        &END_STEPS,
+        &INSERT_NEXT_STEPS,
+        &INSERT_ATTEMPTS,
+        &QUEUE_ATTEMPTS,
+        &RECORD_TRANSITIONS,
+        &RECORD_ADVANCEMENTS,
+        &END_RUNS,
+    ];
+    /// The same where no branch arrives at a barrier and no attempt goes to the queue.
+    WRITE_SIMPLE_RESULTS runs [
+        &MOVE_WITH_RESULT,
+        &END_STEPS,
+        &INSERT_NEXT_STEPS,
+        &INSERT_ATTEMPTS,
+        &RECORD_TRANSITIONS,
+        &RECORD_ADVANCEMENTS,
+        &END_RUNS,
+    ];
     CLOSED_AS = "
         SELECT e.id, e.result FROM {rows:b(id id)} JOIN ductwork_executions e ON {key:e.id;b.id}
          WHERE e.process_id = :process AND e.completed_at IS NOT NULL";
@@ -328,16 +350,15 @@ async fn in_turn(
             .chain([("held", (&rows).into())])
             .collect();
         let moves = ours.iter().filter(|row| row.moves()).count();
-        let moved = conn.fetch(&MOVE_WITH_RESULT, &args).await?.len();
+        let write = match ours.iter().all(|row| row.is_simple()) {
+            true => &WRITE_SIMPLE_RESULTS,
+            false => &WRITE_RESULTS,
+        };
+        let moved = conn.fetch(write, &args).await?.len();
         if moved != moves {
             return Err(Error::Corrupt(format!(
                 "I9: {moves} branches were to be moved with their results, {moved} were"
             )));
-        }
-        for (statement, concerns) in SEQUENCE {
-            if ours.iter().any(|row| concerns(row)) {
-                conn.execute(statement, &args).await?;
-            }
         }
         failpoint!(conn, "commit.written");
         Ok(Some(held))
@@ -371,21 +392,6 @@ async fn last_at_barriers(
     }
     Ok(last)
 }
-
-/// Whether a statement concerns a result.
-type Concerns = fn(&Planned<'_>) -> bool;
-
-/// What follows the guards, and which results it concerns.
-const SEQUENCE: [(&Statement, Concerns); 8] = [
-    (&ARRIVE_WITH_RESULT, |row| row.arrives_at.is_some()),
-    (&END_STEPS, |row| row.step_status.is_some()),
-    (&INSERT_NEXT_STEPS, |row| row.next.is_some()),
-    (&INSERT_ATTEMPTS, |row| row.attempt.is_some()),
-    (&QUEUE_ATTEMPTS, |row| row.queues()),
-    (&RECORD_TRANSITIONS, |row| row.crossing.is_some()),
-    (&RECORD_ADVANCEMENTS, |row| row.crossing.is_some()),
-    (&END_RUNS, |row| row.ends && row.arrives_at.is_none()),
-];
 
 /// What is to be written for one result, if it still counts.
 struct Planned<'a> {

@@ -730,7 +730,8 @@ fn postgres_arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
 
 fn sqlite_arguments(statement: &Statement, args: Args<'_>) -> SqliteArguments {
     let mut to = SqliteArguments::default();
-    for name in &statement.rendered(Dialect::Sqlite).parameters {
+    let rendered = statement.rendered(Dialect::Sqlite);
+    for name in &rendered.parameters {
         let added = match find(statement, args, name) {
             Arg::Id(value) => to.add(*value),
             Arg::Text(value) => to.add(value.map(str::to_owned)),
@@ -738,6 +739,10 @@ fn sqlite_arguments(statement: &Statement, args: Args<'_>) -> SqliteArguments {
             Arg::Rows(rows) => to.add(packed::pack(rows)),
         };
         added.expect("ids, texts and numbers can be encoded");
+    }
+    for _ in 0..rendered.unused {
+        let added = to.add(None::<i64>);
+        added.expect("nothing can be encoded");
     }
     to
 }

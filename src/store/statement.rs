@@ -1,6 +1,7 @@
 //! Statements: named, `'static`, rendered once per database.
 //!
-//! Owns: the type of a statement and its arguments, and how statements are joined into one.
+//! Owns: the type of a statement and its arguments, and how several are sent at once: joined into
+//! one for PostgreSQL, in a row for SQLite.
 //! Never: a statement itself; these stand beside the functions that use them, and
 //! `store::catalogue` lists them all.
 
@@ -27,13 +28,14 @@ pub enum Only {
     Sqlite,
     /// On PostgreSQL: a joined one.
     Postgres,
-    /// Nowhere: it is a part of a joined one.
+    /// Nowhere: it is a part of a joined one, or several in a row that also stand alone.
     Part,
 }
 
 enum Text {
     One(&'static str),
     Joined(&'static [Part]),
+    Row(&'static [&'static Statement]),
 }
 
 /// A statement within a joined one, and what the others call its rows; the last has no name.
@@ -43,6 +45,10 @@ pub type Part = (&'static str, &'static Statement);
 pub(super) struct Rendered {
     pub(super) sql: &'static str,
     pub(super) parameters: Vec<String>,
+    /// How many more arguments the driver takes, and binds to nothing: for each statement in a
+    /// row it counts the numbers that this one leaves out, and when it runs out of arguments it
+    /// leaves the rest null.
+    pub(super) unused: usize,
 }
 
 impl Statement {
@@ -61,6 +67,12 @@ impl Statement {
     /// them see the database as it was before the first.
     pub const fn joined(name: &'static str, parts: &'static [Part]) -> Self {
         Self::of(name, Text::Joined(parts), Some(Only::Postgres))
+    }
+
+    /// Several statements in one round trip within a transaction, for SQLite: one after the
+    /// other, each of which sees what those before it did. What they are given is sent once.
+    pub const fn row(name: &'static str, statements: &'static [&'static Statement]) -> Self {
+        Self::of(name, Text::Row(statements), Some(Only::Part))
     }
 
     const fn of(name: &'static str, text: Text, only: Option<Only>) -> Self {
@@ -96,6 +108,21 @@ impl Statement {
                     to.push_str(if name.is_empty() { "" } else { ")" });
                 }
             }
+            Text::Row(statements) => {
+                for statement in statements {
+                    statement.write_text(to);
+                    to.push_str(";\n");
+                }
+            }
+        }
+    }
+
+    /// The statements that this is several of, in a row; none when it is one.
+    #[cfg(test)]
+    pub(super) fn in_row(&self) -> &'static [&'static Statement] {
+        match self.text {
+            Text::Row(statements) => statements,
+            _ => &[],
         }
     }
 
@@ -108,9 +135,24 @@ impl Statement {
             Rendered {
                 // Once per statement and database, for the life of the process.
                 sql: Box::leak(sql.into_boxed_str()),
+                unused: self.left_out(&parameters, dialect),
                 parameters,
             }
         })
+    }
+
+    /// How many of the row's parameters' numbers the statements in it leave out below their
+    /// highest, all together.
+    fn left_out(&self, parameters: &[String], dialect: Dialect) -> usize {
+        let left_out = |statement: &&Statement| {
+            let own = &statement.rendered(dialect).parameters;
+            let highest = parameters.iter().rposition(|name| own.contains(name));
+            highest.map_or(0, |index| index + 1 - own.len())
+        };
+        match self.text {
+            Text::Row(statements) => statements.iter().map(left_out).sum(),
+            _ => 0,
+        }
     }
 
     /// The SQL for `dialect`, for goldens and EXPLAIN.
@@ -122,11 +164,12 @@ impl Statement {
 /// Declares statements, and the list of them for the catalogue.
 ///
 /// `NAME = "…";` is for all databases, `NAME in Sqlite = "…";` (or `in Part`) for some, and
-/// `NAME joins [(name, &PART), …, ("", &LAST)];` makes one of several, for PostgreSQL.
+/// `NAME joins [(name, &PART), …, ("", &LAST)];` makes one of several, for PostgreSQL;
+/// `NAME runs [&FIRST, …];` sends several at once, to SQLite.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(joins $parts:tt)? $(= $text:expr)?;)*) => {
+    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(joins $parts:tt)? $(runs $row:tt)? $(= $text:expr)?;)*) => {
         $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
-            $crate::store::statement::statements!(@ $name $(in $only)? $(joins $parts)? $(= $text)?);)*
+            $crate::store::statement::statements!(@ $name $(in $only)? $(joins $parts)? $(runs $row)? $(= $text)?);)*
 
         /// Every statement of this module.
         pub(super) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
@@ -140,6 +183,9 @@ macro_rules! statements {
     };
     (@ $name:ident joins $parts:tt) => {
         $crate::store::statement::Statement::joined(stringify!($name), &$parts)
+    };
+    (@ $name:ident runs $row:tt) => {
+        $crate::store::statement::Statement::row(stringify!($name), &$row)
     };
 }
 pub(super) use statements;

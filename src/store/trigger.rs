@@ -15,7 +15,7 @@ use super::crossing::micros;
 use super::definition;
 use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Args, Rows, statements};
+use super::statement::{Rows, statements};
 
 /// Runs per statement.
 const CHUNK: usize = 1_000;
@@ -72,6 +72,20 @@ statements! {
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT made.execution_id, :pipeline, {now} + :delay FROM ", made!());
     TRIGGERED in Part = concat!("SELECT made.id FROM ", made!());
+    /// On SQLite.
+    BEGIN_RUNS runs [
+        &INSERT_ROOTS,
+        &INSERT_STARTS,
+        &INSERT_FIRST_EXECUTIONS,
+        &INSERT_FIRST_AVAILABILITIES,
+    ];
+    INSERT_AND_BEGIN_RUNS runs [
+        &INSERT_RUNS,
+        &INSERT_ROOTS,
+        &INSERT_STARTS,
+        &INSERT_FIRST_EXECUTIONS,
+        &INSERT_FIRST_AVAILABILITIES,
+    ];
     TRIGGER joins [
         ("made", &ASKED),
         ("runs", &INSERT_RUNS),
@@ -172,8 +186,7 @@ async fn insert(
     } else {
         conn.transaction(async |conn| {
             if !keyed {
-                conn.execute(&INSERT_RUNS, &args).await?;
-                begin(conn, &args).await?;
+                conn.execute(&INSERT_AND_BEGIN_RUNS, &args).await?;
                 return Ok(ids.iter().copied().collect());
             }
             let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
@@ -183,7 +196,7 @@ async fn insert(
                 "made" => (name, (&made).into()),
                 _ => (name, arg),
             });
-            begin(conn, &args).await?;
+            conn.execute(&BEGIN_RUNS, &args).await?;
             failpoint!(conn, "trigger.written");
             Ok(created)
         })
@@ -272,17 +285,4 @@ fn own_delay(definition: &Definition) -> Duration {
 
 fn created(rows: &[super::Row]) -> Result<HashSet<RunId>, Error> {
     rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
-}
-
-/// What the runs begin with, one statement after the other.
-async fn begin(conn: &mut Conn, args: Args<'_>) -> Result<(), Error> {
-    for statement in [
-        &INSERT_ROOTS,
-        &INSERT_STARTS,
-        &INSERT_FIRST_EXECUTIONS,
-        &INSERT_FIRST_AVAILABILITIES,
-    ] {
-        conn.execute(statement, args).await?;
-    }
-    Ok(())
 }

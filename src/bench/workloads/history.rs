@@ -37,7 +37,7 @@ impl Bench {
         let told = |done: u64| progress.say(&format!("audit: {done} of {runs} runs of history"));
         fill::completed(conn, &chain, runs, &mut numbers, &told).await?;
         fill::waiting(conn, &flat, waiting, &mut numbers, &|_| {}).await?;
-        fill::analyze(conn).await?;
+        fill::settle(conn).await?;
 
         progress.say("audit: auditing");
         let mut rounds = Vec::with_capacity(ROUNDS);

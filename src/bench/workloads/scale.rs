@@ -172,7 +172,7 @@ impl Bench {
         let progress = &self.progress;
         let told = |done: u64| progress.say(&format!("backlog: {done} of {runs} waiting"));
         fill::waiting(conn, &definition, u64::from(runs), &mut numbers, &told).await?;
-        Ok(fill::analyze(conn).await?)
+        Ok(fill::settle(conn).await?)
     }
 
     /// Steps per second of a fresh daemon on what waits, within a while; then it is stopped.

@@ -222,6 +222,15 @@ impl Local {
 
     /// Runs a statement; its rows, and how many it touched.
     pub fn run(&mut self, statement: &Statement, args: Args<'_>) -> Result<(Vec<Row>, u64), Error> {
+        if !statement.in_row().is_empty() {
+            let (mut rows, mut touched) = (Vec::new(), 0);
+            for statement in statement.in_row() {
+                let (more, count) = self.run(statement, args)?;
+                rows.extend(more);
+                touched += count;
+            }
+            return Ok((rows, touched));
+        }
         self.statements += 1;
         if self.statements > ENDLESS {
             return Err(refused(statement.name, "it is asked for ever".to_owned()));
