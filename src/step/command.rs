@@ -337,10 +337,16 @@ impl CommandRunner {
         };
         let file = match output.read(self.limits.max_payload) {
             Ok(file) => file,
-            // An output that cannot be read is none; a failed step has failed anyway.
+            // An output that cannot be read is none; a failed step has failed anyway. The step is
+            // to blame for what it left in the file's place, and not for what we are short of.
             Err(error) if status.success() => {
                 let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
-                return Outcome::Error(StepError::new("output_invalid", message));
+                return match error.raw_os_error() {
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EIO) => {
+                        Outcome::Crashed { message }
+                    }
+                    _ => Outcome::Error(StepError::new("output_invalid", message)),
+                };
             }
             Err(_) => Vec::new(),
         };

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -34,6 +34,9 @@ struct Directory {
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
+    /// Held from before the start: when the step is done, there may be no descriptor left to read
+    /// what it wrote.
+    file: File,
 }
 
 impl Scratch {
@@ -130,12 +133,13 @@ fn own(directory: &Path) -> io::Result<Flock<File>> {
 
 impl OutputFile {
     fn make(path: PathBuf) -> io::Result<Self> {
-        OpenOptions::new()
+        let file = OpenOptions::new()
+            .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
-        Ok(Self { path })
+        Ok(Self { path, file })
     }
 
     /// What to put in the variable.
@@ -145,6 +149,9 @@ impl OutputFile {
 
     /// What the step wrote, at most one byte more than `max`; empty when it removed the file.
     pub fn read(&self, max: usize) -> io::Result<Vec<u8>> {
+        if is_at(&self.file, &self.path) {
+            return read_all(&self.file, max);
+        }
         let opened = OpenOptions::new()
             .read(true)
             // The step may have put a link or a named pipe in its place: neither follow nor wait.
@@ -158,10 +165,15 @@ impl OutputFile {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is no longer a regular file"));
         }
-        let mut bytes = Vec::new();
-        file.take(max as u64 + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        read_all(&file, max)
     }
+}
+
+fn read_all(mut file: &File, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.take(max as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Drop for OutputFile {
