@@ -17,6 +17,7 @@ pub struct History {
     /// By step and attempt.
     pub executions: Vec<Execution>,
     pub triggers: Vec<Trigger>,
+    pub orders: Vec<Order>,
     pub faults: Vec<Fault>,
 }
 
@@ -56,6 +57,12 @@ pub struct Run {
     pub status: String,
     pub input: String,
     pub output: Option<String>,
+    /// The halted run that it goes on from.
+    pub revived_from: Option<Uuid>,
+    /// By the database's clock, in microseconds.
+    pub triggered: i64,
+    /// The same; none: it has not ended.
+    pub ended: Option<i64>,
 }
 
 #[derive(Clone, Debug)]
@@ -66,6 +73,8 @@ pub struct Step {
     pub status: String,
     pub input: String,
     pub output: Option<String>,
+    /// The step of the run before that it is a copy of.
+    pub source: Option<Uuid>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +86,10 @@ pub struct Execution {
     pub crashes: u32,
     /// Empty: not yet.
     pub result: String,
+    /// What was said of it; for whoever reads what is broken.
+    pub error: Option<String>,
+    /// By the database's clock, in microseconds.
+    pub claimed: Option<i64>,
 }
 
 /// A run that was asked for, by an input that no other has.
@@ -96,6 +109,34 @@ pub enum Answer {
     Unknown,
 }
 
+/// What somebody asked of a run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub run: Uuid,
+    pub told: Told,
+    /// When the answer was there, since the host was booted.
+    pub until: Duration,
+}
+
+/// What was heard of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is cancelled by this.
+    Cancelled,
+    /// It had already ended so.
+    Over(String),
+    /// It is revived by this, as that run.
+    Revived(Uuid),
+    /// It had been revived before, as that run.
+    Before(Uuid),
+    /// Refused: nothing was done.
+    Refused,
+    /// Nothing was heard; it may be cancelled.
+    MayBeCancelled,
+    /// Nothing was heard; it may be revived.
+    MayBeRevived,
+}
+
 /// What can be done to a process, or to all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -112,14 +153,28 @@ pub enum Kind {
     /// The same, with several TERMs.
     Storm,
     Reload,
+    /// Nobody reads a host's log, and its pipe is full.
+    Log,
+    /// A worker may open nothing more.
+    Descriptors,
     /// The server crashes and comes back.
     Server,
     /// SQLite's lock is held by somebody else.
     Lock,
+    /// Nothing can be written to SQLite's files: no space.
+    NoSpace,
+    /// The same: an error of the device.
+    WriteError,
+    /// Half of it is written, and then there is no space.
+    ShortWrite,
+    /// It is written, but not for sure: fsync fails.
+    SyncError,
     /// Connections are reset.
     Reset,
     /// Nothing gets through for a while, and nobody is told.
     BlackHole,
+    /// The same in one direction.
+    OneWay,
     /// Connections end after so many bytes.
     Cut,
     /// Everything takes longer.
@@ -129,15 +184,36 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// True when somebody is killed at once.
+    pub fn is_kill(self) -> bool {
+        use Kind::*;
+        matches!(self, KillWorker | KillAdvancer | KillSupervisor | KillStep)
+    }
+
+    /// True when the database's files cannot be written.
+    pub fn is_of_the_disk(self) -> bool {
+        use Kind::*;
+        matches!(self, NoSpace | WriteError | ShortWrite | SyncError)
+    }
+
+    /// True when somebody can do nothing with the database for a while.
+    pub fn is_outage(self) -> bool {
+        use Kind::*;
+        self.is_of_the_disk() || matches!(self, Server | Lock | BlackHole | OneWay)
+    }
+
     /// True when whoever was hit goes on, and may know less than the database does.
     pub fn leaves_zombies(self) -> bool {
-        matches!(self, Self::Freeze | Self::Sleep | Self::BlackHole)
+        use Kind::*;
+        self.is_of_the_disk() || matches!(self, Freeze | Sleep | BlackHole | OneWay)
     }
 }
 
 /// Something that was done on purpose.
 #[derive(Clone, Debug)]
 pub struct Fault {
+    /// In the plan.
+    pub number: usize,
     pub kind: Kind,
     pub target: String,
     /// Since the host was booted.
@@ -209,15 +285,19 @@ impl History {
     pub async fn read(&mut self, conn: &mut Conn) {
         static RUNS: Statement = Statement::new(
             "TEST_RUNS",
-            "SELECT id, pipeline, status, input, output FROM ductwork_runs ORDER BY id",
+            "SELECT id, pipeline, status, input, output, revived_from, triggered_at,
+                    coalesce(completed_at, halted_at, cancelled_at) AS ended_at
+               FROM ductwork_runs ORDER BY id",
         );
         static STEPS: Statement = Statement::new(
             "TEST_STEPS",
-            "SELECT id, run_id, node, status, input, output FROM ductwork_steps ORDER BY id",
+            "SELECT id, run_id, node, status, input, output, source_step_id
+               FROM ductwork_steps ORDER BY id",
         );
         static EXECUTIONS: Statement = Statement::new(
             "TEST_ATTEMPTS",
-            "SELECT id, step_id, attempt, retry_count, crash_count, result
+            "SELECT id, step_id, attempt, retry_count, crash_count, result, claimed_at,
+                    error_message
                FROM ductwork_executions ORDER BY step_id, attempt",
         );
         self.runs = rows(conn, &RUNS, |row| {
@@ -227,6 +307,9 @@ impl History {
                 status: row.get("status")?,
                 input: row.get("input")?,
                 output: row.get("output")?,
+                revived_from: row.get("revived_from")?,
+                triggered: row.get("triggered_at")?,
+                ended: row.get("ended_at")?,
             })
         })
         .await;
@@ -238,6 +321,7 @@ impl History {
                 status: row.get("status")?,
                 input: row.get("input")?,
                 output: row.get("output")?,
+                source: row.get("source_step_id")?,
             })
         })
         .await;
@@ -249,6 +333,8 @@ impl History {
                 retries: row.count("retry_count")?,
                 crashes: row.count("crash_count")?,
                 result: row.get::<Option<String>>("result")?.unwrap_or_default(),
+                error: row.get("error_message")?,
+                claimed: row.get("claimed_at")?,
             })
         })
         .await;

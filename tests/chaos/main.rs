@@ -1,8 +1,9 @@
 //! Chaos with an oracle: two daemons under load, and anything that may happen to them; then a
 //! ledger that the steps kept for themselves is held against what the database says.
 //!
-//! `workload` is what is run, `strikes` what befalls it, `history` what is known afterwards and
-//! `oracle` what must be true of that. The oracle shares nothing with the engine.
+//! `workload` is what is run; `triggers` and `people` ask for it, cancel it and revive it; `plan` says
+//! what befalls it, and `strikes` does so to a `scene`. `history` is what is known afterwards,
+//! `oracle` and `orders` what must be true of that. The oracle shares nothing with the engine.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,10 +33,18 @@ mod cluster;
 #[path = "../daemon/house.rs"]
 mod house;
 
+mod disk;
 mod history;
+mod log;
 mod oracle;
 mod oracle_tests;
+mod orders;
+mod people;
+mod plan;
 mod proxy;
+mod recovery;
+mod right;
+mod scene;
 mod storm;
 mod strikes;
 mod triggers;

@@ -5,11 +5,13 @@
 //! | L1 | Every run that was acknowledged has ended as its pipeline does, with each of its steps completed once, in each of its places. |
 //! | L2 | What is stored as a step's output was the output of the one attempt that is stored as its success. |
 //! | L3 | An attempt starts at most once. Attempts are the retries that were made on purpose, and what was lost with processes that were hit; nobody else lost anything. |
-//! | L4 | Nothing starts after the last step of its run has ended, except where a zombie did. |
+//! | L4 | Nothing starts after the last step of its run has ended, except where a zombie did; nor is anything claimed after the end, by the database's clock. |
 //! | L5 | Nothing starts before those whose outputs it is given have ended. |
 //! | L6 | Inputs are the stored outputs of those before, each once, in order. |
 //! | L7 | Two attempts of a step overlap only where a zombie made one of them. |
 //! | L8 | An unanswered trigger has made one run or none; a refused one none; nobody else made one. |
+//! | L9 | A run is cancelled if and only if somebody asked for it. Nothing of it starts once its workers have been told; and whoever hears that a run was over hears how it ended. |
+//! | L10 | A run that goes on from another does so because somebody asked, after that one had halted, alone, with a copy of each step that had completed, and does none of those again. |
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::history::{Answer, Execution, Fault, History, Line, Phase, Run, Step};
+use crate::orders;
 use crate::workload::{Input, MAX_RETRY, Node, Shape};
 
 /// A fault may follow so long after the start of what it costs: what the longest step takes, and
@@ -24,12 +27,12 @@ use crate::workload::{Input, MAX_RETRY, Node, Shape};
 const REACH: Duration = Duration::from_secs(20);
 
 /// What is about to start when a zombie wakes up has started by then.
-const WAKING: Duration = Duration::from_secs(2);
+pub const WAKING: Duration = Duration::from_secs(2);
 
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Which of L1 to L8 is broken, and how.
+    /// Which of L1 to L10 is broken, and how.
     pub broken: Vec<(&'static str, String)>,
     /// Attempts that started, and came to neither success nor error.
     pub extra_starts: usize,
@@ -37,12 +40,17 @@ pub struct Verdict {
     pub late_starts: usize,
     /// Attempts that went on beside their successors, as zombies.
     pub overlaps: usize,
+    /// Attempts that were under way when their runs were cancelled.
+    pub cancelled: usize,
+    /// Those that started afterwards, where nobody could be told.
+    pub untold: usize,
 }
 
 /// What is stored, by what it is looked for.
-struct Known<'a> {
-    history: &'a History,
-    steps: HashMap<Uuid, &'a Step>,
+pub struct Known<'a> {
+    pub history: &'a History,
+    pub runs: HashMap<Uuid, &'a Run>,
+    pub steps: HashMap<Uuid, &'a Step>,
     steps_of: HashMap<Uuid, Vec<&'a Step>>,
     executions: HashMap<Uuid, &'a Execution>,
     attempts: HashMap<Uuid, Vec<&'a Execution>>,
@@ -54,6 +62,7 @@ struct Known<'a> {
 pub fn judge(history: &History) -> Verdict {
     let mut known = Known {
         history,
+        runs: history.runs.iter().map(|run| (run.id, run)).collect(),
         steps: history.steps.iter().map(|step| (step.id, step)).collect(),
         steps_of: HashMap::new(),
         executions: HashMap::new(),
@@ -104,11 +113,13 @@ pub fn judge(history: &History) -> Verdict {
     for run in &history.runs {
         known.run(run, &mut verdict);
     }
+    orders::judge(&known, &mut verdict);
     verdict
 }
 
 impl Verdict {
-    fn breaks(&mut self, law: &'static str, what: String) {
+    /// This law is broken.
+    pub fn breaks(&mut self, law: &'static str, what: String) {
         self.broken.push((law, what));
     }
 }
@@ -116,7 +127,8 @@ impl Verdict {
 /// L1, L8.
 fn triggers(known: &Known<'_>, verdict: &mut Verdict) {
     let mut made: BTreeMap<&str, Vec<Uuid>> = BTreeMap::new();
-    for run in &known.history.runs {
+    let asked = known.history.runs.iter();
+    for run in asked.filter(|run| run.revived_from.is_none()) {
         made.entry(&run.input).or_default().push(run.id);
     }
     for trigger in &known.history.triggers {
@@ -171,8 +183,31 @@ fn nonces(payload: &str) -> Vec<String> {
 }
 
 impl Known<'_> {
-    fn attempts(&self, step: Uuid) -> &[&Execution] {
+    /// The attempts at a step.
+    pub fn attempts(&self, step: Uuid) -> &[&Execution] {
         self.attempts.get(&step).map_or(&[], Vec::as_slice)
+    }
+
+    /// The steps of a run.
+    pub fn steps_of(&self, run: Uuid) -> &[&Step] {
+        self.steps_of.get(&run).map_or(&[], Vec::as_slice)
+    }
+
+    fn run_of(&self, execution: &Execution) -> Option<&Run> {
+        let step = self.steps.get(&execution.step)?;
+        self.runs.get(&step.run).copied()
+    }
+
+    /// How often a run's work has been revived.
+    fn revivals(&self, run: &Run) -> u32 {
+        let mut revivals = 0;
+        let mut from = run.revived_from;
+        // A circle is no lineage, and breaks another law.
+        while let Some(id) = from.filter(|_| revivals < 100) {
+            revivals += 1;
+            from = self.runs.get(&id).and_then(|run| run.revived_from);
+        }
+        revivals
     }
 
     fn lines(&self, execution: Uuid) -> &[(usize, &Line)] {
@@ -232,7 +267,8 @@ impl Known<'_> {
                 verdict.breaks("L1", format!("its work was never done: {execution:?}"));
             }
             ("error", [1, 0, 1]) => {}
-            ("process_crashed" | "released", [0, 0, 0]) => {}
+            ("process_crashed" | "released" | "cancelled", [0, 0, 0]) => {}
+            ("cancelled", [1, 0 | 1, 0 | 1]) => verdict.cancelled += 1,
             ("process_crashed" | "released", [1, 0 | 1, 0 | 1]) => {
                 verdict.extra_starts += 1;
                 if !self.hit(starts[0], |_| true) {
@@ -245,11 +281,17 @@ impl Known<'_> {
             ),
         }
         // What fails, fails on purpose, or the machine is not what it seems.
+        let run = self.run_of(execution);
+        if run.is_some_and(|run| execution.claimed > run.ended) {
+            verdict.breaks("L4", format!("claimed after {run:?}: {execution:?}"));
+        }
         let node = starts.first().and_then(|line| known_node(line));
-        if execution.result == "error" && node.is_none_or(|node| execution.attempt > node.fails) {
+        let revivals = run.map_or(0, |run| self.revivals(run));
+        let on_purpose = |node: &Node| execution.attempt <= node.fails || node.is_doomed(revivals);
+        if execution.result == "error" && !node.is_some_and(on_purpose) {
             verdict.breaks(
                 "L3",
-                format!("it failed on nobody's purpose: {execution:?}"),
+                format!("{:?} on nobody's purpose: {execution:?}", execution.error),
             );
         }
     }
@@ -264,7 +306,14 @@ impl Known<'_> {
             found.count()
         };
         let successes = with("success");
-        if successes != usize::from(step.status == "completed") {
+        // A copy was done by another run. What was done and not yet followed up may be cancelled.
+        let done = step.output.is_some();
+        let fits = match step.status.as_str() {
+            "completed" => done,
+            "cancelled" => true,
+            _ => !done,
+        };
+        if !fits || successes != usize::from(done && step.source.is_none()) {
             verdict.breaks("L2", format!("{successes} successes of {step:?}"));
         }
         if let Some(last) = attempts.last() {
@@ -295,10 +344,12 @@ impl Known<'_> {
     /// L1, L4, L6.
     fn run(&self, run: &Run, verdict: &mut Verdict) {
         let shape = Shape::of(&run.pipeline);
-        let expected = if shape.is_doomed() {
-            "halted"
-        } else {
-            "completed"
+        let revivals = self.revivals(run);
+        let cancelled = run.status == "cancelled";
+        let expected = match shape.is_doomed(revivals) {
+            _ if cancelled => "cancelled",
+            true => "halted",
+            false => "completed",
         };
         if run.status != expected {
             verdict.breaks("L1", format!("it should be {expected}: {run:?}"));
@@ -306,7 +357,7 @@ impl Known<'_> {
         let mut made: HashMap<String, (&str, Vec<usize>)> = HashMap::new();
         let mut last = None;
         for node in shape.nodes {
-            let steps = self.steps_of.get(&run.id).into_iter().flatten();
+            let steps = self.steps_of(run.id).iter();
             let mut places = Vec::new();
             for step in steps.filter(|step| step.node == node.name) {
                 let Some(place) = place(node, run, &step.input, &made) else {
@@ -314,11 +365,12 @@ impl Known<'_> {
                     verdict.breaks("L6", what);
                     continue;
                 };
-                if node.is_doomed() != (step.status == "failed") {
-                    verdict.breaks("L1", format!("it is {}: {step:?}", step.status));
-                }
-                if node.is_doomed() {
-                    self.spent(step, verdict);
+                let doomed = node.is_doomed(revivals);
+                match step.status.as_str() {
+                    "completed" if !doomed => {}
+                    "failed" if doomed => self.spent(step, verdict),
+                    "cancelled" if cancelled => {}
+                    status => verdict.breaks("L1", format!("it is {status}: {step:?}")),
                 }
                 if let Some(output) = &step.output {
                     made.insert(output.clone(), (node.name, place.clone()));
@@ -327,16 +379,23 @@ impl Known<'_> {
                 places.push(place);
             }
             places.sort();
-            if places != shape.places(node) {
+            let mut all = shape.places(node, revivals);
+            if cancelled {
+                // As far as it came.
+                all.retain(|place| places.contains(place));
+            }
+            if places != all {
                 let what = format!("{run:?} has {} at {places:?}", node.name);
                 verdict.breaks("L1", what);
             }
         }
-        let output = last.filter(|_| !shape.is_doomed());
+        let output = last.filter(|_| expected == "completed");
         if run.output.as_ref() != output {
             verdict.breaks("L1", format!("{output:?} is what {run:?} came to"));
         }
-        self.after_the_end(run, verdict);
+        if !cancelled {
+            self.after_the_end(run, verdict);
+        }
     }
 
     /// L3: who fails for good has tried as often as it may.
@@ -352,7 +411,7 @@ impl Known<'_> {
 
     /// L4.
     fn after_the_end(&self, run: &Run, verdict: &mut Verdict) {
-        let steps = self.steps_of.get(&run.id).into_iter().flatten();
+        let steps = self.steps_of(run.id).iter();
         let executions = steps.flat_map(|step| self.attempts(step.id));
         let mut lines: Vec<(usize, &Line, bool)> = Vec::new();
         for execution in executions {

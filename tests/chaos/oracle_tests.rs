@@ -1,157 +1,38 @@
 //! The oracle approves of what is right, and of nothing else.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::history::{Answer, Execution, Fault, History, Kind, Line, Phase, Run, Step, Trigger};
+use crate::history::{
+    Answer, Execution, Fault, History, Kind, Line, Order, Phase, Run, Step, Told, Trigger,
+};
 use crate::oracle::judge;
-use crate::workload::{Input, MAX_RETRY, Node, SHAPES, Shape};
+use crate::right::{STRUCK, order, right};
 
-/// Whoever works here, and whoever was killed at it.
-const WORKER: i32 = 1;
-const KILLED: i32 = 2;
-
-/// The node whose first attempt dies with its worker.
-const STRUCK: &str = "Slow";
-
-/// A run of each pipeline, as it should be, and one attempt that was lost with its worker.
-fn right() -> History {
-    let mut history = History::default();
-    for shape in SHAPES {
-        carry_out(shape, &mut history);
-    }
-    let struck = line(&mut history, STRUCK, Phase::Start).at;
-    history.faults.push(Fault {
-        kind: Kind::KillWorker,
-        target: String::new(),
-        at: struck,
-        until: struck,
-        hit: vec![KILLED],
-    });
-    history
+/// The first run that has ended so.
+fn run<'a>(history: &'a mut History, status: &str) -> &'a mut Run {
+    let mut runs = history.runs.iter_mut();
+    runs.find(|run| run.status == status).unwrap()
 }
 
-fn carry_out(shape: &Shape, history: &mut History) {
-    let run = Uuid::new_v4();
-    let asked = format!("\"{}\"", shape.pipeline);
-    let mut outputs: HashMap<(&str, Vec<usize>), String> = HashMap::new();
-    let mut last = None;
-    for node in shape.nodes {
-        for place in shape.places(node) {
-            let list = |of: Vec<(&'static str, Vec<usize>)>| {
-                let each = of
-                    .iter()
-                    .map(|(name, place)| outputs[&(*name, place.clone())].clone());
-                format!("[{}]", each.collect::<Vec<_>>().join(","))
-            };
-            let input = match node.input {
-                Input::Trigger => asked.clone(),
-                Input::Of(before) => outputs[&(before, place.clone())].clone(),
-                Input::Element(before) => {
-                    let (at, above) = place.split_last().unwrap();
-                    let all = &outputs[&(before, above.to_vec())];
-                    let all: Vec<String> = serde_json::from_str(all).unwrap();
-                    format!("\"{}\"", all[*at])
-                }
-                Input::Both(before) => list(before.iter().map(|it| (*it, place.clone())).collect()),
-                Input::Gathered(before, width) => list(
-                    (0..width)
-                        .map(|at| (before, [&place[..], &[at]].concat()))
-                        .collect(),
-                ),
-            };
-            let output = perform(node, run, input, history);
-            if let Some(output) = output {
-                last = Some(output.clone());
-                outputs.insert((node.name, place), output);
-            }
-        }
-    }
-    let doomed = shape.is_doomed();
-    history.runs.push(Run {
-        id: run,
-        pipeline: shape.pipeline.to_owned(),
-        status: if doomed { "halted" } else { "completed" }.to_owned(),
-        input: asked.clone(),
-        output: last.filter(|_| !doomed),
-    });
-    history.triggers.push(Trigger {
-        input: asked,
-        answer: Answer::Run(run),
-    });
+/// The first run that goes on from another.
+fn successor(history: &mut History) -> &mut Run {
+    let mut runs = history.runs.iter_mut();
+    runs.find(|run| run.revived_from.is_some()).unwrap()
 }
 
-fn perform(node: &Node, run: Uuid, input: String, history: &mut History) -> Option<String> {
-    let step = Uuid::new_v4();
-    let mut last = None;
-    let mut crashes = 0;
-    let mut errors = 0;
-    for attempt in 1.. {
-        let nonce = Uuid::new_v4().to_string();
-        let list: Vec<String> = (0..node.fan)
-            .map(|at| format!("\"{nonce}:{at}\""))
-            .collect();
-        let output = match node.fan {
-            0 => format!("\"{nonce}\""),
-            _ => format!("[{}]", list.join(",")),
-        };
-        let crashed = node.name == STRUCK && attempt == 1;
-        let failed = attempt <= node.fails;
-        let (result, phase) = match (crashed, failed) {
-            (true, _) => ("process_crashed", None),
-            (_, true) => ("error", Some((Phase::Fail, "-"))),
-            _ => ("success", Some((Phase::End, output.as_str()))),
-        };
-        let execution = Uuid::new_v4();
-        let phases = std::iter::once((Phase::Start, input.as_str())).chain(phase);
-        for (phase, payload) in phases {
-            history.lines.push(Line {
-                phase,
-                run,
-                step,
-                execution,
-                attempt,
-                node: node.name.to_owned(),
-                nonce: nonce.clone(),
-                pid: 1_000 + history.lines.len() as i32,
-                worker: if crashed { KILLED } else { WORKER },
-                at: Duration::from_millis(history.lines.len() as u64),
-                payload: payload.to_owned(),
-            });
-        }
-        history.executions.push(Execution {
-            id: execution,
-            step,
-            attempt,
-            retries: errors,
-            crashes,
-            result: result.to_owned(),
-        });
-        crashes += u32::from(result == "process_crashed");
-        errors += u32::from(result == "error");
-        if result == "success" {
-            last = Some(output);
-        }
-        if last.is_some() || errors > MAX_RETRY {
-            break;
-        }
-    }
-    history.steps.push(Step {
-        id: step,
-        run,
-        node: node.name.to_owned(),
-        status: if last.is_some() {
-            "completed"
-        } else {
-            "failed"
-        }
-        .to_owned(),
-        input,
-        output: last.clone(),
-    });
-    last
+/// The first step that is a copy.
+fn copy(history: &mut History) -> &mut Step {
+    let mut steps = history.steps.iter_mut();
+    steps.find(|step| step.source.is_some()).unwrap()
+}
+
+/// The first order that was answered so.
+fn ordered(history: &mut History, told: fn(&Told) -> bool) -> &mut Order {
+    let mut orders = history.orders.iter_mut();
+    orders.find(|order| told(&order.told)).unwrap()
 }
 
 /// The first line of this kind that this node has written.
@@ -230,8 +111,7 @@ const CORRUPTIONS: &[(&str, &str, Corruption)] = &[
         it.runs[0].status = "in_progress".to_owned()
     }),
     ("L1", "a run that halts has completed", |it| {
-        let doomed = it.runs.last_mut().unwrap();
-        doomed.status = "completed".to_owned();
+        run(it, "halted").status = "completed".to_owned();
     }),
     ("L1", "a step is missing", |it| {
         let tail = it.steps.iter().position(|step| step.node == "Tail");
@@ -324,6 +204,13 @@ const CORRUPTIONS: &[(&str, &str, Corruption)] = &[
             to_the_end(it, "Right", Phase::End);
         },
     ),
+    (
+        "L4",
+        "something is claimed after the end of its run",
+        |it| {
+            attempt(it, "First", true).claimed = Some(1_000_000);
+        },
+    ),
     ("L5", "an input is of nobody's work", |it| {
         line(it, "Bottom", Phase::Start).payload = r#"["here","there"]"#.to_owned();
     }),
@@ -366,6 +253,85 @@ const CORRUPTIONS: &[(&str, &str, Corruption)] = &[
     ("L8", "nobody has triggered a run", |it| {
         it.triggers.remove(0);
     }),
+    ("L9", "a run was cancelled, and has completed", |it| {
+        let id = it.runs[0].id;
+        order(it, id, Told::Cancelled);
+    }),
+    ("L9", "a run was cancelled twice", |it| {
+        let again = ordered(it, |told| *told == Told::Cancelled).clone();
+        it.orders.push(again);
+    }),
+    ("L9", "nobody has cancelled a run", |it| {
+        ordered(it, |told| *told == Told::Cancelled).told = Told::Refused;
+    }),
+    ("L9", "a run was over, and ended otherwise", |it| {
+        let id = it.runs[0].id;
+        order(it, id, Told::Over("halted".to_owned()));
+    }),
+    ("L9", "an order was about no run", |it| {
+        order(it, Uuid::new_v4(), Told::Refused)
+    }),
+    ("L9", "a run goes on when it is cancelled", |it| {
+        let id = run(it, "cancelled").id;
+        let mut starts = it.lines.iter_mut().filter(|line| line.run == id);
+        starts.next_back().unwrap().at += Duration::from_secs(10);
+    }),
+    ("L9", "an attempt was cancelled, and not its run", |it| {
+        attempt(it, STRUCK, false).result = "cancelled".to_owned();
+    }),
+    ("L10", "nobody has revived a run", |it| {
+        it.orders.retain(|it| !matches!(it.told, Told::Revived(_)))
+    }),
+    ("L10", "a run was revived, and no other goes on", |it| {
+        let id = run(it, "halted").id;
+        order(it, id, Told::Revived(Uuid::new_v4()));
+    }),
+    (
+        "L10",
+        "a run had been revived, and no other goes on",
+        |it| {
+            let id = it.runs[0].id;
+            order(it, id, Told::Before(id));
+        },
+    ),
+    ("L10", "a run goes on twice", |it| {
+        let again = Run {
+            id: Uuid::new_v4(),
+            ..successor(it).clone()
+        };
+        order(it, again.revived_from.unwrap(), Told::MayBeRevived);
+        it.runs.push(again);
+    }),
+    ("L10", "a run goes on that had completed", |it| {
+        run(it, "halted").status = "completed".to_owned();
+    }),
+    ("L10", "a run goes on before it had halted", |it| {
+        successor(it).triggered = 0
+    }),
+    ("L10", "a run goes on from nothing", |it| {
+        successor(it).revived_from = Some(Uuid::new_v4())
+    }),
+    ("L10", "a run goes on with another input", |it| {
+        successor(it).input.push(' ')
+    }),
+    ("L10", "what had completed is not copied", |it| {
+        copy(it).source = None
+    }),
+    ("L10", "a copy is of another step", |it| {
+        copy(it).output = Some(format!("\"{}\"", Uuid::new_v4()))
+    }),
+    ("L10", "what had completed is done again", |it| {
+        let step = copy(it).id;
+        let again = Execution {
+            id: Uuid::new_v4(),
+            step,
+            ..it.executions[0].clone()
+        };
+        it.executions.push(again);
+    }),
+    ("L10", "a run that nobody has revived holds a copy", |it| {
+        step(it, "First").source = Some(Uuid::new_v4())
+    }),
 ];
 
 #[test]
@@ -380,7 +346,7 @@ fn every_law_is_broken_by_a_corruption_of_its_own() {
         assert!(found, "{law} is not broken where {what}: {broken:#?}");
         laws.insert(*law);
     }
-    assert_eq!(laws.len(), 8, "{laws:?}");
+    assert_eq!(laws.len(), 10, "{laws:?}");
 }
 
 #[test]
@@ -411,4 +377,47 @@ fn a_trigger_without_an_answer_may_have_made_a_run_or_none() {
     };
     history.triggers.push(none);
     assert_eq!(judge(&history).broken, []);
+}
+
+#[test]
+fn an_order_without_an_answer_may_have_been_carried_out_or_not() {
+    let mut history = right();
+    let revived = ordered(&mut history, |told| matches!(told, Told::Revived(_)));
+    revived.told = Told::MayBeRevived;
+    ordered(&mut history, |told| *told == Told::Cancelled).told = Told::MayBeCancelled;
+    let completed = history.runs[0].id;
+    order(&mut history, completed, Told::MayBeCancelled);
+    let ended = run(&mut history, "completed").id;
+    order(&mut history, ended, Told::Over("completed".to_owned()));
+    assert_eq!(judge(&history).broken, []);
+}
+
+#[test]
+fn whoever_could_not_be_told_of_a_cancellation_is_excused_and_counted() {
+    let mut history = right();
+    let until = ordered(&mut history, |told| *told == Told::Cancelled).until;
+    let id = run(&mut history, "cancelled").id;
+    let mut lines = history.lines.iter_mut().filter(|line| line.run == id);
+    lines.next_back().unwrap().at = until + Duration::from_secs(4);
+    history.faults.push(Fault {
+        number: 1,
+        kind: Kind::Server,
+        target: String::new(),
+        at: until,
+        until: until + Duration::from_secs(3),
+        hit: Vec::new(),
+    });
+    let verdict = judge(&history);
+    assert_eq!(verdict.broken, []);
+    assert_eq!((verdict.cancelled, verdict.untold), (1, 1));
+}
+
+/// The attempt that was lost was made again by the line that follows in the ledger.
+#[test]
+fn recovery_is_measured_from_the_blow() {
+    let history = right();
+    let measured = crate::recovery::measure(&history).to_string();
+    let line = measured.lines().find(|line| line.contains("KillWorker"));
+    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+    assert_eq!(words[..4], ["KillWorker", "1", "p50", "0.00"], "{measured}");
 }

@@ -16,11 +16,16 @@ use tokio::sync::watch;
 struct Weather {
     /// Connections older than the last of these are gone.
     resets: u64,
-    /// Nothing gets through, and nobody is told.
-    hole: bool,
+    /// Nothing gets through to the server, or from it, and nobody is told.
+    holes: [bool; 2],
     /// What each piece waits for.
     delay: Duration,
 }
+
+/// To the server.
+const TO: usize = 0;
+/// And back.
+const FROM: usize = 1;
 
 /// A relay to a server, on a thread of its own.
 pub struct Proxy {
@@ -29,6 +34,8 @@ pub struct Proxy {
     weather: Option<watch::Sender<Weather>>,
     /// Bytes until a connection is cut; no cut is ordered at the most there can be.
     left: Arc<AtomicUsize>,
+    /// How often something was lost, held up or cut.
+    fired: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -40,20 +47,24 @@ impl Proxy {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let budget = Arc::clone(&left);
+        let fired = Arc::new(AtomicUsize::new(0));
+        let passing = Passing {
+            weather: seen,
+            left: Arc::clone(&left),
+            fired: Arc::clone(&fired),
+        };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
             let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
-            runtime
-                .unwrap()
-                .block_on(relay(listener, server, seen, budget));
+            runtime.unwrap().block_on(relay(listener, server, passing));
         });
         Self {
             port,
             weather: Some(weather),
             left,
+            fired,
             thread: Some(thread),
         }
     }
@@ -68,11 +79,16 @@ impl Proxy {
         self.change(|weather| weather.resets += 1);
     }
 
-    /// From now on nothing gets through; the answer lets everything through again, with what was
-    /// held back.
-    pub fn held(&self) -> Box<dyn FnOnce() + Send> {
-        self.change(|weather| weather.hole = true);
-        self.later(|weather| weather.hole = false)
+    /// How often something was lost, held up or cut so far.
+    pub fn fired(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.fired)
+    }
+
+    /// From now on nothing gets through in these directions, to the server and from it; the answer
+    /// lets everything through again, with what was held back.
+    pub fn held(&self, holes: [bool; 2]) -> Box<dyn FnOnce() + Send> {
+        self.change(|weather| weather.holes = holes);
+        self.later(|weather| weather.holes = [false; 2])
     }
 
     /// From now on every piece takes so much longer, until the answer is called.
@@ -99,7 +115,7 @@ impl Proxy {
     pub fn clear(&self) {
         self.left.store(usize::MAX, Ordering::Relaxed);
         self.change(|weather| {
-            weather.hole = false;
+            weather.holes = [false; 2];
             weather.delay = Duration::ZERO;
         });
     }
@@ -114,35 +130,34 @@ impl Drop for Proxy {
     }
 }
 
-async fn relay(
-    listener: std::net::TcpListener,
-    server: SocketAddr,
-    mut weather: watch::Receiver<Weather>,
+/// What every connection needs.
+#[derive(Clone)]
+struct Passing {
+    weather: watch::Receiver<Weather>,
     left: Arc<AtomicUsize>,
-) {
+    fired: Arc<AtomicUsize>,
+}
+
+async fn relay(listener: std::net::TcpListener, server: SocketAddr, mut passing: Passing) {
     let listener = TcpListener::from_std(listener).unwrap();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(connection(client, server, weather.clone(), Arc::clone(&left)));
+                    tokio::spawn(connection(client, server, passing.clone()));
                 }
             }
-            changed = weather.changed() => if changed.is_err() { return },
+            changed = passing.weather.changed() => if changed.is_err() { return },
         }
     }
 }
 
-async fn connection(
-    client: TcpStream,
-    server: SocketAddr,
-    mut weather: watch::Receiver<Weather>,
-    left: Arc<AtomicUsize>,
-) {
+async fn connection(client: TcpStream, server: SocketAddr, passing: Passing) {
+    let mut weather = passing.weather.clone();
     let since = weather.borrow().resets;
-    let seen = weather.clone();
-    let passing = async {
-        through(&mut seen.clone()).await;
+    let relayed = async {
+        passing.through(TO).await;
+        passing.through(FROM).await;
         // A server that is down is down for the client as well.
         let Ok(server) = TcpStream::connect(server).await else {
             return;
@@ -153,46 +168,56 @@ async fn connection(
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
-            () = pump(from_client, to_server, seen.clone(), &left) => {}
-            () = pump(from_server, to_client, seen.clone(), &left) => {}
+            () = passing.pump(from_client, to_server, TO) => {}
+            () = passing.pump(from_server, to_client, FROM) => {}
         }
     };
     tokio::select! {
-        () = passing => {}
-        _ = weather.wait_for(|weather| weather.resets != since) => {}
+        () = relayed => {}
+        reset = weather.wait_for(|weather| weather.resets != since) => {
+            if reset.is_ok() {
+                passing.fires();
+            }
+        }
     }
 }
 
-/// Waits until something gets through.
-async fn through(weather: &mut watch::Receiver<Weather>) {
-    let _gone = weather.wait_for(|weather| !weather.hole).await;
-}
+impl Passing {
+    fn fires(&self) {
+        self.fired.fetch_add(1, Ordering::Relaxed);
+    }
 
-async fn pump(
-    mut from: tcp::OwnedReadHalf,
-    mut to: tcp::OwnedWriteHalf,
-    mut weather: watch::Receiver<Weather>,
-    left: &AtomicUsize,
-) {
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(read) = from.read(&mut buffer).await {
-        let delay = weather.borrow().delay;
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
+    /// Waits until something gets through this way.
+    async fn through(&self, way: usize) {
+        let mut weather = self.weather.clone();
+        if weather.borrow().holes[way] {
+            self.fires();
         }
-        through(&mut weather).await;
-        let budget = left.load(Ordering::Relaxed);
-        let passed = read.min(budget);
-        let sent = to.write_all(&buffer[..passed]).await;
-        if read == 0 || sent.is_err() {
-            return;
-        }
-        if passed < read {
-            left.store(usize::MAX, Ordering::Relaxed);
-            return;
-        }
-        if budget != usize::MAX {
-            left.store(budget - passed, Ordering::Relaxed);
+        let _gone = weather.wait_for(|weather| !weather.holes[way]).await;
+    }
+
+    async fn pump(&self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, way: usize) {
+        let mut buffer = vec![0; 16 * 1024];
+        while let Ok(read) = from.read(&mut buffer).await {
+            let delay = self.weather.borrow().delay;
+            if !delay.is_zero() {
+                self.fires();
+                tokio::time::sleep(delay).await;
+            }
+            self.through(way).await;
+            let budget = self.left.load(Ordering::Relaxed);
+            let passed = read.min(budget);
+            let sent = to.write_all(&buffer[..passed]).await;
+            if read == 0 || sent.is_err() {
+                return;
+            }
+            if passed < read {
+                self.left.store(usize::MAX, Ordering::Relaxed);
+                return self.fires();
+            }
+            if budget != usize::MAX {
+                self.left.store(budget - passed, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 # A step that keeps the ledger: one line when it starts and one when it has done its work, each
 # in a single write. Arguments: how many elements its output has (0: it is one value), how many
-# attempts fail, and how long it takes. It forks nothing but that wait.
+# attempts fail, how long it takes, and whether it is sick: then it fails until somebody has mended
+# what it is given. It forks nothing but that wait.
 read -r nonce </proc/sys/kernel/random/uuid
 read -r input || :
 say() {
@@ -10,7 +11,7 @@ say() {
 }
 say start "$input"
 [ "$3" = 0 ] || sleep "$3"
-if [ "$DUCTWORK_ATTEMPT" -le "$2" ]; then
+if [ "$DUCTWORK_ATTEMPT" -le "$2" ] || { [ "$4" != 0 ] && ! [ -e "mended/$input" ]; }; then
   say fail -
   exit 1
 fi

@@ -33,6 +33,8 @@ pub struct Node {
     pub fan: usize,
     /// The first attempts fail.
     pub fails: u32,
+    /// It fails for good, until its run has been revived so often: whoever revives mends it first.
+    pub sick: u32,
     /// In seconds, for `sleep`.
     pub takes: &'static str,
 }
@@ -57,8 +59,15 @@ const fn node(
         input,
         fan,
         fails,
+        sick: 0,
         takes,
     }
+}
+
+const fn sick(name: &'static str, input: Input, revivals: u32, takes: &'static str) -> Node {
+    let mut node = node(name, input, 0, 0, takes);
+    node.sick = revivals;
+    node
 }
 
 /// All of them.
@@ -103,16 +112,28 @@ pub static SHAPES: &[Shape] = &[
         flow: "[{ start: Hope }, { expand: Try }, { collapse: Never }]",
         nodes: &[
             node("Hope", Input::Trigger, 3, 0, "0"),
-            node("Try", Input::Element("Hope"), 0, u32::MAX, "0.02"),
+            sick("Try", Input::Element("Hope"), 1, "0.02"),
             node("Never", Input::Gathered("Try", 3), 0, 0, "0"),
+        ],
+    },
+    Shape {
+        pipeline: "Relapse",
+        flow: "[{ start: Begin }, { divide: [Well, [Ill, { chain: Worse }]] }, \
+               { combine: Cured }]",
+        nodes: &[
+            node("Begin", Input::Trigger, 0, 0, "0"),
+            node("Well", Input::Of("Begin"), 0, 1, "0.1"),
+            sick("Ill", Input::Of("Begin"), 1, "0"),
+            sick("Worse", Input::Of("Ill"), 2, "0.02"),
+            node("Cured", Input::Both(&["Well", "Worse"]), 0, 0, "0"),
         ],
     },
 ];
 
 impl Node {
-    /// True when it never succeeds.
-    pub fn is_doomed(&self) -> bool {
-        self.fails > MAX_RETRY
+    /// True when it fails for good in a run that has been revived so often.
+    pub fn is_doomed(&self, revivals: u32) -> bool {
+        self.sick > revivals
     }
 }
 
@@ -130,24 +151,29 @@ impl Shape {
         nodes.iter().find(|node| node.name == name)
     }
 
-    /// True when a run of it ends halted.
-    pub fn is_doomed(&self) -> bool {
-        self.nodes.iter().any(Node::is_doomed)
+    /// True when a run of it ends halted that has been revived so often.
+    pub fn is_doomed(&self, revivals: u32) -> bool {
+        self.nodes.iter().any(|node| node.is_doomed(revivals))
     }
 
     /// The places in fan-outs, outermost first, at which a node runs; none after one that fails.
-    pub fn places(&self, node: &Node) -> Vec<Vec<usize>> {
+    pub fn places(&self, node: &Node, revivals: u32) -> Vec<Vec<usize>> {
         let of = |name: &str| {
             let node = self.node(name).expect("a node of this shape");
-            if node.is_doomed() {
+            if node.is_doomed(revivals) {
                 return Vec::new();
             }
-            self.places(node)
+            self.places(node, revivals)
         };
         match node.input {
             Input::Trigger => vec![Vec::new()],
-            Input::Of(before) | Input::Both(&[before, ..]) => of(before),
-            Input::Both(&[]) => Vec::new(),
+            Input::Of(before) => of(before),
+            Input::Both(before) => {
+                let mut each = before.iter().map(|name| of(name));
+                let first = each.next().unwrap_or_default();
+                let all = each.all(|places| places == first);
+                if all { first } else { Vec::new() }
+            }
             Input::Element(before) => {
                 let width = self.node(before).expect("a node of this shape").fan;
                 let each = of(before).into_iter();
@@ -172,12 +198,14 @@ impl Shape {
             name,
             fan,
             fails,
+            sick,
             takes,
             ..
         } in self.nodes
         {
-            let line =
-                format!("  {name}: {{ command: [sh, step.sh, '{fan}', '{fails}', '{takes}'] }}\n");
+            let line = format!(
+                "  {name}: {{ command: [sh, step.sh, '{fan}', '{fails}', '{takes}', '{sick}'] }}\n"
+            );
             text.push_str(&line);
         }
         text.push_str(&format!("flow: {}\n", self.flow));

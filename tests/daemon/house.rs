@@ -359,7 +359,8 @@ impl Execution {
 pub struct Daemon {
     child: Child,
     tag: String,
-    log: PathBuf,
+    /// The file of its log, which whoever took the log elsewhere has to write.
+    pub log: PathBuf,
 }
 
 impl Daemon {

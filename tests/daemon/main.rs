@@ -14,6 +14,7 @@ mod wires;
 #[path = "../support/clock.rs"]
 mod clock;
 
+#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/dice.rs"]
 mod dice;
 

@@ -5,11 +5,20 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// For a shell script: sets the clock that it runs under to be off by `$1` seconds.
 pub const SET: &str = r#"set_clock() { printf '%+08d' "$1" 1<> "$TEST_CLOCK"; }"#;
+
+/// Makes what can be preloaded of a file of this project.
+pub fn compile(source: &str, library: &Path) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
+    let made = cc.arg(library).arg(source).status().expect("a C compiler");
+    assert!(made.success(), "{made}");
+}
 
 /// The clock of one host.
 pub struct Clock {
@@ -20,13 +29,8 @@ impl Clock {
     /// A clock that is right.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-        let library = dir.path().join("clock.so");
-        let mut cc = Command::new("cc");
-        cc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
-        let made = cc.arg(library).arg(source).status().expect("a C compiler");
-        assert!(made.success(), "{made}");
         let clock = Self { dir };
+        compile("tests/support/clock.c", &clock.library());
         File::create(clock.file()).expect("a file for the clock");
         clock.set(0);
         clock

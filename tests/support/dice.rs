@@ -1,6 +1,7 @@
 //! Chance that a test has, and has again with the same seed.
 
 /// Small, and the same again for the same seed.
+#[derive(Clone)]
 pub struct Dice(u64);
 
 impl Dice {
@@ -15,7 +16,17 @@ impl Dice {
             },
         );
         eprintln!("{variable}={seed}");
+        Self::of(seed)
+    }
+
+    /// With this seed.
+    pub fn of(seed: u64) -> Self {
         Self(seed | 1)
+    }
+
+    /// Others, which are thrown independently of these.
+    pub fn others(&mut self) -> Self {
+        Self::of(self.below(u64::MAX))
     }
 
     /// One of `0..n`.

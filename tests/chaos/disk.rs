@@ -1,0 +1,74 @@
+//! A host's disk that goes wrong when a test says so, as far as SQLite's files are concerned.
+//! Never: touches what steps write, or what the test itself does.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use crate::clock::compile;
+use crate::history::Kind;
+
+/// The disk of one host.
+pub struct Disk {
+    dir: tempfile::TempDir,
+    control: File,
+}
+
+impl Disk {
+    /// One that works.
+    pub fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        compile("tests/chaos/disk.c", &dir.path().join("disk.so"));
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create_new(true);
+        let control = options.open(dir.path().join("control"));
+        let control = control.expect("a file for the disk");
+        control.write_all_at(&[0; 8], 0).expect("it works");
+        Self { dir, control }
+    }
+
+    /// What a program has to be started with in order to have it.
+    pub fn under(&self) -> [String; 2] {
+        let file = |name: &str| -> PathBuf { self.dir.path().join(name) };
+        [
+            format!("LD_PRELOAD={}", file("disk.so").display()),
+            format!("TEST_DISK={}", file("control").display()),
+        ]
+    }
+
+    /// From now on this goes wrong; the answer ends it.
+    pub fn fails(&self, kind: Kind) -> Box<dyn FnOnce() + Send> {
+        // As disk.c numbers them.
+        let kinds = [
+            Kind::NoSpace,
+            Kind::WriteError,
+            Kind::ShortWrite,
+            Kind::SyncError,
+        ];
+        let number = kinds.iter().position(|it| *it == kind);
+        let number = number.expect("a fault of the disk") as u32 + 1;
+        let set = |control: &File, number: u32| {
+            let set = control.write_all_at(&number.to_ne_bytes(), 0);
+            set.expect("the disk can be told");
+        };
+        set(&self.control, number);
+        let control = self.control.try_clone().expect("the same file");
+        Box::new(move || set(&control, 0))
+    }
+
+    /// How often something has gone wrong.
+    pub fn fired(&self) -> u32 {
+        self.counter()()
+    }
+
+    /// The same, to be asked later.
+    pub fn counter(&self) -> impl Fn() -> u32 + Send + 'static {
+        let control = self.control.try_clone().expect("the same file");
+        move || {
+            let mut bytes = [0; 4];
+            let read = control.read_exact_at(&mut bytes, 4);
+            read.expect("the disk can be asked");
+            u32::from_ne_bytes(bytes)
+        }
+    }
+}

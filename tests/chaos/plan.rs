@@ -1,0 +1,219 @@
+//! What is going to happen: drawn from a seed before anything does, so that the same seed brings
+//! the same blows at the same times. Pure. What the machine makes of them is another matter: who
+//! is at work when one falls, and with what, no seed decides.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::history::Kind;
+
+/// How many hosts there are.
+pub const HOSTS: usize = 2;
+
+/// Which of the faults are to be done; unset: all.
+const FAULTS: &str = "DUCTWORK_CHAOS_FAULTS";
+
+/// How often each fault is done in one round, on either database.
+const ANYWHERE: [(Kind, usize); 11] = [
+    (Kind::KillWorker, 4),
+    (Kind::KillStep, 4),
+    (Kind::KillAdvancer, 3),
+    (Kind::KillSupervisor, 2),
+    (Kind::Freeze, 3),
+    (Kind::Sleep, 1),
+    (Kind::Restart, 1),
+    (Kind::Storm, 1),
+    (Kind::Reload, 1),
+    (Kind::Log, 1),
+    (Kind::Descriptors, 1),
+];
+
+const ON_SQLITE: [(Kind, usize); 5] = [
+    (Kind::Lock, 1),
+    (Kind::NoSpace, 1),
+    (Kind::WriteError, 1),
+    (Kind::ShortWrite, 1),
+    (Kind::SyncError, 1),
+];
+
+/// Crashes of the server have a measure of their own.
+const ON_POSTGRES: [(Kind, usize); 6] = [
+    (Kind::Clock, 1),
+    (Kind::Reset, 1),
+    (Kind::BlackHole, 1),
+    (Kind::OneWay, 2),
+    (Kind::Cut, 2),
+    (Kind::Delay, 1),
+];
+
+/// Until the first crash of the server, and from one to the next: oftener, and nothing else
+/// would happen.
+const SERVER_FIRST: Duration = Duration::from_secs(8);
+const SERVER_EVERY: Duration = Duration::from_secs(20);
+
+/// One thing that is going to happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blow {
+    pub number: usize,
+    /// From the start; not before that, and not before the one before it is done.
+    pub at: Duration,
+    pub kind: Kind,
+    /// To which of the hosts; one more than there are: to all of them, or to whoever triggers.
+    pub host: usize,
+    /// To which of its processes, as `Process::kind` begins.
+    pub whom: &'static str,
+    /// To which of those, if there are several.
+    pub pick: u64,
+    pub lasts: Duration,
+    /// Of whatever there may be more or less of.
+    pub amount: u64,
+}
+
+impl fmt::Display for Blow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            number,
+            kind,
+            host,
+            whom,
+            pick,
+            lasts,
+            amount,
+            ..
+        } = self;
+        let at = self.at.as_secs_f64();
+        write!(
+            f,
+            "{number:5} {at:9.3} s  {kind:?}, host {host}, {whom} {pick}, {lasts:?}, {amount}"
+        )
+    }
+}
+
+/// Everything that will happen in so long a time, each kind of it at least once.
+pub fn draw(mut dice: Dice, length: Duration, postgres: bool) -> Vec<Blow> {
+    let own: &[(Kind, usize)] = if postgres { &ON_POSTGRES } else { &ON_SQLITE };
+    let all = ANYWHERE.iter().chain(own);
+    let all: Vec<Kind> = all
+        .flat_map(|(kind, times)| std::iter::repeat_n(*kind, *times))
+        .collect();
+    let mut plan: Vec<Blow> = Vec::new();
+    let mut at = Duration::ZERO;
+    let mut next_server = SERVER_FIRST;
+    loop {
+        let mut round = all.clone();
+        while !round.is_empty() {
+            if postgres && at >= next_server {
+                plan.push(Blow::draw(&mut dice, plan.len(), at, Kind::Server));
+                next_server += SERVER_EVERY;
+                at += costs(Kind::Server);
+            }
+            let kind = round.swap_remove(dice.below(round.len() as u64) as usize);
+            plan.push(Blow::draw(&mut dice, plan.len(), at, kind));
+            at += Duration::from_millis(dice.below(700)) + costs(kind);
+            // The first round is seen to its end.
+            if at >= length && plan.len() > all.len() {
+                return plan;
+            }
+        }
+    }
+}
+
+/// About how long everything else has to wait for it.
+fn costs(kind: Kind) -> Duration {
+    Duration::from_millis(match kind {
+        Kind::KillSupervisor => 300,
+        Kind::Restart | Kind::Storm => 700,
+        Kind::Server => 2_000,
+        _ => 100,
+    })
+}
+
+impl Blow {
+    fn draw(dice: &mut Dice, number: usize, at: Duration, kind: Kind) -> Self {
+        // As many throws for each, whatever it makes of them.
+        let [host, whom, pick, lasts, amount] = std::array::from_fn(|_| dice.below(1 << 32));
+        let below = |most: u64| Duration::from_millis(lasts % most);
+        let more = |least: u64, most: u64| Duration::from_millis(least) + below(most - least);
+        let all = host as usize % (HOSTS + 1);
+        let one = host as usize % HOSTS;
+        let (host, whom, lasts) = match kind {
+            Kind::KillWorker => (one, "worker", Duration::ZERO),
+            Kind::KillAdvancer => (one, "advancer", Duration::ZERO),
+            Kind::KillStep => (one, "sh step.sh", Duration::ZERO),
+            // So long that some outlast their leases.
+            Kind::Freeze => {
+                let whom = ["worker", "worker", "advancer", "supervisor"][whom as usize % 4];
+                let most = if amount.is_multiple_of(2) {
+                    1_000
+                } else {
+                    5_000
+                };
+                (one, whom, more(100, most))
+            }
+            // Longer than leases last.
+            Kind::Sleep => (one, "", more(3_500, 6_500)),
+            Kind::Log => (one, "", more(3_000, 8_000)),
+            Kind::Descriptors => (one, "worker", more(300, 3_000)),
+            Kind::Server => (HOSTS, "", below(1_500)),
+            Kind::Lock => (HOSTS, "", below(3_000)),
+            // Where all are hit, nobody is given up: so briefly that no lease ends.
+            _ if kind.is_of_the_disk() && all == HOSTS => (all, "", more(100, 1_500)),
+            _ if kind.is_of_the_disk() => (all, "", more(100, 5_000)),
+            Kind::Reset | Kind::BlackHole | Kind::OneWay | Kind::Cut | Kind::Delay => {
+                (all, "", below(5_000))
+            }
+            _ => (one, "", Duration::ZERO),
+        };
+        Self {
+            number,
+            at,
+            kind,
+            host,
+            whom,
+            pick: pick % 100,
+            lasts,
+            amount: amount % 100_000,
+        }
+    }
+}
+
+/// Those of a plan that were asked for: `3,7-12`, by their numbers.
+pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
+    let Ok(text) = std::env::var(FAULTS) else {
+        return plan;
+    };
+    let number = |text: &str| -> usize {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{FAULTS}: {text} is no number"))
+    };
+    let ranges: Vec<_> = text
+        .split(',')
+        .map(|range| {
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            number(from)..=number(to)
+        })
+        .collect();
+    let asked = |blow: &Blow| ranges.iter().any(|range| range.contains(&blow.number));
+    plan.into_iter().filter(asked).collect()
+}
+
+#[test]
+fn a_seed_is_a_plan_and_a_longer_one_begins_like_a_shorter_one() {
+    for postgres in [false, true] {
+        let draw = |seed, seconds| draw(Dice::of(seed), Duration::from_secs(seconds), postgres);
+        let plan = draw(7, 300);
+        assert_eq!(plan, draw(7, 300));
+        assert_ne!(plan, draw(8, 300));
+        let short = draw(7, 60);
+        assert_eq!(short, plan[..short.len()]);
+        assert!(plan.is_sorted_by_key(|blow| blow.at));
+        // Short as it may be, everything happens in it.
+        let least = draw(7, 1);
+        for (kind, _) in ANYWHERE {
+            assert!(least.iter().any(|blow| blow.kind == kind), "{kind:?}");
+        }
+        let kills = plan.iter().filter(|blow| blow.kind.is_kill()).count();
+        assert!(kills >= 200, "only {kills}");
+    }
+}

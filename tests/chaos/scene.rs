@@ -1,0 +1,271 @@
+//! Everything that faults are done to, and what has been done to it.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ductwork::store::audit::{self, INVARIANTS, Kind as When};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::disk::Disk;
+use crate::history::{Fault, Kind, uptime};
+use crate::house::*;
+use crate::log::{self, LogReader};
+use crate::plan::{Blow, HOSTS};
+use crate::proxy::Proxy;
+
+/// A fault that has not struck by then did not happen.
+const UNPROVEN: Duration = Duration::from_secs(30);
+
+/// A host: a supervisor with its children, and its way to the database.
+pub struct Host {
+    pub daemon: Daemon,
+    pub log: LogReader,
+    pub proxy: Option<Proxy>,
+    pub disk: Option<Disk>,
+    wrapper: Vec<String>,
+}
+
+impl Host {
+    /// Starts one.
+    pub fn start(
+        house: &House,
+        wrapper: Vec<String>,
+        proxy: Option<Proxy>,
+        disk: Option<Disk>,
+    ) -> Self {
+        let (daemon, log) = started(house, &wrapper);
+        Self {
+            daemon,
+            log,
+            proxy,
+            disk,
+            wrapper,
+        }
+    }
+}
+
+fn started(house: &House, wrapper: &[String]) -> (Daemon, LogReader) {
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let (reader, stderr) = log::pipe();
+    let daemon = house.start_into(&wrapper, &["start"], Some(stderr));
+    let log = LogReader::start(reader, daemon.log.clone());
+    (daemon, log)
+}
+
+/// Everything that faults are done to.
+pub struct Scene {
+    /// Before the house: whoever is dropped after a failure reads its log there.
+    pub hosts: Vec<Host>,
+    pub house: House,
+    pub url: String,
+    pub cluster: Option<Cluster>,
+    /// By which the second host lives.
+    pub clock: Option<Clock>,
+    /// Between whoever triggers and the database.
+    pub proxy: Option<Proxy>,
+    pub faults: Vec<Fault>,
+    /// Late results that were refused, as daemons have said that have ended since.
+    refused: usize,
+    /// How often a log was found full, of such daemons.
+    full: usize,
+    /// Starts that ended because there was no database.
+    pub vain_starts: usize,
+    /// Lasting faults that are over, and have struck nobody.
+    unproven: Arc<AtomicUsize>,
+}
+
+impl Scene {
+    /// A scene on which nothing has happened yet.
+    pub fn new(house: House, url: String, cluster: Option<Cluster>) -> Self {
+        Self {
+            house,
+            hosts: Vec::new(),
+            url,
+            cluster,
+            clock: None,
+            proxy: None,
+            faults: Vec::new(),
+            refused: 0,
+            full: 0,
+            vain_starts: 0,
+            unproven: Arc::default(),
+        }
+    }
+
+    /// Writes down what has been done, since then and for so long from now.
+    pub fn note(
+        &mut self,
+        blow: &Blow,
+        target: String,
+        at: Duration,
+        lasts: Duration,
+        hit: Vec<i32>,
+    ) {
+        self.faults.push(Fault {
+            number: blow.number,
+            kind: blow.kind,
+            target,
+            at,
+            until: uptime() + lasts,
+            hit,
+        });
+    }
+
+    /// Ends a fault after a while, but not before it has struck somebody.
+    pub fn ends(
+        &self,
+        lasts: Duration,
+        fired: impl Fn() -> bool + Send + 'static,
+        end: Box<dyn FnOnce() + Send>,
+    ) {
+        let unproven = Arc::clone(&self.unproven);
+        std::thread::spawn(move || {
+            std::thread::sleep(lasts);
+            let since = Instant::now();
+            while !fired() && since.elapsed() < UNPROVEN {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            unproven.fetch_add(usize::from(!fired()), Ordering::Relaxed);
+            end();
+        });
+    }
+
+    /// All processes of a host.
+    pub fn everybody(&self, host: usize) -> Vec<i32> {
+        let processes = self.hosts[host].daemon.processes();
+        processes.iter().map(|process| process.pid).collect()
+    }
+
+    /// Whom a blow is meant for; somebody of the other host, if this one has nobody of the kind.
+    pub async fn somebody(&self, blow: &Blow) -> Process {
+        let what = format!("there is somebody for {blow}");
+        eventually(PATIENCE, &what, async || {
+            (0..HOSTS).find_map(|other| {
+                let host = &self.hosts[(blow.host + other) % HOSTS];
+                let mut found = host.daemon.processes();
+                found.retain(|process| process.kind.starts_with(blow.whom));
+                found.sort_by(|one, other| (&one.kind, one.pid).cmp(&(&other.kind, other.pid)));
+                let at = blow.pick as usize % found.len().max(1);
+                (!found.is_empty()).then(|| found.swap_remove(at))
+            })
+        })
+        .await
+    }
+
+    /// A start that does not find its database ends with a word and a status of its own, and
+    /// whoever watches over daemons starts another. No other supervisor ends by itself.
+    pub async fn watch(&mut self) {
+        for host in 0..self.hosts.len() {
+            if let Some(status) = self.hosts[host].daemon.has_ended() {
+                let said = self.replace(host).await;
+                let asked = unborn(status, &said);
+                assert!(asked || found_nothing(status, &said), "{status}: {said}");
+                self.vain_starts += 1;
+            }
+        }
+    }
+
+    /// A new daemon, where one has ended; what the old one has said.
+    pub async fn replace(&mut self, host: usize) -> String {
+        let host = &mut self.hosts[host];
+        let (daemon, log) = started(&self.house, &host.wrapper);
+        let old = std::mem::replace(&mut host.daemon, daemon);
+        let mut read = std::mem::replace(&mut host.log, log);
+        old.gone(PATIENCE).await;
+        self.full += read.ended();
+        self.refused += refusals(&old);
+        old.text()
+    }
+
+    /// Ends all daemons; late results that were refused, and logs that were full.
+    pub async fn ended(&mut self) -> (usize, usize) {
+        for host in &mut self.hosts {
+            host.daemon.stop().await;
+            self.full += host.log.ended();
+            self.refused += refusals(&host.daemon);
+        }
+        (self.refused, self.full)
+    }
+
+    /// What must hold at every moment does.
+    pub async fn audit(&mut self) {
+        let broken = audit::audit(&mut self.house.conn, audit::GRACE).await;
+        let mut broken = broken.expect("an audit");
+        broken.retain(|violation| {
+            let mut invariants = INVARIANTS.iter();
+            let of = invariants.find(|invariant| invariant.name == violation.invariant);
+            of.is_some_and(|invariant| invariant.kind == When::Always)
+        });
+        assert!(broken.is_empty(), "{broken:#?}");
+    }
+
+    /// Waits until all that was to last is over, and has struck.
+    pub async fn quiet(&mut self) {
+        let last = self.faults.iter().map(|fault| fault.until).max();
+        tokio::time::sleep(last.unwrap_or_default().saturating_sub(uptime())).await;
+        // Each thread that ends a fault holds one.
+        eventually(PATIENCE, "all faults have ended", async || {
+            (Arc::strong_count(&self.unproven) == 1).then_some(())
+        })
+        .await;
+        let unproven = self.unproven.load(Ordering::Relaxed);
+        assert_eq!(unproven, 0, "faults that struck nobody");
+        self.clear();
+        for host in 0..self.hosts.len() {
+            eventually(PATIENCE, "everybody works", async || {
+                self.watch().await;
+                let ready = self.hosts[host].daemon.logged("ready");
+                (!ready.is_empty()).then_some(())
+            })
+            .await;
+        }
+    }
+
+    fn clear(&self) {
+        let proxies = self.hosts.iter().filter_map(|host| host.proxy.as_ref());
+        proxies.chain(&self.proxy).for_each(Proxy::clear);
+    }
+
+    /// How often each fault was done.
+    pub fn tally(&self) -> BTreeMap<Kind, usize> {
+        let mut tally = BTreeMap::new();
+        for fault in &self.faults {
+            *tally.entry(fault.kind).or_default() += 1;
+        }
+        tally
+    }
+}
+
+/// True when a signal came before the first instruction of a program, which cannot help it.
+pub fn unborn(status: ExitStatus, said: &str) -> bool {
+    let signals = [Signal::SIGTERM, Signal::SIGHUP];
+    let by = signals.map(|signal| Some(signal as i32));
+    by.contains(&status.signal()) && said.is_empty()
+}
+
+/// True when a start has found no database, and has done nothing.
+pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
+    let began = said.lines().any(|line| line.starts_with('{'));
+    status.code() == Some(69) && !began
+}
+
+/// Lets them go on; some may have been killed by then.
+pub fn wake_after(lasts: Duration, pids: Vec<i32>) {
+    std::thread::spawn(move || {
+        std::thread::sleep(lasts);
+        for pid in pids {
+            let _gone = kill(Pid::from_raw(pid), Signal::SIGCONT);
+        }
+    });
+}
+
+fn refusals(daemon: &Daemon) -> usize {
+    daemon.logged("stale commit refused").len()
+}
