@@ -98,6 +98,34 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// Whatever would have to be opened when a step ends cannot be, by the worker that ran it.
+    async fn a_worker_short_of_descriptors_reads_what_its_step_has_put_out(db: Db) {
+        let held = "
+pipeline: Held
+steps:
+  A:
+    command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.02; done; echo 7 > \"$DUCTWORK_OUTPUT\"']
+flow: [{ start: A }]
+";
+        let settings = Settings { max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[held]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let run = house.trigger("Held", "1", 1).await[0];
+        house.pids("pids", 1).await;
+        let worker = daemon.child("worker Held", None).await;
+        // Below what it has already: it may open none.
+        let limited = Command::new("prlimit").args(["--pid", &worker.to_string(), "--nofile=1:"]).status();
+        assert!(limited.expect("prlimit").success());
+        std::fs::write(house.path("go"), "").unwrap();
+        house.run_ended(run).await;
+        assert_eq!(house.output(run).await, 7);
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 1, "{executions:#?}");
+        daemon.stop().await;
+        house.audited().await;
+    }
+
     /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
     /// the thread that started it.
     async fn a_long_step_keeps_its_lease_and_runs_once(db: Db) {
