@@ -330,10 +330,10 @@ statements! {
           FROM ductwork_runs WHERE revived_from IS NOT NULL
          GROUP BY revived_from HAVING count(*) > 1
         UNION ALL
-        SELECT 'run', o.id, 'was revived, but is ' || o.status
+        SELECT 'run', r.id, 'was made from a run that ' || CASE WHEN o.id IS NULL THEN 'is gone' ELSE 'is ' || o.status END
           FROM ductwork_runs r
-          JOIN ductwork_runs o ON o.id = r.revived_from
-         WHERE r.revived_from IS NOT NULL AND o.status <> 'halted'
+          LEFT JOIN ductwork_runs o ON o.id = r.revived_from
+         WHERE r.revived_from IS NOT NULL AND (o.id IS NULL OR o.status <> 'halted')
          LIMIT :rows";
     I22 = "
         SELECT 'execution' AS entity, e.id, 'is claimed by a process that is not registered' AS detail
@@ -366,11 +366,11 @@ statements! {
     I24 = "
         SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
           FROM ductwork_steps s
-          JOIN ductwork_steps o ON o.id = s.source_step_id
           JOIN ductwork_runs r ON r.id = s.run_id
-          JOIN ductwork_runs q ON q.id = o.run_id
+          LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
+          LEFT JOIN ductwork_runs q ON q.id = o.run_id
          WHERE s.source_step_id IS NOT NULL
-           AND (r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
+           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
          LIMIT :rows";
     I25 = "
         SELECT 'execution' AS entity, id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago' AS detail
@@ -467,6 +467,33 @@ statements! {
           LEFT JOIN ductwork_definitions d ON d.digest = r.definition
          WHERE d.digest IS NULL
          LIMIT :rows";
+    /// A cancellation closes what was being crossed.
+    I34 = "
+        SELECT 'advancement' AS entity, a.id, 'succeeded, but at no transition of its branch' AS detail
+          FROM ductwork_advancements a
+          LEFT JOIN ductwork_transitions t ON t.id = a.transition_id AND t.branch_id = a.branch_id
+         WHERE a.result = 'success' AND t.completed_at IS NULL
+        UNION ALL
+        SELECT 'transition', t.id, 'was crossed, but by ' || count(a.id) || ' attempts'
+          FROM ductwork_transitions t
+          LEFT JOIN ductwork_runs r ON r.id = t.run_id
+          LEFT JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'success'
+         WHERE t.completed_at IS NOT NULL
+         GROUP BY t.id, r.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(r.status, '') <> 'cancelled')
+         LIMIT :rows";
+    I34_FAILED = "
+        SELECT 'advancement' AS entity, a.id, 'is an attempt at no transition of its branch' AS detail
+          FROM ductwork_advancements a
+          LEFT JOIN ductwork_transitions t ON t.id = a.transition_id AND t.branch_id = a.branch_id
+         WHERE coalesce(a.result, '') <> 'success' AND t.id IS NULL
+         LIMIT :rows";
+    /// First attempts; that each other follows one is I6.
+    I34_EXECUTIONS = "
+        SELECT 'execution' AS entity, e.id, 'is an attempt at no step' AS detail
+          FROM ductwork_executions e
+          LEFT JOIN ductwork_steps s ON s.id = e.step_id
+         WHERE e.attempt = 1 AND s.id IS NULL
+         LIMIT :rows";
 }
 
 macro_rules! invariants {
@@ -527,6 +554,9 @@ invariants! {
     I32 Always "a run is dampened exactly while a branch of it waits for a person";
     I33 Always "every branch has its run, and every run its root and its definition"
         unless each_run_has_its_root, I33_DEFINITIONS;
+    I34 Always "attempts belong to what they were made at, and one of them crossed each transition"
+        unless each_transition_was_crossed_once, I34_FAILED unless each_attempt_crossed,
+        I34_EXECUTIONS unless each_step_has_a_first_attempt;
 }
 
 /// PostgreSQL only: some sorts are worth memory, and none of these statements is worth

@@ -477,12 +477,16 @@ const CORRUPTIONS: &[(&str, &str)] = &[
                     branch_id = (SELECT branch_id FROM ductwork_fan_outs WHERE fired_at IS NULL LIMIT 1)"),
     ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'completed' LIMIT 1)
               WHERE status = 'halted'"),
+    ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_branches LIMIT 1) WHERE status = 'halted'"),
     ("I22", "DELETE FROM ductwork_processes WHERE role = 'worker'"),
     ("I22", "DELETE FROM ductwork_processes WHERE role = 'advancer'"),
     ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_halt'"),
     ("I23", "UPDATE ductwork_runs SET status = 'completed' WHERE status = 'halted'"),
     ("I23", "UPDATE ductwork_steps SET via = 'on_halt' WHERE run_id = (SELECT id FROM ductwork_runs WHERE status = 'halted')"),
     ("I24", "UPDATE ductwork_steps SET source_step_id = id WHERE via = 'collapse'"),
+    ("I24", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'halted')
+              WHERE id = (SELECT run_id FROM ductwork_steps WHERE via = 'collapse' LIMIT 1);
+             UPDATE ductwork_steps SET source_step_id = run_id WHERE via = 'collapse'"),
     ("I25", "UPDATE ductwork_executions SET lease_until = 5 WHERE completed_at IS NULL AND process_id IS NOT NULL"),
     ("I25", "UPDATE ductwork_advancements SET lease_until = 5 WHERE completed_at IS NULL"),
     ("I26", "UPDATE ductwork_processes SET started_at = 5;
@@ -502,6 +506,14 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I33", "DELETE FROM ductwork_runs"),
     ("I33", "DELETE FROM ductwork_branches WHERE fan_out_id IS NULL AND status = 'completed'"),
     ("I33", "DELETE FROM ductwork_definitions"),
+    ("I34", "DELETE FROM ductwork_transitions"),
+    ("I34", "DELETE FROM ductwork_transitions WHERE id IN (SELECT transition_id FROM ductwork_advancements WHERE result = 'error')"),
+    ("I34", "DELETE FROM ductwork_transitions WHERE via = 'end'"),
+    ("I34", "DELETE FROM ductwork_advancements WHERE result = 'success'"),
+    ("I34", "UPDATE ductwork_advancements SET branch_id = id WHERE result = 'success'"),
+    ("I34", "INSERT INTO ductwork_executions (id, step_id, pipeline, attempt, process_id, claimed_at, lease_until, completed_at, result)
+             SELECT step_id, id, pipeline, attempt, process_id, claimed_at, lease_until, completed_at, result
+               FROM ductwork_executions WHERE result = 'success' AND attempt = 1"),
 ];
 
 /// Each corruption is made, seen and undone in a transaction of its own, in one busy database.

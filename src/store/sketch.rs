@@ -86,10 +86,13 @@ statements! {
         SELECT count(*) FILTER (WHERE ", part_crossed!(), ") AS part_crossed,
                count(*) FILTER (WHERE completed_at IS NULL) AS under_way,
                {fingerprint:from_step_id;;;completed_at IS NOT NULL} AS passed,
-               {fingerprint:id;run_id;produced;produced IS NOT NULL} AS produced
+               {fingerprint:id;run_id;produced;produced IS NOT NULL} AS produced,
+               {fingerprint:id;branch_id;;completed_at IS NOT NULL} AS crossed
           FROM ductwork_transitions");
     SKETCH_ADVANCEMENTS = concat!("
-        SELECT count(*) FILTER (WHERE ", part_ended!(), ") AS part_ended
+        SELECT count(*) FILTER (WHERE ", part_ended!(), ") AS part_ended,
+               count(*) FILTER (WHERE coalesce(result, '') <> 'success') AS in_vain,
+               {fingerprint:transition_id;branch_id;;result = 'success'} AS crossed
           FROM ductwork_advancements");
 }
 
@@ -200,6 +203,15 @@ impl Sketch {
     pub(super) fn each_run_has_its_root(&self) -> Result<bool, Error> {
         let roots: String = self.branches.get("roots")?;
         Ok(roots == self.runs.get::<String>("runs")?)
+    }
+
+    /// Each transition that was crossed has one attempt that did, on its branch.
+    pub(super) fn each_transition_was_crossed_once(&self) -> Result<bool, Error> {
+        same(&self.transitions, &self.advancements, "crossed")
+    }
+
+    pub(super) fn each_attempt_crossed(&self) -> Result<bool, Error> {
+        none(&self.advancements, "in_vain")
     }
 }
 
