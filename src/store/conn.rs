@@ -42,6 +42,9 @@ const TRANSACTION_ATTEMPTS: u32 = 20;
 /// The oldest SQLite without the bug that corrupts a WAL written by two processes.
 const SQLITE_MIN: i32 = 3_051_003;
 
+/// Bytes of a WAL that are kept when it begins anew: more than it takes where nobody reads for long.
+const WAL_LEFT: &str = "8388608";
+
 /// Where the database is: what every process of a deployment connects with.
 #[derive(Clone)]
 pub struct Location {
@@ -124,7 +127,8 @@ impl Location {
             match &self.target {
                 Target::Postgres(options) => {
                     let options = postgres_options(options, purpose);
-                    let conn = PgConnection::connect_with(&options).await?;
+                    let mut conn = PgConnection::connect_with(&options).await?;
+                    settings_arrived(&mut conn).await?;
                     Ok(Inner::Postgres(conn))
                 }
                 Target::Sqlite(path) => Ok(Inner::Sqlite(open_sqlite(path, purpose).await?)),
@@ -151,6 +155,7 @@ impl Location {
             let mut listener = PgListener::connect_with(&pool).await?;
             // A lost connection must be seen, and everything looked at anew (D8).
             listener.eager_reconnect(false);
+            settings_arrived(&mut listener).await?;
             listener.listen(channel).await?;
             Ok(Inner::Listener(Box::new(listener)))
         };
@@ -180,12 +185,36 @@ impl Location {
     }
 }
 
+/// Whose sessions are not its clients': it refuses the settings that we begin with, or drops them,
+/// and hands the next transaction to a session that knows none of our statements (D10).
+const POOLER: &str = "a connection pooler stands before the PostgreSQL server, and settings and prepared \
+                      statements do not pass it; let `database.url` lead to the server itself \
+                      (each process needs two connections)";
+
+/// Asks for one of the settings of every connection, without a prepared statement.
+async fn settings_arrived<'c>(
+    conn: impl Executor<'c, Database = Postgres>,
+) -> Result<(), sqlx::Error> {
+    const ASK: &str = "SELECT current_setting('idle_in_transaction_session_timeout')";
+    let row = conn.fetch_one(sqlx::raw_sql(ASK)).await?;
+    match row.try_get_unchecked::<String, _>(0)?.as_str() {
+        IDLE_TIMEOUT => Ok(()),
+        _ => Err(sqlx::Error::Configuration(POOLER.into())),
+    }
+}
+
+/// A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
+const IDLE_TIMEOUT: &str = "1min";
+
 /// A connection that cannot be opened is unavailable, whatever the reason: a server that is
 /// starting says so in many ways. Wrong passwords and missing databases are told apart by
 /// their text, which is shown.
 fn connect_error(error: sqlx::Error) -> Error {
     match error {
         sqlx::Error::Configuration(text) => Error::Schema(text.to_string()),
+        sqlx::Error::Database(error) if error.message().contains("startup parameter") => {
+            Error::Schema(format!("{POOLER}; it says: {}", error.message()))
+        }
         error => Error::Unavailable {
             source: Arc::new(error),
             in_commit: false,
@@ -200,8 +229,7 @@ fn postgres_options(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOp
         .statement_cache_capacity(256)
         .disable_statement_logging()
         .options([("default_transaction_isolation", "read committed")])
-        // A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
-        .options([("idle_in_transaction_session_timeout", "60s")]);
+        .options([("idle_in_transaction_session_timeout", IDLE_TIMEOUT)]);
     match purpose {
         Purpose::Query => options,
         Purpose::Engine => options.options([
@@ -252,6 +280,8 @@ async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, 
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(busy::PATIENCE)
+        // The log is as long as the longest reader made it: cut when it begins anew (D2).
+        .pragma("journal_size_limit", WAL_LEFT)
         .foreign_keys(false)
         .statement_cache_capacity(256)
         .pragma("trusted_schema", "off")

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::store::Conn;
 use ductwork::store::statement::Statement;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::clock::{Clock, SET};
@@ -189,6 +190,67 @@ on_every_database! {
     /// On SQLite the database's clock is the host's: what was due before has to be due still.
     async fn a_step_that_sets_the_clock_an_hour_back_costs_nobody_anything(db: Db) {
         the_clock_is_set(db, -HOUR).await;
+    }
+}
+
+/// Runs until it is killed.
+const STUBBORN: &str = r#"
+pipeline: Stubborn
+steps: { A: { command: [sh, -c, 'trap "" TERM; echo x >> holds; while :; do sleep 0.1; done'] } }
+flow: [{ start: A }]
+"#;
+
+/// A deadline by the wall clock would be over at once, or in an hour.
+async fn the_clock_is_set_in_a_drain(db: Db, by: i64) {
+    const DRAIN: Duration = Duration::from_secs(3);
+    let settings = Settings {
+        shutdown_timeout: "3s",
+        ..settings()
+    };
+    let clock = Clock::new();
+    let wrapper = clock.under();
+    let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
+    let mut house = House::new(&db, settings, &[STUBBORN]).await;
+    let mut daemon = house.start_as(&wrapper, &["start"]);
+    daemon.ready().await;
+    let governed = daemon.processes();
+    assert!(governed.iter().all(|process| clock.governs(process.pid)));
+    house.trigger("Stubborn", "1", 2).await;
+    house.said("holds", 2).await;
+    daemon.send(Signal::SIGTERM);
+    daemon.says("stopping").await;
+    let draining = std::time::Instant::now();
+    clock.set(by);
+    let (status, _) = daemon.ended(PATIENCE).await;
+    let took = draining.elapsed();
+    assert_eq!(status.code(), Some(0), "{status}");
+    assert!(took > DRAIN - Duration::from_secs(1), "cut short: {took:?}");
+    assert!(took < DRAIN * 5, "drawn out: {took:?}");
+    daemon.gone(PATIENCE).await;
+    let last = daemon.log().pop().unwrap();
+    let first = daemon.log().swap_remove(0);
+    let ts = |event: &Value| -> jiff::Timestamp { event["ts"].as_str().unwrap().parse().unwrap() };
+    let shown = ts(&last).duration_since(ts(&first)).as_secs();
+    assert!((shown - by).abs() < 60, "the clock was not set: {shown}");
+    let executions = house.executions().await;
+    let released = executions.iter().filter(|e| e.result() == "released");
+    assert_eq!(released.count(), 2, "{executions:#?}");
+    let spent = |e: &&Execution| e.crash_count > 0 || e.retry_count > 0;
+    assert_eq!(
+        executions.iter().filter(spent).count(),
+        0,
+        "{executions:#?}"
+    );
+    house.audited().await;
+}
+
+on_every_database! {
+    async fn a_drain_takes_as_long_as_it_may_when_the_clock_is_set_ahead(db: Db) {
+        the_clock_is_set_in_a_drain(db, HOUR).await;
+    }
+
+    async fn a_drain_takes_as_long_as_it_may_when_the_clock_is_set_back(db: Db) {
+        the_clock_is_set_in_a_drain(db, -HOUR).await;
     }
 }
 

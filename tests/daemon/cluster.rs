@@ -23,6 +23,27 @@ impl Cluster {
         Self { dir, url }
     }
 
+    /// A standby of this one, which follows it as long as both run.
+    pub fn standby(&self) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        postgres(&["standby", path(dir.path()), path(self.dir.path())]);
+        Self {
+            dir,
+            url: self.url.clone(),
+        }
+    }
+
+    /// Starts it where `other` was, which is down.
+    pub fn up_instead_of(&self, other: &Self) {
+        std::fs::copy(other.dir.path().join("port"), self.dir.path().join("port")).expect("a port");
+        self.up();
+    }
+
+    /// Makes a standby take writes.
+    pub fn promote(&self) {
+        postgres(&["promote", path(self.dir.path())]);
+    }
+
     /// A file of its data directory.
     pub fn data(&self, name: &str) -> PathBuf {
         self.dir.path().join("data").join(name)

@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ductwork::store::statement::Statement;
+use ductwork::store::{Dialect, Row};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{major, minor};
 
@@ -34,7 +36,86 @@ steps: { A: { command: ['true'] }, B: { command: ['true'] } }
 flow: [{ start: A }, { chain: B }]
 ";
 
+const WIDE: &str = "
+pipeline: Wide
+steps: { Split: { command: [cat] }, Each: { command: ['true'] }, Join: { command: ['true'] } }
+flow: [{ start: Split }, { expand: Each }, { collapse: Join }]
+";
+
+/// An expand takes longer than three leases. No sleep is known to SQLite, so it counts.
+const SLOW_ON_POSTGRES: &str = "
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(7); RETURN NULL; END $$;
+CREATE TRIGGER slow AFTER INSERT ON ductwork_fan_outs FOR EACH STATEMENT EXECUTE FUNCTION slow();";
+
+const SLOW_ON_SQLITE: &str = "
+CREATE TRIGGER slow AFTER INSERT ON ductwork_fan_outs
+BEGIN SELECT (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 35000000)
+              SELECT max(i) FROM n);
+END;";
+
+/// How long each attempt at a crossing took, and for how long it was leased: µs.
+async fn attempts_at_crossings(house: &mut House) -> Vec<(i64, i64, i64)> {
+    static CROSSINGS: Statement = Statement::new(
+        "TEST_CROSSINGS",
+        "SELECT a.completed_at - a.claimed_at AS took, a.lease_until - a.claimed_at AS leased,
+                t.crash_count
+           FROM ductwork_advancements a JOIN ductwork_transitions t ON t.id = a.transition_id
+          WHERE t.via = 'expand'",
+    );
+    let rows = house
+        .conn
+        .fetch(&CROSSINGS, &[])
+        .await
+        .expect("the crossings");
+    let crossing = |row: &Row| {
+        let of = |name| row.get(name).expect("a number");
+        (of("took"), of("leased"), of("crash_count"))
+    };
+    rows.iter().map(crossing).collect()
+}
+
 on_every_database! {
+    /// PostgreSQL: the heartbeat extends the lease from the other connection. SQLite: nobody
+    /// writes meanwhile, neither the heartbeats nor whoever would take them for dead. (A18)
+    async fn an_advance_that_outlasts_its_lease_is_nobody_elses(db: Db) {
+        const LEASE: i64 = 2_000_000;
+        let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WIDE]).await;
+        let on_postgres = house.conn.dialect() == Dialect::Postgres;
+        let slow = if on_postgres { SLOW_ON_POSTGRES } else { SLOW_ON_SQLITE };
+        house.conn.script("be slow", slow).await.unwrap();
+        // Each would take the other's claims, if it saw a reason.
+        let mut daemons = [house.start(), house.start()];
+        let mut children = Vec::new();
+        for daemon in &daemons {
+            daemon.ready().await;
+            children.push((daemon.child("advancer", None).await, daemon.child("worker Wide", None).await));
+        }
+        let elements: Vec<u32> = (0..3_000).collect();
+        let run = house.trigger("Wide", &format!("{elements:?}"), 1).await[0];
+        house.run_ended(run).await;
+        house.completed(PATIENCE).await;
+        for (daemon, children) in daemons.iter().zip(&children) {
+            let now = (daemon.child("advancer", None).await, daemon.child("worker Wide", None).await);
+            assert_eq!(now, *children);
+            for said in ["was declared dead", "recovered what a dead process held", "stale"] {
+                assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
+            }
+        }
+        for daemon in &mut daemons {
+            daemon.stop().await;
+        }
+        let crossings = attempts_at_crossings(&mut house).await;
+        let [(took, leased, 0)] = crossings[..] else { panic!("{crossings:?}") };
+        assert!(took > 2 * LEASE, "it was fast: the test is empty: {took}");
+        assert!(!on_postgres || leased > took - LEASE, "nobody extended it: {leased} of {took}");
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 3_002);
+        assert!(executions.iter().all(|e| e.attempt == 1));
+        house.audited().await;
+    }
+
     /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
     /// before they wake up. What they then know is old.
     async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {

@@ -565,3 +565,46 @@ on_every_database! {
         assert_eq!(held, Some(vec![kept.execution_id]));
     }
 }
+
+/// The planner believes the queue to have one row, and runs the choosing subquery once per row: then
+/// a plain one takes the whole queue. That of a claim is a part with a lock, which is never merged
+/// with what is around it (C7).
+async fn the_statistics_are_old(db: Db) {
+    static PLAIN: Statement = Statement::new(
+        "TEST_PLAIN",
+        "DELETE FROM ductwork_availabilities
+          WHERE execution_id IN (SELECT execution_id FROM ductwork_availabilities
+                                  WHERE pipeline = 'P' ORDER BY due_at, execution_id LIMIT 7
+                                    FOR UPDATE SKIP LOCKED)
+         RETURNING execution_id",
+    );
+    let mut driver = Driver::new(&db).await;
+    driver.audited = false;
+    driver.trigger(&one(), "1").await;
+    driver.conn.script("ANALYZE", "ANALYZE").await.unwrap();
+    let runs = vec![
+        NewRun {
+            key: None,
+            input: "1"
+        };
+        99
+    ];
+    trigger::trigger(&mut driver.conn, &one(), &runs, Duration::ZERO)
+        .await
+        .unwrap();
+    driver.conn.script("BEGIN", "BEGIN").await.unwrap();
+    let plain = driver.conn.fetch(&PLAIN, &[]).await.unwrap().len();
+    driver.conn.script("ROLLBACK", "ROLLBACK").await.unwrap();
+    assert_eq!(plain, 100, "the planner is not misled: the test is empty");
+    for _ in 0..10 {
+        assert_eq!(driver.claim("P", 7).await.len(), 7);
+    }
+    let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+    assert_eq!(held.len(), 70);
+    audit(&mut driver.conn).await;
+}
+
+#[tokio::test]
+async fn a_claim_takes_no_more_than_it_asks_for_where_a_plain_subquery_takes_all() {
+    crate::support::with(Db::postgres().await, the_statistics_are_old).await;
+}

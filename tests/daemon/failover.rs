@@ -1,0 +1,212 @@
+//! Another server in place of the one that was: it takes no writes for a while, and has not got
+//! the last commits.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ductwork::model::RunId;
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Location, Purpose, migrate, query};
+
+use crate::cluster::Cluster;
+use crate::house::*;
+
+const WORK: &str = r#"
+pipeline: Work
+steps:
+  A: { command: [sh, -c, 'sleep 0.05; cat'] }
+  B: { command: [sh, -c, 'sleep 0.05; cat'] }
+flow: [{ start: A }, { divide: [A, B] }, { combine: B }]
+"#;
+
+/// Runs until it is let go.
+const HOLDING: &str = r#"
+pipeline: Holding
+steps: { A: { command: [sh, -c, 'echo x >> holds; until [ -e go ]; do sleep 0.05; done; cat'] } }
+flow: [{ start: A }]
+"#;
+
+fn settings() -> Settings {
+    Settings {
+        reaper_timeout: "2s",
+        max_retry: 0,
+        level: "info",
+        ..Settings::default()
+    }
+}
+
+/// Longer than two leases.
+const OUTAGE: Duration = Duration::from_secs(5);
+
+async fn connect(cluster: &Cluster) -> Conn {
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    location.connect(Purpose::Engine).await.unwrap()
+}
+
+async fn house(cluster: &Cluster) -> House {
+    let mut conn = connect(cluster).await;
+    migrate::migrate(&mut conn).await.unwrap();
+    House::at(&cluster.url, conn, settings(), &[WORK, HOLDING]).await
+}
+
+async fn successes(conn: &mut Conn) -> i64 {
+    static SUCCESSES: Statement = Statement::new(
+        "TEST_SUCCESSES",
+        "SELECT count(*) AS n FROM ductwork_executions WHERE result = 'success'",
+    );
+    let row = conn.fetch_optional(&SUCCESSES, &[]).await.unwrap();
+    row.unwrap().get("n").unwrap()
+}
+
+async fn pids(daemon: &Daemon) -> Vec<i32> {
+    let mut pids = vec![daemon.pid(), daemon.child("advancer", None).await];
+    for pipeline in ["Work", "Holding"] {
+        pids.push(daemon.child(&format!("worker {pipeline}"), None).await);
+    }
+    pids
+}
+
+/// Everybody has found that nothing can be written.
+async fn all_wait(daemon: &Daemon, since: usize) {
+    eventually(PATIENCE, "everybody waits for the database", async || {
+        let log = daemon.log();
+        let waiting = log[since..]
+            .iter()
+            .filter(|event| event["msg"] == "waiting for the database");
+        let pids: BTreeSet<i64> = waiting.filter_map(|event| event["pid"].as_i64()).collect();
+        (pids.len() == 4).then_some(())
+    })
+    .await;
+}
+
+/// Nobody has died, was taken for dead or was replaced; and nothing was spent.
+async fn unharmed(house: &mut House, daemon: &mut Daemon, before: &[i32]) {
+    assert_eq!(pids(daemon).await, before);
+    for said in ["was declared dead", "recovered what a dead process held"] {
+        assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
+    }
+    daemon.stop().await;
+    let executions = house.succeeded_once_each().await;
+    assert!(
+        executions.iter().all(|e| e.crash_count == 0),
+        "{executions:#?}"
+    );
+    house.audited().await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_waited_for() {
+    let cluster = Cluster::start();
+    let mut house = house(&cluster).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let before = pids(&daemon).await;
+    house.trigger("Holding", "1", 2).await;
+    house.said("holds", 2).await;
+    house.trigger("Work", "1", 100).await;
+    let conn = &mut house.conn;
+    eventually(PATIENCE, "work is going on", async || {
+        (successes(conn).await > 5).then_some(())
+    })
+    .await;
+    let logged = daemon.log().len();
+    for sql in [
+        "ALTER SYSTEM SET default_transaction_read_only = on",
+        "SELECT pg_reload_conf()",
+    ] {
+        house.conn.script("refuse writes", sql).await.unwrap();
+    }
+    let began = Instant::now();
+    all_wait(&daemon, logged).await;
+    // Ends while its result cannot be written.
+    std::fs::write(house.path("go"), "").unwrap();
+    tokio::time::sleep(OUTAGE.saturating_sub(began.elapsed())).await;
+    let stands = successes(&mut house.conn).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(successes(&mut house.conn).await, stands, "it was written");
+    for sql in [
+        "ALTER SYSTEM RESET default_transaction_read_only",
+        "SELECT pg_reload_conf()",
+    ] {
+        house.conn.script("take writes", sql).await.unwrap();
+    }
+    house.completed(PATIENCE).await;
+    unharmed(&mut house, &mut daemon, &before).await;
+}
+
+/// What the primary had acknowledged and the standby had not got is gone, runs and results alike.
+/// All else goes on, and what is left is whole.
+#[tokio::test]
+async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is() {
+    let primary = Cluster::start();
+    let mut house = house(&primary).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let before = pids(&daemon).await;
+    house.trigger("Holding", "1", 2).await;
+    house.said("holds", 2).await;
+    let mut kept = house.trigger("Work", "1", 100).await;
+    let standby = primary.standby();
+    // The standby has these too, and then hears nothing more.
+    kept.extend(house.trigger("Work", "2", 20).await);
+    let wanted = followed(&mut house.conn).await;
+    assert!(wanted, "the standby does not follow");
+    standby.down();
+    let there = successes(&mut house.conn).await;
+    let lost: Vec<RunId> = house.trigger("Work", "3", 20).await;
+    let conn = &mut house.conn;
+    eventually(PATIENCE, "work is done that will be lost", async || {
+        (successes(conn).await > there + 20).then_some(())
+    })
+    .await;
+    let done = successes(&mut house.conn).await;
+    let logged = daemon.log().len();
+    primary.down();
+    standby.up_instead_of(&primary);
+    all_wait(&daemon, logged).await;
+    std::fs::write(house.path("go"), "").unwrap();
+    // It can be read, and not written.
+    house.conn = connect(&standby).await;
+    assert!(successes(&mut house.conn).await < done, "nothing was lost");
+    tokio::time::sleep(OUTAGE).await;
+    standby.promote();
+    house.completed(PATIENCE).await;
+    for run in lost {
+        let state = query::run_state(&mut house.conn, run).await.unwrap();
+        assert!(state.is_none(), "{run:?} was to be lost");
+    }
+    for run in kept {
+        let state = query::run_state(&mut house.conn, run).await.unwrap();
+        assert!(state.is_some(), "{run:?} was lost");
+    }
+    unharmed(&mut house, &mut daemon, &before).await;
+}
+
+/// True when the standby has replayed all that is there by now.
+async fn followed(conn: &mut Conn) -> bool {
+    static WRITTEN: Statement = Statement::new(
+        "TEST_WRITTEN",
+        "SELECT pg_current_wal_lsn()::text AS written",
+    );
+    static REPLAYED: Statement = Statement::new(
+        "TEST_REPLAYED",
+        "SELECT CAST(count(*) AS bigint) AS n FROM pg_stat_replication
+          WHERE replay_lsn >= CAST(CAST(:written AS text) AS pg_lsn)",
+    );
+    let row = conn.fetch_optional(&WRITTEN, &[]).await.unwrap().unwrap();
+    let written: String = row.get("written").unwrap();
+    let began = Instant::now();
+    while began.elapsed() < PATIENCE {
+        let args = [("written", written.as_str().into())];
+        let row = conn
+            .fetch_optional(&REPLAYED, &args)
+            .await
+            .unwrap()
+            .unwrap();
+        if row.get::<i64>("n").unwrap() == 1 {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    false
+}

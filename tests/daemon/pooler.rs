@@ -1,0 +1,130 @@
+//! A pooler between the daemon and its server: refused at once, with the reason.
+
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use ductwork::store::{Location, Purpose, migrate};
+
+use crate::cluster::Cluster;
+use crate::house::*;
+
+const ECHO: &str = "
+pipeline: Echo
+steps: { Echo: { command: [cat] } }
+flow: [{ start: Echo }]
+";
+
+/// PgBouncer, for one server.
+struct Pooler {
+    child: Child,
+    _dir: tempfile::TempDir,
+    url: String,
+}
+
+impl Pooler {
+    /// `more` are lines of its configuration.
+    async fn before(cluster: &Cluster, more: &str) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/pgbouncer");
+        let found = Command::new(script).output().expect("the script runs");
+        let said = String::from_utf8_lossy(&found.stderr);
+        assert!(found.status.success(), "{said}");
+        let program = String::from_utf8(found.stdout).expect("a path");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        // It does not run as root, and its other user has to read this.
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(dir.path(), open).expect("a directory");
+        let server = cluster.url.rsplit_once('@').expect("a user").1;
+        let (host, name) = server.split_once('/').expect("a name");
+        let (host, server_port) = host.split_once(':').expect("a port");
+        let text = format!(
+            "[databases]\n{name} = host={host} port={server_port}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nunix_socket_dir =\nauth_type = any\n{more}\n"
+        )
+        .replace("auth_type = any", "auth_type = trust\nauth_file = users");
+        std::fs::write(dir.path().join("pooler.ini"), text).expect("its configuration");
+        std::fs::write(dir.path().join("users"), "\"postgres\" \"\"\n").expect("its users");
+        let mut command = Command::new(program.trim());
+        if nix::unistd::geteuid().is_root() {
+            command.args(["-u", "nobody"]);
+        }
+        command.arg("pooler.ini").current_dir(dir.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command.spawn().expect("PgBouncer starts");
+        let pooler = Self {
+            child,
+            _dir: dir,
+            url: cluster
+                .url
+                .replace(server, &format!("127.0.0.1:{port}/{name}")),
+        };
+        eventually(
+            PATIENCE,
+            "PgBouncer listens",
+            async || match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(_) => Some(()),
+                Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
+                Err(error) => panic!("{error}"),
+            },
+        )
+        .await;
+        pooler
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        // It holds nothing that outlives it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In whatever mode, and whether it refuses what it does not know or drops it: nothing half works.
+#[tokio::test]
+async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
+    const DROPS: &str = "ignore_startup_parameters = extra_float_digits,options";
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    for configured in [
+        "pool_mode = transaction".to_owned(),
+        format!("pool_mode = transaction\n{DROPS}"),
+        format!("pool_mode = session\n{DROPS}"),
+    ] {
+        let pooler = Pooler::before(&cluster, &configured).await;
+        let conn = location.connect(Purpose::Engine).await.unwrap();
+        let house = House::at(&pooler.url, conn, Settings::default(), &[ECHO]).await;
+        let verbs: [&[&str]; 3] = [&["start"], &["trigger", "Echo", "1"], &["audit"]];
+        for verb in verbs {
+            let refused = house.run(&["timeout", "30"], verb);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(
+                refused.status.code(),
+                Some(1),
+                "{configured}, {verb:?}: {said}"
+            );
+            let told = said.lines().filter(|line| {
+                line.contains("a connection pooler stands before the PostgreSQL server")
+                    && line.contains("let `database.url` lead to the server itself")
+            });
+            assert_eq!(told.count(), 1, "{configured}, {verb:?}: {said}");
+        }
+    }
+    // It was the pooler: without it the same configuration works.
+    let mut house = House::at(&cluster.url, conn, Settings::default(), &[ECHO]).await;
+    let mut daemon = house.start();
+    house.trigger("Echo", "1", 1).await;
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    house.audited().await;
+}

@@ -1,0 +1,122 @@
+//! What concerns SQLite alone: its write-ahead log, and where its file must not be.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect};
+
+use crate::house::*;
+use crate::support::{self, Db};
+
+const ECHO: &str = "
+pipeline: Echo
+steps: { Echo: { command: [cat] } }
+flow: [{ start: Echo }]
+";
+
+const MIB: u64 = 1 << 20;
+
+/// Of runs that each carry 128 KiB.
+async fn load(house: &mut House, runs: usize) {
+    let input = format!("\"{}\"", "x".repeat(128 << 10));
+    house.trigger("Echo", &input, runs).await;
+    house.completed(PATIENCE).await;
+}
+
+/// What begins a snapshot that is held until it is rolled back.
+async fn read(conn: &mut Conn) -> i64 {
+    static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
+    assert_eq!(conn.dialect(), Dialect::Sqlite);
+    conn.script("BEGIN", "BEGIN").await.unwrap();
+    let row = conn.fetch_optional(&RUNS, &[]).await.unwrap().unwrap();
+    row.get("n").unwrap()
+}
+
+/// While somebody reads, nothing behind its snapshot leaves the log; afterwards the disk is given
+/// back (D2).
+async fn a_reader_is_held(db: Db) {
+    let mut house = House::new(&db, Settings::default(), &[ECHO]).await;
+    let file = db.url.strip_prefix("sqlite://").unwrap();
+    let wal = PathBuf::from(format!("{file}-wal"));
+    let size = || std::fs::metadata(&wal).unwrap().len();
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let mut reader = db.connect().await;
+    assert_eq!(read(&mut reader).await, 0);
+    load(&mut house, 100).await;
+    let first = size();
+    load(&mut house, 100).await;
+    let held = size();
+    assert!(
+        held > first + 10 * MIB && first > 10 * MIB,
+        "nobody kept it from being checkpointed: {first}, {held}"
+    );
+    reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
+    eventually(PATIENCE, "the log is small again", async || {
+        house.trigger("Echo", "1", 1).await;
+        house.completed(PATIENCE).await;
+        (size() <= 8 * MIB).then_some(())
+    })
+    .await;
+    let before = read(&mut reader).await;
+    assert!(before > 200, "{before}");
+    reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
+    daemon.stop().await;
+    let executions = house.succeeded_once_each().await;
+    assert!(executions.iter().all(|e| e.attempt == 1));
+    house.audited().await;
+}
+
+#[tokio::test]
+async fn a_long_reader_grows_the_log_for_as_long_as_it_reads_and_loses_nothing() {
+    support::with(Db::sqlite(), a_reader_is_held).await;
+}
+
+/// A library that says of every file system that it is another.
+fn disguise(to: &Path) -> String {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/statfs.c");
+    let library = to.join("statfs.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
+    let made = cc.arg(&library).arg(source).status().expect("a C compiler");
+    assert!(made.success(), "{made}");
+    format!("LD_PRELOAD={}", library.display())
+}
+
+async fn it_lies_on_a_network(db: Db) {
+    let mut house = House::new(&db, Settings::default(), &[ECHO]).await;
+    let preload = disguise(&house.path(""));
+    let under = |magic: &str, verb: &[&str]| {
+        house.run(&["env", &preload, &format!("TEST_STATFS={magic}")], verb)
+    };
+    let local = under("ef53", &["trigger", "Echo", "1"]);
+    assert!(local.status.success(), "{local:?}");
+    for (magic, name) in [
+        ("6969", "NFS"),
+        ("ff534d42", "CIFS"),
+        ("fe534d42", "SMB"),
+        ("517b", "SMB"),
+    ] {
+        let verbs: [&[&str]; 3] = [&["start"], &["trigger", "Echo", "1"], &["audit"]];
+        for verb in verbs {
+            let refused = under(magic, verb);
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
+            let expected = format!("SQLite's locks do not work on {name}; use a local disk");
+            let told = said.lines().filter(|line| line.contains(&expected));
+            assert_eq!(told.count(), 1, "{verb:?}: {said}");
+        }
+    }
+    // Nobody touched it.
+    let mut daemon = house.start();
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    assert_eq!(house.executions().await.len(), 1);
+    house.audited().await;
+}
+
+#[tokio::test]
+async fn sqlite_on_a_network_file_system_is_refused_by_name() {
+    support::with(Db::sqlite(), it_lies_on_a_network).await;
+}
