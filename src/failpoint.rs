@@ -18,7 +18,9 @@
 //! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
 //!
 //! `begin` is before a transaction, `written` before its COMMIT, and `end` after it, when only the
-//! answer is missing.
+//! answer is missing. Other names are between two statements of one; where PostgreSQL does it all in
+//! one statement (claims, and commits with what they cross), those are places on SQLite alone; what
+//! follows a commit's guard goes there in one trip, which has no place within.
 
 /// A place where something may go wrong.
 ///
@@ -65,6 +67,7 @@ mod armed {
         "trigger.written",
         "trigger.end",
         "claim.begin",
+        "claim.taken",
         "claim.written",
         "claim.end",
         "commit.begin",
@@ -73,9 +76,19 @@ mod armed {
         "commit.end",
         "landed.begin",
         "branches.begin",
+        "branches.claimed",
+        "branches.opened",
         "branches.written",
         "branches.end",
         "advance.begin",
+        "advance.loaded",
+        "cross.left",
+        "cross.chunk",
+        "cross.made",
+        "cross.arriving",
+        "cross.arrived",
+        "cross.fired",
+        "cross.recorded",
         "advance.written",
         "advance.end",
         "register.begin",
@@ -87,6 +100,8 @@ mod armed {
         "recover.written",
         "recover.end",
         "revive.begin",
+        "revive.branched",
+        "revive.copied",
         "revive.written",
         "revive.end",
         "cancel.begin",
@@ -96,13 +111,19 @@ mod armed {
         "resume.written",
         "resume.end",
         "prune.begin",
+        "prune.deleted",
         "prune.written",
         "prune.end",
+        "prune.between",
         "migrate.begin",
         "migrate.written",
         "migrate.end",
         "exec.fork",
         "exec.spawned",
+        "exec.half_fed",
+        "exec.half_read",
+        "exec.ending",
+        "exec.killing",
         "exec.ended",
         "child.start",
         "supervisor.fork",

@@ -252,7 +252,10 @@ impl CommandRunner {
             let feed = pin!(feed(stdin, assignment.input.get().as_bytes()));
             let read = pin!(async {
                 tokio::join!(
-                    pump(&mut stdout, CHUNK, |bytes| printed.push(bytes, &overflow)),
+                    pump(&mut stdout, CHUNK, |bytes| {
+                        printed.push(bytes, &overflow);
+                        failpoint!("exec.half_read");
+                    }),
                     pump(&mut stderr, LOG_CHUNK, |bytes| log.push(bytes)),
                 );
             });
@@ -397,6 +400,11 @@ where
         (Signal::SIGTERM, grace, Left::ByItself),
         (Signal::SIGKILL, DEATH_MAX, Left::Killed),
     ] {
+        if signal == Signal::SIGTERM {
+            failpoint!("exec.ending");
+        } else {
+            failpoint!("exec.killing");
+        }
         child.signal(signal);
         if signal == Signal::SIGTERM {
             // One that is stopped would hear of it only when it goes on.
@@ -471,6 +479,7 @@ async fn feed(rest: Option<Rest>, input: &[u8]) {
     let Some(Rest { mut pipe, taken }) = rest else {
         return;
     };
+    failpoint!("exec.half_fed");
     if pipe.write_all(&input[taken..]).await.is_ok() {
         let _ = pipe.write_all(b"\n").await;
     }

@@ -164,6 +164,7 @@ pub async fn claim(
                 claimed.len()
             )));
         }
+        failpoint!(conn, "branches.claimed");
         open_records(conn, &claimed, process, lease).await?;
         failpoint!(conn, "branches.written");
         Ok(BranchClaim::Taken(claimed))
@@ -186,6 +187,7 @@ async fn open_records(
         .ids("token", claimed.iter().map(|branch| branch.token));
     conn.execute(&OPEN_TRANSITIONS, &[("b", (&rows).into())])
         .await?;
+    failpoint!(conn, "branches.opened");
     let ids: Vec<AdvancementId> = claimed.iter().map(|_| AdvancementId::new()).collect();
     let rows = Rows::new()
         .ids("id", ids)
@@ -262,6 +264,7 @@ pub async fn advance(
             fenced.push(branch);
         }
         read_outputs(conn, &mut fenced).await?;
+        failpoint!(conn, "advance.loaded");
         let crossings: Vec<Crossing<'_>> = fenced
             .iter()
             .map(|branch| branch.crossing(&limits(&branch.pipeline)))

@@ -170,6 +170,7 @@ pub async fn claim(
         if taken.is_empty() {
             return Ok(Claim::Taken(Vec::new()));
         }
+        failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
         let args = [("taken", (&rows).into()), process_id.clone(), lease.clone()];
         let stamped = conn.fetch(&STAMP_EXECUTIONS, &args).await?;

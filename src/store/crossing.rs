@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::definition::{Definition, NodeIndex, Target};
+use crate::failpoint::failpoint;
 use crate::machine::advance::{self, Advance, Elements, Value};
 use crate::machine::barrier::{self, Arrival, BarrierView};
 use crate::model::*;
@@ -24,8 +25,13 @@ use super::error::Error;
 use super::statement::{Rows, statements};
 
 /// Rows per statement: enough that a statement's cost is its rows', few enough that a
-/// million-wide fan-out holds no million rows in memory.
-const CHUNK: usize = 1_000;
+/// million-wide fan-out holds no million rows in memory. Where faults are tried between two
+/// chunks, a small fan-out has some.
+const CHUNK: usize = if cfg!(feature = "failpoints") {
+    2
+} else {
+    1_000
+};
 
 statements! {
     INSERT_BRANCHES = "
@@ -339,6 +345,7 @@ pub async fn cross(
             break;
         }
         loaded = load_waiting(conn, fired, max_payload, definitions).await?;
+        failpoint!(conn, "cross.fired");
         standing = loaded.iter().map(Loaded::standing).collect();
     }
     record(conn, crossings, &produced).await?;
@@ -593,6 +600,7 @@ async fn apply<'a>(
     if !left.is_empty() {
         let rows = Rows::new().ids("id", left);
         conn.execute(&LEAVE_STEPS, &[("b", (&rows).into())]).await?;
+        failpoint!(conn, "cross.left");
     }
     if !writes.gathered.is_empty() {
         let rows = Rows::new()
@@ -609,6 +617,7 @@ async fn apply<'a>(
             spread(conn, branch, *id, *to, elements, crossed).await?;
         }
     }
+    failpoint!(conn, "cross.made");
     end_runs(conn, standing, &writes, crossed).await
 }
 
@@ -662,6 +671,7 @@ async fn spread(
             );
         }
         insert_children(conn, &mut writes, crossed).await?;
+        failpoint!(conn, "cross.chunk");
         from = until;
     }
     Ok(())
@@ -873,6 +883,7 @@ async fn arrive(
         .ids("id", arrivals.keys().copied())
         .ints("arriving", arrivals.values().map(|row| row.arriving))
         .ints("halting", arrivals.values().map(|row| row.halting));
+    failpoint!(conn, "cross.arriving");
     let mut fired = Vec::new();
     for row in conn.fetch(&ARRIVE, &[("b", (&rows).into())]).await? {
         let view = BarrierView {
@@ -891,6 +902,7 @@ async fn arrive(
             }),
         }
     }
+    failpoint!(conn, "cross.arrived");
     Ok(fired)
 }
 
@@ -1013,6 +1025,7 @@ async fn record(
         .ints("produced", crossings.iter().map(|row| of(row).1));
     conn.execute(&COMPLETE_TRANSITIONS, &[("b", (&rows).into())])
         .await?;
+    failpoint!(conn, "cross.recorded");
     let rows = Rows::new()
         .ids("id", crossings.iter().map(|row| row.advancement))
         .ids("branch_id", crossings.iter().map(|row| row.branch_id));

@@ -16,8 +16,9 @@ use super::crossing::micros;
 use super::error::Error;
 use super::statement::{Rows, statements};
 
-/// Runs per transaction: enough to share its cost, few enough that nobody waits for it long.
-const BATCH: u64 = 200;
+/// Runs per transaction: enough to share its cost, few enough that nobody waits for it long. Where
+/// faults are tried between two batches, a few runs make some.
+const BATCH: u64 = if cfg!(feature = "failpoints") { 2 } else { 200 };
 
 statements! {
     ENDED_RUNS = "
@@ -100,6 +101,7 @@ pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<
         if seen == 0 || deleted == 0 {
             break;
         }
+        failpoint!(conn, "prune.between");
     }
     Ok(pruned)
 }
@@ -128,6 +130,7 @@ async fn batch(conn: &mut Conn, older_than: Duration, n: u64) -> Result<(usize, 
         &PRUNE_BRANCHES,
     ] {
         conn.execute(statement, &rows).await?;
+        failpoint!(conn, "prune.deleted");
     }
     let deleted = conn.execute(&PRUNE_RUNS, &rows).await?;
     failpoint!(conn, "prune.written");

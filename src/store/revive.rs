@@ -182,9 +182,11 @@ async fn copy(conn: &mut Conn, from: RunId, to: RunId) -> Result<Revive, Error> 
     let pipeline: String = run.get("pipeline")?;
     conn.execute(&REVIVE_BRANCHES, &both).await?;
     conn.execute(&REVIVE_FAN_OUTS, &both).await?;
+    failpoint!(conn, "revive.branched");
     conn.execute(&REVIVE_COMPLETED_STEPS, &both).await?;
     conn.execute(&REVIVE_FAILED_STEPS, &both).await?;
     conn.execute(&REVIVE_TUPLES, &both).await?;
+    failpoint!(conn, "revive.copied");
     let mut halted = Vec::new();
     for row in conn.fetch(&HALTED_BRANCHES, &both).await? {
         halted.push(Halted::read(&row)?);

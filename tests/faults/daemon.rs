@@ -41,14 +41,29 @@ const BEGINNINGS: [&str; 7] = [
     "register.begin",
     "recover.begin",
 ];
-const MIDDLES: [&str; 4] = [
+const MIDDLES: [&str; 14] = [
+    "branches.claimed",
+    "branches.opened",
+    "advance.loaded",
+    "cross.left",
+    "cross.chunk",
+    "cross.made",
+    "cross.arriving",
+    "cross.arrived",
+    "cross.fired",
+    "cross.recorded",
     "branches.written",
     "advance.written",
     "recover.removed",
     "recover.written",
 ];
 /// One statement on PostgreSQL, which has no middle.
-const MIDDLES_ON_SQLITE: [&str; 3] = ["claim.written", "commit.guarded", "commit.written"];
+const MIDDLES_ON_SQLITE: [&str; 4] = [
+    "claim.taken",
+    "claim.written",
+    "commit.guarded",
+    "commit.written",
+];
 const ENDS: [&str; 7] = [
     "claim.end",
     "commit.end",
@@ -138,6 +153,8 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
             ],
             "kill9",
         ),
+        each(&MIDDLES[..5], "kill9"),
+        each(&MIDDLES[5..10], "kill9"),
     ];
     if on == On::Sqlite {
         groups.push(each(&MIDDLES_ON_SQLITE, "kill9"));
@@ -147,7 +164,7 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
 
 /// Every fault that a test here makes.
 pub fn all() -> Vec<Fault> {
-    let mut all = deaths(On::Sqlite).concat();
+    let mut all = [deaths(On::Sqlite).concat(), AROUND_A_STEP.to_vec()].concat();
     for faults in [unavailable, retryable, refused, cut, acknowledgement_lost] {
         all.extend(faults(On::Sqlite));
     }
@@ -278,7 +295,40 @@ survives! {
     fn whoever_dies_at_the_end_of_a_recovery_leaves_it_to_the_next(on) { deaths(on)[5].clone() }
     fn whoever_dies_around_a_heartbeat_is_replaced(on) { deaths(on)[6].clone() }
     fn a_supervisor_may_die_around_a_fork_and_while_it_stops(on) { deaths(on)[7].clone() }
+    fn whoever_dies_between_a_claim_and_a_fan_out_is_replaced(on) { deaths(on)[8].clone() }
+    fn whoever_dies_around_a_barrier_is_replaced(on) { deaths(on)[9].clone() }
 }
+
+/// More than a pipe holds, in and out.
+const BIG: &str = r#"
+pipeline: Big
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+/// Its first attempts hang, and do not heed SIGTERM.
+const HANGING: &str = r#"
+pipeline: Hanging
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        [ "$DUCTWORK_ATTEMPT" -gt 2 ] && exec cat
+        trap "" TERM
+        while :; do sleep 0.05; done
+    timeout: 300ms
+flow: [{ start: A }]
+"#;
+
+/// While a step reads or writes, and while it is made to end.
+const AROUND_A_STEP: [Fault; 4] = [
+    ("exec.half_fed", "kill9"),
+    ("exec.half_read", "abort"),
+    ("exec.ending", "kill9"),
+    ("exec.killing", "kill9"),
+];
 
 /// A daemon at one fault, with work for it.
 async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
@@ -299,6 +349,25 @@ async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
 }
 
 on_every_database! {
+    /// What was cut short with its worker is nobody's result, and no error either.
+    async fn whoever_dies_while_a_step_reads_writes_or_is_ended_is_replaced(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[BIG, HANGING]).await;
+        house.variables = armed(&house, &AROUND_A_STEP);
+        let big = "x".repeat(300 << 10);
+        let run = house.trigger("Big", &format!("\"{big}\""), 1).await[0];
+        house.trigger("Hanging", "1", 1).await;
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        assert_eq!(to_come(&house, &AROUND_A_STEP), []);
+        daemon.stop().await;
+        assert_eq!(house.output(run).await, big.as_str());
+        let executions = house.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), AROUND_A_STEP.len(), "{executions:#?}");
+        house.audited().await;
+    }
+
     /// It stands still as a whole: no heartbeat, no commit.
     async fn a_worker_that_stands_still_before_its_commit_is_replaced(db: Db) {
         let (mut house, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
@@ -330,6 +399,6 @@ on_every_database! {
 
 #[tokio::test]
 async fn whoever_dies_before_sqlite_commits_is_replaced() {
-    let last = |db| survived(db, deaths(On::Sqlite)[8].clone());
+    let last = |db| survived(db, deaths(On::Sqlite)[10].clone());
     support::with(Db::sqlite(), last).await;
 }
