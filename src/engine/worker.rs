@@ -14,7 +14,7 @@ use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending, ExecutionView};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
-use crate::store::claim::{self, Claim, Claimed};
+use crate::store::claim::{self, Claim, Claimed, Place};
 use crate::store::commit::{self, Committed, Committer, Finished, NOT_STARTED_DELAY, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
@@ -40,6 +40,10 @@ const STUCK_AFTER: Duration = Duration::from_millis(250);
 /// After a claim that took something but not all it could, nothing else was due: the queue is
 /// asked again after this, or as soon as the worker has nothing left to do.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// In a backlog each claim begins where the last one ended, and this often at the beginning: for what
+/// has come to stand before that place, or was locked by somebody.
+const LOOK_BEFORE: Duration = Duration::from_secs(1);
 
 /// The loop of one worker process.
 pub struct Worker {
@@ -70,6 +74,8 @@ struct Loop {
     eager: bool,
     /// When to ask the queue, though nobody rings.
     look: Instant,
+    /// Where the last claim ended, while they are full, and since when none began at the beginning.
+    behind: Option<(Place, Instant)>,
     /// A transaction's fate is unknown: what it claimed for us has to be read back.
     unsure: bool,
 }
@@ -92,6 +98,7 @@ impl Worker {
             batch: BATCH_MAX,
             eager: true,
             look: Instant::now(),
+            behind: None,
             unsure: false,
         };
         let mut modes = self.shared.modes();
@@ -213,15 +220,27 @@ impl Worker {
         let process = self.shared.process();
         let lease = self.policy.lease();
         state.eager = false;
+        let now = Instant::now();
+        let (place, since) = match state.behind.take() {
+            Some((place, since)) if now < since + LOOK_BEFORE => (place, since),
+            _ => (Place::FIRST, now),
+        };
         let conn = state.link.get().await?;
-        let claimed = match claim::claim(conn, process, &self.pipeline, room, lease).await? {
+        let (claim, last) =
+            claim::claim_behind(conn, place, process, &self.pipeline, room, lease).await?;
+        let claimed = match claim {
             Claim::Dead => {
                 self.shared.check.notify_one();
                 return Ok(false);
             }
             Claim::Taken(claimed) => claimed,
         };
-        state.eager = claimed.len() == room;
+        let full = claimed.len() == room;
+        // Only from the beginning is it known that there is nothing more.
+        state.eager = full || place != Place::FIRST;
+        if full {
+            state.behind = Some((last, since));
+        }
         match claimed.is_empty() {
             true => drop(self.next_due(state).await?),
             false => state.look = Instant::now() + LOOK_AGAIN,

@@ -26,15 +26,17 @@ statements! {
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process RETURNING id, last_heartbeat_at AS moment";
     /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
-    /// than its limit (C7).
+    /// than its limit (C7). What was taken is passed over by its place: while somebody holds an old
+    /// snapshot, PostgreSQL's index keeps it, and would be walked from its beginning (D12).
     TAKE_AVAILABILITIES in Sqlite = "
         WITH due AS MATERIALIZED (
             SELECT execution_id FROM ductwork_availabilities
-             WHERE pipeline = :pipeline AND due_at <= {now} {alive}
+             WHERE pipeline = :pipeline AND due_at <= {now}
+               AND (due_at, execution_id) > (:behind, :behind_id) {alive}
              ORDER BY due_at, execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id AS id";
+        RETURNING execution_id AS id, due_at";
     STAMP_EXECUTIONS in Sqlite = "
         UPDATE ductwork_executions
            SET process_id = :process, claimed_at = {moment}, lease_until = {moment} + :lease
@@ -49,6 +51,8 @@ statements! {
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
                br.fan_out_id, br.ordinal, r.definition,
+               (SELECT max(due_at) FROM taken) AS last_due_at,
+               (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
                {whole:(SELECT count(*) FROM stamped);(SELECT count(*) FROM taken)}
           FROM touched
           LEFT JOIN (stamped e
@@ -134,6 +138,15 @@ pub enum Claim {
     Dead,
 }
 
+/// A place in the queue: when it was due, and what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(i64, uuid::Uuid);
+
+impl Place {
+    /// Before everything.
+    pub const FIRST: Self = Self(i64::MIN, uuid::Uuid::nil());
+}
+
 /// Takes up to `n` due executions of `pipeline` for `process`, leased for `lease`.
 pub async fn claim(
     conn: &mut Conn,
@@ -142,33 +155,60 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
+    let (claim, _) = claim_behind(conn, Place::FIRST, process, pipeline, n, lease).await?;
+    Ok(claim)
+}
+
+/// The same, of what stands behind a place; and the last that was taken.
+pub async fn claim_behind(
+    conn: &mut Conn,
+    place: Place,
+    process: ProcessId,
+    pipeline: &str,
+    n: usize,
+    lease: Duration,
+) -> Result<(Claim, Place), Error> {
+    let behind = ("behind", place.0.into());
+    let behind_id = ("behind_id", place.1.into());
     let pipeline = ("pipeline", pipeline.into());
     let process_id = ("process", process.0.into());
     let lease = ("lease", micros(lease).into());
     failpoint!(conn, "claim.begin");
     if conn.dialect() == Dialect::Postgres {
-        let args = [process_id, pipeline, lease, ("n", n.into())];
-        let rows = conn.alone(&CLAIM, &args).await?;
+        let args = [
+            process_id,
+            pipeline,
+            lease,
+            ("n", n.into()),
+            behind,
+            behind_id,
+        ];
+        let mut rows = conn.alone(&CLAIM, &args).await?;
         failpoint!(conn, "claim.end");
         if rows.is_empty() {
-            return Ok(Claim::Dead);
+            return Ok((Claim::Dead, place));
         }
-        let taken = rows
-            .iter()
-            .filter(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
-        return taken
-            .map(claimed)
-            .collect::<Result<_, _>>()
-            .map(Claim::Taken);
+        rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
+        let last = match rows.first() {
+            Some(row) => Place(row.get("last_due_at")?, row.get("last_id")?),
+            None => place,
+        };
+        let taken: Result<_, Error> = rows.iter().map(claimed).collect();
+        return Ok((Claim::Taken(taken?), last));
     }
     let claimed = conn.transaction(async |conn| {
         if !touch(conn, process).await? {
-            return Ok(Claim::Dead);
+            return Ok((Claim::Dead, place));
         }
-        let args = [pipeline.clone(), ("n", n.into())];
+        let args = [
+            pipeline.clone(),
+            ("n", n.into()),
+            behind.clone(),
+            behind_id.clone(),
+        ];
         let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
         if taken.is_empty() {
-            return Ok(Claim::Taken(Vec::new()));
+            return Ok((Claim::Taken(Vec::new()), place));
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
@@ -182,7 +222,13 @@ pub async fn claim(
             )));
         }
         failpoint!(conn, "claim.written");
-        load(conn, process, &rows).await.map(Claim::Taken)
+        let places = taken
+            .iter()
+            .map(|row| Ok(Place(row.get("due_at")?, row.get("id")?)));
+        let places = places.collect::<Result<Vec<_>, Error>>()?;
+        let last = places.into_iter().max().unwrap_or(place);
+        let claimed = load(conn, process, &rows).await?;
+        Ok((Claim::Taken(claimed), last))
     });
     let claimed = claimed.await?;
     failpoint!(conn, "claim.end");

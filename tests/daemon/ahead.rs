@@ -1,6 +1,7 @@
 //! What a worker has claimed beyond its slots: it is nobody's loss when the worker goes.
 
 use ductwork::model::RunStatus;
+use ductwork::store::statement::Statement;
 
 use crate::house::*;
 use crate::on_every_database;
@@ -22,6 +23,14 @@ steps:
 flow: [{ start: A }]
 "#;
 
+/// Of which there are too many.
+const MANY: &str = r#"
+pipeline: Many
+steps:
+  A: { command: [sh, -c, 'read x; sleep 0.03; [ "$x" = 0 ] || echo "$x" >> others; echo 0'] }
+flow: [{ start: A }]
+"#;
+
 fn one_slot() -> Settings {
     Settings {
         count: 1,
@@ -32,6 +41,39 @@ fn one_slot() -> Settings {
 }
 
 on_every_database! {
+    /// In a backlog a claim begins where the last one ended. What was locked then, or was written by
+    /// a transaction that took long, stands before that place.
+    async fn what_comes_to_stand_before_the_last_claim_is_not_left_behind(db: Db) {
+        static WAITING: Statement = Statement::new(
+            "TEST_WAITING",
+            "SELECT count(*) AS n FROM ductwork_availabilities",
+        );
+        static BEFORE: Statement = Statement::new(
+            "TEST_BEFORE",
+            "UPDATE ductwork_availabilities SET due_at = 5 WHERE execution_id IN
+                (SELECT e.id FROM ductwork_executions e JOIN ductwork_steps s ON s.id = e.step_id
+                  WHERE s.input = '1')",
+        );
+        let mut house = House::new(&db, Settings { count: 2, ..Settings::default() }, &[MANY]).await;
+        house.trigger("Many", "0", 600).await;
+        let mut daemon = house.start();
+        let waiting = async |house: &mut House| {
+            let row = house.conn.fetch_optional(&WAITING, &[]).await.unwrap().unwrap();
+            row.get::<i64>("n").unwrap()
+        };
+        eventually(PATIENCE, "it works", async || (waiting(&mut house).await < 580).then_some(())).await;
+        house.trigger("Many", "1", 1).await;
+        let moved = house.conn.execute(&BEFORE, &[]).await.unwrap();
+        assert_eq!(moved, 1, "it was claimed at once: the test is empty");
+        house.said("others", 1).await;
+        let left = waiting(&mut house).await;
+        assert!(left > 200, "it had to wait for all before it: {left}");
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
     /// Whatever waited in the worker that died was never run, and is not held against it again
     /// and again: only the step that kills is out of budget.
     async fn a_step_that_kills_its_worker_takes_nobody_along(db: Db) {

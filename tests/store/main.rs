@@ -17,6 +17,7 @@ mod costs;
 mod driver;
 mod ends;
 mod flows;
+mod queue;
 mod refusals;
 mod revivals;
 mod schema;

@@ -120,11 +120,12 @@ const SPARE: &[Spare] = &[
         ],
     },
     Spare {
-        why: "is about what no world here has: a second pipeline, a claim without a process (it \
+        why: "is about what no world here has: a second pipeline, a claim behind another, a claim without a process (it \
               cannot be, I22), a process that signs off with what it holds, a fan-in that halts because its array is too large, a row that \
               arrives nowhere",
         conditions: &[
             ("TAKE_AVAILABILITIES.1", &[]),
+            ("TAKE_AVAILABILITIES.3", &[]),
             ("ORPHANS.1", &[]),
             ("ORPHANS.2", &[]),
             ("ORPHANS.3", &[]),

@@ -3,13 +3,14 @@ WITH touched AS (
          WHERE id = $1 RETURNING id, last_heartbeat_at AS moment), taken AS (
         WITH due AS MATERIALIZED (
             SELECT execution_id FROM ductwork_availabilities
-             WHERE pipeline = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint AND EXISTS (SELECT 1 FROM touched)
-             ORDER BY due_at, execution_id LIMIT $3 FOR UPDATE SKIP LOCKED)
+             WHERE pipeline = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint
+               AND (due_at, execution_id) > ($3, $4) AND EXISTS (SELECT 1 FROM touched)
+             ORDER BY due_at, execution_id LIMIT $5 FOR UPDATE SKIP LOCKED)
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id AS id), stamped AS (
+        RETURNING execution_id AS id, due_at), stamped AS (
         UPDATE ductwork_executions
-           SET process_id = $1, claimed_at = (SELECT moment FROM touched), lease_until = (SELECT moment FROM touched) + $4
+           SET process_id = $1, claimed_at = (SELECT moment FROM touched), lease_until = (SELECT moment FROM touched) + $6
           FROM taken
          WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
            AND ductwork_executions.process_id IS NULL
@@ -18,6 +19,8 @@ WITH touched AS (
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
                br.fan_out_id, br.ordinal, r.definition,
+               (SELECT max(due_at) FROM taken) AS last_due_at,
+               (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
                1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken) THEN 1 ELSE 0 END) AS whole
           FROM touched
           LEFT JOIN (stamped e
