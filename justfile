@@ -18,6 +18,10 @@ check:
 test *ARGS:
     scripts/test {{ARGS}}
 
+# Looks for texts that break what must hold of all of them.
+fuzz *ARGS:
+    scripts/fuzz {{ARGS}}
+
 # The example pipeline, on SQLite.
 example:
     cargo run --release --locked -- -c examples/airports/ductwork.yml run Airports

@@ -16,7 +16,7 @@ mod error;
 pub mod native;
 pub mod output;
 pub mod registry;
-mod report;
+pub mod report;
 pub(crate) mod resolve;
 mod scratch;
 mod spawn;
