@@ -135,7 +135,7 @@ pub fn words(bytes: &[u8]) {
             assert_eq!(duration::parse(&written), Ok(span));
             assert!(span == Duration::ZERO || span >= Duration::from_millis(1));
         }
-        Err(said) => assert_eq!(said.lines().count(), 1, "{said:?}"),
+        Err(said) => assert!(!said.contains(char::is_control), "{said:?}"),
     }
     if let Ok(id) = text.parse::<RunId>() {
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -147,7 +147,7 @@ pub fn words(bytes: &[u8]) {
             assert_eq!(again.as_ref(), Ok(&url));
             assert!(!url.to_string().contains(":s3cret@"), "{url}");
         }
-        Err(error) => assert_eq!(error.message.lines().count(), 1, "{error:?}"),
+        Err(error) => assert!(!error.message.contains(char::is_control), "{error:?}"),
     }
 }
 
@@ -157,7 +157,7 @@ fn told(text: &str, problems: &Problems) {
     for problem in &problems.0 {
         let message = &problem.message;
         assert!(
-            !message.is_empty() && message.lines().count() == 1,
+            !message.is_empty() && !message.contains(char::is_control),
             "{message:?}"
         );
         if let Some(at) = &problem.at {

@@ -25,7 +25,8 @@ const UNITS: [(&str, f64); 6] = [
 /// Reads a duration, to the millisecond. The error says in one line what is wrong.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let text = text.trim();
-    let shown: String = text.chars().take(40).collect();
+    // On one line, and nothing in it moves a terminal's cursor.
+    let shown: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     let not_one = || format!("`{shown}` is not a duration");
     if text.is_empty() {
         return Err("a duration is missing".into());
@@ -80,6 +81,15 @@ mod tests {
             ("36500d", 3_153_600_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_whatever_was_written() {
+        for text in ["a\nb", "-1\r\n", "1 \u{1b}[2J", "x\u{202e}y", "9d\0"] {
+            let said = parse(text).unwrap_err();
+            assert!(!said.contains(char::is_control), "{said:?}");
+            assert!(!said.contains('\u{202e}'), "{said:?}");
         }
     }
 
