@@ -11,7 +11,7 @@ use ductwork::config::{Config, DatabaseUrl, LoadOptions};
 use ductwork::definition::{Definition, yaml};
 use ductwork::duration;
 use ductwork::model::{BranchId, RunId};
-use ductwork::problem::Problems;
+use ductwork::problem::{Problems, lines};
 use ductwork::step::output::{DEPTH_MAX, JsonProblem, parse_json};
 use ductwork::step::report;
 
@@ -162,7 +162,7 @@ fn told(text: &str, problems: &Problems) {
         );
         if let Some(at) = &problem.at {
             let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-            inside(text.split('\n'), at.line, at.column);
+            inside(lines(text), at.line, at.column);
             assert!(at.width > 0 && at.source.chars().count() <= 240);
         }
         let shown = problem.to_string();

@@ -32,10 +32,25 @@ pub struct Position {
     pub width: usize,
 }
 
+/// The lines of a text, without their ends, as YAML counts them: a carriage return alone ends one too.
+/// There is always a last one, if only an empty one.
+pub fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let Some(at) = text.find(['\n', '\r']) else {
+            return rest.take();
+        };
+        let (line, after) = text.split_at(at);
+        rest = after.strip_prefix("\r\n").or_else(|| after.get(1..));
+        Some(line)
+    })
+}
+
 impl Position {
     /// The place at `line`:`column` of `text`.
     pub fn of(text: &str, line: usize, column: usize, width: usize) -> Self {
-        let source = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+        let source = lines(text).nth(line.saturating_sub(1)).unwrap_or_default();
         Self {
             line,
             column,
@@ -133,4 +148,17 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_ends_where_yaml_ends_it() {
+        let of = |text| lines(text).collect::<Vec<_>>();
+        assert_eq!(of("a\rb\r\nc\n\nd\r"), ["a", "b", "c", "", "d", ""]);
+        assert_eq!(of(""), [""]);
+        assert_eq!(Position::of("# é\rname: x", 2, 7, 1).source, "name: x");
+    }
 }

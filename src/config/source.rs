@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::problem::{Position, Problem, nearest};
+use crate::problem::{Position, Problem, lines, nearest};
 
 use super::database::cover_passwords;
 use super::keys::{self, KEYS, LATER, PREFIX};
@@ -96,12 +96,10 @@ impl Source {
             Err(error) => {
                 let good =
                     String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
-                let line = good.lines().count().max(1) + usize::from(good.ends_with('\n'));
-                let column = good.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-                let source = good.rsplit('\n').next().unwrap_or_default();
+                let source = lines(&good).last().unwrap_or_default();
                 let at = Position {
-                    line,
-                    column,
+                    line: lines(&good).count(),
+                    column: source.chars().count() + 1,
                     source: cover_passwords(&source.chars().take(240).collect::<String>()),
                     width: 1,
                 };

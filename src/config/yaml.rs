@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use serde_yaml::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
+use crate::problem::lines;
+
 /// Deeper than any configuration needs, and shallow enough for every recursion here.
 const MAX_DEPTH: usize = 64;
 /// Nodes after aliases have been replaced: what stops a "billion laughs" file at once.
@@ -395,8 +397,7 @@ fn syntax(text: &str, error: &ScanError) -> Fault {
         column: error.marker().col() + 1,
         width: 1,
     };
-    let line = text
-        .lines()
+    let line = lines(text)
         .nth(at.line.saturating_sub(1))
         .unwrap_or_default();
     let indentation: &str = &line[..line.len() - line.trim_start().len()];

@@ -16,7 +16,7 @@ use super::graph::Definition;
 use super::schema::{PIPELINE_KEYS, TARGET_KEYS, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
-use crate::problem::{Position, Problem, Problems, nearest};
+use crate::problem::{Position, Problem, Problems, lines, nearest};
 
 mod load;
 mod step;
@@ -42,7 +42,7 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
         return Err(load::too_large(file));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = lines(text).collect();
     let position = |place: Place| {
         let line = lines.get(place.line.saturating_sub(1)).unwrap_or(&"");
         let mut at = Position::of(line, 1, place.column, place.width);

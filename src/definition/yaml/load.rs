@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use super::{Definition, Loaded, read};
 use crate::definition::tree::MAX_BYTES;
-use crate::problem::{Position, Problem, Problems};
+use crate::problem::{Position, Problem, Problems, lines};
 
 /// The definition in `file`, or everything that is wrong with it.
 pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
@@ -108,12 +108,8 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
             let text = String::from_utf8_lossy(error.as_bytes());
             // What is valid comes out unchanged, so its length still is that of the text.
             let before = &text[..valid];
-            let line = before.matches('\n').count() + 1;
-            let column = before
-                .rsplit('\n')
-                .next()
-                .map_or(0, |last| last.chars().count())
-                + 1;
+            let line = lines(before).count();
+            let column = lines(before).last().map_or(0, |last| last.chars().count()) + 1;
             let mut found = problem("the file is not UTF-8".into(), "save it as UTF-8");
             found.0[0].at = Some(Position::of(&text, line, column, 1));
             return Err(found);
