@@ -273,7 +273,9 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     }
     assert!(verdict.extra_starts > 0, "nothing was hit");
     assert!(cancelled > 0 && revived > 0, "nobody asked for anything");
-    assert!(full > 0, "no log was ever full");
+    // In a short storm nobody may have had much to say while nobody read.
+    let long = length() >= Duration::from_secs(LONG);
+    assert!(full > 0 || !long, "no log was ever full");
     let count = |of: fn(Kind) -> bool| -> usize {
         let of = tally.iter().filter(|(kind, _)| of(**kind));
         of.map(|(_, times)| *times).sum()
