@@ -250,10 +250,10 @@ pub fn unborn(status: ExitStatus, said: &str) -> bool {
     by.contains(&status.signal()) && said.is_empty()
 }
 
-/// True when a start has found no database, and has done nothing.
+/// True when a start has found no database, or lost it before it was anybody. What the server has
+/// said on the way may stand in the log.
 pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
-    let began = said.lines().any(|line| line.starts_with('{'));
-    status.code() == Some(69) && !began
+    status.code() == Some(69) && !said.contains("\"msg\":\"registered\"")
 }
 
 /// Lets them go on; some may have been killed by then.
