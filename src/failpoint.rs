@@ -21,6 +21,9 @@
 //! answer is missing. Other names are between two statements of one; where PostgreSQL does it all in
 //! one statement (claims, and commits with what they cross), those are places on SQLite alone; what
 //! follows a commit's guard goes there in one trip, which has no place within.
+//!
+//! `DUCTWORK_WITHOUT=STATEMENT N CONDITION` takes a condition out of a statement: the Nth place that
+//! reads so. Tests prove with it that others would fail (`tests/store/guarded.rs`).
 
 /// A place where something may go wrong.
 ///
@@ -46,10 +49,11 @@ pub(crate) use failpoint;
 #[cfg(feature = "failpoints")]
 pub use armed::{Class, Fault, POINTS, VARIABLES, reach};
 #[cfg(feature = "failpoints")]
-pub(crate) use armed::{reach_io, reach_plain};
+pub(crate) use armed::{lacking, reach_io, reach_plain};
 
 #[cfg(feature = "failpoints")]
 mod armed {
+    use std::borrow::Cow;
     use std::fs::{File, OpenOptions};
     use std::io::{self, Read, Write};
     use std::os::unix::fs::OpenOptionsExt;
@@ -132,8 +136,8 @@ mod armed {
         "supervisor.stopping",
     ];
 
-    /// What says where and what, and where hits are written.
-    pub const VARIABLES: [&str; 2] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG"];
+    /// What says where and what, where hits are written, and what is lacking.
+    pub const VARIABLES: [&str; 3] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG", "DUCTWORK_WITHOUT"];
 
     /// What an operation is to make of it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +185,24 @@ mod armed {
         let text = std::env::var(VARIABLES[0]).unwrap_or_default();
         rules(&text).unwrap_or_else(|rule| panic!("{}: {rule}", VARIABLES[0]))
     });
+
+    /// The text of a statement, without what `DUCTWORK_WITHOUT` takes from it: `STATEMENT N CONDITION`,
+    /// the Nth place that reads so.
+    pub(crate) fn lacking<'a>(statement: &str, text: &'a str) -> Cow<'a, str> {
+        let without = std::env::var(VARIABLES[2]).unwrap_or_default();
+        let mut parts = without.splitn(3, ' ');
+        let taken = |mut parts: std::str::SplitN<'_, char>| {
+            let nth: usize = parts.next()?.parse().ok()?;
+            let condition = parts.next()?;
+            let (at, _) = text.match_indices(condition).nth(nth.checked_sub(1)?)?;
+            let after = &text[at + condition.len()..];
+            Some(format!("{}TRUE{after}", &text[..at]))
+        };
+        match parts.next() == Some(statement) {
+            true => Cow::Owned(taken(parts).unwrap_or_else(|| panic!("not found: {without}"))),
+            false => Cow::Borrowed(text),
+        }
+    }
 
     /// Hits of this process, where there is no file to count them in.
     static HITS: Mutex<Vec<String>> = Mutex::new(Vec::new());

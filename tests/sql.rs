@@ -129,7 +129,7 @@ fn may_scan(statement: &str) -> bool {
     audit || SCANS.iter().any(|(name, _)| *name == statement)
 }
 
-/// No cost may grow with history, backlog or the width of a fan-out (DESIGN.md 10): whatever
+/// No cost may grow with history, backlog or the width of a fan-out: whatever
 /// finds rows finds them through an index.
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_on_sqlite() {

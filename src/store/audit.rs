@@ -150,6 +150,17 @@ statements! {
            AND (e.retry_count <> p.retry_count + CASE WHEN p.result IN ('error', 'timed_out') THEN 1 ELSE 0 END
                 OR e.crash_count <> p.crash_count + CASE WHEN p.result = 'process_crashed' THEN 1 ELSE 0 END)
          LIMIT :rows";
+    I7_CROSSINGS = "
+        SELECT 'transition' AS entity, t.id,
+               'counts ' || t.retry_count || ' errors and ' || t.crash_count || ' crashes, but its attempts had '
+                || coalesce(a.errors, 0) || ' and ' || coalesce(a.crashes, 0) AS detail
+          FROM ductwork_transitions t
+          LEFT JOIN (SELECT transition_id AS id, count(*) FILTER (WHERE result = 'error') AS errors,
+                            count(*) FILTER (WHERE result = 'process_crashed') AS crashes
+                       FROM ductwork_advancements
+                      WHERE result IN ('error', 'process_crashed') GROUP BY transition_id) a ON a.id = t.id
+         WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)
+         LIMIT :rows";
     I9 = "
         SELECT 'branch' AS entity, id, 'is ' || status || CASE WHEN claim_token IS NULL THEN ' without' ELSE ' with' END
                || ' a claim token' AS detail
@@ -524,7 +535,8 @@ invariants! {
     I6 Always "attempts are numbered 1 to n without gaps" unless each_step_has_a_first_attempt,
         I6_LATER unless there_are_no_later_attempts;
     I7 Always "counters equal history: crashes and releases never spend retries"
-        unless first_attempts_are_unspent, I7_LATER unless there_are_no_later_attempts;
+        unless first_attempts_are_unspent, I7_LATER unless there_are_no_later_attempts,
+        I7_CROSSINGS unless each_crossing_went_well;
     I9 Always "a branch has a claim token exactly while it is advanced by one open advancement";
     I10 Always "a branch has at most one open transition, and a step is left once"
         unless no_transition_is_under_way, I10_LEFT unless each_ended_step_was_left_once;

@@ -440,6 +440,8 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I7", "UPDATE ductwork_executions SET retry_count = 1 WHERE attempt = 1"),
     ("I7", "UPDATE ductwork_executions SET retry_count = 2 WHERE attempt = 3"),
     ("I7", "UPDATE ductwork_executions SET result = 'error' WHERE result = 'released'"),
+    ("I7", "UPDATE ductwork_transitions SET crash_count = crash_count + 1 WHERE via = 'end'"),
+    ("I7", "UPDATE ductwork_advancements SET result = 'process_crashed' WHERE result = 'error'"),
     ("I9", "UPDATE ductwork_branches SET status = 'in_progress' WHERE status = 'advancing'"),
     ("I9", "UPDATE ductwork_branches SET claim_token = id WHERE status = 'advancing'"),
     ("I9", "UPDATE ductwork_advancements SET completed_at = 5, result = 'released' WHERE completed_at IS NULL"),

@@ -11,7 +11,7 @@
 //! SQLite one statement after another, those after the guard in one trip to the connection's
 //! thread, which are given those rows.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::machine::outcome::{Ending, Verdict};
 use crate::model::*;
 
 use super::claim::{self, Claimed};
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::crossing::{Crossed, micros};
 use super::dialect::Dialect;
 use super::error::Error;
@@ -47,6 +47,14 @@ macro_rules! columns {
 macro_rules! held {
     () => {
         concat!("{of:held(", columns!(), ", last int)}")
+    };
+}
+
+/// Who is the last at its barrier: of those that are missing there, nobody comes after it.
+macro_rules! last {
+    () => {
+        "CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
+                    THEN 1 ELSE 0 END AS last"
     };
 }
 
@@ -76,15 +84,17 @@ statements! {
     /// `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
     ARRIVING in Part = concat!("
         SELECT {names:barriers(", columns!(), ")}, barriers.moment,
-               CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
-                    THEN 1 ELSE 0 END AS last
+               ", last!(), "
           FROM (SELECT closed.*, f.missing
                   FROM (SELECT * FROM closed ORDER BY arrives_at DESC) closed
                   LEFT JOIN LATERAL (SELECT width - arrived AS missing FROM ductwork_fan_outs
                                       WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers");
-    MISSING in Sqlite = "
-        SELECT f.id, f.width - f.arrived AS missing
-          FROM {rows:b(id id)} JOIN ductwork_fan_outs f ON {key:f.id;b.id}";
+    LAST_AT_BARRIERS in Sqlite = concat!("
+        SELECT execution_id FROM (SELECT execution_id, ", last!(), "
+          FROM (SELECT b.execution_id, b.step_id, b.arrives_at, f.width - f.arrived AS missing
+                  FROM {rows:b(execution_id id, step_id id, arrives_at id)}
+                  JOIN ductwork_fan_outs f ON {key:f.id;b.arrives_at}) barriers)
+         WHERE last = 1");
     ARRIVE_WITH_RESULT in Sqlite = concat!("
         UPDATE ductwork_fan_outs SET arrived = arrived + a.n
           FROM (SELECT held.arrives_at AS id, count(*) AS n FROM ", held!(), "
@@ -371,26 +381,21 @@ async fn last_at_barriers(
     conn: &mut Conn,
     ours: &[&Planned<'_>],
 ) -> Result<Vec<ExecutionId>, Error> {
-    let mut coming: BTreeMap<FanOutId, Vec<(StepId, ExecutionId)>> = BTreeMap::new();
-    for row in ours {
-        let claimed = &row.of.claimed;
-        if let Some(barrier) = row.arrives_at {
-            let arrivals = coming.entry(barrier).or_default();
-            arrivals.push((claimed.step_id, claimed.execution_id));
-        }
+    let arriving: Vec<_> = ours.iter().filter(|row| row.arrives_at.is_some()).collect();
+    if arriving.is_empty() {
+        return Ok(Vec::new());
     }
-    let mut last = Vec::new();
-    if coming.is_empty() {
-        return Ok(last);
-    }
-    let rows = Rows::new().ids("id", coming.keys().copied());
-    for row in conn.fetch(&MISSING, &[("b", (&rows).into())]).await? {
-        let arrivals = &coming[&FanOutId(row.get("id")?)];
-        if arrivals.len() as i64 == row.get::<i64>("missing")? {
-            last.extend(arrivals.iter().max().map(|(_, execution)| *execution));
-        }
-    }
-    Ok(last)
+    let claimed = || arriving.iter().map(|row| &row.of.claimed);
+    let execution_ids = claimed().map(|claimed| claimed.execution_id);
+    let rows = Rows::new()
+        .ids("execution_id", execution_ids)
+        .ids("step_id", claimed().map(|claimed| claimed.step_id))
+        .optional_ids("arrives_at", arriving.iter().map(|row| row.arrives_at));
+    let last = conn
+        .fetch(&LAST_AT_BARRIERS, &[("b", (&rows).into())])
+        .await?;
+    let id = |row: &Row| Ok(ExecutionId(row.get("execution_id")?));
+    last.iter().map(id).collect()
 }
 
 /// What is to be written for one result, if it still counts.

@@ -85,6 +85,7 @@ statements! {
     SKETCH_TRANSITIONS = concat!("
         SELECT count(*) FILTER (WHERE ", part_crossed!(), ") AS part_crossed,
                count(*) FILTER (WHERE completed_at IS NULL) AS under_way,
+               count(*) FILTER (WHERE retry_count <> 0 OR crash_count <> 0) AS spent,
                {fingerprint:from_step_id;;;completed_at IS NOT NULL} AS passed,
                {fingerprint:id;run_id;produced;produced IS NOT NULL} AS produced,
                {fingerprint:id;branch_id;;completed_at IS NOT NULL} AS crossed
@@ -153,6 +154,10 @@ impl Sketch {
 
     pub(super) fn there_are_no_later_attempts(&self) -> Result<bool, Error> {
         none(&self.executions, "later")
+    }
+
+    pub(super) fn each_crossing_went_well(&self) -> Result<bool, Error> {
+        Ok(none(&self.transitions, "spent")? && none(&self.advancements, "in_vain")?)
     }
 
     pub(super) fn no_transition_is_under_way(&self) -> Result<bool, Error> {

@@ -96,7 +96,11 @@ impl Statement {
 
     fn write_text(&self, to: &mut String) {
         match self.text {
-            Text::One(text) => to.push_str(text),
+            Text::One(text) => {
+                #[cfg(feature = "failpoints")]
+                let text = &crate::failpoint::lacking(self.name, text);
+                to.push_str(text);
+            }
             Text::Joined(parts) => {
                 for (index, (name, part)) in parts.iter().enumerate() {
                     match (index, name.is_empty()) {

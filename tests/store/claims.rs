@@ -87,6 +87,21 @@ on_every_database! {
             "UPDATE ductwork_branches SET status = 'waiting'
               WHERE id = (SELECT branch_id FROM ductwork_steps WHERE id = :step)",
         );
+        static ASTRAY: Statement = Statement::new(
+            "ASTRAY",
+            "UPDATE ductwork_branches SET step_id = id
+              WHERE id = (SELECT branch_id FROM ductwork_steps WHERE id = :step)",
+        );
+        static BACK: Statement = Statement::new(
+            "BACK",
+            "UPDATE ductwork_branches SET status = 'in_progress', step_id = :step
+              WHERE id = (SELECT branch_id FROM ductwork_steps WHERE id = :step)",
+        );
+        static CLOSED: Statement = Statement::new(
+            "CLOSED",
+            "UPDATE ductwork_executions SET process_id = NULL, claimed_at = NULL, lease_until = NULL,
+                    completed_at = 1, result = 'released' WHERE process_id = id",
+        );
         static TAKEN: Statement = Statement::new(
             "TAKEN",
             "UPDATE ductwork_executions SET process_id = id, claimed_at = 1, lease_until = 1
@@ -102,18 +117,24 @@ on_every_database! {
             finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
         }
         let step = finished[1].claimed.step_id.0;
-        assert_eq!(driver.conn.execute(&STRAY, &[("step", step.into())]).await.unwrap(), 1);
         let committer = Committer { process: driver.process, pipeline: "P", lease: LEASE, room: 0 };
-        let refused = commit::commit(&mut driver.conn, &finished, committer).await;
-        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
-        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
-        assert_eq!(held.len(), 2);
+        for (strays, comes_back) in [(&STRAY, &BACK), (&ASTRAY, &BACK)] {
+            assert_eq!(driver.conn.execute(strays, &[("step", step.into())]).await.unwrap(), 1);
+            let refused = commit::commit(&mut driver.conn, &finished, committer).await;
+            assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", strays.name);
+            let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+            assert_eq!(held.len(), 2);
+            driver.conn.execute(comes_back, &[("step", step.into())]).await.unwrap();
+        }
+        driver.conn.execute(&STRAY, &[("step", step.into())]).await.unwrap();
         // The one that is as it should be is not refused for the other's sake.
         assert!(driver.commit(&finished[..1]).await.stale.is_empty());
 
-        assert_eq!(driver.conn.execute(&TAKEN, &[]).await.unwrap(), 1);
-        let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
-        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+        for taken in [&TAKEN, &CLOSED] {
+            assert_eq!(driver.conn.execute(taken, &[]).await.unwrap(), 1);
+            let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
+            assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", taken.name);
+        }
         let due = claim::next_due(&mut driver.conn, "P").await.unwrap();
         assert_eq!(due, Some(Duration::ZERO));
     }

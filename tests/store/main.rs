@@ -17,6 +17,9 @@ mod costs;
 mod driver;
 mod ends;
 mod flows;
+#[cfg(feature = "failpoints")]
+mod guarded;
+mod guards;
 mod queue;
 mod refusals;
 mod revivals;

@@ -62,9 +62,9 @@ const TABLES: &[(&str, &str)] = &[
 ];
 
 /// A state as it is read, word by word.
+#[derive(Clone)]
 pub struct Canon {
-    low: u64,
-    high: u64,
+    words: Words,
     now: i64,
     /// By number, the name of an id that was counted.
     counted: Vec<u16>,
@@ -79,8 +79,7 @@ impl Canon {
     /// What the database holds.
     pub fn of(local: &Local, now: i64) -> Self {
         let mut canon = Self {
-            low: 0xcbf2_9ce4_8422_2325,
-            high: 0x9e37_79b9_7f4a_7c15,
+            words: Words::new(),
             now,
             counted: vec![0; 1 + counted::last().unwrap_or_default() as usize],
             copies: Vec::new(),
@@ -171,12 +170,7 @@ impl Canon {
     }
 
     fn mix(&mut self, word: u64) {
-        self.low = (self.low ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        self.low ^= self.low >> 32;
-        self.high = (self.high ^ word)
-            .wrapping_mul(0xc4ce_b9fe_1a85_ec53)
-            .rotate_left(31)
-            ^ self.low;
+        self.words.mix(word);
     }
 
     /// What somebody remembers of a process's beat: it only counts whether it is still so. Nothing
@@ -189,8 +183,47 @@ impl Canon {
         }
     }
 
-    /// The digest. Two states of a search are one when their digests are: of 128 bits, so that
-    /// among millions of states no two are taken for one by chance.
+    /// A process, as long as it has a row.
+    pub fn process(&mut self, process: u128) {
+        if self.beats.iter().any(|(id, _)| *id == process) {
+            self.id(process);
+        }
+    }
+
+    /// The digest of all that was read.
+    pub fn digest(&self) -> u128 {
+        self.words.digest()
+    }
+}
+
+/// A digest of words. Two states of a search are one when their digests are: of 128 bits, so that
+/// among millions of states no two are taken for one by chance.
+#[derive(Clone, Copy)]
+pub struct Words {
+    low: u64,
+    high: u64,
+}
+
+impl Words {
+    /// Of none.
+    pub fn new() -> Self {
+        Self {
+            low: 0xcbf2_9ce4_8422_2325,
+            high: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+
+    /// One more.
+    pub fn mix(&mut self, word: u64) {
+        self.low = (self.low ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.low ^= self.low >> 32;
+        self.high = (self.high ^ word)
+            .wrapping_mul(0xc4ce_b9fe_1a85_ec53)
+            .rotate_left(31)
+            ^ self.low;
+    }
+
+    /// The digest.
     pub fn digest(&self) -> u128 {
         u128::from(self.high) << 64 | u128::from(self.low)
     }

@@ -58,6 +58,7 @@ fn exhaust(
             crashed: &state.crashed,
             clock: state.clock,
             fault: Fault::None,
+            may_refuse: false,
         };
         at_once(state.actors[index].act(verb, &mut cx))?;
         let verbs = state.actors[index].verbs(state.clock);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::definition::{Definition, Path, Pipeline};
+use crate::definition::{Definition, Path, Pipeline, To};
 use crate::model::RunStatus;
 
 /// All flows are of one pipeline, so that any worker may run any of them.
@@ -74,6 +74,20 @@ pub fn flow(name: &str) -> Flow {
             "divert",
             p().start("Same").divert(x(), "C").converge("D"),
             Some("xBD"),
+        ),
+        (
+            "later",
+            p().start("A").chain(To::step("B").delay(LEASE / 2)),
+            Some("xAB"),
+        ),
+        (
+            "bad end",
+            p().start("A")
+                .divide(["B", "C"])
+                .combine("D")
+                .expand("E")
+                .collapse("F"),
+            None,
         ),
         (
             "dampen",

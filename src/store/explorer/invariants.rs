@@ -24,6 +24,15 @@ const BELONGS: &[(&str, &str, &str)] = &[
     ("ductwork_runs", "revived_from", "ductwork_runs"),
 ];
 
+/// What a crossing has cost is what its attempts came to. The audit does not ask: it costs nobody's
+/// work, only a budget.
+const COUNTERS: &str = "
+    SELECT 'counters', 'transition', t.id, 'counts what its advancements do not' FROM ductwork_transitions t
+     WHERE t.retry_count <> (SELECT count(*) FROM ductwork_advancements a
+                              WHERE a.transition_id = t.id AND a.result = 'error')
+        OR t.crash_count <> (SELECT count(*) FROM ductwork_advancements a
+                              WHERE a.transition_id = t.id AND a.result = 'process_crashed')";
+
 /// Those that hold in every committed snapshot, as one query of name, key and detail.
 pub fn joined() -> String {
     let statements = catalogue();
@@ -54,7 +63,8 @@ pub fn joined() -> String {
                 AND NOT EXISTS (SELECT 1 FROM {meant} AS other WHERE other.id = own.{column})"
         )
     });
-    let all: Vec<String> = queries.chain(belongs).collect();
+    let counters = [COUNTERS.to_owned()];
+    let all: Vec<String> = queries.chain(belongs).chain(counters).collect();
     all.join("\nUNION ALL\n")
 }
 

@@ -7,10 +7,14 @@
 //! Marks are savepoints, and so are the store's transactions here: within an outer savepoint
 //! `BEGIN IMMEDIATE` is one, `COMMIT` releases it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+#![expect(unsafe_code, reason = "SQLite's own settings are told in C")]
 
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, Once};
+
+use libsqlite3_sys::{SQLITE_CONFIG_MEMSTATUS, sqlite3_config};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Value;
@@ -18,6 +22,7 @@ use rusqlite::{Connection, OpenFlags};
 use uuid::Uuid;
 
 use super::mutants::{self, Mutant};
+use crate::model::ProcessId;
 use crate::store::conn::find;
 use crate::store::error::Error;
 use crate::store::statement::{Arg, Args, Statement};
@@ -29,41 +34,57 @@ pub const EPOCH: i64 = 1_000_000_000_000_000;
 /// Statements after which whoever asks never ends: more than any fair schedule here takes.
 const ENDLESS: u32 = 20_000;
 
-/// What has ended stays as it is: no invariant of a single state can say so.
+/// What has ended stays as it is, and a process writes only to what it holds, a reaper to what the
+/// dead held: no invariant of a single state can say so. But a copy of a step may have to be left
+/// once more.
 const TRIPWIRES: &str = "
     CREATE TEMP TRIGGER ended_execution BEFORE UPDATE ON ductwork_executions
       WHEN old.result IS NOT NULL
-     BEGIN SELECT RAISE(ABORT, 'an execution that has ended is changed'); END;
+     BEGIN SELECT RAISE(ABORT, 'tripwire: an execution that has ended is changed'); END;
     CREATE TEMP TRIGGER ended_advancement BEFORE UPDATE ON ductwork_advancements
       WHEN old.result IS NOT NULL
-     BEGIN SELECT RAISE(ABORT, 'an advancement that has ended is changed'); END;
+     BEGIN SELECT RAISE(ABORT, 'tripwire: an advancement that has ended is changed'); END;
     CREATE TEMP TRIGGER ended_transition BEFORE UPDATE ON ductwork_transitions
       WHEN old.completed_at IS NOT NULL
-     BEGIN SELECT RAISE(ABORT, 'a transition that is complete is changed'); END;
+     BEGIN SELECT RAISE(ABORT, 'tripwire: a transition that is complete is changed'); END;
     CREATE TEMP TRIGGER ended_branch BEFORE UPDATE ON ductwork_branches
       WHEN old.status IN ('completed', 'halted', 'cancelled') AND new.status <> old.status
-     BEGIN SELECT RAISE(ABORT, 'a branch that has ended goes on'); END;
+     BEGIN SELECT RAISE(ABORT, 'tripwire: a branch that has ended goes on'); END;
     CREATE TEMP TRIGGER ended_run BEFORE UPDATE ON ductwork_runs
       WHEN old.status IN ('completed', 'halted', 'cancelled') AND new.status <> old.status
-     BEGIN SELECT RAISE(ABORT, 'a run that has ended goes on'); END;
+     BEGIN SELECT RAISE(ABORT, 'tripwire: a run that has ended goes on'); END;
     CREATE TEMP TRIGGER ended_step BEFORE UPDATE ON ductwork_steps
       WHEN old.status IN ('completed', 'failed', 'cancelled') AND new.status <> old.status
-     BEGIN SELECT RAISE(ABORT, 'a step that has ended goes on'); END";
+       AND NOT (new.status = 'advancing' AND old.source_step_id IS NOT NULL)
+     BEGIN SELECT RAISE(ABORT, 'tripwire: a step that has ended goes on'); END;
+    CREATE TEMP TRIGGER held_execution BEFORE UPDATE ON ductwork_executions
+      WHEN old.process_id <> acting()
+     BEGIN SELECT RAISE(ABORT, 'tripwire: an execution that another holds is changed'); END;
+    CREATE TEMP TRIGGER held_advancement BEFORE UPDATE ON ductwork_advancements
+      WHEN old.process_id <> acting()
+     BEGIN SELECT RAISE(ABORT, 'tripwire: an advancement that another holds is changed'); END";
+
+/// Every statement that was run in any world that lacks no condition.
+pub static RUN: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 
 /// The connection.
 pub struct Local {
     pub(super) db: Connection,
     clock: Arc<AtomicI64>,
+    acting: Arc<Mutex<Option<ProcessId>>>,
     /// By the statement's address: its text as it is sent, and its columns.
     known: HashMap<usize, Arc<Known>>,
     mutants: Vec<Mutant>,
     /// Statements since the last mark.
     statements: u32,
+    /// So many of them are for ever.
+    pub(super) most: u32,
     /// The next COMMIT fails, and what it was to commit is rolled back.
     pub(super) refuses: bool,
 }
 
 struct Known {
+    name: &'static str,
     sql: String,
     columns: Vec<String>,
 }
@@ -135,6 +156,7 @@ impl Row {
 impl Local {
     /// The product's schema without a row, and statements that lack what `mutants` drop.
     pub fn open(mutants: &[Mutant]) -> Self {
+        count_no_memory();
         // One thread has it: there is nobody to keep out.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_in_memory_with_flags(flags).expect("memory for a database");
@@ -152,7 +174,6 @@ impl Local {
             let schema = migration.sql(Dialect::Sqlite);
             db.execute_batch(schema).expect("the product's schema");
         }
-        db.execute_batch(TRIPWIRES).expect("our own text");
         let clock = Arc::new(AtomicI64::new(EPOCH));
         let read = Arc::clone(&clock);
         // The product's `{now}` asks SQLite's `unixepoch`; here it is asked of the explorer.
@@ -161,12 +182,23 @@ impl Local {
             Ok(read.load(Ordering::Relaxed) / 1_000_000)
         })
         .expect("SQLite takes the clock");
+        let acting = Arc::new(Mutex::new(None::<ProcessId>));
+        let read = Arc::clone(&acting);
+        let flags = FunctionFlags::SQLITE_UTF8;
+        db.create_scalar_function("acting", 0, flags, move |_| {
+            let acting = *read.lock().expect("nobody panics with it");
+            Ok(acting.map(|process| process.0.as_bytes().to_vec()))
+        })
+        .expect("SQLite takes the function");
+        db.execute_batch(TRIPWIRES).expect("our own text");
         Self {
             db,
             clock,
+            acting,
             known: HashMap::new(),
             mutants: mutants.to_vec(),
             statements: 0,
+            most: ENDLESS,
             refuses: false,
         }
     }
@@ -174,6 +206,16 @@ impl Local {
     /// Sets the clock, in µs.
     pub fn set_clock(&self, now: i64) {
         self.clock.store(now, Ordering::Relaxed);
+    }
+
+    /// Says in whose name it is written from now on; nobody's is everybody's.
+    pub fn acts(&self, process: Option<ProcessId>) {
+        *self.acting.lock().expect("nobody panics with it") = process;
+    }
+
+    /// The statements that were run.
+    pub fn names(&self) -> BTreeSet<&'static str> {
+        self.known.values().map(|known| known.name).collect()
     }
 
     /// Marks a state to come back to.
@@ -232,7 +274,7 @@ impl Local {
             return Ok((rows, touched));
         }
         self.statements += 1;
-        if self.statements > ENDLESS {
+        if self.statements > self.most {
             return Err(refused(statement.name, "it is asked for ever".to_owned()));
         }
         let known = self.known(statement);
@@ -280,7 +322,15 @@ impl Local {
         let columns = prepared.column_names().into_iter().map(str::to_owned);
         let columns = columns.collect();
         drop(prepared);
-        let known = Arc::new(Known { sql, columns });
+        if self.mutants.is_empty() {
+            let mut run = RUN.lock().expect("nobody panics with it");
+            run.insert(statement.name);
+        }
+        let known = Arc::new(Known {
+            name: statement.name,
+            sql,
+            columns,
+        });
         self.known.insert(key, Arc::clone(&known));
         known
     }
@@ -306,6 +356,28 @@ impl Local {
         }
         Ok(())
     }
+}
+
+/// What the explorer finds wrong by itself, in the course of a transaction.
+pub fn tripped(what: impl std::fmt::Display) -> Error {
+    Error::Corrupt(format!("tripwire: {what}"))
+}
+
+/// True for what is wrong, whoever is told of it.
+pub fn is_tripped(error: &Error) -> bool {
+    format!("{error:?}").contains("tripwire: ")
+}
+
+/// SQLite counts the memory of all its connections under one lock, for which two searches at once
+/// wait a fifth of their time.
+fn count_no_memory() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let off: c_int = 0;
+        // SAFETY: the setting takes one number. Once SQLite is in use it is refused, which does no
+        // harm: the memory is counted then.
+        unsafe { sqlite3_config(SQLITE_CONFIG_MEMSTATUS, off) };
+    });
 }
 
 fn failed(error: rusqlite::Error, statement: &'static str) -> Error {

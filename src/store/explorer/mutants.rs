@@ -58,7 +58,7 @@ const READS: &[&str] = &[
     "CANCEL_OPEN_EXECUTIONS",
     "CANCEL_OPEN_BRANCHES",
     "HALTED_BRANCHES",
-    "MISSING",
+    "LAST_AT_BARRIERS",
     "ORPHANS",
 ];
 

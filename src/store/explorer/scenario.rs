@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::actors::{Actor, Cx, Fault, Verb};
+use super::actors::{Actor, Advancer, Cx, Fault, Verb, Worker};
 use super::fair::{self, Allowed};
-use super::flows::{self, Flow, flow};
+use super::flows::{self, Flow, LEASE, flow};
 use super::search::{Limits, State, at_once};
 use crate::model::RunId;
 use crate::store::definition::Definitions;
@@ -51,6 +51,12 @@ pub enum Who {
     Revive(usize),
     Resume(usize),
     Prune,
+    /// Prunes what ended a tick ago.
+    PruneOld,
+    /// A worker that has claimed already, and may end in order.
+    LeavingWorker,
+    /// An advancer that may end in order.
+    LeavingAdvancer,
 }
 
 impl Scenario {
@@ -96,8 +102,8 @@ impl Scenario {
         for who in &self.who {
             state.actors.push(self.actor(*who, &runs));
             let first: &[u8] = match who {
-                Who::Holding | Who::PutsBack => b"rc",
-                Who::Worker(_) | Who::Leasing(_) | Who::Advancer(_) => b"r",
+                Who::Holding | Who::PutsBack | Who::LeavingWorker => b"rc",
+                Who::Worker(_) | Who::Leasing(_) | Who::Advancer(_) | Who::LeavingAdvancer => b"r",
                 _ => b"",
             };
             let index = state.actors.len() - 1;
@@ -108,6 +114,7 @@ impl Scenario {
                     crashed: &[],
                     clock: state.clock,
                     fault: Fault::None,
+                    may_refuse: false,
                 };
                 at_once(state.actors[index].act(*verb, &mut cx))?;
             }
@@ -122,6 +129,15 @@ impl Scenario {
                 Actor::Worker(worker)
             }
             actor => actor,
+        };
+        let leaving = |mut actor: Actor| {
+            match &mut actor {
+                Actor::Worker(Worker { life, .. }) | Actor::Advancer(Advancer { life, .. }) => {
+                    life.leaves = true;
+                }
+                _ => {}
+            }
+            actor
         };
         let trigger = |key| Verb::Trigger {
             definition: Arc::new(self.flows[0].definition.clone()),
@@ -139,7 +155,10 @@ impl Scenario {
             Who::Cancel(run) => Actor::person(Verb::Cancel(runs[run])),
             Who::Revive(run) => Actor::person(Verb::Revive(runs[run])),
             Who::Resume(run) => Actor::person(Verb::Resume(runs[run])),
-            Who::Prune => Actor::person(Verb::Prune),
+            Who::Prune => Actor::person(Verb::Prune(Duration::ZERO)),
+            Who::PruneOld => Actor::person(Verb::Prune(LEASE)),
+            Who::LeavingWorker => leaving(Actor::worker(1)),
+            Who::LeavingAdvancer => leaving(Actor::advancer(1)),
         }
     }
 
@@ -148,7 +167,7 @@ impl Scenario {
         let keyed = |actor: &Actor| actor.triggered(true);
         Allowed {
             cancelled: self.who.iter().any(|who| matches!(who, Who::Cancel(_))),
-            pruned: self.who.contains(&Who::Prune),
+            pruned: self.who.contains(&Who::Prune) || self.who.contains(&Who::PruneOld),
             runs: self.flows.len()
                 + usize::from(state.actors.iter().any(keyed))
                 + state
@@ -208,9 +227,36 @@ fn troubles(reaps: u8) -> Vec<(&'static str, (u8, u8, u8))> {
     }
 }
 
+/// `DUCTWORK_EXPLORER=long` or `long:2/8`: which part of how many.
+fn mode() -> Option<(usize, usize)> {
+    let mode = std::env::var("DUCTWORK_EXPLORER").ok()?;
+    let part = match mode.strip_prefix("long")? {
+        "" => Some((1, 1)),
+        part => part.strip_prefix(':').and_then(|part| {
+            let (part, parts) = part.split_once('/')?;
+            Some((part.parse().ok()?, parts.parse().ok()?))
+        }),
+    };
+    let part = part.filter(|(part, parts)| (1..=*parts).contains(part));
+    Some(part.expect("DUCTWORK_EXPLORER is `long`, or `long:2/8`"))
+}
+
 /// More of everything, for those who have the time.
 pub fn long() -> bool {
-    std::env::var("DUCTWORK_EXPLORER").is_ok_and(|mode| mode == "long")
+    mode().is_some()
+}
+
+/// True when all of it is looked at.
+pub fn is_whole() -> bool {
+    mode().is_none_or(|(_, parts)| parts == 1)
+}
+
+/// The part of it that is asked for.
+pub fn piece<T>(all: Vec<T>) -> Vec<T> {
+    let (part, parts) = mode().unwrap_or((1, 1));
+    let mine = all.into_iter().enumerate();
+    let mine = mine.filter(|(index, _)| index % parts + 1 == part);
+    mine.map(|(_, one)| one).collect()
 }
 
 /// Every pair of kinds, each with itself as well.
@@ -257,7 +303,7 @@ pub fn triples() -> Vec<Scenario> {
             "zombie that fails",
             &[("flaky", 0)],
             &[Worker(1), Holding, Reaper],
-            (1, 1, 0),
+            (0, 1, 0),
         ),
         two(
             "two advancers",
@@ -287,7 +333,13 @@ pub fn triples() -> Vec<Scenario> {
             "boot",
             &[("chain", 0)],
             &[Booting, Reaper, Worker(1)],
-            (2, 1, 0),
+            (0, 1, 0),
+        ),
+        two(
+            "boot anew",
+            &[("chain", 0)],
+            &[Booting, Reaper, Worker(1)],
+            (1, 0, 0),
         ),
         two(
             "two reapers",
@@ -406,6 +458,12 @@ pub fn sharp() -> Vec<Scenario> {
             (1, 1, 0),
         ),
         new(
+            "dead behind a fan-in",
+            &[("bad end", 5)],
+            &[Advancer(1), Reaper],
+            (1, 1, 0),
+        ),
+        new(
             "lost answers",
             &[("chain", 0), ("flaky", 0)],
             &[Leasing(2), PutsBack],
@@ -422,6 +480,32 @@ pub fn sharp() -> Vec<Scenario> {
             &[("chain", 0)],
             &[Holding, Worker(1), Reaper],
             (0, 1, 0),
+        ),
+        new(
+            "leaving",
+            &[("chain", 0), ("chain", 0), ("divide", 1)],
+            &[LeavingWorker, LeavingAdvancer, Reaper],
+            (0, 0, 0),
+        ),
+        new(
+            "cancelled fan-in",
+            &[("divide", 3)],
+            &[Advancer(1), Cancel(0)],
+            (0, 0, 0),
+        ),
+        new("deadly", &[("bad", 0)], &[Holding, Reaper], (1, 0, 0)),
+        new("later", &[("later", 0)], &[Worker(1)], (0, 1, 0)),
+        new(
+            "what is old",
+            &[("chain", 4), ("chain", 0)],
+            &[PruneOld, Worker(1)],
+            (0, 1, 0),
+        ),
+        new(
+            "revived behind a fan-in",
+            &[("bad end", 7)],
+            &[Revive(0), Advancer(1)],
+            (0, 0, 0),
         ),
         new(
             "late give-back",

@@ -4,23 +4,23 @@
 //! invariants hold, that no transaction met what it does not expect, and that from there on a
 //! fair schedule ends as the definition promises.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
 use std::task::{Context, Poll, Waker};
 
 use super::actors::{Actor, Cx, Fault};
-use super::canon::Canon;
+use super::canon::{Canon, Words};
 use super::fair;
 use super::flows::LEASE;
 use super::invariants;
-use super::local::{EPOCH, Local};
+use super::local::{EPOCH, Local, is_tripped};
 use super::mutants::Mutant;
 use super::scenario::Scenario;
 use crate::model::*;
-use crate::store::Conn;
 use crate::store::definition::Definitions;
+use crate::store::{Conn, Error};
 
 /// The value of a future that never waits: a local database answers at once.
 pub fn at_once<T>(future: impl Future<Output = T>) -> T {
@@ -55,7 +55,7 @@ pub enum Move {
     Act(usize, u8, Fault),
     /// Its process dies, and with it all that it remembers.
     Crash(usize),
-    /// A new process takes its place.
+    /// A new process takes its place: it is there when it has registered.
     Boot(usize),
     /// The clock goes on by a lease.
     Tick,
@@ -131,6 +131,54 @@ impl fmt::Display for Violation {
     }
 }
 
+/// What tells a state from others.
+struct Digests {
+    /// The whole of it.
+    own: u128,
+    /// What is stored.
+    stored: u128,
+    /// What each actor remembers, in the names that it has in what is stored.
+    actors: Vec<u128>,
+}
+
+/// A whole state. What is not stored any more and remembered by two is not known to be the same:
+/// it makes no difference to either.
+fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
+    let mut words = Words::new();
+    let left = [left.crashes, left.ticks, left.faults, 0].map(u64::from);
+    let digests = actors.iter().chain([&stored]);
+    let digests = digests.flat_map(|digest| [*digest as u64, (*digest >> 64) as u64]);
+    digests.chain(left).for_each(|word| words.mix(word));
+    words.digest()
+}
+
+/// What an actor does, somewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Deed {
+    stored: u128,
+    memory: u128,
+    actor: usize,
+    verb: u8,
+    fault: u8,
+}
+
+impl Deed {
+    fn of(next: Move, here: &Digests) -> Option<(Self, Fault)> {
+        let Move::Act(actor, verb, fault) = next else {
+            return None;
+        };
+        let deed = Self {
+            stored: here.stored,
+            memory: here.actors[actor],
+            actor,
+            verb,
+            fault: fault as u8,
+        };
+        // Who leaves is known to have ended by then.
+        (verb != b'q').then_some((deed, fault))
+    }
+}
+
 /// Why a schedule did not come to a good end.
 #[derive(Debug)]
 pub enum Replayed {
@@ -157,6 +205,36 @@ pub struct Seen {
     pub cut: bool,
 }
 
+/// What is asked of every state.
+pub struct Promises {
+    /// The audit's invariants, as one query.
+    pub always: String,
+    /// An error is no violation: the store has refused, and rolled back. Then only what is stored
+    /// is judged, not what becomes of it.
+    pub may_refuse: bool,
+}
+
+impl Promises {
+    /// All of them.
+    pub fn all() -> Self {
+        Self {
+            always: invariants::joined(),
+            may_refuse: false,
+        }
+    }
+
+    /// That nothing wrong is stored, even if nothing is done.
+    pub fn safety() -> Self {
+        Self {
+            may_refuse: true,
+            ..Self::all()
+        }
+    }
+}
+
+/// Statements of a move, unless it never ends.
+const MOST_OF_A_MOVE: u32 = 500;
+
 /// A search of one scenario.
 pub struct Search<'a> {
     scenario: &'a Scenario,
@@ -167,8 +245,12 @@ pub struct Search<'a> {
     /// What the database held, where the invariants were found to hold.
     sound: HashSet<u128>,
     finished: HashSet<u128>,
+    /// What became of what is stored, and of its memory, when an actor did something.
+    became: HashMap<Deed, (u128, u128)>,
+    /// And of another's memory, which may count differently since.
+    meanwhile: HashMap<(Deed, usize, u128), u128>,
     schedule: Vec<Move>,
-    invariants: &'a str,
+    promises: &'a Promises,
     pub seen: Seen,
     most: usize,
 }
@@ -178,7 +260,7 @@ impl<'a> Search<'a> {
     pub fn new(
         scenario: &'a Scenario,
         mutants: &'a [Mutant],
-        invariants: &'a str,
+        promises: &'a Promises,
         most: usize,
     ) -> Result<(Self, State), Violation> {
         counted::set(Some(0));
@@ -190,8 +272,10 @@ impl<'a> Search<'a> {
             visited: HashSet::new(),
             sound: HashSet::new(),
             finished: HashSet::new(),
+            became: HashMap::new(),
+            meanwhile: HashMap::new(),
             schedule: Vec::new(),
-            invariants,
+            promises,
             seen: Seen::default(),
             most,
         };
@@ -203,6 +287,9 @@ impl<'a> Search<'a> {
             ids: 0,
         };
         search.conn.as_local().set_clock(EPOCH);
+        if promises.may_refuse {
+            search.conn.as_local().most = MOST_OF_A_MOVE;
+        }
         let began = scenario.begin(&mut search.conn, &search.definitions, &mut state);
         began.map_err(|error| search.violation(format!("it cannot begin: {error:?}")))?;
         state.ids = counted::last().unwrap_or_default();
@@ -211,10 +298,10 @@ impl<'a> Search<'a> {
 
     /// Sees everything.
     pub fn run(&mut self, state: &State) -> Result<Seen, Violation> {
-        let (own, stored) = self.digests(state);
-        self.visited.insert(own);
-        self.enter(stored)?;
-        self.below(state, own)?;
+        let digests = self.digests(state);
+        self.visited.insert(digests.own);
+        self.enter(digests.stored)?;
+        self.below(state, &digests)?;
         counted::set(None);
         Ok(self.seen)
     }
@@ -222,7 +309,7 @@ impl<'a> Search<'a> {
     /// Goes along one schedule, and ends it fairly.
     pub fn replay(&mut self, state: &State, schedule: &[Move]) -> Result<(), Replayed> {
         let mut state = state.clone();
-        let stored = self.digests(&state).1;
+        let stored = self.digests(&state).stored;
         self.enter(stored)?;
         for next in schedule {
             if !self.moves(&state).contains(next) {
@@ -230,7 +317,7 @@ impl<'a> Search<'a> {
             }
             self.schedule.push(*next);
             state = self.perform(&state, *next)?;
-            let stored = self.digests(&state).1;
+            let stored = self.digests(&state).stored;
             self.enter(stored)?;
         }
         Ok(self.finish(&state)?)
@@ -251,13 +338,13 @@ impl<'a> Search<'a> {
         if !self.sound.insert(stored) {
             return Ok(());
         }
-        match invariants::broken(self.conn.as_local(), self.invariants) {
+        match invariants::broken(self.conn.as_local(), &self.promises.always) {
             Some(broken) => Err(self.violation(broken)),
             None => Ok(()),
         }
     }
 
-    fn below(&mut self, state: &State, own: u128) -> Result<(), Violation> {
+    fn below(&mut self, state: &State, here: &Digests) -> Result<(), Violation> {
         if self.seen.states >= self.most {
             self.seen.cut = true;
             return Ok(());
@@ -266,39 +353,85 @@ impl<'a> Search<'a> {
         let mut leaf = true;
         for next in self.moves(state) {
             self.seen.moves += 1;
+            let foreseen = self.foreseen(state, here, next);
+            if foreseen.is_some_and(|own| self.visited.contains(&own)) {
+                leaf &= foreseen == Some(here.own);
+                continue;
+            }
             self.conn.as_local().mark();
             self.schedule.push(next);
             let after = self.perform(state, next)?;
-            let (digest, stored) = self.digests(&after);
-            leaf &= digest == own;
-            if self.visited.insert(digest) {
-                self.enter(stored)?;
-                self.below(&after, digest)?;
+            let there = self.digests(&after);
+            assert!(
+                foreseen.is_none_or(|own| own == there.own),
+                "{next} did not come to what it came to before: {}",
+                self.violation(String::new()).line()
+            );
+            self.remember(next, here, &there);
+            leaf &= there.own == here.own;
+            if self.visited.insert(there.own) {
+                self.enter(there.stored)?;
+                self.below(&after, &there)?;
             }
             self.schedule.pop();
             self.conn.as_local().undo();
             self.conn.as_local().set_clock(state.clock);
         }
         // Where nothing can happen any more, and at some other places on the way.
-        if leaf || own.is_multiple_of(64) {
+        if leaf || here.own.is_multiple_of(64) {
             self.finish(state)?;
         }
         Ok(())
     }
 
-    /// Of the whole state, and of what is stored.
-    fn digests(&mut self, state: &State) -> (u128, u128) {
+    /// The state that a move leads to, if all that it does was seen before: what an actor does
+    /// follows from what is stored and from what it remembers, whatever the others remember.
+    fn foreseen(&self, state: &State, here: &Digests, next: Move) -> Option<u128> {
+        let (deed, fault) = Deed::of(next, here)?;
+        let (stored, own) = *self.became.get(&deed)?;
+        let mut actors = Vec::with_capacity(here.actors.len());
+        for (index, actor) in here.actors.iter().enumerate() {
+            actors.push(match index == deed.actor {
+                true => own,
+                false => *self.meanwhile.get(&(deed, index, *actor))?,
+            });
+        }
+        let mut left = state.left;
+        left.faults -= u8::from(fault != Fault::None);
+        Some(whole(stored, left, &actors))
+    }
+
+    fn remember(&mut self, done: Move, here: &Digests, there: &Digests) {
+        let Some((deed, _)) = Deed::of(done, here) else {
+            return;
+        };
+        let became = (there.stored, there.actors[deed.actor]);
+        self.became.insert(deed, became);
+        for (index, actor) in here.actors.iter().enumerate() {
+            let other = (deed, index, *actor);
+            self.meanwhile.insert(other, there.actors[index]);
+        }
+    }
+
+    fn digests(&mut self, state: &State) -> Digests {
         counted::set(Some(state.ids));
         let mut canon = Canon::of(self.conn.as_local(), state.clock);
-        let stored = canon.digest();
-        let left = state.left;
-        canon.number(
-            i64::from(left.crashes) | i64::from(left.ticks) << 8 | i64::from(left.faults) << 16,
-        );
-        for actor in &state.actors {
-            actor.write(&mut canon);
+        // The reaper knows who has crashed.
+        for process in &state.crashed {
+            canon.process(process.0.as_u128());
         }
-        (canon.digest(), stored)
+        let stored = canon.digest();
+        let of = |actor: &Actor| {
+            let mut canon = canon.clone();
+            actor.write(&mut canon);
+            canon.digest()
+        };
+        let actors: Vec<u128> = state.actors.iter().map(of).collect();
+        Digests {
+            own: whole(stored, state.left, &actors),
+            stored,
+            actors,
+        }
     }
 
     fn moves(&self, state: &State) -> Vec<Move> {
@@ -325,41 +458,68 @@ impl<'a> Search<'a> {
         moves
     }
 
-    fn perform(&mut self, state: &State, next: Move) -> Result<State, Violation> {
-        let mut state = state.clone();
+    fn perform(&mut self, before: &State, next: Move) -> Result<State, Violation> {
+        let mut state = before.clone();
         counted::set(Some(state.ids));
         self.conn.as_local().set_clock(state.clock);
-        match next {
+        let acted = match next {
             Move::Act(index, verb, fault) => {
                 state.left.faults -= u8::from(fault != Fault::None);
-                let mut cx = Cx {
-                    conn: &mut self.conn,
-                    definitions: &self.definitions,
-                    crashed: &state.crashed,
-                    clock: state.clock,
-                    fault,
-                };
-                let acted = at_once(state.actors[index].act(verb, &mut cx));
-                // No schedule of ours makes the database refuse a statement.
-                acted.map_err(|error| self.violation(format!("{next} met {error:?}")))?;
+                let left = state.actors[index].life().and_then(|life| life.process);
+                let acted = self.act(&mut state, index, verb, fault);
+                // Whoever started it sees it exit.
+                state.crashed.extend(left.filter(|_| verb == b'q'));
+                acted
             }
             Move::Crash(index) => {
                 state.left.crashes -= 1;
                 state.crashed.extend(state.actors[index].crash());
+                Ok(())
             }
-            Move::Boot(index) => state.actors[index].boot(),
+            Move::Boot(index) => {
+                state.actors[index].boot();
+                self.act(&mut state, index, b'r', Fault::None)
+            }
             Move::Tick => {
                 state.left.ticks -= 1;
                 state.clock += LEASE.as_micros() as i64;
+                Ok(())
             }
+        };
+        match acted {
+            Ok(()) => {}
+            Err(error) if self.promises.may_refuse && !is_tripped(&error) => state = before.clone(),
+            // No schedule of ours makes the database refuse a statement.
+            Err(error) => return Err(self.violation(format!("{next} met {error:?}"))),
         }
         self.conn.as_local().set_clock(state.clock);
         state.ids = counted::last().unwrap_or_default();
         Ok(state)
     }
 
+    fn act(
+        &mut self,
+        state: &mut State,
+        index: usize,
+        verb: u8,
+        fault: Fault,
+    ) -> Result<(), Error> {
+        let mut cx = Cx {
+            conn: &mut self.conn,
+            definitions: &self.definitions,
+            crashed: &state.crashed,
+            clock: state.clock,
+            fault,
+            may_refuse: self.promises.may_refuse,
+        };
+        at_once(state.actors[index].act(verb, &mut cx))
+    }
+
     /// Liveness, and the outcome.
     fn finish(&mut self, state: &State) -> Result<(), Violation> {
+        if self.promises.may_refuse {
+            return Ok(());
+        }
         self.seen.leaves += 1;
         let digest = {
             let left = Limits::default();
@@ -367,7 +527,7 @@ impl<'a> Search<'a> {
                 left,
                 ..state.clone()
             })
-            .0
+            .own
         };
         if !self.finished.insert(digest) {
             return Ok(());
@@ -377,7 +537,7 @@ impl<'a> Search<'a> {
         let (conn, definitions) = (&mut self.conn, &self.definitions);
         let allowed = self.scenario.allowed(state);
         let done = fair::finish(conn, definitions, state, &self.scenario.flows, allowed);
-        let broken = invariants::broken(self.conn.as_local(), self.invariants);
+        let broken = invariants::broken(self.conn.as_local(), &self.promises.always);
         self.conn.as_local().undo();
         self.conn.as_local().set_clock(state.clock);
         match (done, broken) {
@@ -393,34 +553,45 @@ impl<'a> Search<'a> {
 pub fn search(
     scenario: &Scenario,
     mutants: &[Mutant],
-    invariants: &str,
+    promises: &Promises,
     most: usize,
 ) -> Result<Seen, Violation> {
-    let (mut search, state) = Search::new(scenario, mutants, invariants, most)?;
+    let (mut search, state) = Search::new(scenario, mutants, promises, most)?;
     let seen = search.run(&state);
-    seen.map_err(|violation| shortened(scenario, invariants, violation))
+    seen.map_err(|violation| shortened(scenario, promises, violation))
+}
+
+/// The statements that are run in a scenario: without another than these it is as it is.
+pub fn statements(
+    scenario: &Scenario,
+    promises: &Promises,
+    most: usize,
+) -> Result<BTreeSet<&'static str>, Violation> {
+    let (mut search, state) = Search::new(scenario, &[], promises, most)?;
+    search.run(&state)?;
+    Ok(search.conn.as_local().names())
 }
 
 /// Makes the moves of a schedule in a world of its own.
 pub fn replay(
     scenario: &Scenario,
     mutants: &[Mutant],
-    invariants: &str,
+    promises: &Promises,
     schedule: &[Move],
 ) -> Result<(), Replayed> {
-    let (mut search, state) = Search::new(scenario, mutants, invariants, usize::MAX)?;
+    let (mut search, state) = Search::new(scenario, mutants, promises, usize::MAX)?;
     search.replay(&state, schedule)
 }
 
 /// Leaves out one move after the other, as long as something is still violated.
-fn shortened(scenario: &Scenario, invariants: &str, mut violation: Violation) -> Violation {
+fn shortened(scenario: &Scenario, promises: &Promises, mut violation: Violation) -> Violation {
     let mut at = violation.schedule.len();
     while at > 0 {
         at -= 1;
         let mut fewer = violation.schedule.clone();
         fewer.remove(at);
         let mutants = violation.mutants.clone();
-        if let Err(Replayed::Violated(shorter)) = replay(scenario, &mutants, invariants, &fewer) {
+        if let Err(Replayed::Violated(shorter)) = replay(scenario, &mutants, promises, &fewer) {
             violation = shorter;
             at = at.min(violation.schedule.len());
         }

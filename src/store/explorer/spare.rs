@@ -1,170 +1,188 @@
-//! Conditions that may be lacking, one at a time, and why.
+//! Conditions that no world misses when they alone are lacking, and what shows that they are needed.
 //!
-//! Owns: the list, and which others have to be lacking as well before it is missed. Never: a
-//! condition of which the explorer finds what goes wrong without it; the list is held against
-//! that.
+//! Owns: the list. Never: a condition of which the explorer finds what goes wrong without it; the
+//! list is held against that.
 //!
-//! Most are spare on SQLite alone, where a transaction is alone from its first statement: what was
-//! looked at before still is so. On PostgreSQL it need not be, and there they are what stops a
-//! race; `tests/store` forces those.
+//! On SQLite a transaction is alone from its first statement: what was looked at before still is
+//! so. A condition that asks again is spare there, and may be what stops a race on PostgreSQL; then
+//! the test is named that forces it.
 
 use super::mutants::Mutant;
+use guarded::GUARDED;
 
-/// Conditions that are spare for one reason: each with those without which it is missed; none
-/// where no promise depends on it.
-struct Spare {
-    why: &'static str,
-    conditions: &'static [(&'static str, &'static [&'static str])],
+#[path = "../../../tests/store/guarded.rs"]
+mod guarded;
+
+/// What shows that a condition is needed.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown {
+    /// It is missed when these are lacking too, each of which stands in for it.
+    With(&'static [&'static str]),
+    /// Where these are lacking it makes the store refuse, and no harm is done; there is harm when
+    /// it is lacking as well.
+    Behind(&'static [&'static str]),
+    /// A test of `tests/store` fails without it: on PostgreSQL, and on SQLite as well where a row
+    /// that is not as it should be is made by hand.
+    Test,
+    /// Without it the same is done, with more work.
+    Cost(&'static str),
+    /// It says once more what was shown to hold earlier in the transaction, under a lock or a fence
+    /// of its own. It is there for the day on which that is mistaken: a write that is wrong then
+    /// finds no row.
+    Depth(&'static str),
 }
 
-const SPARE: &[Spare] = &[
-    Spare {
-        why: "said again where it is written, after it was looked at in the same transaction",
-        conditions: &[
-            ("READY.1", &["READY.2"]),
-            ("READY.2", &["READY.1"]),
-            ("CLAIM_BRANCHES.1", &["READY.1", "READY.2"]),
-            (
-                "CLAIM_BRANCHES.2",
-                &["CLAIM_BRANCHES.1", "READY.1", "READY.2"],
-            ),
-            ("OPEN_TRANSITIONS.1", &[]),
-            ("OPEN_ADVANCEMENTS.1", &[]),
-            ("MOVE_BRANCHES.1", &[]),
-            ("MOVE_BRANCHES.2", &[]),
-            ("MOVE_BRANCHES.3", &[]),
-            ("MOVE_BRANCHES.4", &[]),
-            ("MOVE_BRANCHES.5", &[]),
-            ("CANCEL_EXECUTIONS.1", &[]),
-            ("CANCEL_BRANCHES.1", &[]),
-            ("CANCEL_RUN.1", &[]),
-            ("WAITING_STEPS.1", &[]),
-            ("WAITING_STEPS.2", &[]),
-            ("RESUME_BRANCHES.1", &[]),
-            ("RESUME_BRANCHES.2", &["WAITING_STEPS.1", "WAITING_STEPS.2"]),
-            ("RESUME_STEPS.1", &[]),
-            ("RESUME_RUN.1", &[]),
-            ("ENDED_RUNS.4", &["STILL_PRUNABLE.2"]),
-            ("STILL_PRUNABLE.2", &["ENDED_RUNS.4"]),
-            ("LOAD_CLAIMED.1", &[]),
-        ],
-    },
-    Spare {
-        why: "follows from the guard that let the row through, and from an invariant: an open \
-              execution's step is in progress and its branch stands there (I14, I19), a branch \
-              that may be advanced has one open transition and one open advancement (I9, I10), a \
-              run is not over while a branch is not (I15), what is queued is neither closed nor \
-              claimed (I31)",
-        conditions: &[
-            ("OPEN_ADVANCEMENTS.2", &[]),
-            ("COUNT_RETRIES.1", &[]),
-            ("STAMP_EXECUTIONS.1", &[]),
-            ("STAMP_EXECUTIONS.2", &[]),
-            ("END_STEPS.2", &[]),
-            ("MOVE_WITH_RESULT.2", &[]),
-            ("MOVE_WITH_RESULT.3", &[]),
-            ("END_RUNS.3", &[]),
-            ("COMPLETE_RUNS.1", &[]),
-            ("HALT_RUNS.1", &[]),
-            ("DAMPEN_RUNS.1", &[]),
-            ("COMPLETE_TRANSITIONS.1", &[]),
-            ("COMPLETE_ADVANCEMENTS.1", &[]),
-            ("WAITING_BRANCHES.1", &[]),
-            ("FAIL_STEPS.1", &[]),
-            ("FAILED_BRANCHES.1", &[]),
-            ("COUNT_CRASHES.1", &[]),
-            ("GIVE_BACK_BRANCHES.1", &[]),
-            ("ENDED_RUNS.1", &[]),
-        ],
-    },
-    Spare {
-        why: "an attempt is a row of its own, which only its holder's hand brings back to the \
-              queue: whoever holds it no more finds it closed",
-        conditions: &[
-            ("CLOSE_EXECUTIONS.1", &[]),
-            ("UNCLAIM.1", &[]),
-            ("CLOSED_AS.1", &[]),
-            ("HELD.1", &[]),
-            ("HELD.2", &[]),
-        ],
-    },
-    Spare {
-        why: "either of the two signs of life is enough to spare a process (H1)",
-        conditions: &[
-            ("REMOVE_PROCESS.1", &["REMOVE_PROCESS.2"]),
-            ("REMOVE_PROCESS.2", &["REMOVE_PROCESS.1"]),
-        ],
-    },
-    Spare {
-        why: "costs work, or a budget, or time, but breaks no promise about what is stored: \
-              something is begun before its wait is over, given back to be done again, kept \
-              longer than need be, or counted once too often",
-        conditions: &[
-            ("TAKE_AVAILABILITIES.2", &[]),
-            ("COUNT_RETRIES.2", &[]),
-            ("HELD_BRANCHES.1", &[]),
-            ("HELD_BRANCHES.2", &[]),
-            ("EXTEND_ADVANCEMENTS.1", &[]),
-            ("LOST_ADVANCEMENTS.1", &[]),
-            ("ENDED_RUNS.2", &[]),
-            ("ENDED_RUNS.3", &[]),
-            ("STILL_PRUNABLE.1", &[]),
-            ("STILL_PRUNABLE.3", &[]),
-            ("STILL_PRUNABLE.4", &[]),
-            ("STILL_PRUNABLE.5", &[]),
-            ("STILL_PRUNABLE.6", &[]),
-            ("DEREGISTER.1", &[]),
-            ("DEREGISTER.2", &[]),
-            ("DEREGISTER.4", &[]),
-            ("DEREGISTER.5", &[]),
-        ],
-    },
-    Spare {
-        why: "is about what no world here has: a second pipeline, a claim behind another, a claim without a process (it \
-              cannot be, I22), a process that signs off with what it holds, a fan-in that halts because its array is too large, a row that \
-              arrives nowhere",
-        conditions: &[
-            ("TAKE_AVAILABILITIES.1", &[]),
-            ("TAKE_AVAILABILITIES.3", &[]),
-            ("ORPHANS.1", &[]),
-            ("ORPHANS.2", &[]),
-            ("ORPHANS.3", &[]),
-            ("ORPHANS.4", &[]),
-            ("ORPHANS.5", &[]),
-            ("ORPHANS.6", &[]),
-            ("DEREGISTER.3", &[]),
-            ("DEREGISTER.6", &[]),
-            ("HALTED_BRANCHES.1", &[]),
-            ("REOPEN_STEPS.1", &[]),
-            ("REOPEN_FAN_OUT.1", &[]),
-            ("ARRIVE_WITH_RESULT.1", &[]),
-        ],
-    },
+use Shown::*;
+
+const SPARE: &[(&str, Shown)] = &[
+    // Said by the look and by the claim, in one transaction.
+    ("READY.1", With(&["READY.2"])),
+    ("READY.2", With(&["READY.1"])),
+    ("CLAIM_BRANCHES.1", With(&["READY.1", "READY.2"])),
+    (
+        "CLAIM_BRANCHES.2",
+        With(&["CLAIM_BRANCHES.1", "READY.1", "READY.2"]),
+    ),
+    (
+        "WAITING_STEPS.1",
+        With(&["WAITING_STEPS.2", "RESUME_BRANCHES.2"]),
+    ),
+    (
+        "WAITING_STEPS.2",
+        With(&["WAITING_STEPS.1", "RESUME_BRANCHES.2"]),
+    ),
+    (
+        "RESUME_BRANCHES.2",
+        With(&["WAITING_STEPS.1", "WAITING_STEPS.2"]),
+    ),
+    ("HELD.1", With(&["LOAD_CLAIMED.1"])),
+    ("LOAD_CLAIMED.1", With(&["HELD.1"])),
+    ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),
+    ("ENDED_RUNS.4", With(&["STILL_PRUNABLE.2"])),
+    ("STILL_PRUNABLE.2", With(&["ENDED_RUNS.4"])),
+    // Either of the two signs of life is enough to spare a process (H1).
+    ("REMOVE_PROCESS.1", With(&["REMOVE_PROCESS.2"])),
+    ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
+    // The second line, for when the first has let through what it should not.
+    ("MOVE_BRANCHES.3", Behind(&["LOAD_FENCED.1"])),
+    ("CANCEL_EXECUTIONS.1", Behind(&["CANCEL_OPEN_EXECUTIONS.2"])),
+    ("CANCEL_BRANCHES.1", Behind(&["CANCEL_OPEN_BRANCHES.1"])),
+    // What is there for the work that it saves.
+    (
+        "ORPHANS.2",
+        Cost("what is not claimed has no lease; but the index of claims says so"),
+    ),
+    (
+        "TAKE_AVAILABILITIES.3",
+        Cost("a claim begins where the last one ended, and not at what it has taken"),
+    ),
+    (
+        "LAST_AT_BARRIERS.1",
+        Cost("whoever is not the last may leave its arrival to an advancer as well"),
+    ),
+    (
+        "ARRIVE_WITH_RESULT.1",
+        Cost("what arrives nowhere matches no barrier"),
+    ),
+    (
+        "STILL_PRUNABLE.3",
+        Cost("nothing but a hook can be open in a run that has halted"),
+    ),
+    (
+        "STILL_PRUNABLE.6",
+        Cost("a hook stands on the root branch; the others need not be looked at"),
+    ),
+    // Said once more where it is written.
+    ("OPEN_TRANSITIONS.1", Depth("claimed in this transaction")),
+    ("OPEN_ADVANCEMENTS.1", Depth("claimed in this transaction")),
+    (
+        "MOVE_BRANCHES.1",
+        Depth("as long as its claim is ours, a branch stands where it was read"),
+    ),
+    (
+        "MOVE_BRANCHES.2",
+        Depth("what is claimed has not ended, and what waits was seen to wait"),
+    ),
+    (
+        "WAITING_BRANCHES.1",
+        Depth("a barrier that has not fired has a branch that waits there, and we hold its row"),
+    ),
+    (
+        "COMPLETE_TRANSITIONS.1",
+        Depth("a branch under our claim has not left its step"),
+    ),
+    (
+        "COMPLETE_ADVANCEMENTS.1",
+        Depth("a branch under our claim has not left its step"),
+    ),
+    (
+        "COUNT_RETRIES.1",
+        Depth("a branch under our claim has not left its step"),
+    ),
+    (
+        "END_STEPS.2",
+        Depth("the execution that we closed just now was open, and so was its step"),
+    ),
+    (
+        "FAIL_STEPS.1",
+        Depth("the execution that we closed just now was open, and so was its step"),
+    ),
+    (
+        "FAILED_BRANCHES.1",
+        Depth("the branch of a step that was open a moment ago"),
+    ),
+    (
+        "RESUME_STEPS.1",
+        Depth("the branch that we resumed just now waited at it"),
+    ),
+    (
+        "REOPEN_STEPS.1",
+        Depth("read in this transaction, of a run that nobody else has seen yet"),
+    ),
 ];
 
-/// With which others it is missed, if it is spare.
-pub fn of(mutant: &Mutant) -> Option<&'static [&'static str]> {
+/// What shows that it is needed, unless a world does.
+pub fn of(mutant: &Mutant) -> Option<Shown> {
     let name = mutant.to_string();
-    let mut conditions = SPARE.iter().flat_map(|spare| spare.conditions);
-    let found = conditions.find(|(spare, _)| *spare == name);
-    found.map(|(_, others)| *others)
+    let spare = SPARE.iter().find(|(spare, _)| *spare == name);
+    let guarded = || GUARDED.iter().find(|guarded| guarded.0 == name);
+    spare
+        .map(|(_, shown)| *shown)
+        .or_else(|| guarded().map(|_| Test))
 }
 
 #[test]
-fn every_spare_condition_exists_and_has_a_reason() {
-    let all: Vec<String> = super::mutants::mutants()
-        .iter()
-        .map(Mutant::to_string)
-        .collect();
-    for spare in SPARE {
-        assert!(!spare.why.is_empty());
-        for (name, others) in spare.conditions {
-            for name in others.iter().chain([name]) {
-                assert!(
-                    all.iter().any(|known| known == name),
-                    "there is no condition {name}"
-                );
-            }
+fn every_spare_condition_exists_and_stands_here_once() {
+    let all = super::mutants::mutants();
+    for mutant in &all {
+        eprintln!("{mutant}: {}", mutant.condition);
+    }
+    let find = |name: &str| {
+        let found = all.iter().find(|mutant| mutant.to_string() == name);
+        found.unwrap_or_else(|| panic!("there is no condition {name}"))
+    };
+    for (name, shown) in SPARE {
+        find(name);
+        match shown {
+            With(others) | Behind(others) => others.iter().for_each(|name| {
+                find(name);
+            }),
+            Cost(why) | Depth(why) => assert!(!why.is_empty(), "{name}"),
+            Test => panic!("{name}: tests stand in the other list"),
         }
     }
+    // The text that is taken away there is the condition that is meant here.
+    for (name, _, condition, _) in GUARDED {
+        let until = condition.find([':', '{']).unwrap_or(condition.len());
+        let meant = &find(name).condition;
+        assert!(meant.starts_with(&condition[..until]), "{name}: {meant}");
+    }
+    let names = SPARE.iter().map(|(name, _)| *name);
+    let mut names: Vec<_> = names
+        .chain(GUARDED.iter().map(|guarded| guarded.0))
+        .collect();
+    let known = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), known, "one stands there twice");
 }

@@ -5,5 +5,4 @@ UPDATE ductwork_branches
  WHERE ductwork_branches.id = b.id
    AND ductwork_branches.step_id = b.from_step_id
    AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
-   AND (ductwork_branches.claim_token = b.token
-        OR (ductwork_branches.claim_token IS NULL AND b.token IS NULL))
+   AND ductwork_branches.claim_token IS NOT DISTINCT FROM b.token

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Advancer, Cx, Told, advance_limits};
+use super::{Advancer, Cx, Told, advance_limits, holds};
 use crate::machine::advance::AdvanceLimits;
 use crate::model::*;
 use crate::store::advance::{self, BranchClaim, GiveBack};
@@ -56,7 +56,10 @@ impl Advancer {
                 Ok(())
             }
             b'u' => {
-                let left = advance::held(cx.conn, self.life.process()).await?;
+                let process = self.life.process();
+                let left = advance::held(cx.conn, process).await?;
+                let said = left.iter().map(|branch| branch.id.0).collect();
+                holds(cx.conn, process, said).await?;
                 self.give = (!left.is_empty()).then_some((left, false));
                 self.unsure = false;
                 Ok(())

@@ -3,7 +3,24 @@
 //! Owns: what each keeps in memory between two transactions, and which store function it calls
 //! next with it: thin copies of the loops in `engine::worker`, `engine::advancer`,
 //! `engine::lifeline` and `engine::reaper`, of which the reaper's witness is the product's own.
-//! Never: writes SQL; nor waits, rings or runs anything: a step's outcome follows from its name
+//!
+//! Where the copies differ from the loops, because what they leave out is about time, about how many
+//! at once, or about what is told to whom:
+//! - A worker commits all that it holds, or the first of it; a refused batch of the daemon is halved
+//!   until what is refused is alone. Nothing here is refused for its value.
+//! - A worker claims whenever it has a free slot; the daemon asks first whether anything is due, and
+//!   puts back what it claimed for slots that are not free. Here it puts back at any time.
+//! - What is not known to have been committed is read back as two moves; the daemon's two statements
+//!   follow each other, but are two transactions as well.
+//! - An advancer's held branches are found and given back in two moves, and so is what erred; the
+//!   daemon does it in one turn, of two transactions.
+//! - Definitions are loaded once, without a move: they never change.
+//!
+//! What is the same, is the order within a turn, and what is kept in memory between two
+//! transactions. A function of both would have to be asked after each statement what comes next,
+//! where the loops say it by the order of their lines.
+//!
+//! Never: writes a row of its own; nor waits, rings or runs anything: a step's outcome follows from its name
 //! and input, and is there as soon as it is claimed.
 
 mod advancer;
@@ -14,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use super::canon::Canon;
 use super::flows::{self, LEASE};
-use super::local::EPOCH;
+use super::local::{EPOCH, is_tripped, tripped};
 use crate::definition::{Backoff, Definition};
 use crate::engine::reaper::Witness;
 use crate::machine::advance::AdvanceLimits;
@@ -24,6 +41,7 @@ use crate::store::advance::ClaimedBranch;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Counters, Death, NewProcess};
+use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Error, cancel, prune, resume, revive};
 
@@ -56,6 +74,8 @@ pub struct Cx<'a> {
     pub crashed: &'a [ProcessId],
     pub clock: i64,
     pub fault: Fault,
+    /// An error of the store is a refusal, like any other.
+    pub may_refuse: bool,
 }
 
 impl Cx<'_> {
@@ -64,8 +84,12 @@ impl Cx<'_> {
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<Told<T>, Error> {
         match self.fault {
-            Fault::None => work(self.conn).await.map(Told::Done),
-            Fault::Lost => work(self.conn).await.map(|_| Told::Lost),
+            Fault::None | Fault::Lost => match work(self.conn).await {
+                Ok(done) if self.fault == Fault::None => Ok(Told::Done(done)),
+                Ok(_) => Ok(Told::Lost),
+                Err(error) if self.may_refuse && !is_tripped(&error) => Ok(Told::Refused),
+                Err(error) => Err(error),
+            },
             Fault::Refused | Fault::Cut => {
                 // The product's own way out of a transaction that fails at its end; a statement
                 // that was alone is undone by the mark.
@@ -98,6 +122,10 @@ pub struct Life {
     /// None: not registered (any more).
     pub process: Option<ProcessId>,
     pub crashed: bool,
+    /// It may end in order, whatever it holds by then.
+    pub leaves: bool,
+    /// It has.
+    pub left: bool,
     /// It was told that it is dead: a new row, then the old claims are let go.
     reborn: bool,
     /// It has to look at once whether it is dead.
@@ -172,14 +200,15 @@ pub enum Verb {
     Cancel(RunId),
     Revive(RunId),
     Resume(RunId),
-    Prune,
+    /// What ended so long ago.
+    Prune(Duration),
 }
 
-/// Budgets without waits; crashes are never the end of a step.
-fn step_limits(_: &Definition, _: &str) -> StepLimits {
+/// Budgets without waits; crashes are only the end of a step that comes to no good anyway.
+fn step_limits(_: &Definition, step: &str) -> StepLimits {
     StepLimits {
         max_retry: 1,
-        max_crash: 20,
+        max_crash: if step == "Bad" { 1 } else { 20 },
         backoff: Backoff {
             initial: Duration::ZERO,
             factor: 1.0,
@@ -341,17 +370,26 @@ impl Actor {
 
     /// True for a verb that only reads, or whose faults make no difference.
     pub fn is_safe(verb: u8) -> bool {
-        matches!(verb, b'b' | b'l' | b'o' | b'r' | b'u' | b'v')
+        matches!(verb, b'b' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v')
     }
 
     /// Does it.
     pub async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
-        match self {
+        let acting = match &*self {
+            Self::Reaper(reaper) if verb == b'k' => reaper.todo.first().map(|(id, _)| *id),
+            actor => actor.life().and_then(|life| life.process),
+        };
+        cx.conn.as_local().acts(acting);
+        let acted = match self {
+            Self::Worker(worker) if verb == b'q' => worker.life.leave(cx).await,
+            Self::Advancer(advancer) if verb == b'q' => advancer.life.leave(cx).await,
             Self::Worker(worker) => worker.act(verb, cx).await,
             Self::Advancer(advancer) => advancer.act(verb, cx).await,
             Self::Reaper(reaper) => reaper.act(verb, cx).await,
             Self::Person(person) => person.act(cx).await,
-        }
+        };
+        cx.conn.as_local().acts(None);
+        acted
     }
 
     /// What it remembers.
@@ -412,6 +450,8 @@ impl Life {
         Self {
             process: None,
             crashed: false,
+            leaves: false,
+            left: false,
             reborn: false,
             check: false,
             beat: EPOCH,
@@ -420,8 +460,11 @@ impl Life {
 
     /// False when there is nothing else to do.
     fn verbs(&self, clock: i64, verbs: &mut Vec<u8>) -> bool {
-        if self.crashed {
+        if self.crashed || self.left {
             return false;
+        }
+        if self.leaves && self.process.is_some() {
+            verbs.push(b'q');
         }
         if self.process.is_none() || self.reborn {
             verbs.push(b'r');
@@ -437,7 +480,10 @@ impl Life {
             None => to.number(-1),
         }
         to.number(
-            i64::from(self.crashed) | i64::from(self.reborn) << 1 | i64::from(self.check) << 2,
+            i64::from(self.crashed)
+                | i64::from(self.reborn) << 1
+                | i64::from(self.check) << 2
+                | i64::from(self.left) << 3,
         );
         to.time(self.beat);
     }
@@ -454,9 +500,26 @@ impl Life {
         *self = Self {
             process: Some(id),
             beat,
+            leaves: self.leaves,
             ..Self::new()
         };
         Ok(())
+    }
+
+    /// Ends in order: the row goes if nothing is held, and stays for the reaper if anything is.
+    async fn leave(&mut self, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let process = self.process.take().expect("who leaves was there");
+        self.left = true;
+        process::deregister(cx.conn, process).await?;
+        let rows = process::processes(cx.conn).await?;
+        let stays = rows.iter().any(|row| row.id == process);
+        let holds = !asked(cx.conn, &HOLDS, process).await?.is_empty();
+        match stays == holds {
+            true => Ok(()),
+            false => Err(tripped(format!(
+                "{process:?} leaves: row {stays}, holds {holds}"
+            ))),
+        }
     }
 
     /// What is still held; `None` when this process is dead.
@@ -470,6 +533,60 @@ impl Life {
         (self.beat, self.check) = (cx.clock, false);
         self.reborn = held.is_none();
         Ok(held)
+    }
+}
+
+static HOLDS: Statement = Statement::new(
+    "EXPLORER_HOLDS",
+    "SELECT id FROM ductwork_executions WHERE result IS NULL AND process_id = :process
+     UNION ALL
+     SELECT branch_id FROM ductwork_advancements WHERE result IS NULL AND process_id = :process",
+);
+static WAITS: Statement = Statement::new(
+    "EXPLORER_WAITS",
+    "SELECT execution_id AS id FROM ductwork_availabilities WHERE due_at > {now}",
+);
+/// A run that prune leaves although nothing stands against it; not asked while a hook is to run.
+static KEPT: Statement = Statement::new(
+    "EXPLORER_KEPT",
+    "SELECT r.id FROM ductwork_runs r
+      WHERE coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
+        AND r.id NOT IN (SELECT n.revived_from FROM ductwork_runs n WHERE n.revived_from IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM ductwork_steps s
+                         WHERE s.via = 'on_halt' AND s.status = 'in_progress')",
+);
+static ENDED_LATELY: Statement = Statement::new(
+    "EXPLORER_ENDED_LATELY",
+    "SELECT count(*) AS n FROM ductwork_runs r
+      WHERE coalesce(r.completed_at, r.halted_at, r.cancelled_at, {now}) > {now} - :age",
+);
+
+/// Ids, by a statement of ours about a process.
+async fn asked(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    process: ProcessId,
+) -> Result<Vec<uuid::Uuid>, Error> {
+    let rows = conn
+        .fetch(statement, &[("process", process.0.into())])
+        .await?;
+    rows.iter().map(|row| row.get("id")).collect()
+}
+
+/// What a process takes up again, because it says that it holds it, it does hold.
+async fn holds(
+    conn: &mut Conn,
+    process: ProcessId,
+    mut said: Vec<uuid::Uuid>,
+) -> Result<(), Error> {
+    let mut held = asked(conn, &HOLDS, process).await?;
+    held.sort();
+    said.sort();
+    match held == said {
+        true => Ok(()),
+        false => Err(tripped(format!(
+            "{process:?} holds {held:?}, and is told {said:?}"
+        ))),
     }
 }
 
@@ -534,9 +651,7 @@ impl Reaper {
                     Told::Done(recovered)
                         if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
                     {
-                        return Err(Error::Corrupt(format!(
-                            "H1: {id:?} has beaten, and is removed"
-                        )));
+                        return Err(tripped(format!("H1: {id:?} has beaten, and is removed")));
                     }
                     Told::Done(_) => {}
                     Told::Lost | Told::Refused | Told::Cut => self.todo.clear(),
@@ -550,6 +665,20 @@ impl Reaper {
 impl Person {
     async fn act(&mut self, cx: &mut Cx<'_>) -> Result<(), Error> {
         let verb = &self.verb;
+        let prunes = match verb {
+            Verb::Prune(age) => Some(*age),
+            _ => None,
+        };
+        let age = [("age", prunes.unwrap_or_default().as_micros() as usize)];
+        let age = age.map(|(name, age)| (name, age.into()));
+        let lately = async |conn: &mut Conn| {
+            let row = conn.fetch_optional(&ENDED_LATELY, &age).await?;
+            row.map_or(Ok(0), |row| row.get::<i64>("n"))
+        };
+        let before = match prunes {
+            Some(_) => lately(cx.conn).await?,
+            None => 0,
+        };
         let said = cx.told(async |conn: &mut Conn| match verb {
             Verb::Trigger { definition, key } => {
                 let run = NewRun {
@@ -564,11 +693,20 @@ impl Person {
             Verb::Revive(run) => revive::revive(conn, *run).await.map(|_| 1),
             Verb::Resume(run) => resume::resume(conn, *run, None, None).await.map(|_| 1),
             // One run per transaction, until there is none.
-            Verb::Prune => prune::prune(conn, Duration::ZERO, 1).await,
+            Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });
         let unkeyed = matches!(verb, Verb::Trigger { key: None, .. });
-        let prunes = matches!(verb, Verb::Prune);
         let told = said.await?;
+        if prunes.is_some() {
+            if lately(cx.conn).await? != before {
+                return Err(tripped("a run is pruned before its time"));
+            }
+            let kept = cx.conn.fetch_optional(&KEPT, &age).await?;
+            if matches!(told, Told::Done(0)) && kept.is_some() {
+                return Err(tripped("nothing is pruned, though a run is old enough"));
+            }
+        }
+        let prunes = prunes.is_some();
         // Pruning again and again is no difference.
         if !prunes && matches!(told, Told::Done(_) | Told::Lost) {
             self.happened = 1;

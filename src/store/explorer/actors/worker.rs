@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Cx, Held, Told, Unsure, Worker, step_limits};
+use super::{Cx, Held, Told, Unsure, WAITS, Worker, asked, holds, step_limits};
 use crate::machine::outcome::{self, Ending, ExecutionView, Verdict};
 use crate::model::*;
 use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committer, Finished, StoredError};
 use crate::store::explorer::flows::{self, LEASE};
+use crate::store::explorer::local::tripped;
 use crate::store::{Conn, Error};
 
 impl Worker {
@@ -30,11 +31,18 @@ impl Worker {
             }
             b'c' => {
                 let (process, n) = (self.life.process(), self.slots - self.held.len());
+                let waits = asked(cx.conn, &WAITS, process).await?;
                 let claim = async |conn: &mut Conn| {
                     claim::claim(conn, process, flows::PIPELINE, n, LEASE).await
                 };
                 match cx.told(claim).await? {
-                    Told::Done(Claim::Taken(claimed)) => self.hold(claimed),
+                    Told::Done(Claim::Taken(claimed)) => {
+                        let early = |claimed: &Claimed| waits.contains(&claimed.execution_id.0);
+                        if claimed.iter().any(early) {
+                            return Err(tripped("a step is claimed before its wait is over"));
+                        }
+                        self.hold(claimed);
+                    }
                     Told::Done(Claim::Dead) => self.life.check = true,
                     Told::Lost => self.unsure = Unsure::Landed,
                     Told::Refused | Told::Cut => {}
@@ -69,7 +77,10 @@ impl Worker {
                 Ok(())
             }
             b'v' => {
-                let held = claim::held(cx.conn, self.life.process()).await?;
+                let process = self.life.process();
+                let held = claim::held(cx.conn, process).await?;
+                let said = held.iter().map(|claimed| claimed.execution_id.0).collect();
+                holds(cx.conn, process, said).await?;
                 self.hold(held);
                 self.unsure = Unsure::No;
                 Ok(())

@@ -1,0 +1,114 @@
+//! Conditions of the store's statements that no schedule of the explorer misses, and tests that do.
+//!
+//! Owns: the list, which the explorer counts on (`src/store/explorer/spare.rs` includes it).
+
+/// What the explorer calls the condition; which of those that read like it in the statement's text;
+/// how it reads there; and the test that fails without it.
+pub type Guarded = (&'static str, usize, &'static str, &'static str);
+
+const ACTIVE: &str = "coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
+const ENDED: &str = "a_run_that_is_over_stays_as_it_ended";
+const LESS: &str = "a_claim_or_commit_that_finds_less_than_it_is_to_write_writes_nothing";
+const ORPHANED: &str = "claims_without_a_process_are_found_when_their_leases_are_over";
+
+/// All of them.
+pub const GUARDED: &[Guarded] = &[
+    // Races that only PostgreSQL knows.
+    (
+        "CANCEL_RUN.1",
+        1,
+        "status IN ('in_progress', 'dampened')",
+        "a_run_that_ends_while_it_is_cancelled_has_ended",
+    ),
+    (
+        "RESUME_BRANCHES.1",
+        1,
+        "ductwork_branches.step_id = b.step_id",
+        "a_branch_that_waits_elsewhere_by_now_is_not_resumed",
+    ),
+    // What no schedule brings about: a row that contradicts an invariant.
+    (
+        "OPEN_ADVANCEMENTS.2",
+        1,
+        "t.completed_at IS NULL",
+        "a_crossing_that_was_made_is_not_made_again",
+    ),
+    (
+        "STAMP_EXECUTIONS.1",
+        1,
+        "ductwork_executions.process_id IS NULL",
+        LESS,
+    ),
+    (
+        "STAMP_EXECUTIONS.2",
+        1,
+        "ductwork_executions.result IS NULL",
+        LESS,
+    ),
+    (
+        "MOVE_WITH_RESULT.2",
+        1,
+        "ductwork_branches.step_id = held.step_id",
+        LESS,
+    ),
+    (
+        "MOVE_WITH_RESULT.3",
+        1,
+        "ductwork_branches.status = 'in_progress'",
+        LESS,
+    ),
+    ("END_RUNS.3", 1, ACTIVE, ENDED),
+    ("COMPLETE_RUNS.1", 1, ACTIVE, ENDED),
+    ("HALT_RUNS.1", 1, ACTIVE, ENDED),
+    ("DAMPEN_RUNS.1", 1, ACTIVE, ENDED),
+    ("RESUME_RUN.1", 1, "status = 'dampened'", ENDED),
+    (
+        "GIVE_BACK_BRANCHES.1",
+        1,
+        "ductwork_branches.claim_token = b.token",
+        "a_branch_under_another_claim_is_not_given_back_with_the_dead",
+    ),
+    (
+        "REOPEN_FAN_OUT.1",
+        1,
+        "arrived = width",
+        "a_barrier_that_has_not_fired_is_not_reopened",
+    ),
+    // An attempt is a row of its own, which only its holder's hand brings back to the queue: no
+    // actor comes with what another holds.
+    (
+        "CLOSE_EXECUTIONS.1",
+        1,
+        "ductwork_executions.process_id = :process",
+        "nobody_commits_what_another_holds",
+    ),
+    (
+        "UNCLAIM.1",
+        1,
+        "ductwork_executions.process_id = :process",
+        "nobody_puts_back_what_another_holds",
+    ),
+    (
+        "CLOSED_AS.1",
+        1,
+        "e.process_id = :process",
+        "what_another_committed_has_not_landed",
+    ),
+    // Of what no world has: a second pipeline, a claim without a process (I22).
+    (
+        "TAKE_AVAILABILITIES.1",
+        1,
+        "pipeline = :pipeline",
+        "a_worker_claims_of_its_own_pipeline_alone",
+    ),
+    ("ORPHANS.1", 1, "completed_at IS NULL", ORPHANED),
+    ("ORPHANS.3", 1, "lease_until < {now}", ORPHANED),
+    ("ORPHANS.4", 2, "completed_at IS NULL", ORPHANED),
+    ("ORPHANS.5", 2, "lease_until < {now}", ORPHANED),
+    (
+        "ORPHANS.6",
+        1,
+        "NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;x.process_id})",
+        ORPHANED,
+    ),
+];

@@ -1,0 +1,376 @@
+//! Guards that no order of transactions on SQLite makes decide.
+//!
+//! Either a row is not as it should be (it is made so by hand, and is to be left alone or refused),
+//! or it changes while a statement waits for it, which only PostgreSQL knows.
+
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::model::*;
+use ductwork::store::Error;
+use ductwork::store::advance;
+use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::claim::{self, Claim};
+use ductwork::store::commit;
+use ductwork::store::disturb;
+use ductwork::store::process;
+use ductwork::store::resume::{Resume, resume};
+use ductwork::store::revive::revive;
+use ductwork::store::statement::Statement;
+use serde_json::json;
+
+use crate::driver::{Did, Driver, LEASE, limits};
+use crate::flows::ink;
+use crate::on_every_database;
+use crate::support::Db;
+
+static CANCELLED_BY_HAND: Statement = Statement::new(
+    "CANCELLED_BY_HAND",
+    "UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = 1 WHERE id = :run",
+);
+static ROOT_CANCELLED_BY_HAND: Statement = Statement::new(
+    "ROOT_CANCELLED_BY_HAND",
+    "UPDATE ductwork_branches SET status = 'cancelled' WHERE run_id = :run AND fan_out_id IS NULL",
+);
+static ROOT: Statement = Statement::new(
+    "ROOT_OF_RUN",
+    "SELECT status, claim_token FROM ductwork_branches WHERE run_id = :run AND fan_out_id IS NULL",
+);
+static CROSSED_BY_HAND: Statement = Statement::new(
+    "CROSSED_BY_HAND",
+    "INSERT INTO ductwork_transitions
+        (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
+     SELECT br.id, br.run_id, br.id, br.step_id, 'end', 0, 1, 1
+       FROM ductwork_branches br WHERE br.run_id = :run",
+);
+static CLAIMED_BY_HAND: Statement = Statement::new(
+    "CLAIMED_BY_HAND",
+    "UPDATE ductwork_branches SET claim_token = id WHERE run_id = :run AND status = 'advancing'",
+);
+static GONE_BACK_BY_HAND: Statement = Statement::new(
+    "GONE_BACK_BY_HAND",
+    "UPDATE ductwork_fan_outs SET arrived = arrived - 1, fired_at = NULL WHERE run_id = :run",
+);
+static LEASE_OVER: Statement = Statement::new(
+    "LEASE_OVER",
+    "UPDATE ductwork_executions SET lease_until = 1 WHERE id = :id",
+);
+static ADVANCE_LEASES_OVER: Statement = Statement::new(
+    "ADVANCE_LEASES_OVER",
+    "UPDATE ductwork_advancements SET lease_until = 1 WHERE process_id = :process",
+);
+static ROW_REMOVED: Statement = Statement::new(
+    "ROW_REMOVED",
+    "DELETE FROM ductwork_processes WHERE id = :process",
+);
+static HELD_RUN: Statement = Statement::new(
+    "HELD_RUN",
+    "SELECT id FROM ductwork_runs WHERE id = :run FOR UPDATE",
+);
+static STANDS_ELSEWHERE: Statement = Statement::new(
+    "STANDS_ELSEWHERE",
+    "UPDATE ductwork_branches SET step_id =
+        (SELECT s.id FROM ductwork_steps s WHERE s.run_id = :run AND s.ordinal = 0)
+      WHERE run_id = :run",
+);
+
+fn of(flow: Pipeline) -> Definition {
+    flow.build().unwrap()
+}
+
+fn one() -> Definition {
+    of(Pipeline::named("P").start("A"))
+}
+
+fn divided() -> Definition {
+    of(Pipeline::named("P")
+        .start("A")
+        .divide(["B", "C"])
+        .combine("D"))
+}
+
+async fn by_hand(driver: &mut Driver, statement: &'static Statement, run: RunId) {
+    let changed = driver
+        .conn
+        .execute(statement, &[("run", run.0.into())])
+        .await
+        .unwrap();
+    assert_eq!(changed, 1, "{}", statement.name);
+}
+
+async fn driver(db: &Db) -> Driver {
+    let mut driver = Driver::new(db).await;
+    driver.audited = false;
+    driver
+}
+
+/// Waits until the statement of a session waits for somebody's lock.
+async fn until_it_waits(watch: &mut Driver, session: i64) {
+    let started = std::time::Instant::now();
+    while !disturb::waits(&mut watch.conn, session).await.unwrap() {
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "it waits for nobody"
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+on_every_database! {
+    async fn a_run_that_is_over_stays_as_it_ended(db: Db) {
+        let p = || Pipeline::named("P");
+        let mut wrong = Vec::new();
+        for (guard, flow, first, fails) in [
+            ("END_RUNS", of(p().start("A")), false, false),
+            ("COMPLETE_RUNS", of(p().start("A").divide(["B", "C"])), true, false),
+            ("HALT_RUNS", of(p().start("A")), false, true),
+            ("DAMPEN_RUNS", of(p().start("A").dampen("")), false, false),
+        ] {
+            let mut driver = driver(&db).await;
+            let run = driver.trigger(&flow, "1").await;
+            if first {
+                driver.round("P", &mut |_| Did::Returned(json!(1))).await;
+            }
+            by_hand(&mut driver, &CANCELLED_BY_HAND, run).await;
+            let worked = tokio::task::spawn_local(async move {
+                let did = |_: &claim::Claimed| match fails {
+                    true => Did::Refused,
+                    false => Did::Returned(json!(1)),
+                };
+                driver.work("P", did).await;
+                driver.run(run).await
+            });
+            // Refused is not left alone: whoever is in the batch with it would suffer.
+            match worked.await {
+                Ok((RunStatus::Cancelled, None)) => {}
+                other => wrong.push(format!("{guard}: {other:?}")),
+            }
+        }
+        // And of a run that knows nothing of it no branch is resumed.
+        let mut driver = driver(&db).await;
+        let run = driver.trigger(&of(p().start("A").dampen("")), "1").await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        by_hand(&mut driver, &CANCELLED_BY_HAND, run).await;
+        let refused = resume(&mut driver.conn, run, None, None).await;
+        if !matches!(refused, Err(Error::Corrupt(_))) {
+            wrong.push(format!("RESUME_RUN: {refused:?}"));
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    async fn a_crossing_that_was_made_is_not_made_again(db: Db) {
+        let mut driver = driver(&db).await;
+        let run = driver.trigger(&divided(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        by_hand(&mut driver, &CROSSED_BY_HAND, run).await;
+        let refused = advance::claim(&mut driver.conn, driver.process, None, 9, LEASE).await;
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    }
+
+    async fn a_branch_that_is_over_is_not_moved_by_its_fan_in(db: Db) {
+        let mut driver = driver(&db).await;
+        let run = driver.trigger(&divided(), "1").await;
+        driver.round("P", &mut |_| Did::Returned(json!(1))).await;
+        by_hand(&mut driver, &ROOT_CANCELLED_BY_HAND, run).await;
+        let worked = tokio::task::spawn_local(async move {
+            driver.work("P", |_| Did::Returned(json!(1))).await
+        });
+        assert!(worked.await.unwrap_err().is_panic(), "the advance was not refused");
+        let mut other = self::driver(&db).await;
+        let root = other.rows(&ROOT, &[("run", run.0.into())]).await;
+        assert_eq!(root[0].get::<String>("status").unwrap(), "cancelled");
+    }
+
+    async fn a_branch_under_another_claim_is_not_given_back_with_the_dead(db: Db) {
+        let mut dead = driver(&db).await;
+        let mut other = driver(&db).await;
+        let run = dead.trigger(&divided(), "1").await;
+        let claimed = dead.claim("P", 1).await.remove(0);
+        let finished = [dead.finished(claimed, Did::Returned(json!(1))).await];
+        dead.commit(&finished).await;
+        assert_eq!(dead.claim_branches(1).await.len(), 1);
+        by_hand(&mut dead, &CLAIMED_BY_HAND, run).await;
+        assert!(other.recover(dead.process).await.removed);
+        let root = other.rows(&ROOT, &[("run", run.0.into())]).await;
+        assert_eq!(root[0].get::<String>("status").unwrap(), "advancing");
+    }
+
+    async fn a_barrier_that_has_not_fired_is_not_reopened(db: Db) {
+        let mut driver = driver(&db).await;
+        let run = driver.trigger(&divided(), "\"x\"").await;
+        driver.max_payload = 0;
+        driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
+        assert_eq!(driver.halt_reasons(run).await, ["payload_too_large"]);
+        by_hand(&mut driver, &GONE_BACK_BY_HAND, run).await;
+        let refused = revive(&mut driver.conn, run).await;
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+    }
+
+    async fn nobody_puts_back_what_another_holds(db: Db) {
+        let mut holder = driver(&db).await;
+        let mut other = driver(&db).await;
+        holder.trigger(&one(), "1").await;
+        let held = [holder.claim("P", 1).await[0].execution_id];
+        let back = claim::put_back(&mut other.conn, other.process, "P", &held).await;
+        assert_eq!(back.unwrap(), 0);
+        let back = claim::put_back(&mut holder.conn, holder.process, "P", &held).await;
+        assert_eq!(back.unwrap(), 1);
+    }
+
+    async fn what_another_committed_has_not_landed(db: Db) {
+        let mut holder = driver(&db).await;
+        let other = driver(&db).await;
+        holder.trigger(&one(), "1").await;
+        let claimed = holder.claim("P", 1).await.remove(0);
+        let finished = [holder.finished(claimed, Did::Returned(json!(1))).await];
+        holder.commit(&finished).await;
+        let conn = &mut holder.conn;
+        assert!(commit::landed(conn, &finished, other.process).await.unwrap().is_empty());
+        assert_eq!(commit::landed(conn, &finished, holder.process).await.unwrap().len(), 1);
+    }
+
+    async fn a_worker_claims_of_its_own_pipeline_alone(db: Db) {
+        let mut driver = driver(&db).await;
+        driver.trigger(&one(), "1").await;
+        driver.trigger(&of(Pipeline::named("Q").start("A")), "1").await;
+        assert_eq!(driver.claim("P", 9).await.len(), 1);
+        assert_eq!(driver.claim("Q", 9).await.len(), 1);
+    }
+
+    async fn claims_without_a_process_are_found_when_their_leases_are_over(db: Db) {
+        let mut gone = driver(&db).await;
+        let mut lives = driver(&db).await;
+        lives.limits = limits(0, 9);
+        let run = gone.trigger(&one(), "1").await;
+        gone.trigger(&one(), "1").await;
+        let claimed = gone.claim("P", 1).await.remove(0);
+        let (execution, step) = (claimed.execution_id.0, claimed.step_id);
+        let of_the_living = lives.claim("P", 1).await.remove(0).execution_id.0;
+        let process = [("process", gone.process.0.into())];
+        assert_eq!(lives.conn.execute(&ROW_REMOVED, &process).await.unwrap(), 1);
+        let orphans = async |lives: &mut Driver| process::orphans(&mut lives.conn).await.unwrap();
+        assert_eq!(orphans(&mut lives).await, [], "its lease holds");
+        for id in [execution, of_the_living] {
+            assert_eq!(lives.conn.execute(&LEASE_OVER, &[("id", id.into())]).await.unwrap(), 1);
+        }
+        assert_eq!(orphans(&mut lives).await, [gone.process], "and who lives is none");
+        assert_eq!(lives.recover(gone.process).await.again, 1);
+        assert_eq!(orphans(&mut lives).await, [], "what is closed is nobody's");
+        // The same of branches.
+        let again = lives.claim("P", 1).await.remove(0);
+        assert_eq!(again.step_id, step);
+        let finished = [lives.finished(again, Did::Refused).await];
+        lives.commit(&finished).await;
+        let mut gone = driver(&db).await;
+        let claimed = gone.claim_branches(1).await;
+        assert_eq!(claimed.len(), 1);
+        let process = [("process", gone.process.0.into())];
+        assert_eq!(lives.conn.execute(&ROW_REMOVED, &process).await.unwrap(), 1);
+        assert_eq!(orphans(&mut lives).await, [], "its lease holds");
+        assert_eq!(lives.conn.execute(&ADVANCE_LEASES_OVER, &process).await.unwrap(), 1);
+        assert_eq!(orphans(&mut lives).await, [gone.process]);
+        assert_eq!(lives.recover(gone.process).await.branches, 1);
+        assert_eq!(orphans(&mut lives).await, [], "what is closed is nobody's");
+        let claimed = claim::claim(&mut lives.conn, lives.process, "P", 9, LEASE).await;
+        assert!(matches!(claimed, Ok(Claim::Taken(taken)) if taken.is_empty()));
+        lives.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(lives.run(run).await.0, RunStatus::Halted);
+    }
+}
+
+/// The last result is being committed while the run is cancelled: the cancellation waits for it,
+/// and finds nothing left to close but the run.
+#[tokio::test]
+async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        let mut worker = driver(&db).await;
+        let mut other = driver(&db).await;
+        let run = worker.trigger(&one(), "1").await;
+        let claimed = worker.claim("P", 1).await.remove(0);
+        let finished = worker.finished(claimed, Did::Returned(json!(1))).await;
+        let session = async |driver: &mut Driver| {
+            let session = disturb::session(&mut driver.conn).await.unwrap();
+            session.expect("PostgreSQL has sessions")
+        };
+        let (commits, cancels) = (session(&mut worker).await, session(&mut other).await);
+        let mut hold = db.conn().await;
+        hold.script("BEGIN", "BEGIN").await.unwrap();
+        hold.fetch(&HELD_RUN, &[("run", run.0.into())])
+            .await
+            .unwrap();
+        let committed = tokio::task::spawn_local(async move {
+            let committed = worker.commit(&[finished]).await;
+            (committed.stale, worker.run(run).await.0)
+        });
+        until_it_waits(&mut watch, commits).await;
+        let cancelled =
+            tokio::task::spawn_local(async move { cancel(&mut other.conn, run).await.unwrap() });
+        until_it_waits(&mut watch, cancels).await;
+        disturb::let_go(&mut hold).await.unwrap();
+        assert_eq!(committed.await.unwrap(), (Vec::new(), RunStatus::Completed));
+        assert_eq!(
+            cancelled.await.unwrap(),
+            Cancel::NotActive(RunStatus::Completed)
+        );
+    })
+    .await;
+}
+
+/// Between our look and our write the branch was resumed by somebody else, and waits at another
+/// step by now: the value is not for that one.
+#[tokio::test]
+async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        let mut person = driver(&db).await;
+        let run = watch
+            .trigger(&of(Pipeline::named("P").start("A").dampen("")), "1")
+            .await;
+        watch.work("P", |_| Did::Returned(json!(1))).await;
+        let session = disturb::session(&mut person.conn).await.unwrap();
+        let mut quicker = driver(&db).await;
+        quicker.conn.script("BEGIN", "BEGIN").await.unwrap();
+        by_hand(&mut quicker, &STANDS_ELSEWHERE, run).await;
+        let resumed = tokio::task::spawn_local(async move {
+            resume(&mut person.conn, run, None, Some("2"))
+                .await
+                .unwrap()
+        });
+        until_it_waits(&mut watch, session.expect("PostgreSQL has sessions")).await;
+        quicker.conn.script("COMMIT", "COMMIT").await.unwrap();
+        assert_eq!(
+            resumed.await.unwrap(),
+            Resume::NotDampened(RunStatus::Dampened)
+        );
+    })
+    .await;
+}
+
+/// Every one of `GUARDED` is lacking in turn, in a process of its own that has to fail.
+#[cfg(feature = "failpoints")]
+#[test]
+fn each_condition_of_the_list_is_missed_by_its_test() {
+    use crate::guarded::GUARDED;
+    use std::process::Command;
+
+    let mut wrong = Vec::new();
+    for (name, nth, condition, test) in GUARDED {
+        let (statement, _) = name.split_once('.').expect("a statement and a number");
+        let without = format!("{statement} {nth} {condition}");
+        let tried = Command::new(std::env::current_exe().unwrap())
+            .arg(test)
+            .env("DUCTWORK_WITHOUT", &without)
+            .env("RUST_BACKTRACE", "0")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&tried.stdout).into_owned();
+        let last = said.lines().rfind(|line| line.starts_with("test result"));
+        if !last.is_some_and(|last| last.contains("FAILED")) {
+            wrong.push(format!("{name}: {last:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "not missed: {wrong:#?}");
+}
