@@ -110,7 +110,8 @@ impl Worker {
             }
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
-                if state.is_empty() {
+                // What may be claimed for us without our knowledge would count as lost.
+                if state.is_empty() && (!state.unsure || Instant::now() >= until) {
                     break;
                 }
                 if Instant::now() >= until && !stopped {
@@ -394,7 +395,15 @@ impl Worker {
     }
 
     /// Gives claimed executions to the slots.
+    ///
+    /// RACE: while we waited for the database to answer, we were told to claim no more. What we got
+    /// all the same is put back: a step that starts now would be killed soon. Proven by
+    /// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
     async fn begin_all(&self, state: &mut Loop, claimed: Vec<Claimed>) -> Result<(), Error> {
+        if self.shared.mode() != Mode::Run && !claimed.is_empty() {
+            let ids: Vec<ExecutionId> = claimed.iter().map(|it| it.execution_id).collect();
+            return self.put_back(state, &ids).await;
+        }
         self.shared.count(Counters {
             claimed: claimed.len() as u64,
             ..Counters::default()

@@ -267,8 +267,26 @@ async fn attend(
     dumper: std::io::Result<Dumper>,
 ) -> ExitCode {
     let mut quiet = false;
+    let leave = |until: Instant, cause| {
+        // A supervisor may repeat its TERM: that gives nobody more time.
+        let until = match shared.mode() {
+            Mode::Drain { until: before, .. } => until.min(before),
+            _ => until,
+        };
+        shared.set_mode(Mode::Drain { until, cause });
+    };
     loop {
+        let draining = matches!(
+            shared.mode(),
+            Mode::Drain { cause, .. } if cause != StopCause::Abandon
+        );
         let event = tokio::select! {
+            biased;
+            () = orphaned(parent), if draining => {
+                tracing::warn!("the supervisor is gone; stopping");
+                leave(Instant::now() + ORPHANED_DRAIN, StopCause::Abandon);
+                continue;
+            }
             event = signals.recv() => event,
             ended = loops.join_next() => match ended {
                 None => return ExitCode::SUCCESS,
@@ -282,23 +300,11 @@ async fn attend(
         };
         match event {
             Ok(Event::Stop { immediate, .. }) => {
-                let orphan =
-                    parent.is_some_and(|parent| std::os::unix::process::parent_id() != parent);
                 let now = Instant::now();
-                let (until, cause) = if immediate {
-                    (now, StopCause::Abandon)
-                } else if orphan {
-                    tracing::warn!("the supervisor is gone; stopping");
-                    (now + ORPHANED_DRAIN, StopCause::Abandon)
-                } else {
-                    (now + drain, StopCause::Shutdown)
-                };
-                // A supervisor may repeat its TERM: that gives nobody more time.
-                let until = match shared.mode() {
-                    Mode::Drain { until: before, .. } => until.min(before),
-                    _ => until,
-                };
-                shared.set_mode(Mode::Drain { until, cause });
+                match immediate {
+                    true => leave(now, StopCause::Abandon),
+                    false => leave(now + drain, StopCause::Shutdown),
+                }
             }
             Ok(Event::Quiet) => {
                 quiet = true;
@@ -320,12 +326,25 @@ async fn attend(
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "signals cannot be read");
-                shared.set_mode(Mode::Drain {
-                    until: Instant::now() + drain,
-                    cause: StopCause::Shutdown,
-                });
+                leave(Instant::now() + drain, StopCause::Shutdown);
             }
         }
+    }
+}
+
+/// Returns when the parent is gone, if there was one.
+///
+/// RACE: a supervisor is killed. We get the signal for its death when the thread that forked us is
+/// gone; as long as another of its threads is not, we still have a parent, and the stop looks like
+/// one that it asked for. So whoever has been told to stop goes on looking. Seen once, in
+/// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`; the order in which the kernel ends
+/// threads cannot be forced.
+async fn orphaned(parent: Option<u32>) {
+    let Some(parent) = parent else {
+        return std::future::pending().await;
+    };
+    while std::os::unix::process::parent_id() == parent {
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

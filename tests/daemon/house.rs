@@ -13,7 +13,7 @@ use ductwork::model::{RunId, RunStatus};
 use ductwork::store::process::{self, ProcessRow};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{Conn, audit, query};
+use ductwork::store::{Conn, Dialect, audit, query};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -198,9 +198,20 @@ impl House {
 
     /// Starts `n` runs of a pipeline.
     pub async fn trigger(&mut self, pipeline: &str, input: &str, n: usize) -> Vec<RunId> {
+        self.trigger_in(Duration::ZERO, pipeline, input, n).await
+    }
+
+    /// Starts `n` runs of a pipeline, which are due after so long.
+    pub async fn trigger_in(
+        &mut self,
+        delay: Duration,
+        pipeline: &str,
+        input: &str,
+        n: usize,
+    ) -> Vec<RunId> {
         let definition = &self.definitions[pipeline];
         let runs = vec![NewRun { key: None, input }; n];
-        let triggered = trigger::trigger(&mut self.conn, definition, &runs, Duration::ZERO).await;
+        let triggered = trigger::trigger(&mut self.conn, definition, &runs, delay).await;
         let triggered = triggered.expect("a trigger");
         triggered.iter().map(|triggered| triggered.run_id).collect()
     }
@@ -557,6 +568,26 @@ impl Process {
             state,
             kind,
         })
+    }
+}
+
+/// Nobody may claim, and everybody may look.
+pub struct Lock;
+
+impl Lock {
+    /// Takes it, on the connection of the test.
+    pub async fn take(house: &mut House) -> Self {
+        let lock = match house.conn.dialect() {
+            Dialect::Sqlite => "BEGIN IMMEDIATE",
+            Dialect::Postgres => "BEGIN; LOCK TABLE ductwork_availabilities IN SHARE MODE",
+        };
+        house.conn.script("LOCK", lock).await.unwrap();
+        Self
+    }
+
+    /// Gives it back.
+    pub async fn release(self, house: &mut House) {
+        house.conn.script("COMMIT", "COMMIT").await.unwrap();
     }
 }
 

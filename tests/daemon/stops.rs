@@ -23,6 +23,13 @@ steps:
 flow: [{ start: A }]
 ";
 
+/// A step that says that it ran.
+const SAYS: &str = "
+pipeline: Says
+steps: { A: { command: [sh, -c, 'echo up >> ran; cat'] } }
+flow: [{ start: A }]
+";
+
 on_every_database! {
     async fn an_idle_daemon_ends_within_half_a_second_of_term(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
@@ -96,6 +103,46 @@ on_every_database! {
         let executions = house.succeeded_once_each().await;
         assert_eq!(executions.len(), 4, "{executions:#?}");
         assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// RACE: a worker waits for its turn to claim, and hears that it is to end before it gets it. What
+    /// it then gets it puts back: a step that started now would be killed soon, or outlive the host's
+    /// other half. Found by chaos, when the supervisor was killed while the database was locked.
+    async fn what_is_claimed_by_a_worker_that_is_to_end_is_never_started(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[SAYS]).await;
+        let mut triggered = 0;
+        for round in 1.. {
+            assert!(round <= 20, "no worker ever waited for the lock: the test is empty");
+            let mut daemon = house.start();
+            daemon.ready().await;
+            house.completed(PATIENCE).await;
+            let ran = house.lines("ran");
+            house.trigger_in(Duration::from_millis(300), "Says", "1", 1).await;
+            triggered += 1;
+            let lock = Lock::take(&mut house).await;
+            // Until it is due, and the worker waits; if it takes longer there is another round.
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            daemon.send(Signal::SIGKILL);
+            daemon.ended(PATIENCE).await;
+            eventually(PATIENCE, "the worker knows, or is gone", async || {
+                let said = daemon.logged("the supervisor is gone");
+                let knows = said.iter().any(|line| line["role"] == "worker");
+                (knows || daemon.processes().is_empty()).then_some(())
+            })
+            .await;
+            lock.release(&mut house).await;
+            daemon.gone(PATIENCE).await;
+            assert_eq!(house.lines("ran"), ran, "it was started in round {round}");
+            if !daemon.logged("put back").is_empty() {
+                break;
+            }
+        }
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), triggered, "{executions:#?}");
         house.audited().await;
     }
 
