@@ -11,6 +11,9 @@ use std::time::Duration;
 
 use crate::history::{Fault, History, Kind, Line, Phase};
 
+/// Nobody has the pid of somebody else so soon: it takes all other pids of the system to be had first.
+const SAME_PIDS: Duration = Duration::from_secs(60);
+
 /// The spans of each kind of fault: those of lost attempts, and those after outages.
 #[derive(Default)]
 pub struct Recovery {
@@ -60,7 +63,10 @@ pub fn measure(history: &History) -> Recovery {
         }
         let concerned = |line: &&&Line| fault.hit.is_empty() || fault.hit.contains(&line.worker);
         let from = starts.partition_point(|line| line.at < fault.until);
-        if let Some(next) = starts[from..].iter().find(concerned) {
+        let next = starts[from..].iter().find(concerned);
+        // If all of them died before they could, others have their pids, some time.
+        let next = next.filter(|next| next.at - fault.until < SAME_PIDS);
+        if let Some(next) = next {
             let span = next.at - fault.until;
             recovery.outages.entry(fault.kind).or_default().push(span);
         }

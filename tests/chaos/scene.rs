@@ -196,8 +196,21 @@ impl Scene {
 
     /// What must hold at every moment does.
     pub async fn audit(&mut self) {
-        let broken = audit::audit(&mut self.house.conn, audit::GRACE).await;
-        let mut broken = broken.expect("an audit");
+        let asked = Instant::now();
+        let audited = audit::audited(&mut self.house.conn, audit::GRACE).await;
+        let audited = audited.expect("an audit");
+        // Far longer than it takes on a machine of its own: then whoever looks for it finds where.
+        if asked.elapsed() > Duration::from_secs(5) {
+            let mut took = audited.took;
+            took.sort_by_key(|(_, took)| *took);
+            let longest: Vec<_> = took.iter().rev().take(3).collect();
+            eprintln!(
+                "an audit took {:?}: sketch {:?}, {longest:?}",
+                asked.elapsed(),
+                audited.sketch
+            );
+        }
+        let mut broken = audited.violations;
         broken.retain(|violation| {
             let mut invariants = INVARIANTS.iter();
             let of = invariants.find(|invariant| invariant.name == violation.invariant);
