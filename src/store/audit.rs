@@ -78,24 +78,32 @@ pub const ROWS_MAX: usize = 1_000;
 /// Clocks of a database and its replicas may differ by as much.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
+/// What breaks an invariant, at most `:rows` of it. It is looked for as if all of it were wanted:
+/// planned for the first few rows, a server with old statistics compares every row with every row.
+macro_rules! found {
+    ($($part:tt)+) => {
+        concat!("WITH found AS MATERIALIZED (", $($part)+, ") SELECT * FROM found LIMIT :rows")
+    };
+}
+
 statements! {
-    I1 = "
+    I1 = found!("
         SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' open executions' AS detail
           FROM ductwork_executions WHERE completed_at IS NULL
-         GROUP BY step_id HAVING count(*) > 1 LIMIT :rows";
-    I2 = concat!("
+         GROUP BY step_id HAVING count(*) > 1");
+    I2 = found!("
         SELECT 'execution' AS entity, id, 'has some of process, claim time and lease, but not all' AS detail
           FROM ductwork_executions
-         WHERE ", part_claimed!(), " LIMIT :rows");
-    I3 = concat!("
+         WHERE ", part_claimed!());
+    I3 = found!("
         SELECT 'execution' AS entity, id, 'has a result but no end, or an end without a result' AS detail
           FROM ductwork_executions WHERE ", part_ended!(), "
         UNION ALL
         SELECT 'advancement', id, 'has a result but no end, or an end without a result'
-          FROM ductwork_advancements WHERE ", part_ended!(), " LIMIT :rows");
+          FROM ductwork_advancements WHERE ", part_ended!());
     /// A cancelled step may keep the output that it had. Copies and steps at which a person was
     /// asked have an output without an execution of their own.
-    I4 = concat!("
+    I4 = found!("
         SELECT 'step' AS entity, step_id AS id, 'has ' || count(*) || ' successes' AS detail
           FROM ductwork_executions WHERE result = 'success'
          GROUP BY step_id HAVING count(*) > 1
@@ -112,20 +120,20 @@ statements! {
            AND s.via <> 'dampen' AND e.id IS NULL
         UNION ALL
         SELECT 'step', id, 'is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
-          FROM ductwork_steps WHERE ", odd_output!(), " LIMIT :rows");
-    I5 = "
+          FROM ductwork_steps WHERE ", odd_output!());
+    I5 = found!("
         SELECT 'execution' AS entity, l.id, 'is an attempt after a success' AS detail
           FROM ductwork_executions l
           JOIN ductwork_executions e ON e.step_id = l.step_id AND e.result = 'success'
-         WHERE l.attempt <> 1 AND e.attempt < l.attempt LIMIT :rows";
-    I6 = "
+         WHERE l.attempt <> 1 AND e.attempt < l.attempt");
+    I6 = found!("
         SELECT 'step' AS entity, step_id AS id,
                'has ' || count(*) || ' attempts, numbered ' || min(attempt) || ' to ' || max(attempt) AS detail
           FROM ductwork_executions
-         GROUP BY step_id HAVING min(attempt) <> 1 OR max(attempt) <> count(*) LIMIT :rows";
+         GROUP BY step_id HAVING min(attempt) <> 1 OR max(attempt) <> count(*)");
     /// The same by induction, where each step has one first attempt: few others have to be
     /// looked at.
-    I6_LATER = "
+    I6_LATER = found!("
         SELECT 'execution' AS entity, l.id, 'is attempt ' || l.attempt || ', but the one before is missing' AS detail
           FROM ductwork_executions l
           LEFT JOIN ductwork_executions p ON p.step_id = l.step_id AND p.attempt = l.attempt - 1
@@ -133,14 +141,13 @@ statements! {
         UNION ALL
         SELECT 'step', step_id, 'has ' || count(*) || ' attempts of one number'
           FROM ductwork_executions WHERE attempt <> 1
-         GROUP BY step_id, attempt HAVING count(*) > 1
-         LIMIT :rows";
+         GROUP BY step_id, attempt HAVING count(*) > 1");
     /// By induction over attempts: the first starts at nothing, each other at its predecessor's
     /// counters plus what that one's end cost. A released attempt costs nothing.
-    I7 = concat!("
+    I7 = found!("
         SELECT 'execution' AS entity, id, 'is the first attempt, but has errors or crashes before it' AS detail
-          FROM ductwork_executions WHERE ", spent_at_first!(), " LIMIT :rows");
-    I7_LATER = "
+          FROM ductwork_executions WHERE ", spent_at_first!());
+    I7_LATER = found!("
         SELECT 'execution' AS entity, e.id,
                'counts ' || e.retry_count || ' errors and ' || e.crash_count || ' crashes after an attempt that counted '
                 || p.retry_count || ' and ' || p.crash_count || ' and ended as ' || coalesce(p.result, 'nothing') AS detail
@@ -148,9 +155,8 @@ statements! {
           JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
          WHERE e.attempt <> 1
            AND (e.retry_count <> p.retry_count + CASE WHEN p.result IN ('error', 'timed_out') THEN 1 ELSE 0 END
-                OR e.crash_count <> p.crash_count + CASE WHEN p.result = 'process_crashed' THEN 1 ELSE 0 END)
-         LIMIT :rows";
-    I7_CROSSINGS = "
+                OR e.crash_count <> p.crash_count + CASE WHEN p.result = 'process_crashed' THEN 1 ELSE 0 END)");
+    I7_CROSSINGS = found!("
         SELECT 'transition' AS entity, t.id,
                'counts ' || t.retry_count || ' errors and ' || t.crash_count || ' crashes, but its attempts had '
                 || coalesce(a.errors, 0) || ' and ' || coalesce(a.crashes, 0) AS detail
@@ -159,9 +165,8 @@ statements! {
                             count(*) FILTER (WHERE result = 'process_crashed') AS crashes
                        FROM ductwork_advancements
                       WHERE result IN ('error', 'process_crashed') GROUP BY transition_id) a ON a.id = t.id
-         WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)
-         LIMIT :rows";
-    I9 = "
+         WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)");
+    I9 = found!("
         SELECT 'branch' AS entity, id, 'is ' || status || CASE WHEN claim_token IS NULL THEN ' without' ELSE ' with' END
                || ' a claim token' AS detail
           FROM ductwork_branches
@@ -181,20 +186,17 @@ statements! {
         UNION ALL
         SELECT 'branch', branch_id, 'has ' || count(*) || ' open advancements'
           FROM ductwork_advancements WHERE completed_at IS NULL
-         GROUP BY branch_id HAVING count(*) > 1
-         LIMIT :rows";
-    I10 = "
+         GROUP BY branch_id HAVING count(*) > 1");
+    I10 = found!("
         SELECT 'branch' AS entity, branch_id AS id, 'has ' || count(*) || ' open transitions' AS detail
           FROM ductwork_transitions WHERE completed_at IS NULL
-         GROUP BY branch_id HAVING count(*) > 1
-         LIMIT :rows";
-    I10_LEFT = "
+         GROUP BY branch_id HAVING count(*) > 1");
+    I10_LEFT = found!("
         SELECT 'step' AS entity, from_step_id AS id, 'was left ' || count(*) || ' times' AS detail
           FROM ductwork_transitions
-         GROUP BY from_step_id HAVING count(*) > 1
-         LIMIT :rows";
+         GROUP BY from_step_id HAVING count(*) > 1");
     /// Hooks name the transition that halted their run, but are none of its steps.
-    I11 = concat!("
+    I11 = found!("
         SELECT 'transition' AS entity, t.id,
                'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
           FROM ductwork_transitions t
@@ -204,18 +206,17 @@ statements! {
          WHERE coalesce(t.produced, 0) <> coalesce(s.n, 0)
         UNION ALL
         SELECT 'transition', id, 'has some of end, kind and product, but not all'
-          FROM ductwork_transitions WHERE ", part_crossed!(), " LIMIT :rows");
+          FROM ductwork_transitions WHERE ", part_crossed!());
     /// A copy, and a step that a revived run does again, was reached in an earlier run.
-    I12 = "
+    I12 = found!("
         SELECT 'step' AS entity, s.id, 'was reached by ' || s.via || ', but by no transition of its run' AS detail
           FROM ductwork_steps s
           LEFT JOIN ductwork_runs r ON r.id = s.run_id
           LEFT JOIN ductwork_transitions t ON t.id = s.transition_id AND t.run_id = s.run_id
          WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt') AND t.id IS NULL
-           AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL)
-         LIMIT :rows";
+           AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL)");
     /// Cancelled branches do not arrive.
-    I13 = "
+    I13 = found!("
         SELECT 'fan_out' AS entity, f.id,
                'counts ' || f.arrived || ' of ' || f.width || ' arrived and ' || f.halted || ' halted; there are '
                 || coalesce(c.ended, 0) || ' of ' || coalesce(c.n, 0) || ' and ' || coalesce(c.halted, 0) AS detail
@@ -230,9 +231,8 @@ statements! {
         SELECT 'fan_out', id, 'has ' || arrived || ' of ' || width || ' arrived, but has'
                 || CASE WHEN fired_at IS NULL THEN ' not' ELSE '' END || ' fired'
           FROM ductwork_fan_outs
-         WHERE arrived > width OR halted > arrived OR (fired_at IS NOT NULL) <> (arrived = width)
-         LIMIT :rows";
-    I14 = "
+         WHERE arrived > width OR halted > arrived OR (fired_at IS NOT NULL) <> (arrived = width)");
+    I14 = found!("
         SELECT 'step' AS entity, s.id, 'has failed, but an execution of it is open' AS detail
           FROM ductwork_steps s
           JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
@@ -246,10 +246,9 @@ statements! {
         SELECT 'step', s.id, 'is ' || s.status || ', but an execution of it is open'
           FROM ductwork_executions e
           JOIN ductwork_steps s ON s.id = e.step_id
-         WHERE e.completed_at IS NULL AND s.status NOT IN ('in_progress', 'failed')
-         LIMIT :rows";
+         WHERE e.completed_at IS NULL AND s.status NOT IN ('in_progress', 'failed')");
     /// The branches that have not simply completed, then the runs.
-    I15 = "
+    I15 = found!("
         SELECT 'run' AS entity, r.id, 'is ' || r.status || ', but a branch of it is ' || b.status AS detail
           FROM ductwork_branches b
           JOIN ductwork_runs r ON r.id = b.run_id
@@ -265,14 +264,13 @@ statements! {
                             WHERE b.run_id = r.id
                               AND CASE r.status WHEN 'halted' THEN b.status = 'halted'
                                                 WHEN 'cancelled' THEN b.status = 'cancelled'
-                                                ELSE b.status NOT IN ('completed', 'halted', 'cancelled') END)
-         LIMIT :rows";
-    I16 = concat!("
+                                                ELSE b.status NOT IN ('completed', 'halted', 'cancelled') END)");
+    I16 = found!("
         SELECT 'run' AS entity, id, 'is ' || status || ', but its times or its output say otherwise' AS detail
-          FROM ductwork_runs WHERE ", odd_times!(), " LIMIT :rows");
+          FROM ductwork_runs WHERE ", odd_times!());
     /// The hook of a halted run is its only live work. SQLite does not know how little is open, but
     /// it looks up what is joined by CROSS JOIN in that order.
-    I17 = "
+    I17 = found!("
         SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
           FROM ductwork_executions e
          CROSS JOIN ductwork_steps s
@@ -285,11 +283,10 @@ statements! {
          CROSS JOIN ductwork_branches b
          CROSS JOIN ductwork_runs r
          WHERE a.completed_at IS NULL AND b.id = a.branch_id AND r.id = b.run_id
-           AND r.status IN ('completed', 'cancelled', 'halted')
-         LIMIT :rows";
+           AND r.status IN ('completed', 'cancelled', 'halted')");
     /// What moves a branch next: an open execution of its step, an advancer that will find it
     /// ready, one that has claimed it (I9), the barrier at which it waits (I20), or a person.
-    I18 = "
+    I18 = found!("
         SELECT 'branch' AS entity, b.id, 'is in progress, but nothing will move it' AS detail
           FROM ductwork_branches b
           LEFT JOIN ductwork_executions e ON e.step_id = b.step_id AND e.completed_at IS NULL
@@ -303,24 +300,21 @@ statements! {
         SELECT 'branch', b.id, 'waits for a person, but its step is ' || coalesce(s.status, 'missing')
           FROM ductwork_branches b
           LEFT JOIN ductwork_steps s ON s.id = b.step_id
-         WHERE b.status = 'dampened' AND (s.id IS NULL OR s.status <> 'waiting' OR s.via <> 'dampen')
-         LIMIT :rows";
-    I19 = "
+         WHERE b.status = 'dampened' AND (s.id IS NULL OR s.status <> 'waiting' OR s.via <> 'dampen')");
+    I19 = found!("
         SELECT 'step' AS entity, s.id, 'is ' || s.status || ', but its branch stands elsewhere' AS detail
           FROM ductwork_steps s
           LEFT JOIN ductwork_branches b ON b.id = s.branch_id
          WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via <> 'on_halt'
-           AND (b.id IS NULL OR b.step_id <> s.id)
-         LIMIT :rows";
-    I19_LAST = "
+           AND (b.id IS NULL OR b.step_id <> s.id)");
+    I19_LAST = found!("
         SELECT 'branch' AS entity, b.id, 'stands at a step that is not its last' AS detail
           FROM ductwork_branches b
          CROSS JOIN ductwork_steps s
          CROSS JOIN ductwork_steps l
          WHERE s.id = b.step_id AND l.branch_id = b.id AND l.ordinal > s.ordinal
-           AND b.status NOT IN ('completed', 'halted', 'cancelled')
-         LIMIT :rows";
-    I20 = "
+           AND b.status NOT IN ('completed', 'halted', 'cancelled')");
+    I20 = found!("
         SELECT 'branch' AS entity, b.id, 'waits, but at no barrier that is still to fire' AS detail
           FROM ductwork_branches b
           LEFT JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
@@ -333,10 +327,9 @@ statements! {
         UNION ALL
         SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
           FROM ductwork_fan_outs WHERE fired_at IS NULL
-         GROUP BY branch_id HAVING count(*) > 1
-         LIMIT :rows";
+         GROUP BY branch_id HAVING count(*) > 1");
     /// A lineage is a line: only a halted run is revived, and only once.
-    I21 = "
+    I21 = found!("
         SELECT 'run' AS entity, revived_from AS id, 'was revived ' || count(*) || ' times' AS detail
           FROM ductwork_runs WHERE revived_from IS NOT NULL
          GROUP BY revived_from HAVING count(*) > 1
@@ -344,9 +337,8 @@ statements! {
         SELECT 'run', r.id, 'was made from a run that ' || CASE WHEN o.id IS NULL THEN 'is gone' ELSE 'is ' || o.status END
           FROM ductwork_runs r
           LEFT JOIN ductwork_runs o ON o.id = r.revived_from
-         WHERE r.revived_from IS NOT NULL AND (o.id IS NULL OR o.status <> 'halted')
-         LIMIT :rows";
-    I22 = "
+         WHERE r.revived_from IS NOT NULL AND (o.id IS NULL OR o.status <> 'halted')");
+    I22 = found!("
         SELECT 'execution' AS entity, e.id, 'is claimed by a process that is not registered' AS detail
           FROM ductwork_executions e
           LEFT JOIN ductwork_processes p ON p.id = e.process_id
@@ -355,9 +347,8 @@ statements! {
         SELECT 'advancement', a.id, 'is claimed by a process that is not registered'
           FROM ductwork_advancements a
           LEFT JOIN ductwork_processes p ON p.id = a.process_id
-         WHERE a.completed_at IS NULL AND p.id IS NULL
-         LIMIT :rows";
-    I23 = "
+         WHERE a.completed_at IS NULL AND p.id IS NULL");
+    I23 = found!("
         SELECT 'run' AS entity, r.id, 'has halted without its hook' AS detail
           FROM ductwork_runs r
           JOIN ductwork_definitions d ON d.digest = r.definition
@@ -372,29 +363,26 @@ statements! {
         UNION ALL
         SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
           FROM ductwork_steps WHERE via = 'on_halt'
-         GROUP BY run_id HAVING count(*) > 1
-         LIMIT :rows";
-    I24 = "
+         GROUP BY run_id HAVING count(*) > 1");
+    I24 = found!("
         SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
           FROM ductwork_steps s
           JOIN ductwork_runs r ON r.id = s.run_id
           LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
           LEFT JOIN ductwork_runs q ON q.id = o.run_id
          WHERE s.source_step_id IS NOT NULL
-           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
-         LIMIT :rows";
-    I25 = "
+           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)");
+    I25 = found!("
         SELECT 'execution' AS entity, id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago' AS detail
           FROM ductwork_executions
          WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now} - :grace
         UNION ALL
         SELECT 'advancement', id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago'
           FROM ductwork_advancements
-         WHERE completed_at IS NULL AND lease_until < {now} - :grace
-         LIMIT :rows";
+         WHERE completed_at IS NULL AND lease_until < {now} - :grace");
     /// A backlog is no violation while every process has something in hand; one that has
     /// nothing, beside work that is long due, is.
-    I26 = "
+    I26 = found!("
         SELECT 'process' AS entity, p.id,
                'has nothing to do, while work of ' || p.pipeline || ' is due for '
                 || (({now} - (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline)) / 1000000)
@@ -415,19 +403,17 @@ statements! {
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                             WHERE a.process_id = p.id AND a.completed_at IS NULL)
            AND (SELECT min(b.ready_at) FROM ductwork_branches b
-                 WHERE b.ready_at IS NOT NULL AND (p.pipeline IS NULL OR b.pipeline = p.pipeline)) < {now} - :grace
-         LIMIT :rows";
-    I27 = "
+                 WHERE b.ready_at IS NOT NULL AND (p.pipeline IS NULL OR b.pipeline = p.pipeline)) < {now} - :grace");
+    I27 = found!("
         SELECT 'process' AS entity, id, 'has a heartbeat from the future' AS detail
-          FROM ductwork_processes WHERE last_heartbeat_at > {now} + :slack LIMIT :rows";
-    I28 = "
+          FROM ductwork_processes WHERE last_heartbeat_at > {now} + :slack");
+    I28 = found!("
         SELECT 'run' AS entity, r.id, 'shares its trigger key with another run' AS detail
           FROM ductwork_runs r
           JOIN (SELECT pipeline, trigger_key FROM ductwork_runs WHERE trigger_key IS NOT NULL
                  GROUP BY pipeline, trigger_key HAVING count(*) > 1) k
-            ON k.pipeline = r.pipeline AND k.trigger_key = r.trigger_key
-         LIMIT :rows";
-    I30 = "
+            ON k.pipeline = r.pipeline AND k.trigger_key = r.trigger_key");
+    I30 = found!("
         SELECT 'fan_out' AS entity, f.id, 'has branches whose places are not 0 to ' || (f.width - 1) AS detail
           FROM ductwork_fan_outs f
           JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
@@ -438,9 +424,8 @@ statements! {
         SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
           FROM ductwork_fan_outs f
           JOIN ductwork_branches b ON b.id = f.branch_id
-         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal
-         LIMIT :rows";
-    I31 = "
+         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal");
+    I31 = found!("
         SELECT 'execution' AS entity, e.id, 'is open and unclaimed, but not in the queue' AS detail
           FROM ductwork_executions e
           LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
@@ -449,9 +434,8 @@ statements! {
         SELECT 'execution', a.execution_id, 'is in the queue, but closed, claimed, missing or of another pipeline'
           FROM ductwork_availabilities a
           LEFT JOIN ductwork_executions e ON e.id = a.execution_id
-         WHERE e.id IS NULL OR e.completed_at IS NOT NULL OR e.process_id IS NOT NULL OR e.pipeline <> a.pipeline
-         LIMIT :rows";
-    I32 = "
+         WHERE e.id IS NULL OR e.completed_at IS NOT NULL OR e.process_id IS NOT NULL OR e.pipeline <> a.pipeline");
+    I32 = found!("
         SELECT 'run' AS entity, r.id,
                'is ' || r.status || ' and counts ' || r.dampened || ' waiting for a person; there are ' || coalesce(b.n, 0) AS detail
           FROM ductwork_runs r
@@ -459,9 +443,8 @@ statements! {
                       GROUP BY run_id) b ON b.run_id = r.id
          WHERE (r.status IN ('in_progress', 'dampened') AND r.dampened <> coalesce(b.n, 0))
             OR (r.status = 'dampened' AND r.dampened = 0)
-            OR (r.status = 'in_progress' AND r.dampened <> 0)
-         LIMIT :rows";
-    I33 = "
+            OR (r.status = 'in_progress' AND r.dampened <> 0)");
+    I33 = found!("
         SELECT 'branch' AS entity, b.id, 'belongs to no run' AS detail
           FROM ductwork_branches b
           LEFT JOIN ductwork_runs r ON r.id = b.run_id
@@ -470,16 +453,14 @@ statements! {
         SELECT 'run', r.id, 'has ' || count(b.id) || ' branches that are its root'
           FROM ductwork_runs r
           LEFT JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
-         GROUP BY r.id HAVING count(b.id) <> 1
-         LIMIT :rows";
-    I33_DEFINITIONS = "
+         GROUP BY r.id HAVING count(b.id) <> 1");
+    I33_DEFINITIONS = found!("
         SELECT 'run' AS entity, r.id, 'has a definition that is not stored' AS detail
           FROM ductwork_runs r
           LEFT JOIN ductwork_definitions d ON d.digest = r.definition
-         WHERE d.digest IS NULL
-         LIMIT :rows";
+         WHERE d.digest IS NULL");
     /// A cancellation closes what was being crossed.
-    I34 = "
+    I34 = found!("
         SELECT 'advancement' AS entity, a.id, 'succeeded, but at no transition of its branch' AS detail
           FROM ductwork_advancements a
           LEFT JOIN ductwork_transitions t ON t.id = a.transition_id AND t.branch_id = a.branch_id
@@ -490,21 +471,18 @@ statements! {
           LEFT JOIN ductwork_runs r ON r.id = t.run_id
           LEFT JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'success'
          WHERE t.completed_at IS NOT NULL
-         GROUP BY t.id, r.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(r.status, '') <> 'cancelled')
-         LIMIT :rows";
-    I34_FAILED = "
+         GROUP BY t.id, r.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(r.status, '') <> 'cancelled')");
+    I34_FAILED = found!("
         SELECT 'advancement' AS entity, a.id, 'is an attempt at no transition of its branch' AS detail
           FROM ductwork_advancements a
           LEFT JOIN ductwork_transitions t ON t.id = a.transition_id AND t.branch_id = a.branch_id
-         WHERE coalesce(a.result, '') <> 'success' AND t.id IS NULL
-         LIMIT :rows";
+         WHERE coalesce(a.result, '') <> 'success' AND t.id IS NULL");
     /// First attempts; that each other follows one is I6.
-    I34_EXECUTIONS = "
+    I34_EXECUTIONS = found!("
         SELECT 'execution' AS entity, e.id, 'is an attempt at no step' AS detail
           FROM ductwork_executions e
           LEFT JOIN ductwork_steps s ON s.id = e.step_id
-         WHERE e.attempt = 1 AND s.id IS NULL
-         LIMIT :rows";
+         WHERE e.attempt = 1 AND s.id IS NULL");
 }
 
 macro_rules! invariants {

@@ -1,14 +1,14 @@
-SELECT 'branch' AS entity, b.id, 'waits, but at no barrier that is still to fire' AS detail
-  FROM ductwork_branches b
-  LEFT JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
- WHERE b.status = 'waiting' AND f.id IS NULL
-UNION ALL
-SELECT 'fan_out', f.id, 'is still to fire, but its branch is ' || coalesce(b.status, 'missing')
-  FROM ductwork_fan_outs f
-  LEFT JOIN ductwork_branches b ON b.id = f.branch_id
- WHERE f.fired_at IS NULL AND (b.id IS NULL OR b.status NOT IN ('waiting', 'cancelled'))
-UNION ALL
-SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
-  FROM ductwork_fan_outs WHERE fired_at IS NULL
- GROUP BY branch_id HAVING count(*) > 1
- LIMIT $1
+WITH found AS MATERIALIZED (
+        SELECT 'branch' AS entity, b.id, 'waits, but at no barrier that is still to fire' AS detail
+          FROM ductwork_branches b
+          LEFT JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
+         WHERE b.status = 'waiting' AND f.id IS NULL
+        UNION ALL
+        SELECT 'fan_out', f.id, 'is still to fire, but its branch is ' || coalesce(b.status, 'missing')
+          FROM ductwork_fan_outs f
+          LEFT JOIN ductwork_branches b ON b.id = f.branch_id
+         WHERE f.fired_at IS NULL AND (b.id IS NULL OR b.status NOT IN ('waiting', 'cancelled'))
+        UNION ALL
+        SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
+          FROM ductwork_fan_outs WHERE fired_at IS NULL
+         GROUP BY branch_id HAVING count(*) > 1) SELECT * FROM found LIMIT $1

@@ -1,8 +1,8 @@
-SELECT 'execution' AS entity, id, 'has a lease that expired ' || (((extract(epoch from statement_timestamp()) * 1000000)::bigint - lease_until) / 1000000) || ' s ago' AS detail
-  FROM ductwork_executions
- WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
-UNION ALL
-SELECT 'advancement', id, 'has a lease that expired ' || (((extract(epoch from statement_timestamp()) * 1000000)::bigint - lease_until) / 1000000) || ' s ago'
-  FROM ductwork_advancements
- WHERE completed_at IS NULL AND lease_until < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
- LIMIT $2
+WITH found AS MATERIALIZED (
+        SELECT 'execution' AS entity, id, 'has a lease that expired ' || (((extract(epoch from statement_timestamp()) * 1000000)::bigint - lease_until) / 1000000) || ' s ago' AS detail
+          FROM ductwork_executions
+         WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
+        UNION ALL
+        SELECT 'advancement', id, 'has a lease that expired ' || (((extract(epoch from statement_timestamp()) * 1000000)::bigint - lease_until) / 1000000) || ' s ago'
+          FROM ductwork_advancements
+         WHERE completed_at IS NULL AND lease_until < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1) SELECT * FROM found LIMIT $2

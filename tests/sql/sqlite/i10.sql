@@ -1,4 +1,4 @@
-SELECT 'branch' AS entity, branch_id AS id, 'has ' || count(*) || ' open transitions' AS detail
-  FROM ductwork_transitions WHERE completed_at IS NULL
- GROUP BY branch_id HAVING count(*) > 1
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'branch' AS entity, branch_id AS id, 'has ' || count(*) || ' open transitions' AS detail
+          FROM ductwork_transitions WHERE completed_at IS NULL
+         GROUP BY branch_id HAVING count(*) > 1) SELECT * FROM found LIMIT ?1

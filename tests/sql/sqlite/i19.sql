@@ -1,6 +1,6 @@
-SELECT 'step' AS entity, s.id, 'is ' || s.status || ', but its branch stands elsewhere' AS detail
-  FROM ductwork_steps s
-  LEFT JOIN ductwork_branches b ON b.id = s.branch_id
- WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via <> 'on_halt'
-   AND (b.id IS NULL OR b.step_id <> s.id)
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'step' AS entity, s.id, 'is ' || s.status || ', but its branch stands elsewhere' AS detail
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_branches b ON b.id = s.branch_id
+         WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via <> 'on_halt'
+           AND (b.id IS NULL OR b.step_id <> s.id)) SELECT * FROM found LIMIT ?1

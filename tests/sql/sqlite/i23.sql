@@ -1,16 +1,16 @@
-SELECT 'run' AS entity, r.id, 'has halted without its hook' AS detail
-  FROM ductwork_runs r
-  JOIN ductwork_definitions d ON d.digest = r.definition
-  JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
-  LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.via = 'on_halt'
- WHERE r.status = 'halted' AND (d.body->>'on_halt') IS NOT NULL AND s.id IS NULL
-UNION ALL
-SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
-  FROM ductwork_steps s
-  LEFT JOIN ductwork_runs r ON r.id = s.run_id
- WHERE s.via = 'on_halt' AND (r.status IS NULL OR r.status <> 'halted')
-UNION ALL
-SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
-  FROM ductwork_steps WHERE via = 'on_halt'
- GROUP BY run_id HAVING count(*) > 1
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'run' AS entity, r.id, 'has halted without its hook' AS detail
+          FROM ductwork_runs r
+          JOIN ductwork_definitions d ON d.digest = r.definition
+          JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
+          LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.via = 'on_halt'
+         WHERE r.status = 'halted' AND (d.body->>'on_halt') IS NOT NULL AND s.id IS NULL
+        UNION ALL
+        SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_runs r ON r.id = s.run_id
+         WHERE s.via = 'on_halt' AND (r.status IS NULL OR r.status <> 'halted')
+        UNION ALL
+        SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
+          FROM ductwork_steps WHERE via = 'on_halt'
+         GROUP BY run_id HAVING count(*) > 1) SELECT * FROM found LIMIT ?1

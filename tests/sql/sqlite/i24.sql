@@ -1,8 +1,8 @@
-SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
-  FROM ductwork_steps s
-  JOIN ductwork_runs r ON r.id = s.run_id
-  LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
-  LEFT JOIN ductwork_runs q ON q.id = o.run_id
- WHERE s.source_step_id IS NOT NULL
-   AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
+          FROM ductwork_steps s
+          JOIN ductwork_runs r ON r.id = s.run_id
+          LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
+          LEFT JOIN ductwork_runs q ON q.id = o.run_id
+         WHERE s.source_step_id IS NOT NULL
+           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)) SELECT * FROM found LIMIT ?1

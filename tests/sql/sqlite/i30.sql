@@ -1,12 +1,12 @@
-SELECT 'fan_out' AS entity, f.id, 'has branches whose places are not 0 to ' || (f.width - 1) AS detail
-  FROM ductwork_fan_outs f
-  JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
-          FROM ductwork_branches WHERE fan_out_id IS NOT NULL
-         GROUP BY fan_out_id) c ON c.fan_out_id = f.id
- WHERE c.first <> 0 OR c.last <> f.width - 1 OR c.n <> f.width
-UNION ALL
-SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
-  FROM ductwork_fan_outs f
-  JOIN ductwork_branches b ON b.id = f.branch_id
- WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'fan_out' AS entity, f.id, 'has branches whose places are not 0 to ' || (f.width - 1) AS detail
+          FROM ductwork_fan_outs f
+          JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
+                  FROM ductwork_branches WHERE fan_out_id IS NOT NULL
+                 GROUP BY fan_out_id) c ON c.fan_out_id = f.id
+         WHERE c.first <> 0 OR c.last <> f.width - 1 OR c.n <> f.width
+        UNION ALL
+        SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
+          FROM ductwork_fan_outs f
+          JOIN ductwork_branches b ON b.id = f.branch_id
+         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal) SELECT * FROM found LIMIT ?1

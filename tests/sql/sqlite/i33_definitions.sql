@@ -1,5 +1,5 @@
-SELECT 'run' AS entity, r.id, 'has a definition that is not stored' AS detail
-  FROM ductwork_runs r
-  LEFT JOIN ductwork_definitions d ON d.digest = r.definition
- WHERE d.digest IS NULL
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'run' AS entity, r.id, 'has a definition that is not stored' AS detail
+          FROM ductwork_runs r
+          LEFT JOIN ductwork_definitions d ON d.digest = r.definition
+         WHERE d.digest IS NULL) SELECT * FROM found LIMIT ?1

@@ -1,10 +1,10 @@
-SELECT 'transition' AS entity, t.id,
-       'counts ' || t.retry_count || ' errors and ' || t.crash_count || ' crashes, but its attempts had '
-        || coalesce(a.errors, 0) || ' and ' || coalesce(a.crashes, 0) AS detail
-  FROM ductwork_transitions t
-  LEFT JOIN (SELECT transition_id AS id, count(*) FILTER (WHERE result = 'error') AS errors,
-                    count(*) FILTER (WHERE result = 'process_crashed') AS crashes
-               FROM ductwork_advancements
-              WHERE result IN ('error', 'process_crashed') GROUP BY transition_id) a ON a.id = t.id
- WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)
- LIMIT ?1
+WITH found AS MATERIALIZED (
+        SELECT 'transition' AS entity, t.id,
+               'counts ' || t.retry_count || ' errors and ' || t.crash_count || ' crashes, but its attempts had '
+                || coalesce(a.errors, 0) || ' and ' || coalesce(a.crashes, 0) AS detail
+          FROM ductwork_transitions t
+          LEFT JOIN (SELECT transition_id AS id, count(*) FILTER (WHERE result = 'error') AS errors,
+                            count(*) FILTER (WHERE result = 'process_crashed') AS crashes
+                       FROM ductwork_advancements
+                      WHERE result IN ('error', 'process_crashed') GROUP BY transition_id) a ON a.id = t.id
+         WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)) SELECT * FROM found LIMIT ?1
