@@ -22,11 +22,12 @@ const BATCH: u64 = if cfg!(feature = "failpoints") { 2 } else { 200 };
 
 statements! {
     ENDED_RUNS = "
-        SELECT r.id FROM ductwork_runs r
+        SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at FROM ductwork_runs r
          WHERE r.status IN ('completed', 'halted', 'cancelled')
            AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
-         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at) LIMIT :n {skip_locked}";
+           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
+         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n {skip_locked}";
     COUNT_ENDED_RUNS = "
         SELECT count(*) AS n FROM ductwork_runs r
          WHERE r.status IN ('completed', 'halted', 'cancelled')
@@ -87,31 +88,63 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
-    let mut pruned = 0;
+    let (mut pruned, mut in_pass, mut place) = (0, 0, FIRST);
     while pruned < limit {
         let n = BATCH.min(limit - pruned);
         failpoint!(conn, "prune.begin");
-        let (seen, deleted) = conn
-            .transaction(async |conn| batch(conn, older_than, n).await)
+        let batch = conn
+            .transaction(async |conn| batch(conn, older_than, place, n).await)
             .await?;
         failpoint!(conn, "prune.end");
-        pruned += deleted;
-        // A batch that deleted nothing would be seen again for ever. One that deleted less
-        // than it saw may have made room: a lineage goes one run at a time.
-        if seen == 0 || deleted == 0 {
-            break;
+        pruned += batch.deleted;
+        in_pass += batch.deleted;
+        // What is held back by a hook that nobody runs is left behind, so that it holds back
+        // nothing else. A pass that deleted something may have made room for another: a lineage
+        // goes one run at a time, from its newest end.
+        place = match batch.last {
+            Some(last) => last,
+            None if in_pass > 0 => FIRST,
+            None => break,
+        };
+        if batch.last.is_none() {
+            in_pass = 0;
         }
         failpoint!(conn, "prune.between");
     }
     Ok(pruned)
 }
 
-async fn batch(conn: &mut Conn, older_than: Duration, n: u64) -> Result<(usize, u64), Error> {
-    let args = [("age", micros(older_than).into()), ("n", (n as i64).into())];
-    let seen = run_ids(conn.fetch(&ENDED_RUNS, &args).await?)?;
-    if seen.is_empty() {
-        return Ok((0, 0));
-    }
+/// When a run ended, and which: runs that ended in one transaction have one time.
+type Place = (i64, RunId);
+
+/// Before all.
+const FIRST: Place = (i64::MIN, RunId(uuid::Uuid::nil()));
+
+struct Batch {
+    /// The last that was looked at; none when there was none.
+    last: Option<Place>,
+    deleted: u64,
+}
+
+async fn batch(
+    conn: &mut Conn,
+    older_than: Duration,
+    behind: Place,
+    n: u64,
+) -> Result<Batch, Error> {
+    let args = [
+        ("age", micros(older_than).into()),
+        ("behind", behind.0.into()),
+        ("behind_id", behind.1.0.into()),
+        ("n", (n as i64).into()),
+    ];
+    let seen = conn.fetch(&ENDED_RUNS, &args).await?;
+    let Some(last) = seen.last() else {
+        let (last, deleted) = (None, 0);
+        return Ok(Batch { last, deleted });
+    };
+    let last = Some((last.get("ended_at")?, RunId(last.get("id")?)));
+    let seen = run_ids(seen)?;
     let rows = Rows::new().ids("id", seen.iter().copied());
     let runs = conn
         .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
@@ -134,7 +167,7 @@ async fn batch(conn: &mut Conn, older_than: Duration, n: u64) -> Result<(usize, 
     }
     let deleted = conn.execute(&PRUNE_RUNS, &rows).await?;
     failpoint!(conn, "prune.written");
-    Ok((seen.len(), deleted))
+    Ok(Batch { last, deleted })
 }
 
 fn run_ids(rows: Vec<super::Row>) -> Result<Vec<RunId>, Error> {

@@ -11,6 +11,7 @@ use ductwork::store::prune::prune;
 use ductwork::store::resume::{Resume, resume, waiting};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, LEASE, limits, together};
@@ -276,6 +277,37 @@ on_every_database! {
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 1).await.unwrap(), 1);
         driver.audit().await;
         assert_eq!(prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap(), 3);
+        assert_eq!(rows(&mut driver).await, 0);
+    }
+
+    /// More of them than a batch has room for, and older than what may go.
+    async fn hooks_that_nobody_runs_hold_back_no_other_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let one = Pipeline::named("P").start("A").build().unwrap();
+        let hooked = Pipeline::named("Q").on_halt("Notify").start("A").build().unwrap();
+        let input = vec![NewRun { key: None, input: "1" }; 201];
+        trigger::trigger(&mut driver.conn, &hooked, &input, Duration::ZERO).await.unwrap();
+        let claimed = driver.claim("Q", 201).await;
+        assert_eq!(claimed.len(), 201);
+        let mut finished = Vec::new();
+        for claimed in claimed {
+            finished.push(driver.finished(claimed, Did::Refused).await);
+        }
+        driver.commit(&finished).await;
+        loop {
+            let branches = driver.claim_branches(100).await;
+            if branches.is_empty() {
+                break;
+            }
+            driver.advance(&branches).await;
+        }
+        let over = driver.trigger(&one, "1").await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.run(over).await.0, RunStatus::Completed);
+
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 999).await.unwrap(), 1);
+        assert_eq!(driver.work("Q", |_| Did::Returned(json!(1))).await.len(), 201);
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 999).await.unwrap(), 201);
         assert_eq!(rows(&mut driver).await, 0);
     }
 

@@ -77,6 +77,10 @@ const SPARE: &[(&str, Shown)] = &[
         Cost("a claim begins where the last one ended, and not at what it has taken"),
     ),
     (
+        "ENDED_RUNS.5",
+        Cost("what is held back is looked at once in a pass"),
+    ),
+    (
         "LAST_AT_BARRIERS.1",
         Cost("whoever is not the last may leave its arrival to an advancer as well"),
     ),
