@@ -115,6 +115,11 @@ fn redact(url: &str) -> String {
         None => place.to_owned(),
     };
     let query = query.map(|query| {
+        // The rest of a password of which a `?` was not percent-encoded, and what stood before it
+        // may pass for a port.
+        if query.contains('@') {
+            return "***".to_owned();
+        }
         let pairs = query.split('&').map(|pair| match pair.split_once('=') {
             Some((name, _)) if name.to_ascii_lowercase().contains("password") => {
                 format!("{name}=***")
@@ -320,6 +325,12 @@ mod tests {
             assert!(!shown.contains("s3cret"), "{shown}");
             assert!(shown.contains("u:***@h:5432/db?sslmode=require&password=***"));
         }
+    }
+
+    #[test]
+    fn what_follows_a_question_mark_in_a_password_is_not_shown() {
+        let parsed = parse("postgres://u:12?s3cret@h/db").unwrap();
+        assert_eq!(parsed.to_string(), "postgres://u:12?***");
     }
 
     #[test]
