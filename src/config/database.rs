@@ -226,8 +226,9 @@ fn percent_encoded(path: &str) -> String {
 }
 
 fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
-    let Some((_, rest)) = text.split_once("://") else {
-        return refuse("the PostgreSQL address is not a URL", POSTGRES_HELP);
+    let rest = match text.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains(':') => rest,
+        _ => return refuse("the PostgreSQL address is not a URL", POSTGRES_HELP),
     };
     if text.contains(char::is_whitespace) || text.contains(char::is_control) {
         return refuse("the PostgreSQL address contains a blank", POSTGRES_HELP);
@@ -362,6 +363,7 @@ mod tests {
             ("host=h password=s3cret", "not a URL"),
             ("", "not a URL"),
             ("postgres:db", "not a URL"),
+            ("postgres:/:s3cret@h/://db", "not a URL"),
             ("postgres://u:s3@cret@h/db", "percent-encoded"),
             ("postgres://u:s3/cret@h/db", "percent-encoded"),
             ("postgres://u:12/s3cret@h/db", "percent-encoded"),

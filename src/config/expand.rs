@@ -4,7 +4,7 @@
 //! another one is itself, so that shell snippets in hooks stay readable. Never: expands
 //! what an expansion brought in, nor a variable's own value.
 
-use super::yaml::{Entry, Fault, Mark, Node, Value};
+use super::yaml::{Entry, Fault, Mark, Node, Value, shorten};
 
 /// Reads a variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -96,7 +96,7 @@ impl Expansion<'_> {
                 .all(|char| char.is_ascii_alphanumeric() || char == '_');
         if !is_name {
             self.faults.push(
-                Fault::new(at, format!("`${{{inside}}}` is not a variable")).help(
+                Fault::new(at, format!("`${{{}}}` is not a variable", shorten(inside))).help(
                     "only `${VAR}` and `${VAR:-default}` are understood; `$$` is a dollar sign",
                 ),
             );
@@ -155,6 +155,7 @@ mod tests {
             ("${A", "a `${` without its `}`"),
             ("${}", "`${}` is not a variable"),
             ("${A-x}", "`${A-x}` is not a variable"),
+            ("${A\nB}", "`${A\\nB}` is not a variable"),
             ("${1A}", "`${1A}` is not a variable"),
         ] {
             let faults = node(&Node::plain(text), &vars).unwrap_err();
