@@ -155,7 +155,8 @@ fn every_writing_statement_has_run() {
     let run = local::RUN.lock().expect("nobody panics with it");
     let mut wrong = Vec::new();
     for statement in catalogue() {
-        let writes = statement.is_for(Dialect::Sqlite) && writes(statement.sql(Dialect::Sqlite));
+        let writes =
+            statement.is_for(Dialect::Sqlite) && mutants::writes(statement.sql(Dialect::Sqlite));
         let listed = NOT_RUN.iter().any(|(name, _)| match name.ends_with('_') {
             true => statement.name.starts_with(name),
             false => statement.name == *name,
@@ -168,12 +169,6 @@ fn every_writing_statement_has_run() {
         wrong.is_empty(),
         "not run in any world, or run although it is in `NOT_RUN`: {wrong:?}"
     );
-}
-
-/// True for a statement that changes rows.
-fn writes(sql: &str) -> bool {
-    let words = ["UPDATE", "DELETE", "INSERT"];
-    sql.split_whitespace().any(|word| words.contains(&word))
 }
 
 /// States of one world: a bound on how long the test may take, and more than any has.

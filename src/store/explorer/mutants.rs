@@ -82,9 +82,7 @@ pub fn mutants() -> Vec<Mutant> {
             continue;
         }
         let sql = statement.sql(Dialect::Sqlite);
-        let first = sql.split_whitespace().next().unwrap_or_default();
-        let writes = ["UPDATE", "DELETE", "INSERT", "WITH"].contains(&first);
-        if !writes && !READS.contains(&statement.name) {
+        if !writes(sql) && !READS.contains(&statement.name) {
             continue;
         }
         let mut number = 0;
@@ -103,6 +101,12 @@ pub fn mutants() -> Vec<Mutant> {
         }
     }
     mutants
+}
+
+/// True for a statement that changes rows.
+pub fn writes(sql: &str) -> bool {
+    let words = ["UPDATE", "DELETE", "INSERT"];
+    sql.split_whitespace().any(|word| words.contains(&word))
 }
 
 /// The one of that name.
