@@ -336,9 +336,9 @@ async fn attend(
 ///
 /// RACE: a supervisor is killed. We get the signal for its death when the thread that forked us is
 /// gone; as long as another of its threads is not, we still have a parent, and the stop looks like
-/// one that it asked for. So whoever has been told to stop goes on looking. Seen once, in
-/// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`; the order in which the kernel ends
-/// threads cannot be forced.
+/// one that it asked for. So whoever has been told to stop goes on looking. The order in which the
+/// kernel ends threads cannot be forced. Raced by
+/// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
 async fn orphaned(parent: Option<u32>) {
     let Some(parent) = parent else {
         return std::future::pending().await;
