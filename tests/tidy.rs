@@ -80,7 +80,8 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(&directory).expect("a directory of the project") {
             let entry = entry.expect("an entry of it");
             let (path, name) = (entry.path(), entry.file_name());
-            if name == ".git" || name == "target" || name == "Cargo.lock" {
+            let others = [".git", "target", "Cargo.lock", "corpus", "artifacts"];
+            if others.iter().any(|other| name == *other) {
                 continue;
             }
             if entry.file_type().expect("its type").is_dir() {
