@@ -101,14 +101,11 @@ pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<
         // What is held back by a hook that nobody runs is left behind, so that it holds back
         // nothing else. A pass that deleted something may have made room for another: a lineage
         // goes one run at a time, from its newest end.
-        place = match batch.last {
-            Some(last) => last,
-            None if in_pass > 0 => FIRST,
+        (place, in_pass) = match batch.last {
+            Some(last) => (last, in_pass),
+            None if in_pass > 0 => (FIRST, 0),
             None => break,
         };
-        if batch.last.is_none() {
-            in_pass = 0;
-        }
         failpoint!(conn, "prune.between");
     }
     Ok(pruned)

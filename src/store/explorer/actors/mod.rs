@@ -16,12 +16,12 @@
 //!   daemon does it in one turn, of two transactions.
 //! - Definitions are loaded once, without a move: they never change.
 //!
-//! What is the same, is the order within a turn, and what is kept in memory between two
+//! What is the same is the order within a turn, and what is kept in memory between two
 //! transactions. A function of both would have to be asked after each statement what comes next,
 //! where the loops say it by the order of their lines.
 //!
-//! Never: writes a row of its own; nor waits, rings or runs anything: a step's outcome follows from its name
-//! and input, and is there as soon as it is claimed.
+//! Never: writes a row of its own; nor waits, rings or runs anything: a step's outcome follows from
+//! its name and input, and is there as soon as it is claimed.
 
 mod advancer;
 mod worker;
