@@ -24,22 +24,17 @@ const BELONGS: &[(&str, &str, &str)] = &[
     ("ductwork_runs", "revived_from", "ductwork_runs"),
 ];
 
-/// What a crossing has cost is what its attempts came to. The audit does not ask: it costs nobody's
-/// work, only a budget.
-const COUNTERS: &str = "
-    SELECT 'counters', 'transition', t.id, 'counts what its advancements do not' FROM ductwork_transitions t
-     WHERE t.retry_count <> (SELECT count(*) FROM ductwork_advancements a
-                              WHERE a.transition_id = t.id AND a.result = 'error')
-        OR t.crash_count <> (SELECT count(*) FROM ductwork_advancements a
-                              WHERE a.transition_id = t.id AND a.result = 'process_crashed')";
-
 /// Those that hold in every committed snapshot, as one query of name, key and detail.
 pub fn joined() -> String {
     let statements = catalogue();
     let always = INVARIANTS.iter().filter(|i| i.kind == Kind::Always);
-    let queries = always.map(|invariant| {
-        let found = statements.iter().find(|found| found.name == invariant.name);
-        let statement = found.expect("every invariant is in the catalogue");
+    // An invariant of several statements is asked for by all of them.
+    let parts = always.flat_map(|invariant| {
+        let of = move |name: &str| name.split('_').next() == Some(invariant.name);
+        let found = statements.iter().filter(move |found| of(found.name));
+        found.map(move |statement| (invariant, *statement))
+    });
+    let queries = parts.map(|(invariant, statement)| {
         let mut sql = statement.sql(Dialect::Sqlite).to_owned();
         let parameters = &statement.rendered(Dialect::Sqlite).parameters;
         for (index, name) in parameters.iter().enumerate().rev() {
@@ -63,8 +58,7 @@ pub fn joined() -> String {
                 AND NOT EXISTS (SELECT 1 FROM {meant} AS other WHERE other.id = own.{column})"
         )
     });
-    let counters = [COUNTERS.to_owned()];
-    let all: Vec<String> = queries.chain(belongs).chain(counters).collect();
+    let all: Vec<String> = queries.chain(belongs).collect();
     all.join("\nUNION ALL\n")
 }
 
