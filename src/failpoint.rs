@@ -76,7 +76,6 @@ mod armed {
         "claim.end",
         "commit.begin",
         "commit.guarded",
-        "commit.written",
         "commit.end",
         "landed.begin",
         "branches.begin",

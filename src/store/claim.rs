@@ -227,8 +227,10 @@ pub async fn claim_behind(
             .map(|row| Ok(Place(row.get("due_at")?, row.get("id")?)));
         let places = places.collect::<Result<Vec<_>, Error>>()?;
         let last = places.into_iter().max().unwrap_or(place);
-        let claimed = load(conn, process, &rows).await?;
-        Ok((Claim::Taken(claimed), last))
+        let args = [("b", (&rows).into()), ("process", process.0.into())];
+        let loaded = conn.finish(&LOAD_CLAIMED, &args).await?;
+        let claimed: Result<_, Error> = loaded.iter().map(claimed).collect();
+        Ok((Claim::Taken(claimed?), last))
     });
     let claimed = claimed.await?;
     failpoint!(conn, "claim.end");

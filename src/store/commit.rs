@@ -122,6 +122,8 @@ statements! {
            AND ductwork_branches.step_id = held.step_id
            AND ductwork_branches.status = 'in_progress'
         RETURNING ductwork_branches.id AS id");
+    /// All or nothing: refused when a branch was not where its result says (I9).
+    ALL_MOVED in Part = "SELECT {whole:changes();:moves}";
     INSERT_NEXT_STEPS in Sqlite = concat!("
         INSERT INTO ductwork_steps
             (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
@@ -197,9 +199,12 @@ statements! {
         ("ended_runs", &END_RUNS),
         ("", &COMMITTED),
     ];
-    /// What follows the guard, on SQLite. First the one that says whether all was as expected.
+    /// The guard, on SQLite.
+    TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
+    /// What follows it.
     WRITE_RESULTS runs [
         &MOVE_WITH_RESULT,
+        &ALL_MOVED,
         &ARRIVE_WITH_RESULT,
         &END_STEPS,
         &INSERT_NEXT_STEPS,
@@ -212,6 +217,7 @@ statements! {
     /// The same where no branch arrives at a barrier and no attempt goes to the queue.
     WRITE_SIMPLE_RESULTS runs [
         &MOVE_WITH_RESULT,
+        &ALL_MOVED,
         &END_STEPS,
         &INSERT_NEXT_STEPS,
         &INSERT_ATTEMPTS,
@@ -305,7 +311,7 @@ pub async fn commit(
     failpoint!(conn, "commit.begin");
     let held = match conn.dialect() {
         Dialect::Postgres => joined(conn, &planned, &args).await?,
-        Dialect::Sqlite => in_turn(conn, &planned, committer.process, &args).await?,
+        Dialect::Sqlite => in_turn(conn, &planned, &args).await?,
     };
     failpoint!(conn, "commit.end");
     Ok(committed(&planned, held, committer.pipeline))
@@ -332,18 +338,17 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
 }
 
 /// The same, one statement after the other.
-async fn in_turn(
-    conn: &mut Conn,
-    planned: &[Planned<'_>],
-    process: ProcessId,
-    args: Args<'_>,
-) -> Result<Held, Error> {
+async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
     conn.transaction(async |conn| {
-        if !claim::touch(conn, process).await? {
+        let mut answer = conn.fetch(&TOUCH_AND_CLOSE, args).await?.into_iter();
+        let Some(process) = answer.next() else {
             return Ok(None);
-        }
+        };
+        // Whoever removes a process takes its executions away in the same transaction, so the first
+        // row is the process's own; an execution in its place is an error that undoes all.
+        process.get::<uuid::Uuid>("id")?;
         let mut held = HashMap::with_capacity(planned.len());
-        for row in conn.fetch(&CLOSE_EXECUTIONS, args).await? {
+        for row in answer {
             held.insert(ExecutionId(row.get("execution_id")?), false);
         }
         let ours = |row: &&Planned<'_>| held.contains_key(&row.of.claimed.execution_id);
@@ -354,23 +359,14 @@ async fn in_turn(
         }
         let last = |row: &&Planned<'_>| i64::from(held[&row.of.claimed.execution_id]);
         let rows = rows(&ours).ints("last", ours.iter().map(last));
-        let args: Vec<_> = args
-            .iter()
-            .cloned()
-            .chain([("held", (&rows).into())])
-            .collect();
         let moves = ours.iter().filter(|row| row.moves()).count();
+        let more = [("held", (&rows).into()), ("moves", moves.into())];
+        let args: Vec<_> = args.iter().cloned().chain(more).collect();
         let write = match ours.iter().all(|row| row.is_simple()) {
             true => &WRITE_SIMPLE_RESULTS,
             false => &WRITE_RESULTS,
         };
-        let moved = conn.fetch(write, &args).await?.len();
-        if moved != moves {
-            return Err(Error::Corrupt(format!(
-                "I9: {moves} branches were to be moved with their results, {moved} were"
-            )));
-        }
-        failpoint!(conn, "commit.written");
+        conn.finish(write, &args).await?;
         Ok(Some(held))
     })
     .await

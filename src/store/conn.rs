@@ -181,6 +181,7 @@ impl Location {
             broken: false,
             statements: 0,
             saved: HashSet::new(),
+            bounds: Bounds::Sent,
         })
     }
 }
@@ -352,6 +353,19 @@ pub struct Conn {
     statements: u64,
     /// Digests of the definitions that were stored on it.
     pub(super) saved: HashSet<String>,
+    bounds: Bounds,
+}
+
+/// A transaction's bounds. On SQLite they travel with its first and its last statement: each trip
+/// to the connection's thread and back costs as much as a small statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bounds {
+    /// There is none, or they are sent for themselves.
+    Sent,
+    /// It begins with the next statement.
+    ToBegin(&'static str),
+    /// It was committed with its last.
+    Ended,
 }
 
 enum Inner {
@@ -443,6 +457,7 @@ impl Conn {
             broken: false,
             statements: 0,
             saved: HashSet::new(),
+            bounds: Bounds::Sent,
         }
     }
 
@@ -478,6 +493,7 @@ impl Conn {
     /// Runs a statement; how many rows it touched.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
         self.statements += 1;
+        let begin = self.begins();
         let rendered = statement.rendered(self.dialect());
         let done = match &mut self.inner {
             Inner::Postgres(conn) => {
@@ -490,7 +506,8 @@ impl Conn {
                 done.map(|done| done.rows_affected())
             }
             Inner::Sqlite(conn) => {
-                let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
+                let sql = rendered.framed(begin, None);
+                let query = sqlx::query_with(sql, sqlite_arguments(statement, args));
                 query.execute(conn).await.map(|done| done.rows_affected())
             }
             #[cfg(test)]
@@ -505,7 +522,42 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
+        self.fetch_and(statement, args, None).await
+    }
+
+    /// Runs the last statement of a transaction; its rows. On SQLite its COMMIT goes with it: what
+    /// must not be committed has to fail in it, and nothing may be decided by its rows.
+    pub async fn finish(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        let end = (self.dialect() == Dialect::Sqlite).then_some("COMMIT");
+        let rows = self.fetch_and(statement, args, end).await?;
+        if end.is_some() {
+            self.bounds = Bounds::Ended;
+        }
+        Ok(rows)
+    }
+
+    /// What is to be sent before the next statement, with it.
+    fn begins(&mut self) -> Option<&'static str> {
+        debug_assert_ne!(self.bounds, Bounds::Ended, "a statement after the last");
+        let Bounds::ToBegin(begin) = self.bounds else {
+            return None;
+        };
+        self.bounds = Bounds::Sent;
+        Some(begin)
+    }
+
+    async fn fetch_and(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+        end: Option<&'static str>,
+    ) -> Result<Vec<Row>, Error> {
         self.statements += 1;
+        let begin = self.begins();
         let rendered = statement.rendered(self.dialect());
         let rows = match &mut self.inner {
             Inner::Postgres(conn) => {
@@ -519,17 +571,28 @@ impl Conn {
                 rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
             }
             Inner::Sqlite(conn) => {
-                let query = sqlx::query_with(rendered.sql, sqlite_arguments(statement, args));
+                let sql = rendered.framed(begin, end);
+                let query = sqlx::query_with(sql, sqlite_arguments(statement, args));
                 let rows = query.fetch_all(conn).await;
                 rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
             }
             #[cfg(test)]
             Inner::Local(local) => {
-                let rows = local.run(statement, args).map(|(rows, _)| rows);
-                return rows.map(|rows| rows.into_iter().map(Row::Local).collect());
+                let rows = local.run(statement, args).map(|(rows, _)| rows)?;
+                if let Some(end) = end {
+                    local.script(end, end)?;
+                }
+                return Ok(rows.into_iter().map(Row::Local).collect());
             }
         };
-        rows.map_err(|error| self.failed(error, statement.name))
+        rows.map_err(|error| match self.failed(error, statement.name) {
+            // It was to be committed with it: its fate is lost.
+            Error::Unavailable { source, in_commit } => Error::Unavailable {
+                source,
+                in_commit: in_commit || end.is_some(),
+            },
+            error => error,
+        })
     }
 
     /// Runs a statement that yields at most one row.
@@ -583,6 +646,9 @@ impl Conn {
 
     /// Runs `'static` text of several statements without parameters.
     pub async fn script(&mut self, name: &'static str, text: &'static str) -> Result<(), Error> {
+        if let Some(begin) = self.begins() {
+            Box::pin(self.script("BEGIN", begin)).await?;
+        }
         self.statements += 1;
         let script = sqlx::raw_sql(text);
         let done = match &mut self.inner {
@@ -631,9 +697,9 @@ impl Conn {
     ) -> Result<T, Error> {
         let mut attempt = 1;
         loop {
-            let failed = match self.script("BEGIN", begin).await {
+            let failed = match self.begin(begin).await {
                 Ok(()) => match work(self).await {
-                    Ok(value) => match self.script("COMMIT", "COMMIT").await {
+                    Ok(value) => match self.commit().await {
                         Ok(()) => return Ok(value),
                         Err(error) => error,
                     },
@@ -641,9 +707,10 @@ impl Conn {
                 },
                 Err(error) => error,
             };
+            let open = std::mem::replace(&mut self.bounds, Bounds::Sent) == Bounds::Sent;
             // Any error ends the transaction, whatever the database made of it: some roll
             // back the statement only (D6), some answer a later COMMIT with success (R3).
-            if !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
+            if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
                 // SQLite rolls back by itself on some errors; then there is none to end.
                 self.broken = self.dialect() != Dialect::Sqlite;
             }
@@ -654,6 +721,22 @@ impl Conn {
                 }
                 failed => return Err(failed),
             }
+        }
+    }
+
+    async fn begin(&mut self, begin: &'static str) -> Result<(), Error> {
+        if let Inner::Sqlite(_) = self.inner {
+            self.bounds = Bounds::ToBegin(begin);
+            return Ok(());
+        }
+        self.script("BEGIN", begin).await
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        match std::mem::replace(&mut self.bounds, Bounds::Sent) {
+            Bounds::Sent => self.script("COMMIT", "COMMIT").await,
+            // Nothing was asked, or all is done.
+            Bounds::ToBegin(_) | Bounds::Ended => Ok(()),
         }
     }
 

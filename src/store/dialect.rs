@@ -96,13 +96,22 @@ impl Dialect {
                     .collect();
                 to.push_str(&names.join(", "));
             }
-            // Refuses a joined statement in which a part wrote less than it was to:
+            // Refuses a joined statement, or a row, in which a part wrote less than it was to:
             // `{whole:written;meant}`. An expression cannot fail on purpose but by such a trick.
             (Self::Postgres, "whole") => {
                 let (written, meant) = argument.split_once(';').expect("whole has two counts");
                 write!(
                     to,
                     "1 / (CASE WHEN {written} = {meant} THEN 1 ELSE 0 END) AS whole"
+                )
+                .expect("a string takes all");
+            }
+            // The least number has no absolute value: `integer overflow`.
+            (Self::Sqlite, "whole") => {
+                let (written, meant) = argument.split_once(';').expect("whole has two counts");
+                write!(
+                    to,
+                    "abs(CASE WHEN {written} = {meant} THEN 1 ELSE 0x8000000000000000 END) AS whole"
                 )
                 .expect("a string takes all");
             }

@@ -117,8 +117,9 @@ fn classify(error: &sqlx::Error) -> Kind {
     match code.as_ref() {
         // PostgreSQL: serialisation failure, deadlock, lock timeout.
         "40001" | "40P01" | "55P03" => Kind::Retryable,
-        // The only division in our statements is there for this.
+        // The only division in our statements is there for this, and the only `abs`.
         "22012" => Kind::Part,
+        "1" if database.message() == "integer overflow" => Kind::Part,
         // Shutting down, starting up, crashed, out of connections, read-only after a failover,
         // idle timeouts: it will be back.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" | "25P03" => Kind::Unavailable,

@@ -251,7 +251,7 @@ pub async fn beat(
             return Ok(None);
         }
         let held = conn.fetch(&EXTEND_LEASES, &[id(), lease()]).await?;
-        conn.execute(&EXTEND_ADVANCEMENTS, &[id(), lease()]).await?;
+        conn.finish(&EXTEND_ADVANCEMENTS, &[id(), lease()]).await?;
         let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
         held.collect::<Result<_, Error>>().map(Some)
     });

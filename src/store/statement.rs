@@ -49,6 +49,23 @@ pub(super) struct Rendered {
     /// row it counts the numbers that this one leaves out, and when it runs out of arguments it
     /// leaves the rest null.
     pub(super) unused: usize,
+    framed: [OnceLock<&'static str>; 3],
+}
+
+impl Rendered {
+    /// The text with what is sent before it and after it, in one trip; each a statement of its own,
+    /// and always the same where there is one.
+    pub(super) fn framed(&self, begin: Option<&str>, end: Option<&str>) -> &'static str {
+        let index = usize::from(begin.is_some()) + 2 * usize::from(end.is_some());
+        let Some(index) = index.checked_sub(1) else {
+            return self.sql;
+        };
+        self.framed[index].get_or_init(|| {
+            let all = [begin, Some(self.sql.trim_end().trim_end_matches(';')), end];
+            let all: Vec<&str> = all.into_iter().flatten().collect();
+            Box::leak(all.join(";\n").into_boxed_str())
+        })
+    }
 }
 
 impl Statement {
@@ -141,6 +158,7 @@ impl Statement {
                 sql: Box::leak(sql.into_boxed_str()),
                 unused: self.left_out(&parameters, dialect),
                 parameters,
+                framed: Default::default(),
             }
         })
     }

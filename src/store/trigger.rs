@@ -186,7 +186,7 @@ async fn insert(
     } else {
         conn.transaction(async |conn| {
             if !keyed {
-                conn.execute(&INSERT_AND_BEGIN_RUNS, &args).await?;
+                conn.finish(&INSERT_AND_BEGIN_RUNS, &args).await?;
                 return Ok(ids.iter().copied().collect());
             }
             let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
@@ -196,8 +196,8 @@ async fn insert(
                 "made" => (name, (&made).into()),
                 _ => (name, arg),
             });
-            conn.execute(&BEGIN_RUNS, &args).await?;
             failpoint!(conn, "trigger.written");
+            conn.finish(&BEGIN_RUNS, &args).await?;
             Ok(created)
         })
         .await?

@@ -58,12 +58,7 @@ const MIDDLES: [&str; 14] = [
     "recover.written",
 ];
 /// One statement on PostgreSQL, which has no middle.
-const MIDDLES_ON_SQLITE: [&str; 4] = [
-    "claim.taken",
-    "claim.written",
-    "commit.guarded",
-    "commit.written",
-];
+const MIDDLES_ON_SQLITE: [&str; 3] = ["claim.taken", "claim.written", "commit.guarded"];
 const ENDS: [&str; 7] = [
     "claim.end",
     "commit.end",
