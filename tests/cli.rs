@@ -13,7 +13,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use sqlx::Connection;
 use tempfile::TempDir;
 
 /// A directory to run in, with nothing of the environment in it.
@@ -81,15 +80,9 @@ impl Place {
 
     /// What has ended here ended so many days earlier.
     fn age(&self, days: i64) {
-        let url = format!("sqlite://{}", self.path().join("ductwork.db").display());
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        runtime.unwrap().block_on(async {
-            let mut conn = sqlx::SqliteConnection::connect(&url).await.unwrap();
-            let sql = "UPDATE ductwork_runs SET completed_at = completed_at - ?";
-            let aged = sqlx::query(sql).bind(days * 86_400_000_000);
-            aged.execute(&mut conn).await.unwrap();
-            conn.close().await.unwrap();
-        });
+        let conn = rusqlite::Connection::open(self.path().join("ductwork.db")).unwrap();
+        let sql = "UPDATE ductwork_runs SET completed_at = completed_at - ?";
+        conn.execute(sql, [days * 86_400_000_000]).unwrap();
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -881,27 +874,14 @@ fn colours_are_for_terminals_or_whoever_asks() {
 
 /// Adds runs that have ended, beside the one that `trigger` made.
 fn add_runs(database: &Path, runs: u32) {
-    use sqlx::ConnectOptions;
-
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
-    runtime.block_on(async {
-        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(database);
-        let mut conn = options.connect().await.unwrap();
-        let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
-                   INSERT INTO ductwork_runs
-                       (id, pipeline, definition, status, input, output, triggered_at, completed_at)
-                   SELECT unhex(printf('%032x', i)), r.pipeline, r.definition, 'completed', 'null',
-                          'null', r.triggered_at, r.triggered_at
-                     FROM n, ductwork_runs r";
-        let added = sqlx::query(add)
-            .bind(runs)
-            .execute(&mut conn)
-            .await
-            .unwrap();
-        assert_eq!(added.rows_affected(), u64::from(runs));
-        conn.close().await.unwrap();
-    });
+    let conn = rusqlite::Connection::open(database).unwrap();
+    let add = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+               INSERT INTO ductwork_runs
+                   (id, pipeline, definition, status, input, output, triggered_at, completed_at)
+               SELECT unhex(printf('%032x', i)), r.pipeline, r.definition, 'completed', 'null',
+                      'null', r.triggered_at, r.triggered_at
+                 FROM n, ductwork_runs r";
+    assert_eq!(conn.execute(add, [runs]).unwrap(), runs as usize);
 }
 
 #[test]

@@ -16,7 +16,6 @@ const UNSAFE: [&str; 8] = [
     "src/process/names.rs",
     "src/process/spawn/mod.rs",
     "src/step/spawn.rs",
-    "src/store/busy.rs",
     "src/store/explorer/local.rs",
     "src/store/fingerprint.rs",
     "src/store/rows_table.rs",

@@ -4,8 +4,8 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 
-use crate::store::conn::sqlite_version;
 use crate::store::migrate::MIGRATIONS;
+use crate::store::sqlite;
 
 use super::Cli;
 use super::exit::Failure;
@@ -68,7 +68,7 @@ impl Completions {
 impl Version {
     pub fn execute(self, house: &House) -> Result<(), Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        let sqlite = sqlite_version();
+        let sqlite = sqlite::version();
         let sqlite = format!(
             "{}.{}.{}",
             sqlite / 1_000_000,

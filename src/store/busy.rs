@@ -7,18 +7,12 @@
 //! SQLite's own waits grow to 100 ms, in steps that all processes share. Several busy writers then
 //! sleep together while nobody writes, and a heartbeat wakes ten times a second to find that
 //! somebody else was quicker. Here a wait is a fraction of what has been waited already.
-#![expect(unsafe_code, reason = "SQLite is told in C, and asks in C")]
 
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::time::{Duration, Instant};
 
-use libsqlite3_sys::{SQLITE_OK, sqlite3_busy_handler};
-use sqlx::SqliteConnection;
-
 /// How long a connection waits for a lock before SQLite says that the database is busy.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lock is not tried more often than this; about what a small commit takes.
 const SHORTEST: Duration = Duration::from_micros(100);
@@ -26,41 +20,21 @@ const SHORTEST: Duration = Duration::from_micros(100);
 /// Nor more seldom: what a lock lies idle when everybody waits, at the worst.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// Lets a connection wait this way.
-pub async fn wait_in_fractions(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut handle = conn.lock_handle().await?;
-    let db = handle.as_raw_handle().as_ptr();
-    // SAFETY: the handle is open and locked while `handle` lives; the function is static.
-    let code = unsafe { sqlite3_busy_handler(db, Some(busy), ptr::null_mut()) };
-    if code == SQLITE_OK {
-        return Ok(());
-    }
-    let text = format!("SQLite takes no busy handler: error {code}");
-    Err(sqlx::Error::Configuration(text.into()))
-}
-
 thread_local! {
     /// Since when this thread waits: SQLite tells how often it has asked, not for how long.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// True, after a while, when the lock is to be tried again.
-///
-/// # Safety
-/// Called by SQLite, on the thread that wants the lock.
-unsafe extern "C" fn busy(_: *mut c_void, asked: c_int) -> c_int {
+/// True, after a while, when the lock is to be tried again. Asked by SQLite, on the thread that
+/// wants the lock.
+pub fn wait(asked: i32) -> bool {
     let since = match SINCE.get() {
         Some(since) if asked > 0 => since,
         _ => Instant::now(),
     };
     SINCE.set(Some(since));
-    match pause(since.elapsed()) {
-        Some(pause) => {
-            std::thread::sleep(pause);
-            1
-        }
-        None => 0,
-    }
+    let pause = pause(since.elapsed());
+    pause.inspect(|pause| std::thread::sleep(*pause)).is_some()
 }
 
 /// The next wait of somebody who has waited for `waited`; `None` after too long.

@@ -7,29 +7,20 @@
 //! effect is unknown it is closed, not reused.
 
 use std::collections::HashSet;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use rusqlite::types::Value;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
-use sqlx::sqlite::{
-    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous,
-};
-use sqlx::{
-    Arguments, ConnectOptions, Connection, Executor, PgConnection, Postgres, Row as _, Sqlite,
-    SqliteConnection,
-};
+use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Postgres, Row as _};
 
-use super::busy;
 use super::dialect::Dialect;
-use super::error::Error;
+use super::error::{Error, Source};
 #[cfg(test)]
-use super::explorer::local::{FromLocal, Local, Row as LocalRow};
-use super::fingerprint;
+use super::explorer::local::Local;
 use super::packed;
-use super::rows_table;
+use super::sqlite::{self, Answer, Sqlite};
 use super::statement::{Arg, Args, Column, Statement};
 
 /// How long a connection attempt may take. Longer than a busy server's handshake, shorter
@@ -38,12 +29,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a transaction is tried that loses deadlocks; beyond it something is wrong.
 const TRANSACTION_ATTEMPTS: u32 = 20;
-
-/// The oldest SQLite without the bug that corrupts a WAL written by two processes.
-const SQLITE_MIN: i32 = 3_051_003;
-
-/// Bytes of a WAL that are kept when it begins anew: more than it takes where nobody reads for long.
-const WAL_LEFT: &str = "8388608";
 
 /// Where the database is: what every process of a deployment connects with.
 #[derive(Clone)]
@@ -123,18 +108,19 @@ impl Location {
 
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
-        let attempt = async {
-            match &self.target {
-                Target::Postgres(options) => {
-                    let options = postgres_options(options, purpose);
-                    let mut conn = PgConnection::connect_with(&options).await?;
-                    settings_arrived(&mut conn).await?;
-                    Ok(Inner::Postgres(conn))
-                }
-                Target::Sqlite(path) => Ok(Inner::Sqlite(open_sqlite(path, purpose).await?)),
+        let options = match &self.target {
+            Target::Postgres(options) => postgres_options(options, purpose),
+            Target::Sqlite(path) => {
+                let opened = Sqlite::open(path.clone(), cache_kib(purpose), CONNECT_TIMEOUT);
+                return opened.await.map(|opened| Conn::of(Inner::Sqlite(opened)));
             }
         };
-        Self::bounded(attempt).await
+        Self::bounded(async {
+            let mut conn = PgConnection::connect_with(&options).await?;
+            settings_arrived(&mut conn).await?;
+            Ok(Inner::Postgres(conn))
+        })
+        .await
     }
 
     /// Opens a connection that also hears notifications, where the database has them.
@@ -176,13 +162,16 @@ impl Location {
                 return Err(connect_error(sqlx::Error::Io(error)));
             }
         };
-        Ok(Conn {
-            inner,
-            broken: false,
-            statements: 0,
-            saved: HashSet::new(),
-            bounds: Bounds::Sent,
-        })
+        Ok(Conn::of(inner))
+    }
+}
+
+/// What a SQLite connection keeps of the file, in KiB. Never below the default: a small cache
+/// spills a long transaction to the WAL early.
+fn cache_kib(purpose: Purpose) -> u32 {
+    match purpose {
+        Purpose::Engine => 8_000,
+        Purpose::Query => 2_000,
     }
 }
 
@@ -216,10 +205,7 @@ fn connect_error(error: sqlx::Error) -> Error {
         sqlx::Error::Database(error) if error.message().contains("startup parameter") => {
             Error::Schema(format!("{POOLER}; it says: {}", error.message()))
         }
-        error => Error::Unavailable {
-            source: Arc::new(error),
-            in_commit: false,
-        },
+        error => Error::unavailable(Source::Postgres(error)),
     }
 }
 
@@ -245,103 +231,6 @@ fn postgres_options(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOp
             ("max_parallel_workers_per_gather", "0"),
         ]),
     }
-}
-
-async fn open_sqlite(path: &Path, purpose: Purpose) -> Result<SqliteConnection, sqlx::Error> {
-    let version = sqlite_version();
-    if version < SQLITE_MIN {
-        let text = format!("SQLite {version} corrupts databases; 3.51.3 or newer is needed");
-        return Err(sqlx::Error::Configuration(text.into()));
-    }
-    if let Some(name) = network_file_system(path) {
-        let text = format!(
-            "{}: SQLite's locks do not work on {name}; use a local disk, or PostgreSQL",
-            path.display()
-        );
-        return Err(sqlx::Error::Configuration(text.into()));
-    }
-    // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
-    // The -wal and -shm files take the mode of the database. A file that is there is not opened:
-    // to close it again would take away every lock that this process has on it, the one among
-    // them by which others know that the WAL is in use.
-    let created = std::fs::OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(path);
-    match created {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            let text = format!("{}: {error}", path.display());
-            return Err(sqlx::Error::Io(std::io::Error::new(error.kind(), text)));
-        }
-        _ => {}
-    }
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(busy::PATIENCE)
-        // The log is as long as the longest reader made it: cut when it begins anew (D2).
-        .pragma("journal_size_limit", WAL_LEFT)
-        .foreign_keys(false)
-        .statement_cache_capacity(256)
-        .pragma("trusted_schema", "off")
-        // Never below the default: a small cache spills a long transaction to the WAL early.
-        .pragma(
-            "cache_size",
-            if purpose == Purpose::Engine {
-                "-8000"
-            } else {
-                "-2000"
-            },
-        )
-        .disable_statement_logging();
-    loop {
-        match options.connect().await {
-            // Of several that open a new file at once one turns it into a WAL; SQLite tells
-            // the others that it is locked, without waiting the busy timeout out. The caller
-            // bounds this.
-            Err(sqlx::Error::Database(error)) if is_busy(error.as_ref()) => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-            Err(error) => return Err(error),
-            Ok(mut conn) => {
-                rows_table::register(&mut conn).await?;
-                busy::wait_in_fractions(&mut conn).await?;
-                fingerprint::register(&mut conn).await?;
-                return Ok(conn);
-            }
-        }
-    }
-}
-
-fn is_busy(error: &dyn sqlx::error::DatabaseError) -> bool {
-    let code = error.code().and_then(|code| code.parse::<u32>().ok());
-    code.is_some_and(|code| code & 0xff == 5)
-}
-
-/// The network file system that `path` is on, if it is on one: two hosts that both believe to
-/// hold the lock corrupt the file (D4).
-fn network_file_system(path: &Path) -> Option<&'static str> {
-    const KNOWN: [(u32, &str); 4] = [
-        (0x6969, "NFS"),
-        (0xff53_4d42, "CIFS"),
-        (0xfe53_4d42, "SMB"),
-        (0x517b, "SMB"),
-    ];
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let found = nix::sys::statfs::statfs(directory.unwrap_or(Path::new("."))).ok()?;
-    // Its type is not the same in every C library; the magic number has 32 bits in all.
-    let magic = found.filesystem_type().0 as u32;
-    let known = KNOWN.iter().find(|(number, _)| *number == magic);
-    known.map(|(_, name)| *name)
-}
-
-/// The version of the SQLite that is linked in, as SQLite numbers it.
-pub fn sqlite_version() -> i32 {
-    libsqlite3_sys::SQLITE_VERSION_NUMBER
 }
 
 /// A connection.
@@ -371,7 +260,7 @@ enum Bounds {
 enum Inner {
     Postgres(PgConnection),
     Listener(Box<PgListener>),
-    Sqlite(SqliteConnection),
+    Sqlite(Sqlite),
     #[cfg(test)]
     Local(Box<Local>),
 }
@@ -381,48 +270,30 @@ pub enum Row {
     /// Of PostgreSQL.
     Postgres(PgRow),
     /// Of SQLite.
-    Sqlite(SqliteRow),
-    /// Of the explorer's SQLite.
-    #[cfg(test)]
-    Local(LocalRow),
+    Sqlite(sqlite::Row),
 }
 
 /// A type that a column can be read as, from each database.
 pub trait Read:
-    for<'r> sqlx::Decode<'r, Postgres>
-    + sqlx::Type<Postgres>
-    + for<'r> sqlx::Decode<'r, Sqlite>
-    + sqlx::Type<Sqlite>
-    + FromLocal
+    for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres> + sqlite::FromValue
 {
 }
 
 impl<T> Read for T where
-    T: for<'r> sqlx::Decode<'r, Postgres>
-        + sqlx::Type<Postgres>
-        + for<'r> sqlx::Decode<'r, Sqlite>
-        + sqlx::Type<Sqlite>
-        + FromLocal
+    T: for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres> + sqlite::FromValue
 {
 }
-
-/// Outside of the explorer nothing more is asked of a type.
-#[cfg(not(test))]
-pub trait FromLocal {}
-
-#[cfg(not(test))]
-impl<T> FromLocal for T {}
 
 impl Row {
     /// The value of a column.
     pub fn get<T: Read>(&self, column: &str) -> Result<T, Error> {
         match self {
-            Self::Postgres(row) => row.try_get(column),
-            Self::Sqlite(row) => row.try_get(column),
-            #[cfg(test)]
-            Self::Local(row) => return row.get(column),
+            Self::Postgres(row) => {
+                let value = row.try_get(column);
+                value.map_err(|error| Error::Corrupt(error.to_string()))
+            }
+            Self::Sqlite(row) => row.get(column),
         }
-        .map_err(|error| Error::Corrupt(error.to_string()))
     }
 
     /// The value of a column of status words.
@@ -452,8 +323,12 @@ impl Conn {
     /// The explorer's.
     #[cfg(test)]
     pub(super) fn local(local: Local) -> Self {
+        Self::of(Inner::Local(Box::new(local)))
+    }
+
+    fn of(inner: Inner) -> Self {
         Self {
-            inner: Inner::Local(Box::new(local)),
+            inner,
             broken: false,
             statements: 0,
             saved: HashSet::new(),
@@ -490,30 +365,23 @@ impl Conn {
         std::mem::take(&mut self.statements)
     }
 
-    /// Runs a statement; how many rows it touched.
+    /// Runs a statement; how many rows it wrote.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
-        self.statements += 1;
-        let begin = self.begins();
-        let rendered = statement.rendered(self.dialect());
-        let done = match &mut self.inner {
-            Inner::Postgres(conn) => {
-                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
-                query.execute(conn).await.map(|done| done.rows_affected())
-            }
-            Inner::Listener(conn) => {
-                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
-                let done = conn.as_mut().execute(query).await;
-                done.map(|done| done.rows_affected())
-            }
-            Inner::Sqlite(conn) => {
-                let sql = rendered.framed(begin, None);
-                let query = sqlx::query_with(sql, sqlite_arguments(statement, args));
-                query.execute(conn).await.map(|done| done.rows_affected())
-            }
-            #[cfg(test)]
-            Inner::Local(local) => return local.run(statement, args).map(|(_, touched)| touched),
-        };
-        done.map_err(|error| self.failed(error, statement.name))
+        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
+            self.statements += 1;
+            let sql = statement.sql(Dialect::Postgres);
+            let query = sqlx::query_with(sql, postgres_arguments(statement, args));
+            let done = match &mut self.inner {
+                Inner::Listener(conn) => conn.as_mut().execute(query).await,
+                Inner::Postgres(conn) => query.execute(conn).await,
+                _ => unreachable!("it is one of them"),
+            };
+            return match done {
+                Ok(done) => Ok(done.rows_affected()),
+                Err(error) => Err(self.failed(error, statement.name)),
+            };
+        }
+        Ok(self.ask_sqlite(statement, args, None).await?.written)
     }
 
     /// Runs a statement; its rows.
@@ -522,7 +390,11 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        self.fetch_and(statement, args, None).await
+        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
+            return self.fetch_postgres(statement, args).await;
+        }
+        let answer = self.ask_sqlite(statement, args, None).await?;
+        Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
     }
 
     /// Runs the last statement of a transaction; its rows. On SQLite its COMMIT goes with it: what
@@ -532,12 +404,31 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        let end = (self.dialect() == Dialect::Sqlite).then_some("COMMIT");
-        let rows = self.fetch_and(statement, args, end).await?;
-        if end.is_some() {
-            self.bounds = Bounds::Ended;
+        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
+            return self.fetch_postgres(statement, args).await;
         }
-        Ok(rows)
+        let answer = self.ask_sqlite(statement, args, Some("COMMIT")).await?;
+        self.bounds = Bounds::Ended;
+        Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
+    }
+
+    async fn fetch_postgres(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.statements += 1;
+        let sql = statement.sql(Dialect::Postgres);
+        let query = sqlx::query_with(sql, postgres_arguments(statement, args));
+        let rows = match &mut self.inner {
+            Inner::Postgres(conn) => query.fetch_all(conn).await,
+            Inner::Listener(conn) => conn.as_mut().fetch_all(query).await,
+            _ => unreachable!("only PostgreSQL's are asked"),
+        };
+        match rows {
+            Ok(rows) => Ok(rows.into_iter().map(Row::Postgres).collect()),
+            Err(error) => Err(self.failed(error, statement.name)),
+        }
     }
 
     /// What is to be sent before the next statement, with it.
@@ -550,42 +441,31 @@ impl Conn {
         Some(begin)
     }
 
-    async fn fetch_and(
+    async fn ask_sqlite(
         &mut self,
         statement: &Statement,
         args: Args<'_>,
         end: Option<&'static str>,
-    ) -> Result<Vec<Row>, Error> {
+    ) -> Result<Answer, Error> {
         self.statements += 1;
         let begin = self.begins();
-        let rendered = statement.rendered(self.dialect());
-        let rows = match &mut self.inner {
-            Inner::Postgres(conn) => {
-                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
-                let rows = query.fetch_all(conn).await;
-                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
-            }
-            Inner::Listener(conn) => {
-                let query = sqlx::query_with(rendered.sql, postgres_arguments(statement, args));
-                let rows = conn.as_mut().fetch_all(query).await;
-                rows.map(|rows| rows.into_iter().map(Row::Postgres).collect())
-            }
+        let answer = match &mut self.inner {
             Inner::Sqlite(conn) => {
-                let sql = rendered.framed(begin, end);
-                let query = sqlx::query_with(sql, sqlite_arguments(statement, args));
-                let rows = query.fetch_all(conn).await;
-                rows.map(|rows| rows.into_iter().map(Row::Sqlite).collect())
+                let asked = statement.rendered(Dialect::Sqlite).asked;
+                conn.run([begin, end], asked, sqlite_values(statement, args))
+                    .await
             }
             #[cfg(test)]
             Inner::Local(local) => {
-                let rows = local.run(statement, args).map(|(rows, _)| rows)?;
-                if let Some(end) = end {
-                    local.script(end, end)?;
-                }
-                return Ok(rows.into_iter().map(Row::Local).collect());
+                let answer = local.run(statement, args)?;
+                return match end {
+                    Some(end) => local.script(end, end).map(|()| answer),
+                    None => Ok(answer),
+                };
             }
+            _ => unreachable!("only SQLite's are asked"),
         };
-        rows.map_err(|error| match self.failed(error, statement.name) {
+        answer.map_err(|error| match self.failed(error, statement.name) {
             // It was to be committed with it: its fate is lost.
             Error::Unavailable { source, in_commit } => Error::Unavailable {
                 source,
@@ -633,11 +513,15 @@ impl Conn {
     /// Lets the database parse a statement and look up its names, without running it.
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
         self.statements += 1;
-        let sql = sqlx::SqlSafeStr::into_sql_str(statement.sql(self.dialect()));
-        let prepared = match &mut self.inner {
-            Inner::Postgres(conn) => conn.prepare(sql).await.map(drop),
-            Inner::Listener(conn) => conn.as_mut().prepare(sql).await.map(drop),
-            Inner::Sqlite(conn) => conn.prepare(sql).await.map(drop),
+        let sql = statement.sql(self.dialect());
+        let safe = sqlx::SqlSafeStr::into_sql_str(sql);
+        let prepared: Result<(), Source> = match &mut self.inner {
+            Inner::Postgres(conn) => conn.prepare(safe).await.map(drop).map_err(Source::from),
+            Inner::Listener(conn) => {
+                let prepared = conn.as_mut().prepare(safe).await;
+                prepared.map(drop).map_err(Source::from)
+            }
+            Inner::Sqlite(conn) => conn.check(sql).await,
             #[cfg(test)]
             Inner::Local(_) => return Ok(()),
         };
@@ -651,10 +535,13 @@ impl Conn {
         }
         self.statements += 1;
         let script = sqlx::raw_sql(text);
-        let done = match &mut self.inner {
-            Inner::Postgres(conn) => script.execute(conn).await.map(drop),
-            Inner::Listener(conn) => conn.as_mut().execute(script).await.map(drop),
-            Inner::Sqlite(conn) => script.execute(conn).await.map(drop),
+        let done: Result<(), Source> = match &mut self.inner {
+            Inner::Postgres(conn) => script.execute(conn).await.map(drop).map_err(Source::from),
+            Inner::Listener(conn) => {
+                let done = conn.as_mut().execute(script).await;
+                done.map(drop).map_err(Source::from)
+            }
+            Inner::Sqlite(conn) => conn.script(text).await,
             #[cfg(test)]
             Inner::Local(local) => return local.script(name, text),
         };
@@ -785,18 +672,18 @@ impl Conn {
 
     /// Ends the connection politely.
     pub async fn close(self) {
-        // A connection that is going away needs no farewell to be gone.
-        let _ = match self.inner {
-            Inner::Postgres(conn) => conn.close().await,
+        match self.inner {
+            // A connection that is going away needs no farewell to be gone.
+            Inner::Postgres(conn) => drop(conn.close().await),
             Inner::Sqlite(conn) => conn.close().await,
-            Inner::Listener(_) => Ok(()),
+            Inner::Listener(_) => {}
             #[cfg(test)]
-            Inner::Local(_) => Ok(()),
-        };
+            Inner::Local(_) => {}
+        }
     }
 
-    fn failed(&mut self, error: sqlx::Error, statement: &'static str) -> Error {
-        let error = Error::of(error, statement);
+    fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
+        let error = Error::of(error.into(), statement);
         self.broken |= error.is_unavailable() && self.dialect() == Dialect::Postgres;
         error
     }
@@ -807,7 +694,7 @@ async fn again_after(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(u64::from(attempt.min(10)))).await;
 }
 
-pub(super) fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
+fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
     match args.iter().find(|(known, _)| *known == name) {
         Some((_, arg)) => arg,
         None => unreachable!("{} is not given its {name}", statement.name),
@@ -841,21 +728,14 @@ fn postgres_arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
     to
 }
 
-fn sqlite_arguments(statement: &Statement, args: Args<'_>) -> SqliteArguments {
-    let mut to = SqliteArguments::default();
-    let rendered = statement.rendered(Dialect::Sqlite);
-    for name in &rendered.parameters {
-        let added = match find(statement, args, name) {
-            Arg::Id(value) => to.add(*value),
-            Arg::Text(value) => to.add(value.map(str::to_owned)),
-            Arg::Int(value) => to.add(*value),
-            Arg::Rows(rows) => to.add(packed::pack(rows)),
-        };
-        added.expect("ids, texts and numbers can be encoded");
-    }
-    for _ in 0..rendered.unused {
-        let added = to.add(None::<i64>);
-        added.expect("nothing can be encoded");
-    }
-    to
+/// The values of a statement's parameters, in their order.
+pub(super) fn sqlite_values(statement: &Statement, args: Args<'_>) -> Vec<Value> {
+    let names = statement.rendered(Dialect::Sqlite).parameters.iter();
+    let value = |name: &String| match find(statement, args, name) {
+        Arg::Id(id) => id.map_or(Value::Null, |id| Value::Blob(id.as_bytes().to_vec())),
+        Arg::Text(text) => text.map_or(Value::Null, |text| Value::Text(text.to_owned())),
+        Arg::Int(int) => int.map_or(Value::Null, Value::Integer),
+        Arg::Rows(rows) => Value::Blob(packed::pack(rows)),
+    };
+    names.map(value).collect()
 }

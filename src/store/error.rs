@@ -2,6 +2,23 @@
 
 use std::sync::Arc;
 
+/// The driver's word.
+#[derive(Debug, thiserror::Error)]
+pub enum Source {
+    /// PostgreSQL's.
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+    /// SQLite's.
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    /// The system's.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// Nobody's: the thread that has SQLite is gone.
+    #[error("the connection's thread has ended")]
+    Gone,
+}
+
 /// A failed operation on the database.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -11,13 +28,13 @@ pub enum Error {
     Unavailable {
         /// The driver's word.
         #[source]
-        source: Arc<sqlx::Error>,
+        source: Arc<Source>,
         /// The connection was lost while a COMMIT was on its way.
         in_commit: bool,
     },
     /// A deadlock, a serialisation failure, a lock timeout: rolled back, try it whole again.
     #[error("the transaction has to be tried again")]
-    Retryable(#[source] Arc<sqlx::Error>),
+    Retryable(#[source] Arc<Source>),
     /// A constraint refused the write.
     #[error("the constraint {constraint} refused the write")]
     Constraint {
@@ -25,7 +42,7 @@ pub enum Error {
         constraint: String,
         /// The driver's word.
         #[source]
-        source: Arc<sqlx::Error>,
+        source: Arc<Source>,
     },
     /// The schema is not the one this program needs.
     #[error("{0}")]
@@ -40,7 +57,7 @@ pub enum Error {
         statement: &'static str,
         /// The driver's word.
         #[source]
-        source: Arc<sqlx::Error>,
+        source: Arc<Source>,
     },
 }
 
@@ -55,23 +72,36 @@ impl Error {
     pub fn blames_the_value(&self) -> bool {
         match self {
             Self::Constraint { .. } => true,
-            Self::Refused { source, .. } => {
-                let code = source.as_database_error().and_then(|error| error.code());
-                // PostgreSQL: what a column, a constraint, a limit or somebody's trigger does not
-                // take. SQLite: too big, and the same.
-                const CLASSES: [&str; 4] = ["22", "23", "54", "P0001"];
-                code.is_some_and(|code| match code.len() {
-                    5 => CLASSES.iter().any(|class| code.starts_with(class)),
-                    _ => matches!(code.parse::<u32>().map(|code| code & 0xff), Ok(18 | 19)),
-                })
-            }
+            // PostgreSQL: what a column, a constraint, a limit or somebody's trigger does not take.
+            // SQLite: too big, and the same.
+            Self::Refused { source, .. } => match source.as_ref() {
+                Source::Postgres(error) => {
+                    const CLASSES: [&str; 4] = ["22", "23", "54", "P0001"];
+                    let code = error.as_database_error().and_then(|error| error.code());
+                    code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+                }
+                Source::Sqlite(error) => matches!(primary(error), Some(18 | 19)),
+                Source::Io(_) | Source::Gone => false,
+            },
             _ => false,
         }
     }
 
+    /// The database cannot be reached; nothing was to be committed.
+    pub(super) fn unavailable(source: Source) -> Self {
+        Self::Unavailable {
+            source: Arc::new(source),
+            in_commit: false,
+        }
+    }
+
     /// The classification of a driver's error during `statement`.
-    pub(super) fn of(source: sqlx::Error, statement: &'static str) -> Self {
-        let kind = classify(&source);
+    pub(super) fn of(source: Source, statement: &'static str) -> Self {
+        let kind = match &source {
+            Source::Postgres(error) => of_postgres(error),
+            Source::Sqlite(error) => of_sqlite(error),
+            Source::Io(_) | Source::Gone => Kind::Unavailable,
+        };
         let source = Arc::new(source);
         match kind {
             Kind::Unavailable => Self::Unavailable {
@@ -102,8 +132,7 @@ enum Kind {
     Other,
 }
 
-/// One list for all databases: their codes do not overlap.
-fn classify(error: &sqlx::Error) -> Kind {
+fn of_postgres(error: &sqlx::Error) -> Kind {
     let database = match error {
         sqlx::Error::Database(database) => database,
         sqlx::Error::Io(_)
@@ -115,15 +144,14 @@ fn classify(error: &sqlx::Error) -> Kind {
     };
     let code = database.code().unwrap_or_default();
     match code.as_ref() {
-        // PostgreSQL: serialisation failure, deadlock, lock timeout.
+        // Serialisation failure, deadlock, lock timeout.
         "40001" | "40P01" | "55P03" => Kind::Retryable,
-        // The only division in our statements is there for this, and the only `abs`.
+        // The only division in our statements is there for this.
         "22012" => Kind::Part,
-        "1" if database.message() == "integer overflow" => Kind::Part,
         // Shutting down, starting up, crashed, out of connections, read-only after a failover,
         // idle timeouts: it will be back.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" | "25P03" => Kind::Unavailable,
-        code if code.len() == 5 && code.starts_with("08") => Kind::Unavailable,
+        code if code.starts_with("08") => Kind::Unavailable,
         _ if database.is_unique_violation()
             || database.is_check_violation()
             || database.is_foreign_key_violation() =>
@@ -131,13 +159,38 @@ fn classify(error: &sqlx::Error) -> Kind {
             let constraint = database.constraint().unwrap_or(database.message());
             Kind::Constraint(constraint.to_owned())
         }
-        // SQLite: the primary code is the low byte of the extended one. BUSY and LOCKED have
-        // already waited out the busy timeout.
-        code => match code.parse::<u32>().map(|code| code & 0xff) {
-            Ok(5 | 6) if code.len() < 5 => Kind::Retryable,
-            // FULL, IOERR, CANTOPEN: a disk that may get better; nothing was committed.
-            Ok(10 | 13 | 14) if code.len() < 5 => Kind::Unavailable,
-            _ => Kind::Other,
-        },
+        _ => Kind::Other,
     }
+}
+
+fn of_sqlite(error: &rusqlite::Error) -> Kind {
+    use rusqlite::ffi::{
+        SQLITE_BUSY, SQLITE_CANTOPEN, SQLITE_CONSTRAINT_CHECK, SQLITE_CONSTRAINT_FOREIGNKEY,
+        SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE, SQLITE_ERROR, SQLITE_FULL,
+        SQLITE_IOERR, SQLITE_LOCKED,
+    };
+    let extended = error.sqlite_error().map(|error| error.extended_code);
+    match (primary(error), extended) {
+        // They have already waited out the busy timeout.
+        (Some(SQLITE_BUSY | SQLITE_LOCKED), _) => Kind::Retryable,
+        // A disk that may get better; nothing was committed.
+        (Some(SQLITE_IOERR | SQLITE_FULL | SQLITE_CANTOPEN), _) => Kind::Unavailable,
+        (
+            _,
+            Some(
+                SQLITE_CONSTRAINT_UNIQUE
+                | SQLITE_CONSTRAINT_PRIMARYKEY
+                | SQLITE_CONSTRAINT_CHECK
+                | SQLITE_CONSTRAINT_FOREIGNKEY,
+            ),
+        ) => Kind::Constraint(error.to_string()),
+        // The only `abs` in our statements is there for this.
+        (Some(SQLITE_ERROR), _) if error.to_string() == "integer overflow" => Kind::Part,
+        _ => Kind::Other,
+    }
+}
+
+/// SQLite's primary code: the low byte of the extended one.
+fn primary(error: &rusqlite::Error) -> Option<i32> {
+    Some(error.sqlite_error()?.extended_code & 0xff)
 }

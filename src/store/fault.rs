@@ -10,16 +10,14 @@ use crate::failpoint::{self, Class, Fault};
 
 use super::conn::Conn;
 use super::dialect::Dialect;
-use super::error::Error;
+use super::error::{Error, Source};
 
 impl Conn {
     /// Fails if it is to fail here.
     pub(super) fn reach(&mut self, name: &'static str) -> Result<(), Error> {
         let source = || {
-            Arc::new(sqlx::Error::Io(IoError::new(
-                ErrorKind::ConnectionReset,
-                name,
-            )))
+            let error = IoError::new(ErrorKind::ConnectionReset, name);
+            Arc::new(Source::Io(error))
         };
         match failpoint::reach(name) {
             None => Ok(()),

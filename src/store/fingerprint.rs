@@ -14,7 +14,7 @@ use libsqlite3_sys::{
     sqlite3_value, sqlite3_value_blob, sqlite3_value_bytes, sqlite3_value_int64,
     sqlite3_value_type,
 };
-use sqlx::SqliteConnection;
+use rusqlite::{Connection, ffi};
 
 const NAME: &CStr = c"ductwork_fingerprint";
 
@@ -22,14 +22,12 @@ const NAME: &CStr = c"ductwork_fingerprint";
 const ARGUMENTS: usize = 3;
 
 /// Makes the function known to a connection. No statement with `{fingerprint:…}` runs without it.
-pub async fn register(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut handle = conn.lock_handle().await?;
-    let db = handle.as_raw_handle().as_ptr();
-    // SAFETY: the handle is open and locked while `handle` lives; the name is static, and the
-    // functions keep to SQLite's rules for an aggregate.
+pub fn register(conn: &Connection) -> rusqlite::Result<()> {
+    // SAFETY: the handle is open while `conn` lives, and used by this thread alone; the name is
+    // static, and the functions keep to SQLite's rules for an aggregate.
     let code = unsafe {
         sqlite3_create_function_v2(
-            db,
+            conn.handle(),
             NAME.as_ptr(),
             ARGUMENTS as c_int,
             SQLITE_UTF8 | SQLITE_DETERMINISTIC,
@@ -40,11 +38,10 @@ pub async fn register(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
             None,
         )
     };
-    if code == SQLITE_OK {
-        return Ok(());
+    match code {
+        SQLITE_OK => Ok(()),
+        code => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)),
     }
-    let text = format!("SQLite takes no function: error {code}");
-    Err(sqlx::Error::Configuration(text.into()))
 }
 
 /// # Safety

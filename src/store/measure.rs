@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::model::ProcessId;
 
-use super::conn::{Conn, sqlite_version};
+use super::conn::Conn;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::sqlite;
 use super::statement::Statement;
 
 static IN_PROGRESS: Statement = Statement::new(
@@ -154,7 +155,7 @@ pub async fn scans(conn: &mut Conn) -> Result<Option<u64>, Error> {
 /// The database, for people: its version, and how careful it is with what was committed.
 pub async fn server(conn: &mut Conn) -> Result<String, Error> {
     if conn.dialect() == Dialect::Sqlite {
-        let version = sqlite_version();
+        let version = sqlite::version();
         let (major, minor, patch) = (
             version / 1_000_000,
             version / 1_000 % 1_000,

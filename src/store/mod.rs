@@ -36,6 +36,7 @@ pub mod revive;
 pub mod rows_table;
 pub mod sandbox;
 mod sketch;
+pub mod sqlite;
 pub mod statement;
 pub mod trigger;
 pub mod why;

@@ -17,7 +17,7 @@ use libsqlite3_sys::{
     sqlite3_result_null, sqlite3_result_text64, sqlite3_value, sqlite3_value_blob,
     sqlite3_value_bytes, sqlite3_vtab, sqlite3_vtab_cursor,
 };
-use sqlx::SqliteConnection;
+use rusqlite::{Connection, ffi};
 
 use super::packed::{Cell, Packed};
 
@@ -32,31 +32,22 @@ const DECLARATION: &CStr = c"CREATE TABLE x(
     c38, c39, batch HIDDEN)";
 
 /// Makes the function known to a connection. No statement with `{rows:…}` runs without it.
-pub async fn register(conn: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let mut handle = conn.lock_handle().await?;
-    // SAFETY: the handle is open and locked while `handle` lives.
-    unsafe { create(handle.as_raw_handle().as_ptr()) }
-}
-
-/// The same for the explorer's connection.
-#[cfg(test)]
-pub(super) fn register_local(conn: &rusqlite::Connection) -> Result<(), sqlx::Error> {
-    // SAFETY: the handle is open while `conn` lives, and used by this thread alone.
-    unsafe { create(conn.handle()) }
-}
-
-/// # Safety
-/// `db` is open, and in nobody else's hands.
-unsafe fn create(db: *mut sqlite3) -> Result<(), sqlx::Error> {
-    // SAFETY: as promised by the caller; name and module are static.
+pub fn register(conn: &Connection) -> rusqlite::Result<()> {
+    // SAFETY: the handle is open while `conn` lives, and used by this thread alone; name and
+    // module are static.
     let code = unsafe {
-        sqlite3_create_module_v2(db, NAME.as_ptr(), &raw const MODULE, ptr::null_mut(), None)
+        sqlite3_create_module_v2(
+            conn.handle(),
+            NAME.as_ptr(),
+            &raw const MODULE,
+            ptr::null_mut(),
+            None,
+        )
     };
-    if code == SQLITE_OK {
-        return Ok(());
+    match code {
+        SQLITE_OK => Ok(()),
+        code => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)),
     }
-    let text = format!("SQLite takes no module: error {code}");
-    Err(sqlx::Error::Configuration(text.into()))
 }
 
 /// Without `xCreate` there is no `CREATE VIRTUAL TABLE` of it: it is a function and no more.

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use super::dialect::Dialect;
+use super::sqlite::Asked;
 
 /// A statement with `:named` parameters and `{fragments}`.
 pub struct Statement {
@@ -45,27 +46,8 @@ pub type Part = (&'static str, &'static Statement);
 pub(super) struct Rendered {
     pub(super) sql: &'static str,
     pub(super) parameters: Vec<String>,
-    /// How many more arguments the driver takes, and binds to nothing: for each statement in a
-    /// row it counts the numbers that this one leaves out, and when it runs out of arguments it
-    /// leaves the rest null.
-    pub(super) unused: usize,
-    framed: [OnceLock<&'static str>; 3],
-}
-
-impl Rendered {
-    /// The text with what is sent before it and after it, in one trip; each a statement of its own,
-    /// and always the same where there is one.
-    pub(super) fn framed(&self, begin: Option<&str>, end: Option<&str>) -> &'static str {
-        let index = usize::from(begin.is_some()) + 2 * usize::from(end.is_some());
-        let Some(index) = index.checked_sub(1) else {
-            return self.sql;
-        };
-        self.framed[index].get_or_init(|| {
-            let all = [begin, Some(self.sql.trim_end().trim_end_matches(';')), end];
-            let all: Vec<&str> = all.into_iter().flatten().collect();
-            Box::leak(all.join(";\n").into_boxed_str())
-        })
-    }
+    /// The same as SQLite is asked: by one statement, or by several in a row.
+    pub(super) asked: &'static [Asked],
 }
 
 impl Statement {
@@ -139,7 +121,6 @@ impl Statement {
     }
 
     /// The statements that this is several of, in a row; none when it is one.
-    #[cfg(test)]
     pub(super) fn in_row(&self) -> &'static [&'static Statement] {
         match self.text {
             Text::Row(statements) => statements,
@@ -153,27 +134,31 @@ impl Statement {
             let mut text = String::new();
             self.write_text(&mut text);
             let (sql, parameters) = dialect.render(&text);
+            // Once per statement and database, for the life of the process.
+            let sql = Box::leak(sql.into_boxed_str());
             Rendered {
-                // Once per statement and database, for the life of the process.
-                sql: Box::leak(sql.into_boxed_str()),
-                unused: self.left_out(&parameters, dialect),
+                asked: Box::leak(self.asked(sql, &parameters, dialect)),
+                sql,
                 parameters,
-                framed: Default::default(),
             }
         })
     }
 
-    /// How many of the row's parameters' numbers the statements in it leave out below their
-    /// highest, all together.
-    fn left_out(&self, parameters: &[String], dialect: Dialect) -> usize {
-        let left_out = |statement: &&Statement| {
-            let own = &statement.rendered(dialect).parameters;
-            let highest = parameters.iter().rposition(|name| own.contains(name));
-            highest.map_or(0, |index| index + 1 - own.len())
+    fn asked(&self, sql: &'static str, parameters: &[String], dialect: Dialect) -> Box<[Asked]> {
+        let place = |name: &String| parameters.iter().position(|known| known == name);
+        let one = |statement: &&Statement| {
+            let own = statement.rendered(dialect);
+            Asked {
+                sql: own.sql,
+                given: own.parameters.iter().filter_map(place).collect(),
+            }
         };
-        match self.text {
-            Text::Row(statements) => statements.iter().map(left_out).sum(),
-            _ => 0,
+        match self.in_row() {
+            [] => Box::new([Asked {
+                sql,
+                given: (0..parameters.len()).collect(),
+            }]),
+            row => row.iter().map(one).collect(),
         }
     }
 

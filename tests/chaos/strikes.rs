@@ -7,7 +7,6 @@ use ductwork::store::statement::Statement;
 use ductwork::store::{Location, Purpose};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sqlx::Connection;
 use uuid::Uuid;
 
 use crate::history::{Kind, uptime};
@@ -192,20 +191,16 @@ impl Scene {
     }
 
     fn lock(&mut self, blow: &Blow) {
-        let (url, lasts) = (self.url.clone(), blow.lasts);
+        let path = self.url.trim_start_matches("sqlite://").to_owned();
+        let lasts = blow.lasts;
         let (locked, told) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            runtime.unwrap().block_on(async {
-                let mut conn = sqlx::SqliteConnection::connect(&url).await.unwrap();
-                let begin = "PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE";
-                sqlx::raw_sql(begin).execute(&mut conn).await.unwrap();
-                locked.send(()).unwrap();
-                tokio::time::sleep(lasts).await;
-                sqlx::raw_sql("COMMIT").execute(&mut conn).await.unwrap();
-            });
+            let conn = rusqlite::Connection::open(path).unwrap();
+            let begin = "PRAGMA busy_timeout = 60000; BEGIN IMMEDIATE";
+            conn.execute_batch(begin).unwrap();
+            locked.send(()).unwrap();
+            std::thread::sleep(lasts);
+            conn.execute_batch("COMMIT").unwrap();
         });
         let at = uptime();
         told.recv().expect("the lock is taken");

@@ -90,7 +90,11 @@ impl Canon {
             canon.table(local, kinds.as_bytes(), sql);
         }
         let beats = "SELECT id, beat_seq FROM ductwork_processes";
-        let mut beats = local.db.prepare_cached(beats).expect("our own text");
+        let mut beats = local
+            .session
+            .db
+            .prepare_cached(beats)
+            .expect("our own text");
         let mut rows = beats.raw_query();
         while let Some(row) = rows.next().expect("a row") {
             let id: [u8; 16] = row.get(0).expect("an id");
@@ -101,7 +105,7 @@ impl Canon {
     }
 
     fn table(&mut self, local: &Local, kinds: &[u8], sql: &str) {
-        let mut statement = local.db.prepare_cached(sql).expect("our own text");
+        let mut statement = local.session.db.prepare_cached(sql).expect("our own text");
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next().expect("a row") {
             for (index, kind) in kinds.iter().enumerate() {
@@ -250,7 +254,11 @@ fn every_column_makes_a_difference_or_is_history() {
     let local = Local::open(&[]);
     let columns = "SELECT m.name, c.name FROM sqlite_schema m, pragma_table_info(m.name) c
                     WHERE m.type = 'table'";
-    let mut columns = local.db.prepare(columns).expect("SQLite's own tables");
+    let mut columns = local
+        .session
+        .db
+        .prepare(columns)
+        .expect("SQLite's own tables");
     let mut rows = columns.raw_query();
     let mut found = 0;
     while let Some(row) = rows.next().expect("a row") {

@@ -65,6 +65,7 @@ pub fn joined() -> String {
 /// What is wrong with the present state, if anything.
 pub fn broken(local: &Local, joined: &str) -> Option<String> {
     let mut statement = local
+        .session
         .db
         .prepare_cached(joined)
         .expect("the audit's own text");

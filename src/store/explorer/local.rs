@@ -17,16 +17,15 @@ use std::sync::{Arc, Mutex, Once};
 use libsqlite3_sys::{SQLITE_CONFIG_MEMSTATUS, sqlite3_config};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
-use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
-use uuid::Uuid;
 
 use super::mutants::{self, Mutant};
 use crate::model::ProcessId;
-use crate::store::conn::find;
-use crate::store::error::Error;
-use crate::store::statement::{Arg, Args, Statement};
-use crate::store::{Dialect, migrate, packed, rows_table};
+use crate::store::conn::sqlite_values;
+use crate::store::error::{Error, Source};
+use crate::store::sqlite::{Answer, Session};
+use crate::store::statement::{Args, Statement};
+use crate::store::{Dialect, migrate, rows_table};
 
 /// The clock's first moment, in µs: far from zero, so that no span before it is negative.
 pub const EPOCH: i64 = 1_000_000_000_000_000;
@@ -69,11 +68,11 @@ pub static RUN: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 
 /// The connection.
 pub struct Local {
-    pub(super) db: Connection,
+    pub(super) session: Session,
     clock: Arc<AtomicI64>,
     acting: Arc<Mutex<Option<ProcessId>>>,
-    /// By the statement's address: its text as it is sent, and its columns.
-    known: HashMap<usize, Arc<Known>>,
+    /// By the statement's address: its text as it is sent.
+    known: HashMap<usize, Known>,
     mutants: Vec<Mutant>,
     /// Statements since the last mark.
     statements: u32,
@@ -83,74 +82,10 @@ pub struct Local {
     pub(super) refuses: bool,
 }
 
+#[derive(Clone, Copy)]
 struct Known {
     name: &'static str,
-    sql: String,
-    columns: Vec<String>,
-}
-
-/// A row of an answer.
-pub struct Row {
-    known: Arc<Known>,
-    values: Vec<Value>,
-}
-
-/// A type that a column can be read as.
-pub trait FromLocal: Sized {
-    /// The value, if it is of this type.
-    fn from_local(value: &Value) -> Option<Self>;
-}
-
-impl FromLocal for i64 {
-    fn from_local(value: &Value) -> Option<Self> {
-        match value {
-            Value::Integer(number) => Some(*number),
-            _ => None,
-        }
-    }
-}
-
-impl FromLocal for i32 {
-    fn from_local(value: &Value) -> Option<Self> {
-        i64::from_local(value)?.try_into().ok()
-    }
-}
-
-impl FromLocal for String {
-    fn from_local(value: &Value) -> Option<Self> {
-        match value {
-            Value::Text(text) => Some(text.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl FromLocal for Uuid {
-    fn from_local(value: &Value) -> Option<Self> {
-        match value {
-            Value::Blob(bytes) => Self::from_slice(bytes).ok(),
-            _ => None,
-        }
-    }
-}
-
-impl<T: FromLocal> FromLocal for Option<T> {
-    fn from_local(value: &Value) -> Option<Self> {
-        match value {
-            Value::Null => Some(None),
-            value => T::from_local(value).map(Some),
-        }
-    }
-}
-
-impl Row {
-    /// The value of a column.
-    pub fn get<T: FromLocal>(&self, column: &str) -> Result<T, Error> {
-        let index = self.known.columns.iter().position(|name| name == column);
-        let value = index.and_then(|index| self.values.get(index));
-        let read = value.and_then(T::from_local);
-        read.ok_or_else(|| Error::Corrupt(format!("{column} is {value:?}")))
-    }
+    sql: &'static str,
 }
 
 impl Local {
@@ -168,8 +103,7 @@ impl Local {
                        PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF";
         db.execute_batch(pragmas)
             .expect("pragmas of a new database");
-        db.set_prepared_statement_cache_capacity(512);
-        rows_table::register_local(&db).expect("SQLite takes the module");
+        rows_table::register(&db).expect("SQLite takes the module");
         for migration in migrate::MIGRATIONS {
             let schema = migration.sql(Dialect::Sqlite);
             db.execute_batch(schema).expect("the product's schema");
@@ -191,8 +125,9 @@ impl Local {
         })
         .expect("SQLite takes the function");
         db.execute_batch(TRIPWIRES).expect("our own text");
+        let session = Session::new(db);
         Self {
-            db,
+            session,
             clock,
             acting,
             known: HashMap::new(),
@@ -254,84 +189,64 @@ impl Local {
     }
 
     fn batch(&self, sql: &str) {
-        self.db.execute_batch(sql).expect("our own text");
+        self.session.db.execute_batch(sql).expect("our own text");
     }
 
     fn plain(&self, sql: &str) {
-        let mut statement = self.db.prepare_cached(sql).expect("our own text");
+        let mut statement = self.session.db.prepare_cached(sql).expect("our own text");
         statement.raw_execute().expect("a savepoint");
     }
 
-    /// Runs a statement; its rows, and how many it touched.
-    pub fn run(&mut self, statement: &Statement, args: Args<'_>) -> Result<(Vec<Row>, u64), Error> {
-        if !statement.in_row().is_empty() {
-            let (mut rows, mut touched) = (Vec::new(), 0);
-            for statement in statement.in_row() {
-                let (more, count) = self.run(statement, args)?;
-                rows.extend(more);
-                touched += count;
+    /// Runs a statement, or those that are sent in a row.
+    pub fn run(&mut self, statement: &Statement, args: Args<'_>) -> Result<Answer, Error> {
+        let mut answer = Answer::default();
+        match statement.in_row() {
+            [] => self.run_one(statement, args, &mut answer)?,
+            row => {
+                for statement in row {
+                    self.run_one(statement, args, &mut answer)?;
+                }
             }
-            return Ok((rows, touched));
         }
+        Ok(answer)
+    }
+
+    fn run_one(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+        answer: &mut Answer,
+    ) -> Result<(), Error> {
         self.statements += 1;
         if self.statements > self.most {
             return Err(refused(statement.name, "it is asked for ever".to_owned()));
         }
         let known = self.known(statement);
-        let failed = |error| failed(error, statement.name);
-        let mut prepared = self.db.prepare_cached(&known.sql).map_err(failed)?;
-        let parameters = &statement.rendered(Dialect::Sqlite).parameters;
-        for (index, name) in parameters.iter().enumerate() {
-            let value = match find(statement, args, name) {
-                Arg::Id(id) => id.map_or(Value::Null, |id| Value::Blob(id.as_bytes().to_vec())),
-                Arg::Text(text) => text.map_or(Value::Null, |text| Value::Text(text.to_owned())),
-                Arg::Int(int) => int.map_or(Value::Null, Value::Integer),
-                Arg::Rows(rows) => Value::Blob(packed::pack(rows)),
-            };
-            // A mutant may no longer ask for it.
-            if index < prepared.parameter_count() {
-                prepared
-                    .raw_bind_parameter(index + 1, value)
-                    .map_err(failed)?;
-            }
-        }
-        let columns = known.columns.len();
-        let mut rows = Vec::new();
-        let mut found = prepared.raw_query();
-        while let Some(row) = found.next().map_err(failed)? {
-            let values = (0..columns).map(|index| row.get(index));
-            rows.push(Row {
-                known: Arc::clone(&known),
-                values: values.collect::<Result<_, _>>().map_err(failed)?,
-            });
-        }
-        drop(found);
-        drop(prepared);
-        Ok((rows, self.db.changes()))
+        let values = sqlite_values(statement, args);
+        let run = self.session.run(known.sql, values.iter(), answer);
+        run.map_err(|error| failed(error, statement.name))
     }
 
-    fn known(&mut self, statement: &Statement) -> Arc<Known> {
+    fn known(&mut self, statement: &Statement) -> Known {
         let key = std::ptr::from_ref(statement).addr();
         if let Some(known) = self.known.get(&key) {
-            return Arc::clone(known);
+            return *known;
         }
         let sql = statement.sql(Dialect::Sqlite);
-        let without = mutants::without(&self.mutants, statement.name, sql);
-        let sql = without.unwrap_or_else(|| sql.to_owned());
-        let prepared = self.db.prepare(&sql).expect("a statement for this schema");
-        let columns = prepared.column_names().into_iter().map(str::to_owned);
-        let columns = columns.collect();
-        drop(prepared);
+        let sql = match mutants::without(&self.mutants, statement.name, sql) {
+            // So many mutants there are not.
+            Some(without) => String::leak(without),
+            None => sql,
+        };
         if self.mutants.is_empty() {
             let mut run = RUN.lock().expect("nobody panics with it");
             run.insert(statement.name);
         }
-        let known = Arc::new(Known {
+        let known = Known {
             name: statement.name,
             sql,
-            columns,
-        });
-        self.known.insert(key, Arc::clone(&known));
+        };
+        self.known.insert(key, known);
         known
     }
 
@@ -349,6 +264,7 @@ impl Local {
             }
             _ => {
                 return self
+                    .session
                     .db
                     .execute_batch(text)
                     .map_err(|error| failed(error, name));
@@ -385,16 +301,20 @@ fn failed(error: rusqlite::Error, statement: &'static str) -> Error {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::ConstraintViolation) => Error::Constraint {
             constraint: text.clone(),
-            source: Arc::new(sqlx::Error::Protocol(text)),
+            source: other(text),
         },
         _ => refused(statement, text),
     }
+}
+
+fn other(text: String) -> Arc<Source> {
+    Arc::new(Source::Io(std::io::Error::other(text)))
 }
 
 /// An error that is the statement's fault.
 pub fn refused(statement: &'static str, text: String) -> Error {
     Error::Refused {
         statement,
-        source: Arc::new(sqlx::Error::Protocol(text)),
+        source: other(text),
     }
 }

@@ -1,0 +1,374 @@
+//! A connection to SQLite, on a thread of its own.
+//!
+//! Owns: opening a database file, running a statement with its arguments, its rows. A question is
+//! one message to the thread and one back, however many statements and rows are in it: a
+//! message costs as much as a small statement, because somebody has to be woken up for it.
+//! Never: knows what a statement is for, or what its error means (`store::error`).
+//!
+//! A question that nobody waits for any more is answered all the same: what it began is ended by
+//! whoever asks next.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::busy;
+use super::error::{Error, Source};
+use super::fingerprint;
+use super::rows_table;
+
+/// The oldest SQLite without the bug that corrupts a WAL written by two processes.
+const VERSION_MIN: i32 = 3_051_003;
+
+/// Bytes of a WAL that are kept when it begins anew: more than it takes where nobody reads for long.
+const WAL_LEFT: u32 = 8 << 20;
+
+/// Statements that stay prepared.
+const PREPARED: usize = 256;
+
+/// A row of an answer.
+pub struct Row {
+    columns: Arc<[String]>,
+    values: Vec<Value>,
+}
+
+/// A type that a column can be read as.
+pub trait FromValue: Sized {
+    /// The value, if it is of this type.
+    fn from_value(value: &Value) -> Option<Self>;
+}
+
+impl FromValue for i64 {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Integer(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for i32 {
+    fn from_value(value: &Value) -> Option<Self> {
+        i64::from_value(value)?.try_into().ok()
+    }
+}
+
+impl FromValue for String {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for Uuid {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Blob(bytes) => Self::from_slice(bytes).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Null => Some(None),
+            value => T::from_value(value).map(Some),
+        }
+    }
+}
+
+impl Row {
+    /// The value of a column.
+    pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
+        let index = self.columns.iter().position(|name| name == column);
+        let value = index.and_then(|index| self.values.get(index));
+        let read = value.and_then(T::from_value);
+        read.ok_or_else(|| Error::Corrupt(format!("{column} is {value:?}")))
+    }
+}
+
+/// What came of a question.
+#[derive(Default)]
+pub struct Answer {
+    /// The rows of all statements, one after the other.
+    pub rows: Vec<Row>,
+    /// How many rows they wrote, all together.
+    pub written: u64,
+}
+
+/// One statement of a question: its text, and which of the question's values it is given.
+pub struct Asked {
+    /// The text, with `?1`, `?2`, ….
+    pub sql: &'static str,
+    /// For each of these the place of its value.
+    pub given: Vec<usize>,
+}
+
+/// An open database, in the hands of one thread.
+pub struct Session {
+    /// The database.
+    pub db: Connection,
+    /// By the statement's text, which is `'static`: the names of its columns.
+    columns: RefCell<HashMap<(usize, usize), Arc<[String]>>>,
+}
+
+impl Session {
+    /// A session of an open database.
+    pub fn new(db: Connection) -> Self {
+        db.set_prepared_statement_cache_capacity(PREPARED);
+        Self {
+            db,
+            columns: RefCell::default(),
+        }
+    }
+
+    /// Runs one statement to its end.
+    ///
+    /// # Errors
+    /// SQLite's own; what the statement has written until then is undone.
+    pub fn run<'v>(
+        &self,
+        sql: &'static str,
+        values: impl Iterator<Item = &'v Value>,
+        answer: &mut Answer,
+    ) -> rusqlite::Result<()> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let taken = statement.parameter_count();
+        for (index, value) in values.take(taken).enumerate() {
+            statement.raw_bind_parameter(index + 1, value)?;
+        }
+        let columns = statement.column_count();
+        if columns > 0 {
+            let names = self.names(sql, &statement);
+            let mut found = statement.raw_query();
+            while let Some(row) = found.next()? {
+                let values = (0..columns).map(|index| row.get(index));
+                answer.rows.push(Row {
+                    columns: Arc::clone(&names),
+                    values: values.collect::<Result<_, _>>()?,
+                });
+            }
+        } else {
+            statement.raw_execute()?;
+        }
+        if !statement.readonly() {
+            answer.written += self.db.changes();
+        }
+        Ok(())
+    }
+
+    fn names(&self, sql: &'static str, statement: &rusqlite::Statement<'_>) -> Arc<[String]> {
+        let mut columns = self.columns.borrow_mut();
+        let key = (sql.as_ptr().addr(), sql.len());
+        let names = columns.entry(key).or_insert_with(|| {
+            let names = statement.column_names().into_iter();
+            names.map(str::to_owned).collect()
+        });
+        Arc::clone(names)
+    }
+
+    /// Runs several statements, one after the other, until one of them fails.
+    fn run_all(
+        &self,
+        bounds: [Option<&'static str>; 2],
+        asked: &[Asked],
+        values: &[Value],
+    ) -> rusqlite::Result<Answer> {
+        let [begin, end] = bounds;
+        let bound = |sql| match sql {
+            Some(sql) => self.run(sql, [].iter(), &mut Answer::default()),
+            None => Ok(()),
+        };
+        let mut answer = Answer::default();
+        bound(begin)?;
+        for one in asked {
+            let given = one.given.iter().map(|index| &values[*index]);
+            self.run(one.sql, given, &mut answer)?;
+        }
+        bound(end)?;
+        Ok(answer)
+    }
+}
+
+type Question = Box<dyn FnOnce(&Session) + Send>;
+
+/// A connection: the way to its thread. The thread ends with it.
+pub struct Sqlite {
+    questions: mpsc::Sender<Question>,
+    /// Fails when the thread has ended.
+    ended: oneshot::Receiver<()>,
+}
+
+impl Sqlite {
+    /// Opens the database `path`, made if it is not there, within so long.
+    ///
+    /// # Errors
+    /// `Schema` when it cannot be used as it is, `Unavailable` for all else.
+    pub async fn open(path: PathBuf, cache_kib: u32, within: Duration) -> Result<Self, Error> {
+        let (questions, asked) = mpsc::channel::<Question>();
+        let (opened, open) = oneshot::channel();
+        let (ends, ended) = oneshot::channel();
+        let thread = move || {
+            // Dropped last, when the session is closed.
+            let _ends: oneshot::Sender<()> = ends;
+            let until = Instant::now() + within;
+            let session = match open_file(&path, cache_kib, until) {
+                Ok(session) => session,
+                Err(error) => return drop(opened.send(Err(error))),
+            };
+            if opened.send(Ok(())).is_ok() {
+                asked.iter().for_each(|question| question(&session));
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("sqlite".to_owned())
+            .spawn(thread);
+        thread.map_err(|error| Error::unavailable(Source::Io(error)))?;
+        match open.await {
+            Ok(opened) => opened.map(|()| Self { questions, ended }),
+            Err(_) => Err(Error::unavailable(Source::Gone)),
+        }
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&Session) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Source> {
+        let (answers, answer) = oneshot::channel();
+        let question: Question = Box::new(move |session| {
+            // Nobody may be left to hear it.
+            let _ = answers.send(question(session));
+        });
+        // A thread that has gone drops the question, and with it the way back.
+        let _ = self.questions.send(question);
+        match answer.await {
+            Ok(answer) => answer.map_err(Source::Sqlite),
+            Err(_) => Err(Source::Gone),
+        }
+    }
+
+    /// Runs statements one after the other, between what begins and what ends a transaction, if
+    /// that is to be sent with them. Stops at the first that fails.
+    pub async fn run(
+        &self,
+        bounds: [Option<&'static str>; 2],
+        asked: &'static [Asked],
+        values: Vec<Value>,
+    ) -> Result<Answer, Source> {
+        self.ask(move |session| session.run_all(bounds, asked, &values))
+            .await
+    }
+
+    /// Runs text of several statements without parameters.
+    pub async fn script(&self, text: &'static str) -> Result<(), Source> {
+        self.ask(move |session| session.db.execute_batch(text))
+            .await
+    }
+
+    /// Lets SQLite parse a statement, without running it.
+    pub async fn check(&self, sql: &'static str) -> Result<(), Source> {
+        self.ask(move |session| session.db.prepare(sql).map(drop))
+            .await
+    }
+
+    /// Closes it; when this returns, it is closed.
+    pub async fn close(self) {
+        drop(self.questions);
+        let _ = self.ended.await;
+    }
+}
+
+fn open_file(path: &Path, cache_kib: u32, until: Instant) -> Result<Session, Error> {
+    let version = version();
+    if version < VERSION_MIN {
+        let text = format!("SQLite {version} corrupts databases; 3.51.3 or newer is needed");
+        return Err(Error::Schema(text));
+    }
+    if let Some(name) = network_file_system(path) {
+        return Err(Error::Schema(format!(
+            "{}: SQLite's locks do not work on {name}; use a local disk, or PostgreSQL",
+            path.display()
+        )));
+    }
+    // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
+    // The -wal and -shm files take the mode of the database. A file that is there is not opened:
+    // to close it again would take away every lock that this process has on it, the one among
+    // them by which others know that the WAL is in use.
+    let created = std::fs::OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    match created {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            let text = format!("{}: {error}", path.display());
+            let error = std::io::Error::new(error.kind(), text);
+            return Err(Error::unavailable(Source::Io(error)));
+        }
+        _ => {}
+    }
+    loop {
+        match configured(path, cache_kib) {
+            // Of several that open a new file at once one turns it into a WAL; SQLite tells
+            // the others that it is locked, without waiting the busy timeout out.
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.map_err(|error| Error::unavailable(Source::Sqlite(error))),
+        }
+    }
+}
+
+fn configured(path: &Path, cache_kib: u32) -> rusqlite::Result<Session> {
+    // One thread has it: there is nobody to keep out.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_handler(Some(busy::wait))?;
+    // The log is as long as the longest reader made it: cut when it begins anew (D2).
+    db.execute_batch(&format!(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
+         PRAGMA journal_size_limit = {WAL_LEFT}; PRAGMA trusted_schema = OFF;
+         PRAGMA cache_size = -{cache_kib}"
+    ))?;
+    rows_table::register(&db)?;
+    fingerprint::register(&db)?;
+    Ok(Session::new(db))
+}
+
+/// The network file system that `path` is on, if it is on one: two hosts that both believe to
+/// hold the lock corrupt the file (D4).
+fn network_file_system(path: &Path) -> Option<&'static str> {
+    const KNOWN: [(u32, &str); 4] = [
+        (0x6969, "NFS"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB"),
+        (0x517b, "SMB"),
+    ];
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let found = nix::sys::statfs::statfs(directory.unwrap_or(Path::new("."))).ok()?;
+    // Its type is not the same in every C library; the magic number has 32 bits in all.
+    let magic = found.filesystem_type().0 as u32;
+    let known = KNOWN.iter().find(|(number, _)| *number == magic);
+    known.map(|(_, name)| *name)
+}
+
+/// The version of the SQLite that is linked in, as SQLite numbers it.
+pub fn version() -> i32 {
+    rusqlite::version_number()
+}
