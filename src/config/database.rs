@@ -192,7 +192,9 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
             "write `%25` for a percent sign",
         );
     };
-    if path.is_empty() || path.ends_with('/') || path.contains('\0') {
+    // Its last part, as far as it names one: a directory is no file.
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if matches!(name, "" | "." | "..") || path.contains('\0') {
         return refuse("the SQLite address names no file", SQLITE_HELP);
     }
     let path: PathBuf = base_dir.join(path).components().collect();
@@ -355,6 +357,8 @@ mod tests {
             ("sqlite://file?mode=memory", "in memory"),
             ("sqlite://", "names no file"),
             ("sqlite://dir/", "names no file"),
+            ("sqlite:/.", "names no file"),
+            ("sqlite://dir/..", "names no file"),
             ("sqlite://a%zz", "two hexadecimal digits"),
             ("sqlite://a.db?mode=ro", "options (`?…`)"),
             ("mysql://u:s3cret@h/db", "kind `mysql` are not supported"),

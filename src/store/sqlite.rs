@@ -34,9 +34,12 @@ const WAL_LEFT: u32 = 8 << 20;
 /// Statements that stay prepared.
 const PREPARED: usize = 256;
 
+/// The names of a statement's columns.
+type Names = Arc<[String]>;
+
 /// A row of an answer.
 pub struct Row {
-    columns: Arc<[String]>,
+    names: Names,
     values: Vec<Value>,
 }
 
@@ -91,7 +94,7 @@ impl<T: FromValue> FromValue for Option<T> {
 impl Row {
     /// The value of a column.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T, Error> {
-        let index = self.columns.iter().position(|name| name == column);
+        let index = self.names.iter().position(|name| name == column);
         let value = index.and_then(|index| self.values.get(index));
         let read = value.and_then(T::from_value);
         read.ok_or_else(|| Error::Corrupt(format!("{column} is {value:?}")))
@@ -119,8 +122,8 @@ pub struct Asked {
 pub struct Session {
     /// The database.
     pub db: Connection,
-    /// By the statement's text, which is `'static`: the names of its columns.
-    columns: RefCell<HashMap<(usize, usize), Arc<[String]>>>,
+    /// By where the statement's text lies for ever: the names of its columns.
+    names: RefCell<HashMap<usize, Names>>,
 }
 
 impl Session {
@@ -129,7 +132,7 @@ impl Session {
         db.set_prepared_statement_cache_capacity(PREPARED);
         Self {
             db,
-            columns: RefCell::default(),
+            names: RefCell::default(),
         }
     }
 
@@ -155,7 +158,7 @@ impl Session {
             while let Some(row) = found.next()? {
                 let values = (0..columns).map(|index| row.get(index));
                 answer.rows.push(Row {
-                    columns: Arc::clone(&names),
+                    names: Arc::clone(&names),
                     values: values.collect::<Result<_, _>>()?,
                 });
             }
@@ -168,10 +171,9 @@ impl Session {
         Ok(())
     }
 
-    fn names(&self, sql: &'static str, statement: &rusqlite::Statement<'_>) -> Arc<[String]> {
-        let mut columns = self.columns.borrow_mut();
-        let key = (sql.as_ptr().addr(), sql.len());
-        let names = columns.entry(key).or_insert_with(|| {
+    fn names(&self, sql: &'static str, statement: &rusqlite::Statement<'_>) -> Names {
+        let mut known = self.names.borrow_mut();
+        let names = known.entry(sql.as_ptr().addr()).or_insert_with(|| {
             let names = statement.column_names().into_iter();
             names.map(str::to_owned).collect()
         });
