@@ -237,9 +237,15 @@ impl Sqlite {
             .name("sqlite".to_owned())
             .spawn(thread);
         thread.map_err(|error| Error::unavailable(Source::Io(error)))?;
-        match open.await {
-            Ok(opened) => opened.map(|()| Self { questions, ended }),
-            Err(_) => Err(Error::unavailable(Source::Gone)),
+        // A disk that hangs is waited out by the thread alone.
+        match tokio::time::timeout(within, open).await {
+            Ok(Ok(opened)) => opened.map(|()| Self { questions, ended }),
+            Ok(Err(_)) => Err(Error::unavailable(Source::Gone)),
+            Err(_) => {
+                let text = format!("no answer within {} s", within.as_secs());
+                let error = std::io::Error::new(std::io::ErrorKind::TimedOut, text);
+                Err(Error::unavailable(Source::Io(error)))
+            }
         }
     }
 
