@@ -2,8 +2,10 @@
 //!
 //! Owns: reading and redacting `database.url`. Never: connects.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
+
+use crate::store::conn::percent_decoded;
 
 /// A database that this version speaks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,26 +207,19 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
     })
 }
 
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first == b'%' {
-            let digits = std::str::from_utf8(after.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = &after[2..];
+/// What would end the path, or be trimmed off it, stands in the URL as its bytes do in hexadecimal.
+fn percent_encoded(path: &str) -> String {
+    let mut url = String::with_capacity(path.len());
+    for char in path.chars() {
+        if matches!(char, '%' | '?' | '#') || char.is_whitespace() || char.is_control() {
+            for byte in char.to_string().bytes() {
+                write!(url, "%{byte:02X}").expect("a string takes all");
+            }
         } else {
-            bytes.push(*first);
-            rest = after;
+            url.push(char);
         }
     }
-    String::from_utf8(bytes).ok()
-}
-
-fn percent_encoded(path: &str) -> String {
-    path.replace('%', "%25")
-        .replace('?', "%3F")
-        .replace('#', "%23")
+    url
 }
 
 fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
@@ -303,9 +298,14 @@ mod tests {
             ("sqlite:///abs/d.db", "/abs/d.db", "sqlite:///abs/d.db"),
             ("sqlite:/abs/d.db", "/abs/d.db", "sqlite:///abs/d.db"),
             (
+                "sqlite:d.db%20%c2%85",
+                "/base/d.db \u{85}",
+                "sqlite:///base/d.db%20%C2%85",
+            ),
+            (
                 "sqlite://a%20b%3F.db",
                 "/base/a b?.db",
-                "sqlite:///base/a b%3F.db",
+                "sqlite:///base/a%20b%3F.db",
             ),
         ] {
             let parsed = parse(text).unwrap();
@@ -360,6 +360,7 @@ mod tests {
             ("sqlite:/.", "names no file"),
             ("sqlite://dir/..", "names no file"),
             ("sqlite://a%zz", "two hexadecimal digits"),
+            ("sqlite://a%+f", "two hexadecimal digits"),
             ("sqlite://a.db?mode=ro", "options (`?…`)"),
             ("mysql://u:s3cret@h/db", "kind `mysql` are not supported"),
             ("mariadb://h/db", "kind `mariadb` are not supported"),

@@ -7,7 +7,7 @@
 //! effect is unknown it is closed, not reused.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -53,11 +53,15 @@ pub enum Purpose {
 }
 
 impl Location {
-    /// A PostgreSQL or SQLite database. `url` is `postgres://…` or `sqlite://path`.
+    /// A PostgreSQL or SQLite database. `url` is `postgres://…` or `sqlite://path`, of which `%20`
+    /// is a blank.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let target = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
-            Target::Sqlite(PathBuf::from(path.split('?').next().unwrap_or(path)))
+            let path = path.split('?').next().unwrap_or(path);
+            let path = percent_decoded(path)
+                .ok_or_else(|| Error::Schema(format!("not a path in a URL: {path}")))?;
+            Target::Sqlite(PathBuf::from(path))
         } else {
             let options = PgConnectOptions::from_str(url)
                 .map_err(|error| Error::Schema(format!("not a database URL: {error}")))?;
@@ -70,6 +74,14 @@ impl Location {
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
         Self {
             target: Target::Sqlite(path.into()),
+        }
+    }
+
+    /// SQLite's file.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.target {
+            Target::Postgres(_) => None,
+            Target::Sqlite(path) => Some(path),
         }
     }
 
@@ -164,6 +176,27 @@ impl Location {
         };
         Ok(Conn::of(inner))
     }
+}
+
+/// A part of a URL as it is meant; `None` where a `%` is not followed by two hexadecimal digits, or
+/// what they say is no text.
+pub fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = after.get(..2)?;
+            // The number alone may have a sign.
+            let both = digits.iter().all(u8::is_ascii_hexdigit);
+            let digits = std::str::from_utf8(digits).ok().filter(|_| both)?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// What a SQLite connection keeps of the file, in KiB. Never below the default: a small cache

@@ -4,7 +4,7 @@
 //! Owns: making and removing it: a schema on PostgreSQL, a file beside the configured one on
 //! SQLite. Never: touches anything outside of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
@@ -35,20 +35,15 @@ impl Sandbox {
         let around = Location::parse(url)?;
         let id = Uuid::now_v7().simple().to_string();
         let name = format!("ductwork_{purpose}_{id}");
-        let (url, file) = match around.dialect() {
+        let url = match around.dialect() {
             Dialect::Postgres => {
                 let mark = if url.contains('?') { '&' } else { '?' };
-                (format!("{url}{mark}options=-csearch_path%3D{name}"), None)
+                format!("{url}{mark}options=-csearch_path%3D{name}")
             }
-            Dialect::Sqlite => {
-                let url = format!("{url}.{name}");
-                let path = url.strip_prefix("sqlite:").unwrap_or(&url);
-                let path = path.strip_prefix("//").unwrap_or(path);
-                let file = PathBuf::from(path);
-                (url, Some(file))
-            }
+            Dialect::Sqlite => format!("{url}.{name}"),
         };
         let location = Location::parse(&url)?;
+        let file = location.file().map(Path::to_owned);
         Ok(Self {
             around,
             location,
@@ -125,7 +120,7 @@ impl Sandbox {
     }
 
     /// The file, on SQLite.
-    pub fn file(&self) -> Option<&std::path::Path> {
+    pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
@@ -142,8 +137,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_sandbox_on_sqlite_leaves_nothing_behind() {
-        let directory = tempfile::tempdir().unwrap();
-        let url = format!("sqlite://{}/real.db", directory.path().display());
+        let directory = tempfile::Builder::new()
+            .prefix("50% of it")
+            .tempdir()
+            .unwrap();
+        let path = directory.path().display().to_string();
+        let url = format!("sqlite://{}/real.db", path.replace('%', "%25"));
         let sandbox = Sandbox::beside(&url, "test").unwrap();
         // It need not have been made.
         sandbox.remove().await.unwrap();
