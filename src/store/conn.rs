@@ -12,16 +12,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rusqlite::types::Value;
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
-use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Postgres, Row as _};
+use sqlx::Row as _;
+use sqlx::postgres::{PgConnectOptions, PgRow};
 
 use super::dialect::Dialect;
 use super::error::{Error, Source};
 #[cfg(test)]
 use super::explorer::local::Local;
 use super::packed;
+use super::postgres::Postgres;
 use super::sqlite::{self, Answer, Sqlite};
-use super::statement::{Arg, Args, Column, Statement};
+use super::statement::{Arg, Args, Statement, find};
 
 /// How long a connection attempt may take. Longer than a busy server's handshake, shorter
 /// than a lease.
@@ -120,19 +121,16 @@ impl Location {
 
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
-        let options = match &self.target {
-            Target::Postgres(options) => postgres_options(options, purpose),
+        Ok(Conn::of(match &self.target {
+            Target::Postgres(options) => {
+                let connected = Postgres::connect(options, purpose, CONNECT_TIMEOUT);
+                Inner::Postgres(connected.await?)
+            }
             Target::Sqlite(path) => {
                 let opened = Sqlite::open(path.clone(), cache_kib(purpose), CONNECT_TIMEOUT);
-                return opened.await.map(|opened| Conn::of(Inner::Sqlite(opened)));
+                Inner::Sqlite(opened.await?)
             }
-        };
-        Self::bounded(async {
-            let mut conn = PgConnection::connect_with(&options).await?;
-            settings_arrived(&mut conn).await?;
-            Ok(Inner::Postgres(conn))
-        })
-        .await
+        }))
     }
 
     /// Opens a connection that also hears notifications, where the database has them.
@@ -140,41 +138,8 @@ impl Location {
         let Target::Postgres(options) = &self.target else {
             return self.connect(Purpose::Engine).await;
         };
-        let options = postgres_options(options, Purpose::Engine);
-        let attempt = async {
-            // The listener wants a pool; of one connection, which is the listener's.
-            let pool = PgPoolOptions::new()
-                .max_connections(1)
-                .acquire_timeout(CONNECT_TIMEOUT)
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .connect_with(options)
-                .await?;
-            let mut listener = PgListener::connect_with(&pool).await?;
-            // A lost connection must be seen, and everything looked at anew (D8).
-            listener.eager_reconnect(false);
-            settings_arrived(&mut listener).await?;
-            listener.listen(channel).await?;
-            Ok(Inner::Listener(Box::new(listener)))
-        };
-        Self::bounded(attempt).await
-    }
-
-    async fn bounded(
-        attempt: impl Future<Output = Result<Inner, sqlx::Error>>,
-    ) -> Result<Conn, Error> {
-        // A connection attempt is the one future that may be dropped: it holds nothing yet.
-        let inner = match tokio::time::timeout(CONNECT_TIMEOUT, attempt).await {
-            Ok(connected) => connected.map_err(connect_error)?,
-            Err(_) => {
-                let error = std::io::Error::new(
-                    std::io::ErrorKind::TimedOut,
-                    format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
-                );
-                return Err(connect_error(sqlx::Error::Io(error)));
-            }
-        };
-        Ok(Conn::of(inner))
+        let listener = Postgres::listen(options, channel, CONNECT_TIMEOUT).await?;
+        Ok(Conn::of(Inner::Postgres(listener)))
     }
 }
 
@@ -208,64 +173,6 @@ fn cache_kib(purpose: Purpose) -> u32 {
     }
 }
 
-/// Whose sessions are not its clients': it refuses the settings that we begin with, or drops them,
-/// and hands the next transaction to a session that knows none of our statements (D10).
-const POOLER: &str = "a connection pooler stands before the PostgreSQL server, and settings and prepared \
-                      statements do not pass it; let `database.url` lead to the server itself \
-                      (each process needs two connections)";
-
-/// Asks for one of the settings of every connection, without a prepared statement.
-async fn settings_arrived<'c>(
-    conn: impl Executor<'c, Database = Postgres>,
-) -> Result<(), sqlx::Error> {
-    const ASK: &str = "SELECT current_setting('idle_in_transaction_session_timeout')";
-    let row = conn.fetch_one(sqlx::raw_sql(ASK)).await?;
-    match row.try_get_unchecked::<String, _>(0)?.as_str() {
-        IDLE_TIMEOUT => Ok(()),
-        _ => Err(sqlx::Error::Configuration(POOLER.into())),
-    }
-}
-
-/// A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
-const IDLE_TIMEOUT: &str = "1min";
-
-/// A connection that cannot be opened is unavailable, whatever the reason: a server that is
-/// starting says so in many ways. Wrong passwords and missing databases are told apart by
-/// their text, which is shown.
-fn connect_error(error: sqlx::Error) -> Error {
-    match error {
-        sqlx::Error::Configuration(text) => Error::Schema(text.to_string()),
-        sqlx::Error::Database(error) if error.message().contains("startup parameter") => {
-            Error::Schema(format!("{POOLER}; it says: {}", error.message()))
-        }
-        error => Error::unavailable(Source::Postgres(error)),
-    }
-}
-
-fn postgres_options(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOptions {
-    let options = options
-        .clone()
-        .application_name("ductworkd")
-        .statement_cache_capacity(256)
-        .disable_statement_logging()
-        .options([("default_transaction_isolation", "read committed")])
-        .options([("idle_in_transaction_session_timeout", IDLE_TIMEOUT)]);
-    match purpose {
-        Purpose::Query => options,
-        Purpose::Engine => options.options([
-            ("enable_seqscan", "off"),
-            ("enable_hashjoin", "off"),
-            ("enable_mergejoin", "off"),
-            ("jit", "off"),
-            // Planning costs more than running; and every plan is the same, by design.
-            ("plan_cache_mode", "force_generic_plan"),
-            // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
-            // each of them is a process that has to be started.
-            ("max_parallel_workers_per_gather", "0"),
-        ]),
-    }
-}
-
 /// A connection.
 pub struct Conn {
     inner: Inner,
@@ -291,8 +198,7 @@ enum Bounds {
 }
 
 enum Inner {
-    Postgres(PgConnection),
-    Listener(Box<PgListener>),
+    Postgres(Postgres),
     Sqlite(Sqlite),
     #[cfg(test)]
     Local(Box<Local>),
@@ -308,12 +214,12 @@ pub enum Row {
 
 /// A type that a column can be read as, from each database.
 pub trait Read:
-    for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres> + sqlite::FromValue
+    for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + sqlite::FromValue
 {
 }
 
 impl<T> Read for T where
-    T: for<'r> sqlx::Decode<'r, Postgres> + sqlx::Type<Postgres> + sqlite::FromValue
+    T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + sqlite::FromValue
 {
 }
 
@@ -381,7 +287,7 @@ impl Conn {
     /// Which database it leads to.
     pub fn dialect(&self) -> Dialect {
         match self.inner {
-            Inner::Postgres(_) | Inner::Listener(_) => Dialect::Postgres,
+            Inner::Postgres(_) => Dialect::Postgres,
             Inner::Sqlite(_) => Dialect::Sqlite,
             #[cfg(test)]
             Inner::Local(_) => Dialect::Sqlite,
@@ -400,21 +306,12 @@ impl Conn {
 
     /// Runs a statement; how many rows it wrote.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
-        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
-            self.statements += 1;
-            let sql = statement.sql(Dialect::Postgres);
-            let query = sqlx::query_with(sql, postgres_arguments(statement, args));
-            let done = match &mut self.inner {
-                Inner::Listener(conn) => conn.as_mut().execute(query).await,
-                Inner::Postgres(conn) => query.execute(conn).await,
-                _ => unreachable!("it is one of them"),
-            };
-            return match done {
-                Ok(done) => Ok(done.rows_affected()),
-                Err(error) => Err(self.failed(error, statement.name)),
-            };
-        }
-        Ok(self.ask_sqlite(statement, args, None).await?.written)
+        let Inner::Postgres(conn) = &mut self.inner else {
+            return Ok(self.ask_sqlite(statement, args, None).await?.written);
+        };
+        self.statements += 1;
+        let done = conn.execute(statement, args).await;
+        done.map_err(|error| self.failed(error, statement.name))
     }
 
     /// Runs a statement; its rows.
@@ -423,11 +320,15 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
-            return self.fetch_postgres(statement, args).await;
+        let Inner::Postgres(conn) = &mut self.inner else {
+            let answer = self.ask_sqlite(statement, args, None).await?;
+            return Ok(answer.rows.into_iter().map(Row::Sqlite).collect());
+        };
+        self.statements += 1;
+        match conn.fetch(statement, args).await {
+            Ok(rows) => Ok(rows.into_iter().map(Row::Postgres).collect()),
+            Err(error) => Err(self.failed(error, statement.name)),
         }
-        let answer = self.ask_sqlite(statement, args, None).await?;
-        Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
     }
 
     /// Runs the last statement of a transaction; its rows. On SQLite its COMMIT goes with it: what
@@ -437,31 +338,12 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        if let Inner::Postgres(_) | Inner::Listener(_) = self.inner {
-            return self.fetch_postgres(statement, args).await;
+        if self.dialect() == Dialect::Postgres {
+            return self.fetch(statement, args).await;
         }
         let answer = self.ask_sqlite(statement, args, Some("COMMIT")).await?;
         self.bounds = Bounds::Ended;
         Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
-    }
-
-    async fn fetch_postgres(
-        &mut self,
-        statement: &Statement,
-        args: Args<'_>,
-    ) -> Result<Vec<Row>, Error> {
-        self.statements += 1;
-        let sql = statement.sql(Dialect::Postgres);
-        let query = sqlx::query_with(sql, postgres_arguments(statement, args));
-        let rows = match &mut self.inner {
-            Inner::Postgres(conn) => query.fetch_all(conn).await,
-            Inner::Listener(conn) => conn.as_mut().fetch_all(query).await,
-            _ => unreachable!("only PostgreSQL's are asked"),
-        };
-        match rows {
-            Ok(rows) => Ok(rows.into_iter().map(Row::Postgres).collect()),
-            Err(error) => Err(self.failed(error, statement.name)),
-        }
     }
 
     /// What is to be sent before the next statement, with it.
@@ -547,13 +429,8 @@ impl Conn {
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
         self.statements += 1;
         let sql = statement.sql(self.dialect());
-        let safe = sqlx::SqlSafeStr::into_sql_str(sql);
-        let prepared: Result<(), Source> = match &mut self.inner {
-            Inner::Postgres(conn) => conn.prepare(safe).await.map(drop).map_err(Source::from),
-            Inner::Listener(conn) => {
-                let prepared = conn.as_mut().prepare(safe).await;
-                prepared.map(drop).map_err(Source::from)
-            }
+        let prepared = match &mut self.inner {
+            Inner::Postgres(conn) => conn.check(sql).await.map_err(Source::from),
             Inner::Sqlite(conn) => conn.check(sql).await,
             #[cfg(test)]
             Inner::Local(_) => return Ok(()),
@@ -567,13 +444,8 @@ impl Conn {
             Box::pin(self.script("BEGIN", begin)).await?;
         }
         self.statements += 1;
-        let script = sqlx::raw_sql(text);
-        let done: Result<(), Source> = match &mut self.inner {
-            Inner::Postgres(conn) => script.execute(conn).await.map(drop).map_err(Source::from),
-            Inner::Listener(conn) => {
-                let done = conn.as_mut().execute(script).await;
-                done.map(drop).map_err(Source::from)
-            }
+        let done = match &mut self.inner {
+            Inner::Postgres(conn) => conn.script(text).await.map_err(Source::from),
             Inner::Sqlite(conn) => conn.script(text).await,
             #[cfg(test)]
             Inner::Local(local) => return local.script(name, text),
@@ -662,43 +534,29 @@ impl Conn {
 
     /// Rings the other hosts that share the database, where it can carry a ring.
     pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), Error> {
-        const NOTIFY: &str = "SELECT pg_notify($1, $2)";
-        self.statements += 1;
-        let query = sqlx::query(NOTIFY).bind(channel).bind(payload);
-        let done = match &mut self.inner {
-            Inner::Postgres(conn) => query.execute(conn).await,
-            Inner::Listener(conn) => conn.as_mut().execute(query).await,
-            Inner::Sqlite(_) => return Ok(()),
-            #[cfg(test)]
-            Inner::Local(_) => return Ok(()),
+        let Inner::Postgres(conn) = &mut self.inner else {
+            return Ok(());
         };
-        done.map(drop).map_err(|error| self.failed(error, "NOTIFY"))
+        self.statements += 1;
+        let done = conn.notify(channel, payload).await;
+        done.map_err(|error| self.failed(error, "NOTIFY"))
     }
 
     /// Waits for the next notification: its payload. For ever where there are none.
     ///
     /// May be dropped while it waits: it reads only whole messages off a buffered stream.
     pub async fn notified(&mut self) -> Result<String, Error> {
-        let Inner::Listener(listener) = &mut self.inner else {
+        let Inner::Postgres(conn) = &mut self.inner else {
             return std::future::pending().await;
         };
-        match listener.try_recv().await {
-            Ok(Some(notification)) => Ok(notification.payload().to_owned()),
-            Ok(None) => Err(self.failed(
-                sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()),
-                "LISTEN",
-            )),
-            Err(error) => Err(self.failed(error, "LISTEN")),
-        }
+        let heard = conn.notified().await;
+        heard.map_err(|error| self.failed(error, "LISTEN"))
     }
 
     /// A notification that has already arrived.
     pub fn notified_already(&mut self) -> Option<String> {
         match &mut self.inner {
-            Inner::Listener(listener) => {
-                let notification = listener.next_buffered()?;
-                Some(notification.payload().to_owned())
-            }
+            Inner::Postgres(conn) => conn.notified_already(),
             _ => None,
         }
     }
@@ -706,10 +564,8 @@ impl Conn {
     /// Ends the connection politely.
     pub async fn close(self) {
         match self.inner {
-            // A connection that is going away needs no farewell to be gone.
-            Inner::Postgres(conn) => drop(conn.close().await),
+            Inner::Postgres(conn) => conn.close().await,
             Inner::Sqlite(conn) => conn.close().await,
-            Inner::Listener(_) => {}
             #[cfg(test)]
             Inner::Local(_) => {}
         }
@@ -725,40 +581,6 @@ impl Conn {
 /// The wait before a transaction is tried again.
 async fn again_after(attempt: u32) {
     tokio::time::sleep(Duration::from_millis(u64::from(attempt.min(10)))).await;
-}
-
-fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
-    match args.iter().find(|(known, _)| *known == name) {
-        Some((_, arg)) => arg,
-        None => unreachable!("{} is not given its {name}", statement.name),
-    }
-}
-
-fn postgres_arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
-    let mut to = PgArguments::default();
-    for name in &statement.rendered(Dialect::Postgres).parameters {
-        let added = match name.split_once('.') {
-            Some((rows, column)) => {
-                let Arg::Rows(rows) = find(statement, args, rows) else {
-                    unreachable!("{name} of {} is rows", statement.name)
-                };
-                let column = rows.columns.iter().find(|(known, _)| *known == column);
-                match &column.expect("rows have the fragment's columns").1 {
-                    Column::Ids(values) => to.add(values),
-                    Column::Texts(values) => to.add(values),
-                    Column::Ints(values) => to.add(values),
-                }
-            }
-            None => match find(statement, args, name) {
-                Arg::Id(value) => to.add(value),
-                Arg::Text(value) => to.add(value),
-                Arg::Int(value) => to.add(value),
-                Arg::Rows(_) => unreachable!("{name} of {} is a value", statement.name),
-            },
-        };
-        added.expect("ids, texts and numbers can be encoded");
-    }
-    to
 }
 
 /// The values of a statement's parameters, in their order.

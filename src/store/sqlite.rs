@@ -241,11 +241,7 @@ impl Sqlite {
         match tokio::time::timeout(within, open).await {
             Ok(Ok(opened)) => opened.map(|()| Self { questions, ended }),
             Ok(Err(_)) => Err(Error::unavailable(Source::Gone)),
-            Err(_) => {
-                let text = format!("no answer within {} s", within.as_secs());
-                let error = std::io::Error::new(std::io::ErrorKind::TimedOut, text);
-                Err(Error::unavailable(Source::Io(error)))
-            }
+            Err(_) => Err(Error::too_late(within)),
         }
     }
 

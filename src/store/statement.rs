@@ -234,6 +234,14 @@ args! {
 /// Named arguments.
 pub type Args<'a> = &'a [(&'static str, Arg<'a>)];
 
+/// The argument of this name.
+pub(super) fn find<'a>(statement: &Statement, args: Args<'a>, name: &str) -> &'a Arg<'a> {
+    match args.iter().find(|(known, _)| *known == name) {
+        Some((_, arg)) => arg,
+        None => unreachable!("{} is not given its {name}", statement.name),
+    }
+}
+
 /// A batch of rows, by column.
 #[derive(Clone, Debug, Default)]
 pub struct Rows<'a> {

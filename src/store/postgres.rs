@@ -1,0 +1,256 @@
+//! A connection to PostgreSQL.
+//!
+//! Owns: connecting with the settings that the engine counts on, running a statement with its
+//! arguments, its rows, notifications. Never: knows what a statement is for, or what its error
+//! means (`store::error`).
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
+use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as _};
+
+use super::conn::Purpose;
+use super::dialect::Dialect;
+use super::error::{Error, Source};
+use super::statement::{Arg, Args, Column, Statement, find};
+
+/// A connection. One that hears notifications is another type to the driver, and so to every
+/// function here.
+pub enum Postgres {
+    /// It hears none.
+    Plain(PgConnection),
+    /// It hears those of one channel.
+    Listener(Box<PgListener>),
+}
+
+impl Postgres {
+    /// Connects, within so long.
+    ///
+    /// # Errors
+    /// `Schema` when the server cannot be used as it is, `Unavailable` for all else.
+    pub async fn connect(
+        options: &PgConnectOptions,
+        purpose: Purpose,
+        within: Duration,
+    ) -> Result<Self, Error> {
+        let options = configured(options, purpose);
+        let attempt = async {
+            let mut conn = PgConnection::connect_with(&options).await?;
+            settings_arrived(&mut conn).await?;
+            Ok(Self::Plain(conn))
+        };
+        bounded(attempt, within).await
+    }
+
+    /// Connects for the engine, and listens.
+    ///
+    /// # Errors
+    /// As of [`Postgres::connect`].
+    pub async fn listen(
+        options: &PgConnectOptions,
+        channel: &str,
+        within: Duration,
+    ) -> Result<Self, Error> {
+        let options = configured(options, Purpose::Engine);
+        let attempt = async {
+            // The listener wants a pool; of one connection, which is the listener's.
+            let pool = PgPoolOptions::new()
+                .max_connections(1)
+                .acquire_timeout(within)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .connect_with(options)
+                .await?;
+            let mut listener = PgListener::connect_with(&pool).await?;
+            // A lost connection must be seen, and everything looked at anew (D8).
+            listener.eager_reconnect(false);
+            settings_arrived(&mut listener).await?;
+            listener.listen(channel).await?;
+            Ok(Self::Listener(Box::new(listener)))
+        };
+        bounded(attempt, within).await
+    }
+
+    /// Runs a statement; how many rows it wrote.
+    pub async fn execute(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<u64, sqlx::Error> {
+        let query = sqlx::query_with(statement.sql(Dialect::Postgres), arguments(statement, args));
+        let done = match self {
+            Self::Plain(conn) => query.execute(conn).await,
+            Self::Listener(conn) => conn.as_mut().execute(query).await,
+        };
+        done.map(|done| done.rows_affected())
+    }
+
+    /// Runs a statement; its rows.
+    pub async fn fetch(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
+        let query = sqlx::query_with(statement.sql(Dialect::Postgres), arguments(statement, args));
+        match self {
+            Self::Plain(conn) => query.fetch_all(conn).await,
+            Self::Listener(conn) => conn.as_mut().fetch_all(query).await,
+        }
+    }
+
+    /// Runs text of several statements without parameters.
+    pub async fn script(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
+        let script = sqlx::raw_sql(text);
+        let done = match self {
+            Self::Plain(conn) => script.execute(conn).await,
+            Self::Listener(conn) => conn.as_mut().execute(script).await,
+        };
+        done.map(drop)
+    }
+
+    /// Lets the server parse a statement and look up its names, without running it.
+    pub async fn check(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        let sql = sqlx::SqlSafeStr::into_sql_str(sql);
+        let prepared = match self {
+            Self::Plain(conn) => conn.prepare(sql).await,
+            Self::Listener(conn) => conn.as_mut().prepare(sql).await,
+        };
+        prepared.map(drop)
+    }
+
+    /// Rings whoever listens to the channel.
+    pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), sqlx::Error> {
+        let query = sqlx::query("SELECT pg_notify($1, $2)").bind(channel);
+        let query = query.bind(payload);
+        let done = match self {
+            Self::Plain(conn) => query.execute(conn).await,
+            Self::Listener(conn) => conn.as_mut().execute(query).await,
+        };
+        done.map(drop)
+    }
+
+    /// Waits for the next notification: its payload. For ever where it hears none.
+    ///
+    /// May be dropped while it waits: it reads only whole messages off a buffered stream.
+    pub async fn notified(&mut self) -> Result<String, sqlx::Error> {
+        let Self::Listener(listener) = self else {
+            return std::future::pending().await;
+        };
+        match listener.try_recv().await? {
+            Some(notification) => Ok(notification.payload().to_owned()),
+            None => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())),
+        }
+    }
+
+    /// A notification that has already arrived.
+    pub fn notified_already(&mut self) -> Option<String> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Listener(listener) => Some(listener.next_buffered()?.payload().to_owned()),
+        }
+    }
+
+    /// Ends the connection politely: one that is going away needs no farewell to be gone.
+    pub async fn close(self) {
+        match self {
+            Self::Plain(conn) => drop(conn.close().await),
+            Self::Listener(_) => {}
+        }
+    }
+}
+
+/// A connection attempt is the one future that may be dropped: it holds nothing yet.
+async fn bounded(
+    attempt: impl Future<Output = Result<Postgres, sqlx::Error>>,
+    within: Duration,
+) -> Result<Postgres, Error> {
+    match tokio::time::timeout(within, attempt).await {
+        Ok(connected) => connected.map_err(connect_error),
+        Err(_) => Err(Error::too_late(within)),
+    }
+}
+
+/// Whose sessions are not its clients': it refuses the settings that we begin with, or drops them,
+/// and hands the next transaction to a session that knows none of our statements (D10).
+const POOLER: &str = "a connection pooler stands before the PostgreSQL server, and settings and prepared \
+                      statements do not pass it; let `database.url` lead to the server itself \
+                      (each process needs two connections)";
+
+/// Asks for one of the settings of every connection, without a prepared statement.
+async fn settings_arrived<'c>(
+    conn: impl Executor<'c, Database = sqlx::Postgres>,
+) -> Result<(), sqlx::Error> {
+    const ASK: &str = "SELECT current_setting('idle_in_transaction_session_timeout')";
+    let row = conn.fetch_one(sqlx::raw_sql(ASK)).await?;
+    match row.try_get_unchecked::<String, _>(0)?.as_str() {
+        IDLE_TIMEOUT => Ok(()),
+        _ => Err(sqlx::Error::Configuration(POOLER.into())),
+    }
+}
+
+/// A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
+const IDLE_TIMEOUT: &str = "1min";
+
+/// A connection that cannot be opened is unavailable, whatever the reason: a server that is
+/// starting says so in many ways. Wrong passwords and missing databases are told apart by
+/// their text, which is shown.
+fn connect_error(error: sqlx::Error) -> Error {
+    match error {
+        sqlx::Error::Configuration(text) => Error::Schema(text.to_string()),
+        sqlx::Error::Database(error) if error.message().contains("startup parameter") => {
+            Error::Schema(format!("{POOLER}; it says: {}", error.message()))
+        }
+        error => Error::unavailable(Source::Postgres(error)),
+    }
+}
+
+fn configured(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOptions {
+    let options = options
+        .clone()
+        .application_name("ductworkd")
+        .statement_cache_capacity(256)
+        .disable_statement_logging()
+        .options([("default_transaction_isolation", "read committed")])
+        .options([("idle_in_transaction_session_timeout", IDLE_TIMEOUT)]);
+    match purpose {
+        Purpose::Query => options,
+        Purpose::Engine => options.options([
+            ("enable_seqscan", "off"),
+            ("enable_hashjoin", "off"),
+            ("enable_mergejoin", "off"),
+            ("jit", "off"),
+            // Planning costs more than running; and every plan is the same, by design.
+            ("plan_cache_mode", "force_generic_plan"),
+            // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
+            // each of them is a process that has to be started.
+            ("max_parallel_workers_per_gather", "0"),
+        ]),
+    }
+}
+
+fn arguments(statement: &Statement, args: Args<'_>) -> PgArguments {
+    let mut to = PgArguments::default();
+    for name in &statement.rendered(Dialect::Postgres).parameters {
+        let added = match name.split_once('.') {
+            Some((rows, column)) => {
+                let Arg::Rows(rows) = find(statement, args, rows) else {
+                    unreachable!("{name} of {} is rows", statement.name)
+                };
+                let column = rows.columns.iter().find(|(known, _)| *known == column);
+                match &column.expect("rows have the fragment's columns").1 {
+                    Column::Ids(values) => to.add(values),
+                    Column::Texts(values) => to.add(values),
+                    Column::Ints(values) => to.add(values),
+                }
+            }
+            None => match find(statement, args, name) {
+                Arg::Id(value) => to.add(value),
+                Arg::Text(value) => to.add(value),
+                Arg::Int(value) => to.add(value),
+                Arg::Rows(_) => unreachable!("{name} of {} is a value", statement.name),
+            },
+        };
+        added.expect("ids, texts and numbers can be encoded");
+    }
+    to
+}
