@@ -1,5 +1,6 @@
 //! Faults in a daemon that works.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -325,6 +326,14 @@ const AROUND_A_STEP: [Fault; 4] = [
     ("exec.killing", "kill9"),
 ];
 
+/// A pipe, and the action that waits until somebody writes to it.
+fn pause_in(place: &Path) -> (PathBuf, &'static str) {
+    let fifo = place.join("fifo");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let action = format!("pause({})", fifo.display()).leak();
+    (fifo, action)
+}
+
 /// A daemon at one fault, with work for it.
 async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
     let settings = Settings {
@@ -374,11 +383,43 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// It is told to end while it claims, and never hears what it was given.
+    async fn what_a_worker_was_given_without_its_knowledge_is_put_back_before_it_ends(db: Db) {
+        let place = tempfile::tempdir().unwrap();
+        let (fifo, pause) = pause_in(place.path());
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        let faults = [("claim.begin", pause), ("claim.end", "acklost")];
+        house.variables = armed(&house, &faults);
+        house.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = house.start();
+        eventually(PATIENCE, "it is about to claim", async || {
+            to_come(&house, &faults[..1]).is_empty().then_some(())
+        })
+        .await;
+        daemon.send(Signal::SIGTERM);
+        eventually(PATIENCE, "the other child has ended as it was told", async || {
+            daemon.children("advancer").is_empty().then_some(())
+        })
+        .await;
+        std::fs::write(&fifo, "go on").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(status.success(), "{status}: {}", daemon.text());
+        assert_eq!(to_come(&house, &faults), []);
+        let executions = house.executions().await;
+        assert!(executions.iter().all(|it| it.result.is_none()), "{executions:#?}");
+        house.variables.clear();
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| it.attempt == 1), "{executions:#?}");
+        house.audited().await;
+    }
+
     async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
         let place = tempfile::tempdir().unwrap();
-        let fifo = place.path().join("fifo");
-        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        let action: &'static str = format!("pause({})", fifo.display()).leak();
+        let (fifo, action) = pause_in(place.path());
         let (mut house, mut daemon) = at_fault(&db, ("branches.end", action)).await;
         // The split is claimed, and nobody else may advance it.
         let executions = house.executions().await;
