@@ -132,6 +132,8 @@ mod armed {
         "supervisor.fork",
         "supervisor.forked",
         "supervisor.reaped",
+        "supervisor.killing",
+        "supervisor.replacing",
         "supervisor.stopping",
     ];
 

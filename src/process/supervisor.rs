@@ -385,6 +385,7 @@ impl Supervisor {
         let at = self.at();
         let none = Vec::new();
         self.handle(roster::Event::Reload { wanted: none, at });
+        failpoint!("supervisor.replacing");
         let wanted = wanted(&self.setup.pipelines);
         self.handle(roster::Event::Reload { wanted, at });
     }
@@ -443,6 +444,9 @@ impl Supervisor {
         match order {
             Order::Spawn { slot, kind } => return Some(self.spawn(slot, &kind)),
             Order::Signal { pid, signal, .. } => {
+                if signal == nix::sys::signal::Signal::SIGKILL {
+                    failpoint!("supervisor.killing");
+                }
                 if let Some(kid) = self.kids.get(&pid)
                     && let Err(error) = kid.spawned.send(signal)
                 {

@@ -160,7 +160,8 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
 
 /// Every fault that a test here makes.
 pub fn all() -> Vec<Fault> {
-    let mut all = [deaths(On::Sqlite).concat(), AROUND_A_STEP.to_vec()].concat();
+    let rare = [AROUND_A_STEP.to_vec(), AROUND_A_CHILD.to_vec()].concat();
+    let mut all = [deaths(On::Sqlite).concat(), rare].concat();
     for faults in [unavailable, retryable, refused, cut, acknowledgement_lost] {
         all.extend(faults(On::Sqlite));
     }
@@ -326,6 +327,13 @@ const AROUND_A_STEP: [Fault; 4] = [
     ("exec.killing", "kill9"),
 ];
 
+/// Before a child is killed that stands still, and between the end of the old and the start of the
+/// new ones.
+const AROUND_A_CHILD: [Fault; 2] = [
+    ("supervisor.killing", "kill9"),
+    ("supervisor.replacing", "kill9"),
+];
+
 /// A pipe, and the action that waits until somebody writes to it.
 fn pause_in(place: &Path) -> (PathBuf, &'static str) {
     let fifo = place.join("fifo");
@@ -381,6 +389,36 @@ on_every_database! {
         let crashed = executions.iter().filter(|it| it.result() == "process_crashed");
         assert_eq!(crashed.count(), 1);
         house.audited().await;
+    }
+
+    async fn a_supervisor_may_die_before_it_kills_and_in_the_middle_of_a_reload(db: Db) {
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WORK]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        house.variables = armed(&house, &AROUND_A_CHILD);
+        house.trigger("Work", "[1,2,3]", 3).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let frozen = daemon.child("worker Work", None).await;
+        send(frozen, Signal::SIGSTOP);
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(!status.success(), "{status}");
+        assert_eq!(to_come(&house, &AROUND_A_CHILD), AROUND_A_CHILD[1..]);
+
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Work", "[1,2,3]", 3).await;
+        daemon.send(Signal::SIGHUP);
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(!status.success(), "{status}");
+        assert_eq!(to_come(&house, &AROUND_A_CHILD), []);
+
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+        assert!(!lives(frozen), "the one that stood still has been left behind");
     }
 
     /// It is told to end while it claims, and never hears what it was given.
