@@ -15,6 +15,7 @@ use super::conn::Conn;
 use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::place::Place;
 use super::statement::{Rows, statements};
 
 statements! {
@@ -138,15 +139,6 @@ pub enum Claim {
     Dead,
 }
 
-/// A place in the queue: when it was due, and what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(i64, uuid::Uuid);
-
-impl Place {
-    /// Before everything.
-    pub const FIRST: Self = Self(i64::MIN, uuid::Uuid::nil());
-}
-
 /// Takes up to `n` due executions of `pipeline` for `process`, leased for `lease`.
 pub async fn claim(
     conn: &mut Conn,
@@ -168,8 +160,7 @@ pub async fn claim_behind(
     n: usize,
     lease: Duration,
 ) -> Result<(Claim, Place), Error> {
-    let behind = ("behind", place.0.into());
-    let behind_id = ("behind_id", place.1.into());
+    let [behind, behind_id] = place.args();
     let pipeline = ("pipeline", pipeline.into());
     let process_id = ("process", process.0.into());
     let lease = ("lease", micros(lease).into());
@@ -190,7 +181,7 @@ pub async fn claim_behind(
         }
         rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
         let last = match rows.first() {
-            Some(row) => Place(row.get("last_due_at")?, row.get("last_id")?),
+            Some(row) => Place::of(row, "last_due_at", "last_id")?,
             None => place,
         };
         let taken: Result<_, Error> = rows.iter().map(claimed).collect();
@@ -222,9 +213,7 @@ pub async fn claim_behind(
             )));
         }
         failpoint!(conn, "claim.written");
-        let places = taken
-            .iter()
-            .map(|row| Ok(Place(row.get("due_at")?, row.get("id")?)));
+        let places = taken.iter().map(|row| Place::of(row, "due_at", "id"));
         let places = places.collect::<Result<Vec<_>, Error>>()?;
         let last = places.into_iter().max().unwrap_or(place);
         let args = [("b", (&rows).into()), ("process", process.0.into())];

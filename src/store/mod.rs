@@ -28,6 +28,7 @@ pub mod limit;
 pub mod measure;
 pub mod migrate;
 mod packed;
+pub mod place;
 mod postgres;
 pub mod process;
 pub mod prune;

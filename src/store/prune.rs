@@ -14,6 +14,7 @@ use crate::model::*;
 use super::conn::Conn;
 use super::crossing::micros;
 use super::error::Error;
+use super::place::Place;
 use super::statement::{Rows, statements};
 
 /// Runs per transaction: enough to share its cost, few enough that nobody waits for it long. Where
@@ -88,7 +89,7 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
-    let (mut pruned, mut in_pass, mut place) = (0, 0, FIRST);
+    let (mut pruned, mut in_pass, mut place) = (0, 0, Place::FIRST);
     while pruned < limit {
         let n = BATCH.min(limit - pruned);
         failpoint!(conn, "prune.begin");
@@ -103,19 +104,13 @@ pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<
         // goes one run at a time, from its newest end.
         (place, in_pass) = match batch.last {
             Some(last) => (last, in_pass),
-            None if in_pass > 0 => (FIRST, 0),
+            None if in_pass > 0 => (Place::FIRST, 0),
             None => break,
         };
         failpoint!(conn, "prune.between");
     }
     Ok(pruned)
 }
-
-/// When a run ended, and which: runs that ended in one transaction have one time.
-type Place = (i64, RunId);
-
-/// Before all.
-const FIRST: Place = (i64::MIN, RunId(uuid::Uuid::nil()));
 
 struct Batch {
     /// The last that was looked at; none when there was none.
@@ -129,10 +124,11 @@ async fn batch(
     behind: Place,
     n: u64,
 ) -> Result<Batch, Error> {
+    let [behind, behind_id] = behind.args();
     let args = [
         ("age", micros(older_than).into()),
-        ("behind", behind.0.into()),
-        ("behind_id", behind.1.0.into()),
+        behind,
+        behind_id,
         ("n", (n as i64).into()),
     ];
     let seen = conn.fetch(&ENDED_RUNS, &args).await?;
@@ -140,7 +136,7 @@ async fn batch(
         let (last, deleted) = (None, 0);
         return Ok(Batch { last, deleted });
     };
-    let last = Some((last.get("ended_at")?, RunId(last.get("id")?)));
+    let last = Some(Place::of(last, "ended_at", "id")?);
     let seen = run_ids(seen)?;
     let rows = Rows::new().ids("id", seen.iter().copied());
     let runs = conn

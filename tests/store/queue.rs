@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
-use ductwork::store::claim::{self, Claim, Place};
+use ductwork::store::claim::{self, Claim};
+use ductwork::store::place::Place;
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 

@@ -1,0 +1,28 @@
+//! A place in an order of rows by time and id: where a walk in batches goes on.
+//!
+//! Owns: the place. Never: the order, which is the statement's (`claim`, `prune`).
+
+use uuid::Uuid;
+
+use super::conn::Row;
+use super::error::Error;
+use super::statement::Arg;
+
+/// The time of a row, and its id: rows that were written in one transaction have one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(i64, Uuid);
+
+impl Place {
+    /// Before everything.
+    pub const FIRST: Self = Self(i64::MIN, Uuid::nil());
+
+    /// That of a row, by the names of these two columns.
+    pub(super) fn of(row: &Row, time: &str, id: &str) -> Result<Self, Error> {
+        Ok(Self(row.get(time)?, row.get(id)?))
+    }
+
+    /// Whoever walks on looks behind it.
+    pub(super) fn args(&self) -> [(&'static str, Arg<'static>); 2] {
+        [("behind", self.0.into()), ("behind_id", self.1.into())]
+    }
+}
