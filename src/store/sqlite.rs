@@ -376,3 +376,129 @@ fn network_file_system(path: &Path) -> Option<&'static str> {
 pub fn version() -> i32 {
     rusqlite::version_number()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::conn::{Conn, Location, Purpose};
+    use crate::store::statement::Statement;
+
+    static ADD: Statement = Statement::new("ADD", "INSERT INTO t (n, word) VALUES (:n, :word)");
+    static ALL: Statement =
+        Statement::new("ALL", "SELECT n, word FROM t WHERE n > :than ORDER BY n");
+    static DOUBLE: Statement =
+        Statement::new("DOUBLE", "UPDATE t SET n = n * 2 RETURNING n AS twice");
+    static REFUSED: Statement = Statement::new("REFUSED", "SELECT abs(0x8000000000000000)");
+    static IN_A_ROW: Statement = Statement::row("IN_A_ROW", &[&DOUBLE, &ALL, &ADD]);
+    static REFUSED_AT_LAST: Statement = Statement::row("REFUSED_AT_LAST", &[&DOUBLE, &REFUSED]);
+
+    async fn opened() -> (tempfile::TempDir, Location, Conn) {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let mut conn = location.connect(Purpose::Query).await.unwrap();
+        let table = "CREATE TABLE t (n INTEGER UNIQUE, word TEXT)";
+        conn.script("TABLE", table).await.unwrap();
+        add(&mut conn, 1).await.unwrap();
+        (directory, location, conn)
+    }
+
+    async fn add(conn: &mut Conn, n: i64) -> Result<u64, Error> {
+        conn.execute(&ADD, &[("n", n.into()), ("word", "a".into())])
+            .await
+    }
+
+    async fn numbers(conn: &mut Conn) -> Vec<i64> {
+        let rows = conn.fetch(&ALL, &[("than", 0_i64.into())]).await.unwrap();
+        rows.iter().map(|row| row.get("n").unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_row_of_statements_is_one_question_and_each_takes_its_own_values() {
+        let (_directory, _, mut conn) = opened().await;
+        add(&mut conn, 5).await.unwrap();
+        conn.take_statements();
+        let args = [
+            ("word", "b".into()),
+            ("than", 2_i64.into()),
+            ("n", 7_i64.into()),
+        ];
+        let rows = conn.fetch(&IN_A_ROW, &args).await.unwrap();
+        assert_eq!(conn.take_statements(), 1);
+        let twice: Vec<i64> = rows[..2]
+            .iter()
+            .map(|row| row.get("twice").unwrap())
+            .collect();
+        assert_eq!(twice, [2, 10]);
+        assert_eq!(rows[2].get::<i64>("n").unwrap(), 10);
+        assert_eq!(rows.len(), 3);
+        assert_eq!(numbers(&mut conn).await, [2, 7, 10]);
+        // Three updated and one inserted; what was read is not written.
+        let args = [
+            ("word", "c".into()),
+            ("than", 2_i64.into()),
+            ("n", 1_i64.into()),
+        ];
+        assert_eq!(conn.execute(&IN_A_ROW, &args).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn a_transaction_is_as_many_questions_as_it_has_statements() {
+        let (_directory, location, mut conn) = opened().await;
+        conn.take_statements();
+        let done = conn.transaction(async |conn| {
+            add(conn, 2).await?;
+            conn.finish(&ADD, &[("n", 3_i64.into()), ("word", "b".into())])
+                .await
+        });
+        done.await.unwrap();
+        assert_eq!(conn.take_statements(), 2);
+        let mut other = location.connect(Purpose::Query).await.unwrap();
+        assert_eq!(numbers(&mut other).await, [1, 2, 3]);
+        // One that asks nothing is none.
+        conn.transaction(async |_| Ok(())).await.unwrap();
+        assert_eq!(conn.take_statements(), 0);
+        // One whose last statement is not known is committed by itself.
+        conn.transaction(async |conn| add(conn, 4).await)
+            .await
+            .unwrap();
+        assert_eq!(numbers(&mut other).await, [1, 2, 3, 4]);
+    }
+
+    #[tokio::test]
+    async fn what_fails_in_the_last_statement_is_not_committed() {
+        let (_directory, location, mut conn) = opened().await;
+        let refused = conn.transaction(async |conn| {
+            add(conn, 7).await?;
+            conn.finish(&REFUSED_AT_LAST, &[]).await
+        });
+        assert!(matches!(refused.await, Err(Error::Corrupt(_))));
+        let constraint = conn.transaction(async |conn| {
+            add(conn, 2).await?;
+            conn.finish(&ADD, &[("n", 1_i64.into()), ("word", "b".into())])
+                .await
+        });
+        assert!(matches!(constraint.await, Err(Error::Constraint { .. })));
+        let said_no = conn.transaction(async |_| Err::<(), _>(Error::Corrupt("no".to_owned())));
+        assert!(matches!(said_no.await, Err(Error::Corrupt(_))));
+        assert_eq!(numbers(&mut conn).await, [1]);
+        // Nothing is left open: others may write, and so may we.
+        let mut other = location.connect(Purpose::Query).await.unwrap();
+        add(&mut other, 8).await.unwrap();
+        conn.transaction(async |conn| add(conn, 9).await)
+            .await
+            .unwrap();
+        assert_eq!(numbers(&mut other).await, [1, 8, 9]);
+        conn.close().await;
+        other.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = Location::sqlite(directory.path().join("none/t.db"));
+        let error = location.connect(Purpose::Query).await.err().unwrap();
+        assert!(error.is_unavailable());
+        let said = crate::telemetry::chain(&error);
+        assert!(said.contains("none/t.db: No such file"), "{said}");
+    }
+}
