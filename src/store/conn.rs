@@ -265,6 +265,11 @@ impl Conn {
         Self::of(Inner::Local(Box::new(local)))
     }
 
+    #[cfg(test)]
+    pub(super) fn sqlite(sqlite: Sqlite) -> Self {
+        Self::of(Inner::Sqlite(sqlite))
+    }
+
     fn of(inner: Inner) -> Self {
         Self {
             inner,
@@ -572,8 +577,11 @@ impl Conn {
     }
 
     fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
-        let error = Error::of(error.into(), statement);
-        self.broken |= error.is_unavailable() && self.dialect() == Dialect::Postgres;
+        let source = error.into();
+        // A disk that fails leaves SQLite's connection as it was; its thread may be gone, too.
+        let lost = self.dialect() == Dialect::Postgres || matches!(source, Source::Gone);
+        let error = Error::of(source, statement);
+        self.broken |= lost && error.is_unavailable();
         error
     }
 }

@@ -493,6 +493,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_connection_whose_thread_is_gone_is_broken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let sqlite = Sqlite::open(path, 2_000, Duration::from_secs(5))
+            .await
+            .unwrap();
+        let gone = sqlite.ask(|_| -> rusqlite::Result<()> { panic!("on purpose") });
+        assert!(matches!(gone.await, Err(Source::Gone)));
+        let mut conn = Conn::sqlite(sqlite);
+        let error = add(&mut conn, 1).await.err().unwrap();
+        assert!(error.is_unavailable() && conn.is_broken());
+        conn.close().await;
+    }
+
+    #[tokio::test]
     async fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
         let directory = tempfile::tempdir().unwrap();
         let location = Location::sqlite(directory.path().join("none/t.db"));
