@@ -406,6 +406,19 @@ impl Daemon {
                 found.extend(Process::of(pid));
             }
         }
+        // Until it is what it was forked to be, a process looks like its parent. To do something to
+        // it is to do it to its parent, who waits for it.
+        let like = |process: &Process| {
+            let parent = found.iter().find(|other| other.pid == process.parent);
+            parent.is_some_and(|parent| parent.kind == process.kind)
+        };
+        let unborn: Vec<bool> = found.iter().map(like).collect();
+        for (process, unborn) in found.iter_mut().zip(unborn) {
+            let daemon = ["supervisor", "advancer", "worker"];
+            if unborn && daemon.iter().any(|kind| process.kind.starts_with(kind)) {
+                process.kind = format!("unborn, of {}", process.kind);
+            }
+        }
         found
     }
 
