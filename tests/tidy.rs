@@ -178,6 +178,7 @@ fn a_module_uses_only_those_above_it_on_the_map() {
 fn the_machine_has_no_effects() {
     let effects = [
         "sqlx",
+        "rusqlite",
         "tokio",
         "nix",
         "libc",

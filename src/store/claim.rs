@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
@@ -161,6 +161,7 @@ pub async fn claim_behind(
     lease: Duration,
 ) -> Result<(Claim, Place), Error> {
     let [behind, behind_id] = place.args();
+    let pipeline_name = pipeline;
     let pipeline = ("pipeline", pipeline.into());
     let process_id = ("process", process.0.into());
     let lease = ("lease", micros(lease).into());
@@ -184,12 +185,12 @@ pub async fn claim_behind(
             Some(row) => Place::of(row, "last_due_at", "last_id")?,
             None => place,
         };
-        let taken: Result<_, Error> = rows.iter().map(claimed).collect();
-        return Ok((Claim::Taken(taken?), last));
+        let taken = understood(conn, process, pipeline_name, &rows).await?;
+        return Ok((Claim::Taken(taken), last));
     }
-    let claimed = conn.transaction(async |conn| {
+    let loaded = conn.transaction(async |conn| {
         if !touch(conn, process).await? {
-            return Ok((Claim::Dead, place));
+            return Ok(None);
         }
         let args = [
             pipeline.clone(),
@@ -199,7 +200,7 @@ pub async fn claim_behind(
         ];
         let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
         if taken.is_empty() {
-            return Ok((Claim::Taken(Vec::new()), place));
+            return Ok(Some((Vec::new(), place)));
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
@@ -217,13 +218,31 @@ pub async fn claim_behind(
         let places = places.collect::<Result<Vec<_>, Error>>()?;
         let last = places.into_iter().max().unwrap_or(place);
         let args = [("b", (&rows).into()), ("process", process.0.into())];
-        let loaded = conn.finish(&LOAD_CLAIMED, &args).await?;
-        let claimed: Result<_, Error> = loaded.iter().map(claimed).collect();
-        Ok((Claim::Taken(claimed?), last))
+        Ok(Some((conn.finish(&LOAD_CLAIMED, &args).await?, last)))
     });
-    let claimed = claimed.await?;
+    let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
-    Ok(claimed)
+    let Some((rows, last)) = loaded else {
+        return Ok((Claim::Dead, place));
+    };
+    let taken = understood(conn, process, pipeline_name, &rows).await?;
+    Ok((Claim::Taken(taken), last))
+}
+
+/// What was claimed. When one of them cannot be understood, all are put back: nobody would run what
+/// is ours and unknown to us.
+async fn understood(
+    conn: &mut Conn,
+    process: ProcessId,
+    pipeline: &str,
+    rows: &[Row],
+) -> Result<Vec<Claimed>, Error> {
+    let taken: Result<Vec<Claimed>, Error> = rows.iter().map(claimed).collect();
+    if taken.is_err() {
+        let ids = ids(rows)?.into_iter().map(ExecutionId);
+        put_back(conn, process, pipeline, &ids.collect::<Vec<_>>()).await?;
+    }
+    taken
 }
 
 /// The guarded write that every claim begins with; false when the process was declared dead.
@@ -232,7 +251,7 @@ pub(super) async fn touch(conn: &mut Conn, process: ProcessId) -> Result<bool, E
     Ok(conn.fetch_optional(&TOUCH_PROCESS, &args).await?.is_some())
 }
 
-fn ids(rows: &[super::Row]) -> Result<Vec<uuid::Uuid>, Error> {
+fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
     rows.iter().map(|row| row.get("id")).collect()
 }
 
@@ -269,7 +288,7 @@ async fn load(conn: &mut Conn, process: ProcessId, ids: &Rows<'_>) -> Result<Vec
     rows.iter().map(claimed).collect()
 }
 
-fn claimed(row: &super::Row) -> Result<Claimed, Error> {
+fn claimed(row: &Row) -> Result<Claimed, Error> {
     Ok(Claimed {
         execution_id: ExecutionId(row.get("id")?),
         step_id: StepId(row.get("step_id")?),

@@ -346,7 +346,8 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
         };
         // Whoever removes a process takes its executions away in the same transaction, so the first
         // row is the process's own; an execution in its place is an error that undoes all.
-        process.get::<uuid::Uuid>("id")?;
+        let id = process.get::<uuid::Uuid>("id");
+        id.map_err(|_| Error::Corrupt("I22: a process that is gone holds executions".to_owned()))?;
         let mut held = HashMap::with_capacity(planned.len());
         for row in answer {
             held.insert(ExecutionId(row.get("execution_id")?), false);

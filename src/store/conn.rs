@@ -304,7 +304,8 @@ impl Conn {
         self.broken
     }
 
-    /// Statements sent since this was last asked, BEGIN and COMMIT included.
+    /// Questions put to the database since this was last asked: statements, BEGIN and COMMIT; on
+    /// SQLite these two travel with others.
     pub fn take_statements(&mut self) -> u64 {
         std::mem::take(&mut self.statements)
     }
@@ -385,11 +386,10 @@ impl Conn {
             }
             _ => unreachable!("only SQLite's are asked"),
         };
-        answer.map_err(|error| match self.failed(error, statement.name) {
-            // It was to be committed with it: its fate is lost.
-            Error::Unavailable { source, in_commit } => Error::Unavailable {
+        answer.map_err(|failed| match self.failed(failed.source, statement.name) {
+            Error::Unavailable { source, .. } => Error::Unavailable {
                 source,
-                in_commit: in_commit || end.is_some(),
+                in_commit: failed.at_end,
             },
             error => error,
         })
@@ -509,7 +509,7 @@ impl Conn {
             // back the statement only (D6), some answer a later COMMIT with success (R3).
             if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
                 // SQLite rolls back by itself on some errors; then there is none to end.
-                self.broken = self.dialect() != Dialect::Sqlite;
+                self.broken |= self.dialect() != Dialect::Sqlite;
             }
             match failed {
                 Error::Retryable(_) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {

@@ -191,7 +191,7 @@ fn of_sqlite(error: &rusqlite::Error) -> Kind {
                 | SQLITE_CONSTRAINT_FOREIGNKEY,
             ),
         ) => Kind::Constraint(error.to_string()),
-        // The only `abs` in our statements is there for this.
+        // The `abs` of `{whole:…}`, and no sum of ours comes near it.
         (Some(SQLITE_ERROR), _) if error.to_string() == "integer overflow" => Kind::Part,
         _ => Kind::Other,
     }

@@ -44,6 +44,9 @@ impl Sandbox {
         };
         let location = Location::parse(&url)?;
         let file = location.file().map(Path::to_owned);
+        if file.is_some() && file.as_deref() == around.file() {
+            return Err(Error::Schema(format!("no file can stand beside {url}")));
+        }
         Ok(Self {
             around,
             location,

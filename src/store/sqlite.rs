@@ -5,8 +5,8 @@
 //! message costs as much as a small statement, because somebody has to be woken up for it.
 //! Never: knows what a statement is for, or what its error means (`store::error`).
 //!
-//! A question that nobody waits for any more is answered all the same: what it began is ended by
-//! whoever asks next.
+//! A question that nobody waits for any more is answered all the same. Whoever gives one up within a
+//! transaction has to close the connection.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -110,6 +110,22 @@ pub struct Answer {
     pub written: u64,
 }
 
+/// Why a question was not answered.
+#[derive(Debug)]
+pub struct Failed {
+    /// SQLite's word, or that there is nobody to ask.
+    pub source: Source,
+    /// It failed in what was to end the transaction, or may have.
+    pub at_end: bool,
+}
+
+impl Failed {
+    fn at(error: rusqlite::Error, at_end: bool) -> Self {
+        let source = Source::Sqlite(error);
+        Self { source, at_end }
+    }
+}
+
 /// One statement of a question: its text, and which of the question's values it is given.
 pub struct Asked {
     /// The text, with `?1`, `?2`, ….
@@ -139,7 +155,7 @@ impl Session {
     /// Runs one statement to its end.
     ///
     /// # Errors
-    /// SQLite's own; what the statement has written until then is undone.
+    /// SQLite's own, of the statement or of a value that is no text.
     pub fn run<'v>(
         &self,
         sql: &'static str,
@@ -147,6 +163,7 @@ impl Session {
         answer: &mut Answer,
     ) -> rusqlite::Result<()> {
         let mut statement = self.db.prepare_cached(sql)?;
+        // The explorer's statements may lack the condition that had asked for the last of them.
         let taken = statement.parameter_count();
         for (index, value) in values.take(taken).enumerate() {
             statement.raw_bind_parameter(index + 1, value)?;
@@ -186,19 +203,22 @@ impl Session {
         bounds: [Option<&'static str>; 2],
         asked: &[Asked],
         values: &[Value],
-    ) -> rusqlite::Result<Answer> {
+    ) -> Result<Answer, Failed> {
         let [begin, end] = bounds;
-        let bound = |sql| match sql {
-            Some(sql) => self.run(sql, [].iter(), &mut Answer::default()),
+        let bound = |sql, at_end| match sql {
+            Some(sql) => self
+                .run(sql, [].iter(), &mut Answer::default())
+                .map_err(|error| Failed::at(error, at_end)),
             None => Ok(()),
         };
         let mut answer = Answer::default();
-        bound(begin)?;
+        bound(begin, false)?;
         for one in asked {
             let given = one.given.iter().map(|index| &values[*index]);
-            self.run(one.sql, given, &mut answer)?;
+            let run = self.run(one.sql, given, &mut answer);
+            run.map_err(|error| Failed::at(error, false))?;
         }
-        bound(end)?;
+        bound(end, true)?;
         Ok(answer)
     }
 }
@@ -245,10 +265,11 @@ impl Sqlite {
         }
     }
 
+    /// `None`: the thread is gone.
     async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Session) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, Source> {
+        question: impl FnOnce(&Session) -> T + Send + 'static,
+    ) -> Option<T> {
         let (answers, answer) = oneshot::channel();
         let question: Question = Box::new(move |session| {
             // Nobody may be left to hear it.
@@ -256,10 +277,7 @@ impl Sqlite {
         });
         // A thread that has gone drops the question, and with it the way back.
         let _ = self.questions.send(question);
-        match answer.await {
-            Ok(answer) => answer.map_err(Source::Sqlite),
-            Err(_) => Err(Source::Gone),
-        }
+        answer.await.ok()
     }
 
     /// Runs statements one after the other, between what begins and what ends a transaction, if
@@ -269,21 +287,24 @@ impl Sqlite {
         bounds: [Option<&'static str>; 2],
         asked: &'static [Asked],
         values: Vec<Value>,
-    ) -> Result<Answer, Source> {
-        self.ask(move |session| session.run_all(bounds, asked, &values))
-            .await
+    ) -> Result<Answer, Failed> {
+        let answer = self.ask(move |session| session.run_all(bounds, asked, &values));
+        answer.await.unwrap_or(Err(Failed {
+            source: Source::Gone,
+            at_end: bounds[1].is_some(),
+        }))
     }
 
     /// Runs text of several statements without parameters.
     pub async fn script(&self, text: &'static str) -> Result<(), Source> {
-        self.ask(move |session| session.db.execute_batch(text))
-            .await
+        let done = self.ask(move |session| session.db.execute_batch(text));
+        Ok(done.await.ok_or(Source::Gone)??)
     }
 
     /// Lets SQLite parse a statement, without running it.
     pub async fn check(&self, sql: &'static str) -> Result<(), Source> {
-        self.ask(move |session| session.db.prepare(sql).map(drop))
-            .await
+        let prepared = self.ask(move |session| session.db.prepare(sql).map(drop));
+        Ok(prepared.await.ok_or(Source::Gone)??)
     }
 
     /// Closes it; when this returns, it is closed.
@@ -499,8 +520,8 @@ mod tests {
         let sqlite = Sqlite::open(path, 2_000, Duration::from_secs(5))
             .await
             .unwrap();
-        let gone = sqlite.ask(|_| -> rusqlite::Result<()> { panic!("on purpose") });
-        assert!(matches!(gone.await, Err(Source::Gone)));
+        let gone = sqlite.ask(|_| -> () { panic!("on purpose") });
+        assert_eq!(gone.await, None);
         let mut conn = Conn::sqlite(sqlite);
         let error = add(&mut conn, 1).await.err().unwrap();
         assert!(error.is_unavailable() && conn.is_broken());

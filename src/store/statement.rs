@@ -29,7 +29,7 @@ pub enum Only {
     Sqlite,
     /// On PostgreSQL: a joined one.
     Postgres,
-    /// Nowhere: it is a part of a joined one, or several in a row that also stand alone.
+    /// Nowhere: it is a part of a joined one or of a row, or a row itself.
     Part,
 }
 

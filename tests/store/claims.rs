@@ -139,6 +139,25 @@ on_every_database! {
         assert_eq!(due, Some(Duration::ZERO));
     }
 
+    async fn a_claim_that_cannot_be_understood_holds_nothing(db: Db) {
+        static GARBLED: Statement = Statement::new(
+            "GARBLED",
+            "UPDATE ductwork_steps SET input = 'no JSON' WHERE run_id = :run",
+        );
+        static MENDED: Statement = Statement::new("MENDED", "UPDATE ductwork_steps SET input = '1'");
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        driver.trigger(&one(), "1").await;
+        let run = driver.trigger(&one(), "1").await;
+        driver.conn.execute(&GARBLED, &[("run", run.0.into())]).await.unwrap();
+        let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
+        assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
+        driver.conn.execute(&MENDED, &[]).await.unwrap();
+        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+        assert!(held.is_empty(), "{held:?}");
+        assert_eq!(driver.claim("P", 9).await.len(), 2);
+    }
+
     /// A planner that believes the queue to be empty may run a subquery once per row: (C7).
     async fn a_claim_takes_no_more_than_it_asks_for_whatever_the_planner_believes(db: Db) {
         let mut conn = db.conn().await;
