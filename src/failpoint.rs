@@ -18,9 +18,10 @@
 //! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
 //!
 //! `begin` is before a transaction, `written` before its COMMIT (on SQLite before its last statement,
-//! where that takes the COMMIT along), and `end` after it, when only the answer is missing. Other names are between two statements of one; where PostgreSQL does it all in
-//! one statement (claims, and commits with what they cross), those are places on SQLite alone; what
-//! follows a commit's guard goes there in one trip, which has no place within.
+//! where that takes the COMMIT along), and `end` after it, when only the answer is missing. Other
+//! names are between two statements of one; where PostgreSQL does it all in one statement (claims, and
+//! commits with what they cross), those are places on SQLite alone; what follows a commit's guard goes
+//! there in one trip, which has no place within.
 //!
 //! `DUCTWORK_WITHOUT=STATEMENT N CONDITION` takes a condition out of a statement: the Nth place that
 //! reads so. Tests prove with it that others would fail (`tests/store/guarded.rs`).

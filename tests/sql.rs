@@ -135,7 +135,7 @@ fn may_scan(statement: &str) -> bool {
 async fn no_statement_reads_a_whole_table_on_sqlite() {
     let db = Db::sqlite();
     db.conn().await.close().await;
-    let conn = rusqlite::Connection::open(db.url.trim_start_matches("sqlite://")).unwrap();
+    let conn = rusqlite::Connection::open(db.location.file().unwrap()).unwrap();
     ductwork::store::rows_table::register(&conn).unwrap();
     ductwork::store::fingerprint::register(&conn).unwrap();
     let mut scans = Vec::new();

@@ -25,7 +25,6 @@ pub struct Sandbox {
     location: Location,
     url: String,
     name: String,
-    file: Option<PathBuf>,
 }
 
 impl Sandbox {
@@ -43,8 +42,7 @@ impl Sandbox {
             Dialect::Sqlite => format!("{url}.{name}"),
         };
         let location = Location::parse(&url)?;
-        let file = location.file().map(Path::to_owned);
-        if file.is_some() && file.as_deref() == around.file() {
+        if location.file().is_some() && location.file() == around.file() {
             return Err(Error::Schema(format!("no file can stand beside {url}")));
         }
         Ok(Self {
@@ -52,13 +50,12 @@ impl Sandbox {
             location,
             url,
             name,
-            file,
         })
     }
 
     /// Makes it, with the schema of this program; a connection to it.
     pub async fn create(&self) -> Result<Conn, Error> {
-        if self.file.is_none() {
+        if self.file().is_none() {
             let mut conn = self.around.connect(Purpose::Query).await?;
             let created = conn.script("CREATE SCHEMA", self.sql("CREATE SCHEMA", ""));
             let created = created.await;
@@ -66,7 +63,7 @@ impl Sandbox {
             created?;
         }
         let mut conn = self.location.connect(Purpose::Query).await?;
-        if self.file.is_none() {
+        if self.file().is_none() {
             // A pooler in between may ignore the options of a connection. Without them all of
             // this would be written among the real runs.
             let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await?;
@@ -85,7 +82,7 @@ impl Sandbox {
 
     /// Removes it with all that is in it; that it was never made is no error.
     pub async fn remove(&self) -> Result<(), Error> {
-        let Some(file) = &self.file else {
+        let Some(file) = self.file() else {
             let mut conn = self.around.connect(Purpose::Query).await?;
             let dropped = conn.script("DROP SCHEMA", self.sql("DROP SCHEMA IF EXISTS", "CASCADE"));
             let dropped = dropped.await;
@@ -93,7 +90,7 @@ impl Sandbox {
             return dropped;
         };
         for suffix in ["", "-wal", "-shm", "-journal"] {
-            let mut path = file.clone().into_os_string();
+            let mut path = file.to_owned().into_os_string();
             path.push(suffix);
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -124,7 +121,7 @@ impl Sandbox {
 
     /// The file, on SQLite.
     pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.location.file()
     }
 
     /// The name is made here, of letters, digits and underscores: it needs no quotes.
@@ -147,6 +144,8 @@ mod tests {
         let path = directory.path().display().to_string();
         let url = format!("sqlite://{}/real.db", path.replace('%', "%25"));
         let sandbox = Sandbox::beside(&url, "test").unwrap();
+        // What stands there is never the database itself.
+        assert!(Sandbox::beside(&format!("{url}?mode=ro"), "test").is_err());
         // It need not have been made.
         sandbox.remove().await.unwrap();
         let conn = sandbox.create().await.unwrap();
