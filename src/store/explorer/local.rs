@@ -224,7 +224,7 @@ impl Local {
         let known = self.known(statement);
         let values = sqlite_values(statement, args);
         let run = self.session.run(known.sql, values.iter(), answer);
-        run.map_err(|error| failed(error, statement.name))
+        run.map_err(|error| Error::of(error.into(), statement.name))
     }
 
     fn known(&mut self, statement: &Statement) -> Known {
@@ -234,7 +234,7 @@ impl Local {
         }
         let sql = statement.sql(Dialect::Sqlite);
         let sql = match mutants::without(&self.mutants, statement.name, sql) {
-            // So many mutants there are not.
+            // Once in each world of a mutant: as long as the test.
             Some(without) => String::leak(without),
             None => sql,
         };
@@ -267,7 +267,7 @@ impl Local {
                     .session
                     .db
                     .execute_batch(text)
-                    .map_err(|error| failed(error, name));
+                    .map_err(|error| Error::of(error.into(), name));
             }
         }
         Ok(())
@@ -296,25 +296,10 @@ fn count_no_memory() {
     });
 }
 
-fn failed(error: rusqlite::Error, statement: &'static str) -> Error {
-    let text = format!("{statement}: {error}");
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::ConstraintViolation) => Error::Constraint {
-            constraint: text.clone(),
-            source: other(text),
-        },
-        _ => refused(statement, text),
-    }
-}
-
-fn other(text: String) -> Arc<Source> {
-    Arc::new(Source::Io(std::io::Error::other(text)))
-}
-
 /// An error that is the statement's fault.
 pub fn refused(statement: &'static str, text: String) -> Error {
     Error::Refused {
         statement,
-        source: other(text),
+        source: Arc::new(Source::Io(std::io::Error::other(text))),
     }
 }
