@@ -493,6 +493,14 @@ fn schema(sql: &str) -> BTreeSet<String> {
         let first = words(line).next().unwrap_or_default();
         if let Some(name) = line.strip_prefix("CREATE TABLE ") {
             table = words(name).next();
+        } else if let Some(altered) = line.strip_prefix("ALTER TABLE ") {
+            let mut words = words(altered);
+            let (table, column) = (words.next(), words.nth(2));
+            made.extend(
+                table
+                    .zip(column)
+                    .map(|(table, column)| format!("{table}.{column}")),
+            );
         } else if line.starts_with("CREATE ") && !line.starts_with("CREATE DOMAIN ") {
             made.extend(
                 words(line)

@@ -18,7 +18,7 @@ use crate::store::advance::{self, BranchClaim, ClaimedBranch};
 use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::definition::Definitions;
-use crate::store::process::{self, Death, NewProcess};
+use crate::store::process::{self, Claimant, Death, NewProcess};
 use crate::store::query::{self, ExecutionRow, RunDetail};
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Location, Purpose};
@@ -130,7 +130,15 @@ impl Actor<'_> {
 
     /// Claims what is due, at most `n` of it.
     async fn claim(&mut self, n: usize) -> Result<Vec<Claimed>, Error> {
-        match claim::claim(&mut self.conn, self.process, PIPELINE, n, LEASE).await? {
+        match claim::claim(
+            &mut self.conn,
+            Claimant::new(self.process),
+            PIPELINE,
+            n,
+            LEASE,
+        )
+        .await?
+        {
             Claim::Taken(taken) => {
                 for claimed in &taken {
                     self.tell_claim("claims", claimed);
@@ -215,7 +223,7 @@ impl Actor<'_> {
         finished: &[Finished],
     ) -> Result<Committed, Error> {
         let committer = Committer {
-            process: self.process,
+            claimant: Claimant::new(self.process),
             pipeline: PIPELINE,
             lease: LEASE,
             room: 0,
@@ -240,7 +248,15 @@ impl Actor<'_> {
 
     /// Claims the branches that are ready.
     pub(super) async fn claim_branches(&mut self) -> Result<Vec<ClaimedBranch>, Error> {
-        match advance::claim(&mut self.conn, self.process, None, 100, LEASE).await? {
+        match advance::claim(
+            &mut self.conn,
+            Claimant::new(self.process),
+            None,
+            100,
+            LEASE,
+        )
+        .await?
+        {
             BranchClaim::Taken(taken) => {
                 for branch in &taken {
                     let (id, token) = (short(branch.id), short(branch.token));

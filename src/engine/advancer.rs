@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
 use crate::store::definition::Definitions;
-use crate::store::process::Counters;
+use crate::store::process::{self, Counters};
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
@@ -101,9 +101,10 @@ impl Advancer {
     /// nothing, so whatever is there is given back (`unsure` says that there may be).
     async fn turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
         let n = (self.count as usize).max(1) * BRANCHES_PER_COUNT;
-        let conn = link.get().await?;
+        let (conn, me) = link.claiming(self.shared.process()).await?;
         if *unsure {
-            let left = advance::held(conn, self.shared.process()).await?;
+            process::fence_earlier(conn, me).await?;
+            let left = advance::held(conn, me.process).await?;
             if !left.is_empty() {
                 advance::give_back(conn, &left, GiveBack::Released).await?;
             }
@@ -117,18 +118,16 @@ impl Advancer {
         if let Some(wait) = wait {
             return Ok(Turn::Wait(wait.min(spread(self.polling_timeout))));
         }
-        let process = self.shared.process();
         let lease = self.policy.lease();
         // From here until a turn has gone well there may be leases to extend.
         self.shared.set_advancing(true);
-        let claimed =
-            match advance::claim(conn, process, self.pipelines.as_deref(), n, lease).await? {
-                BranchClaim::Taken(claimed) => claimed,
-                BranchClaim::Dead => {
-                    self.shared.check.notify_one();
-                    return Ok(Turn::Wait(Duration::from_millis(100)));
-                }
-            };
+        let claimed = match advance::claim(conn, me, self.pipelines.as_deref(), n, lease).await? {
+            BranchClaim::Taken(claimed) => claimed,
+            BranchClaim::Dead => {
+                self.shared.check.notify_one();
+                return Ok(Turn::Wait(Duration::from_millis(100)));
+            }
+        };
         if claimed.is_empty() {
             return Ok(Turn::Wait(spread(self.polling_timeout)));
         }

@@ -19,6 +19,8 @@ pub use shared::{Mode, Shared};
 
 use std::time::Duration;
 
+use crate::model::ProcessId;
+use crate::store::process::Claimant;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
@@ -41,6 +43,8 @@ pub struct Link {
     location: Location,
     conn: Option<Conn>,
     failures: u32,
+    /// How many connections were given up.
+    epoch: u32,
 }
 
 /// The longest wait between attempts to reconnect: work resumes within it after an outage.
@@ -53,19 +57,32 @@ impl Link {
             location,
             conn: None,
             failures: 0,
+            epoch: 0,
         }
     }
 
     /// The connection, opened if need be. One attempt: the caller waits between them.
     pub async fn get(&mut self) -> Result<&mut Conn, Error> {
         if self.conn.as_ref().is_some_and(Conn::is_broken) {
-            self.conn = None;
+            self.give_up();
         }
         let conn = match self.conn.take() {
             Some(conn) => conn,
             None => self.location.connect(Purpose::Engine).await?,
         };
         Ok(self.conn.insert(conn))
+    }
+
+    /// The same, and a process as it claims through it.
+    pub async fn claiming(&mut self, process: ProcessId) -> Result<(&mut Conn, Claimant), Error> {
+        self.get().await?;
+        let epoch = self.epoch;
+        Ok((self.get().await?, Claimant { process, epoch }))
+    }
+
+    fn give_up(&mut self) {
+        self.conn = None;
+        self.epoch += 1;
     }
 
     /// Statements sent since this was last asked. Those of a connection that broke in between are
@@ -77,7 +94,7 @@ impl Link {
     /// Takes note of a failure; how long to wait before the next attempt. Spread, so that the
     /// processes of a house do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {
-        self.conn = None;
+        self.give_up();
         self.failures += 1;
         if self.failures == 1 {
             events::database_lost(error);

@@ -18,8 +18,8 @@ use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committed, Committer, Finished, NOT_STARTED_DELAY, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::place::Place;
-use crate::store::process::Counters;
-use crate::store::{Conn, Error, Location};
+use crate::store::process::{self, Counters};
+use crate::store::{Error, Location};
 use crate::telemetry::events;
 
 use super::perform::Performer;
@@ -219,7 +219,6 @@ impl Worker {
                 return Ok(true);
             }
         }
-        let process = self.shared.process();
         let lease = self.policy.lease();
         state.eager = false;
         let now = Instant::now();
@@ -227,9 +226,9 @@ impl Worker {
             Some((place, since)) if now < since + LOOK_BEFORE => (place, since),
             _ => (Place::FIRST, now),
         };
-        let conn = state.link.get().await?;
+        let (conn, me) = state.link.claiming(self.shared.process()).await?;
         let (claim, last) =
-            claim::claim_behind(conn, place, process, &self.pipeline, room, lease).await?;
+            claim::claim_behind(conn, place, me, &self.pipeline, room, lease).await?;
         let claimed = match claim {
             Claim::Dead => {
                 self.shared.check.notify_one();
@@ -272,9 +271,8 @@ impl Worker {
     async fn put_back(&self, state: &mut Loop, waiting: &[ExecutionId]) -> Result<(), Error> {
         // If this fails they are still ours, and nobody runs them: read back.
         state.unsure = true;
-        let process = self.shared.process();
-        let conn = state.link.get().await?;
-        let count = claim::put_back(conn, process, &self.pipeline, waiting).await?;
+        let (conn, me) = state.link.claiming(self.shared.process()).await?;
+        let count = claim::put_back(conn, me, &self.pipeline, waiting).await?;
         state.unsure = false;
         events::put_back(count);
         self.ring.work(&self.pipeline);
@@ -284,16 +282,17 @@ impl Worker {
     /// Commits what has ended, and begins what follows.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
         let batch = state.finished.len().min(state.batch);
+        let room = match claiming {
+            true => state.slots.room(state.finished.len() - batch),
+            false => 0,
+        };
+        let (conn, claimant) = state.link.claiming(self.shared.process()).await?;
         let committer = Committer {
-            process: self.shared.process(),
+            claimant,
             pipeline: &self.pipeline,
             lease: self.policy.lease(),
-            room: match claiming {
-                true => state.slots.room(state.finished.len() - batch),
-                false => 0,
-            },
+            room,
         };
-        let conn = state.link.get().await?;
         let result = commit::commit(conn, &state.finished[..batch], committer).await;
         match result {
             Ok(committed) => {
@@ -478,10 +477,11 @@ impl Worker {
     }
 
     /// After a transaction whose fate is unknown: forgets the results that had been committed,
-    /// and takes up what had been claimed for us (E11).
+    /// and takes up what had been claimed for us (E11). From then on it has none.
     async fn read_back(&self, state: &mut Loop) -> Result<(), Error> {
         let process = self.shared.process();
-        let conn: &mut Conn = state.link.get().await?;
+        let (conn, me) = state.link.claiming(process).await?;
+        process::fence_earlier(conn, me).await?;
         let landed = commit::landed(conn, &state.finished, process).await?;
         let held = claim::held(conn, process).await?;
         state

@@ -20,6 +20,7 @@ use super::conn::Conn;
 use super::crossing::{self, Crossed, Crossing, micros};
 use super::definition::Definitions;
 use super::error::Error;
+use super::process::Claimant;
 use super::statement::{Rows, statements};
 
 statements! {
@@ -120,14 +121,14 @@ pub enum BranchClaim {
 /// Claims up to `n` ready branches, of the named pipelines or of all (`None`).
 pub async fn claim(
     conn: &mut Conn,
-    process: ProcessId,
+    claimant: Claimant,
     pipelines: Option<&[String]>,
     n: usize,
     lease: Duration,
 ) -> Result<BranchClaim, Error> {
     failpoint!(conn, "branches.begin");
     let claimed = conn.transaction(async |conn| {
-        if !touch(conn, process).await? {
+        if !touch(conn, claimant).await? {
             return Ok(BranchClaim::Dead);
         }
         let names = pipelines.unwrap_or_default();
@@ -165,7 +166,7 @@ pub async fn claim(
             )));
         }
         failpoint!(conn, "branches.claimed");
-        open_records(conn, &claimed, process, lease).await?;
+        open_records(conn, &claimed, claimant.process, lease).await?;
         failpoint!(conn, "branches.written");
         Ok(BranchClaim::Taken(claimed))
     });

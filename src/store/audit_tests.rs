@@ -14,7 +14,7 @@ use crate::model::*;
 use crate::store::claim::{Claim, Claimed};
 use crate::store::commit::{Committer, Finished, StoredError};
 use crate::store::definition::Definitions;
-use crate::store::process::{Death, NewProcess};
+use crate::store::process::{Claimant, Death, NewProcess};
 use crate::store::trigger::NewRun;
 use crate::store::{Location, Purpose, advance, claim, commit, fill, migrate, process, trigger};
 
@@ -100,9 +100,15 @@ impl Hands {
     }
 
     async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
-        match claim::claim(&mut self.conn, self.worker, pipeline, n, LEASE)
-            .await
-            .unwrap()
+        match claim::claim(
+            &mut self.conn,
+            Claimant::new(self.worker),
+            pipeline,
+            n,
+            LEASE,
+        )
+        .await
+        .unwrap()
         {
             Claim::Taken(taken) => taken,
             Claim::Dead => panic!("the worker is alive"),
@@ -137,7 +143,7 @@ impl Hands {
             error: (!succeeded).then_some(error),
         }];
         let committer = Committer {
-            process: self.worker,
+            claimant: Claimant::new(self.worker),
             pipeline: &pipeline,
             lease: LEASE,
             room: 0,
@@ -152,9 +158,15 @@ impl Hands {
     }
 
     async fn claim_branches(&mut self) -> Vec<advance::ClaimedBranch> {
-        match advance::claim(&mut self.conn, self.advancer, None, 10, LEASE)
-            .await
-            .unwrap()
+        match advance::claim(
+            &mut self.conn,
+            Claimant::new(self.advancer),
+            None,
+            10,
+            LEASE,
+        )
+        .await
+        .unwrap()
         {
             advance::BranchClaim::Taken(taken) => taken,
             advance::BranchClaim::Dead => panic!("the advancer is alive"),

@@ -16,16 +16,17 @@ use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::place::Place;
+use super::process::Claimant;
 use super::statement::{Rows, statements};
 
 statements! {
     /// A process whose row is gone was declared dead: it claims nothing until it has registered
-    /// anew. RACE: the reaper takes the row while we claim. Both write it, so one waits for the
+    /// anew; nor does what it sent through a connection that it has given up since (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the
     /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
     /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
     pub(super) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
-         WHERE id = :process RETURNING id, last_heartbeat_at AS moment";
+         WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment";
     /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
     /// than its limit (C7). What was taken is passed over by its place: while somebody holds an old
     /// snapshot, PostgreSQL's index keeps it, and would be walked from its beginning (D12).
@@ -139,15 +140,15 @@ pub enum Claim {
     Dead,
 }
 
-/// Takes up to `n` due executions of `pipeline` for `process`, leased for `lease`.
+/// Takes up to `n` due executions of `pipeline` for the claimant's process, leased for `lease`.
 pub async fn claim(
     conn: &mut Conn,
-    process: ProcessId,
+    claimant: Claimant,
     pipeline: &str,
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
-    let (claim, _) = claim_behind(conn, Place::FIRST, process, pipeline, n, lease).await?;
+    let (claim, _) = claim_behind(conn, Place::FIRST, claimant, pipeline, n, lease).await?;
     Ok(claim)
 }
 
@@ -155,7 +156,7 @@ pub async fn claim(
 pub async fn claim_behind(
     conn: &mut Conn,
     place: Place,
-    process: ProcessId,
+    claimant: Claimant,
     pipeline: &str,
     n: usize,
     lease: Duration,
@@ -163,12 +164,13 @@ pub async fn claim_behind(
     let [behind, behind_id] = place.args();
     let pipeline_name = pipeline;
     let pipeline = ("pipeline", pipeline.into());
-    let process_id = ("process", process.0.into());
+    let [process, epoch] = claimant.args();
     let lease = ("lease", micros(lease).into());
     failpoint!(conn, "claim.begin");
     if conn.dialect() == Dialect::Postgres {
         let args = [
-            process_id,
+            process,
+            epoch,
             pipeline,
             lease,
             ("n", n.into()),
@@ -185,11 +187,11 @@ pub async fn claim_behind(
             Some(row) => Place::of(row, "last_due_at", "last_id")?,
             None => place,
         };
-        let taken = understood(conn, process, pipeline_name, &rows).await?;
+        let taken = understood(conn, claimant, pipeline_name, &rows).await?;
         return Ok((Claim::Taken(taken), last));
     }
     let loaded = conn.transaction(async |conn| {
-        if !touch(conn, process).await? {
+        if !touch(conn, claimant).await? {
             return Ok(None);
         }
         let args = [
@@ -204,7 +206,7 @@ pub async fn claim_behind(
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
-        let args = [("taken", (&rows).into()), process_id.clone(), lease.clone()];
+        let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
         let stamped = conn.fetch(&STAMP_EXECUTIONS, &args).await?;
         if stamped.len() != taken.len() {
             return Err(Error::Corrupt(format!(
@@ -217,7 +219,7 @@ pub async fn claim_behind(
         let places = taken.iter().map(|row| Place::of(row, "due_at", "id"));
         let places = places.collect::<Result<Vec<_>, Error>>()?;
         let last = places.into_iter().max().unwrap_or(place);
-        let args = [("b", (&rows).into()), ("process", process.0.into())];
+        let args = [("b", (&rows).into()), process.clone()];
         Ok(Some((conn.finish(&LOAD_CLAIMED, &args).await?, last)))
     });
     let loaded = loaded.await?;
@@ -225,7 +227,7 @@ pub async fn claim_behind(
     let Some((rows, last)) = loaded else {
         return Ok((Claim::Dead, place));
     };
-    let taken = understood(conn, process, pipeline_name, &rows).await?;
+    let taken = understood(conn, claimant, pipeline_name, &rows).await?;
     Ok((Claim::Taken(taken), last))
 }
 
@@ -233,39 +235,51 @@ pub async fn claim_behind(
 /// is ours and unknown to us.
 async fn understood(
     conn: &mut Conn,
-    process: ProcessId,
+    claimant: Claimant,
     pipeline: &str,
     rows: &[Row],
 ) -> Result<Vec<Claimed>, Error> {
     let taken: Result<Vec<Claimed>, Error> = rows.iter().map(claimed).collect();
     if taken.is_err() {
         let ids = ids(rows)?.into_iter().map(ExecutionId);
-        put_back(conn, process, pipeline, &ids.collect::<Vec<_>>()).await?;
+        put_back(conn, claimant, pipeline, &ids.collect::<Vec<_>>()).await?;
     }
     taken
 }
 
 /// The guarded write that every claim begins with; false when the process was declared dead.
-pub(super) async fn touch(conn: &mut Conn, process: ProcessId) -> Result<bool, Error> {
-    let args = [("process", process.0.into())];
-    Ok(conn.fetch_optional(&TOUCH_PROCESS, &args).await?.is_some())
+pub(super) async fn touch(conn: &mut Conn, claimant: Claimant) -> Result<bool, Error> {
+    let touched = conn
+        .fetch_optional(&TOUCH_PROCESS, &claimant.args())
+        .await?;
+    Ok(touched.is_some())
 }
 
 fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// Puts executions that `process` has claimed but not started back into the queue: no attempt
-/// was made, so none is closed. Those that it holds no more stay as they are. Returns how many.
+/// Puts executions that the claimant's process has claimed but not started back into the queue: no
+/// attempt was made, so none is closed. Those that it holds no more stay as they are. Returns how
+/// many.
+///
+/// What is put back may be what was taken up again since, if this arrives late: it is fenced as
+/// claims are.
 pub async fn put_back(
     conn: &mut Conn,
-    process: ProcessId,
+    claimant: Claimant,
     pipeline: &str,
     executions: &[ExecutionId],
 ) -> Result<usize, Error> {
     let rows = Rows::new().ids("id", executions.iter().copied());
     conn.transaction(async |conn| {
-        let args = [("b", (&rows).into()), ("process", process.0.into())];
+        if !touch(conn, claimant).await? {
+            return Ok(0);
+        }
+        let args = [
+            ("b", (&rows).into()),
+            ("process", claimant.process.0.into()),
+        ];
         let freed = ids(&conn.fetch(&UNCLAIM, &args).await?)?;
         if !freed.is_empty() {
             let rows = Rows::new().ids("id", freed.iter().copied());

@@ -28,6 +28,7 @@ use super::conn::{Conn, Row};
 use super::crossing::{Crossed, micros};
 use super::dialect::Dialect;
 use super::error::Error;
+use super::process::Claimant;
 use super::statement::{Args, Rows, statements};
 
 /// One row per result: what it is, and all that follows from it. Ids of what is not to be
@@ -278,8 +279,8 @@ pub struct Committed {
 /// Who commits.
 #[derive(Clone, Copy, Debug)]
 pub struct Committer<'a> {
-    /// The process.
-    pub process: ProcessId,
+    /// The process, by the connection through which it commits.
+    pub claimant: Claimant,
     /// The pipeline it works.
     pub pipeline: &'a str,
     /// For how long it holds what it claims.
@@ -302,9 +303,11 @@ pub async fn commit(
     }
     let planned = plan(finished, committer.room);
     let rows = rows(&planned.iter().collect::<Vec<_>>());
+    let [process, epoch] = committer.claimant.args();
     let args = [
         ("results", (&rows).into()),
-        ("process", committer.process.0.into()),
+        process,
+        epoch,
         ("pipeline", committer.pipeline.into()),
         ("lease", micros(committer.lease).into()),
     ];
@@ -345,9 +348,12 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             return Ok(None);
         };
         // Whoever removes a process takes its executions away in the same transaction, so the first
-        // row is the process's own; an execution in its place is an error that undoes all.
+        // row is the process's own. An execution in its place is an error that undoes all: so ends
+        // what arrives after its epoch, when nobody listens.
         let id = process.get::<uuid::Uuid>("id");
-        id.map_err(|_| Error::Corrupt("I22: a process that is gone holds executions".to_owned()))?;
+        id.map_err(|_| {
+            Error::Corrupt("I22: a process that is gone, or its epoch, holds executions".to_owned())
+        })?;
         let mut held = HashMap::with_capacity(planned.len());
         for row in answer {
             held.insert(ExecutionId(row.get("execution_id")?), false);

@@ -21,12 +21,20 @@ pub struct Migration {
 }
 
 /// All of them, in order. Append only: an applied migration never changes.
-pub const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    postgres: include_str!("../../migrations/postgres/0001_initial.sql"),
-    sqlite: include_str!("../../migrations/sqlite/0001_initial.sql"),
-}];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "initial",
+        postgres: include_str!("../../migrations/postgres/0001_initial.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0001_initial.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "epochs",
+        postgres: include_str!("../../migrations/postgres/0002_epochs.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0002_epochs.sql"),
+    },
+];
 
 const CREATE_RECORD: &str = "
     CREATE TABLE IF NOT EXISTS ductwork_migrations (

@@ -15,7 +15,7 @@ use super::conn::Conn;
 use super::crossing::{self, NewExecution, micros};
 use super::definition::Definitions;
 use super::error::Error;
-use super::statement::{Rows, statements};
+use super::statement::{Arg, Rows, statements};
 
 statements! {
     REGISTER = "
@@ -92,6 +92,19 @@ statements! {
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
           FROM {rows:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
+    /// RACE: a connection was given up, and the claim that was sent through it arrives after we
+    /// asked what we hold: nobody would ever run what it claims for us, and our heartbeats would
+    /// keep it. The epoch goes up before we ask. Both write the row, so one waits for the other:
+    /// either we see its claim, or it finds that its epoch is over. Never down: this, too, may
+    /// arrive late. Proven by `a_claim_through_a_connection_that_was_given_up_claims_nothing`.
+    FENCE_EARLIER = "
+        UPDATE ductwork_processes SET epoch = :epoch WHERE id = :process AND epoch < :epoch";
+    /// RACE: a claim is still under way, through a connection that was given up. The row is locked
+    /// before it is asked what is held: in one statement that would be asked as of before the wait
+    /// for the claim. Proven by
+    /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
+    LOCK_PROCESS = "
+        SELECT id FROM ductwork_processes WHERE id = :id {lock}";
     /// What could not be committed or given back before the end is still held: then the row stays
     /// for whoever proves the death, at once, and not when a lease is over (I22, C4).
     DEREGISTER = "
@@ -133,6 +146,38 @@ pub struct NewProcess {
     pub pid: u32,
     /// The kernel's start time of that pid.
     pub pid_started_at: u64,
+}
+
+/// A process as it claims: through one connection at a time, of which each that it gives up ends an
+/// epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// The process.
+    pub process: ProcessId,
+    /// How many connections it has given up.
+    pub epoch: u32,
+}
+
+impl Claimant {
+    /// A process that has given up no connection.
+    pub fn new(process: ProcessId) -> Self {
+        Self { process, epoch: 0 }
+    }
+
+    /// The parameters of a statement that asks for it.
+    pub(super) fn args(self) -> [(&'static str, Arg<'static>); 2] {
+        [
+            ("process", self.process.0.into()),
+            ("epoch", i64::from(self.epoch).into()),
+        ]
+    }
+}
+
+/// Refuses from now on whatever claims for this process in an earlier epoch, and waits for what
+/// is under way: what is held afterwards is all that ever will be, but for what this epoch claims.
+pub async fn fence_earlier(conn: &mut Conn, claimant: Claimant) -> Result<(), Error> {
+    conn.execute(&FENCE_EARLIER, &claimant.args()).await?;
+    Ok(())
 }
 
 /// A process row.
@@ -508,9 +553,13 @@ async fn give_back_branches(
 
 /// Removes the row of a process that ends in order, unless it still holds something.
 pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
-    conn.execute(&DEREGISTER, &[("id", process.0.into())])
-        .await?;
-    Ok(())
+    conn.transaction(async |conn| {
+        let args = [("id", process.0.into())];
+        conn.fetch(&LOCK_PROCESS, &args).await?;
+        conn.finish(&DEREGISTER, &args).await?;
+        Ok(())
+    })
+    .await
 }
 
 /// Processes without a row whose claims have outlived their leases.

@@ -16,9 +16,10 @@ use tokio::sync::watch;
 struct Weather {
     /// Connections older than the last of these are gone.
     resets: u64,
-    /// Nothing gets through to the server, or from it, and nobody is told.
-    holes: [bool; 2],
-    /// What each piece waits for.
+    /// Where there is a hole, nothing gets through to the server, or from it, and nobody is told.
+    /// So many are there now, as each is closed by whoever has opened it.
+    holes: [usize; 2],
+    /// What each piece waits for; one such trouble adds to another.
     delay: Duration,
 }
 
@@ -85,24 +86,29 @@ impl Proxy {
     }
 
     /// From now on nothing gets through in these directions, to the server and from it; the answer
-    /// lets everything through again, with what was held back.
+    /// lets everything through again, with what was held back, unless another holds it still.
     pub fn held(&self, holes: [bool; 2]) -> Box<dyn FnOnce() + Send> {
-        self.change(|weather| weather.holes = holes);
-        self.later(|weather| weather.holes = [false; 2])
+        let holes = holes.map(usize::from);
+        self.change(|weather| {
+            (0..2).for_each(|way| weather.holes[way] += holes[way]);
+        });
+        self.later(move |weather| {
+            (0..2).for_each(|way| weather.holes[way] -= holes[way]);
+        })
     }
 
     /// From now on every piece takes so much longer, until the answer is called.
     pub fn delayed(&self, delay: Duration) -> Box<dyn FnOnce() + Send> {
-        self.change(|weather| weather.delay = delay);
-        self.later(|weather| weather.delay = Duration::ZERO)
+        self.change(|weather| weather.delay += delay);
+        self.later(move |weather| weather.delay -= delay)
     }
 
-    fn later(&self, change: fn(&mut Weather)) -> Box<dyn FnOnce() + Send> {
+    fn later(&self, change: impl Fn(&mut Weather) + Send + 'static) -> Box<dyn FnOnce() + Send> {
         let weather = self.weather.clone();
         Box::new(move || {
             weather
                 .iter()
-                .for_each(|weather| weather.send_modify(change))
+                .for_each(|weather| weather.send_modify(&change))
         })
     }
 
@@ -111,13 +117,9 @@ impl Proxy {
         self.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// Everything passes again.
+    /// Nothing is cut any more.
     pub fn clear(&self) {
         self.left.store(usize::MAX, Ordering::Relaxed);
-        self.change(|weather| {
-            weather.holes = [false; 2];
-            weather.delay = Duration::ZERO;
-        });
     }
 }
 
@@ -190,10 +192,10 @@ impl Passing {
     /// Waits until something gets through this way.
     async fn through(&self, way: usize) {
         let mut weather = self.weather.clone();
-        if weather.borrow().holes[way] {
+        if weather.borrow().holes[way] > 0 {
             self.fires();
         }
-        let _gone = weather.wait_for(|weather| !weather.holes[way]).await;
+        let _gone = weather.wait_for(|weather| weather.holes[way] == 0).await;
     }
 
     async fn pump(&self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, way: usize) {

@@ -1,5 +1,6 @@
 //! The whole: load, faults for a while, silence, and then the oracle.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ductwork::store::{Location, Purpose, migrate};
@@ -32,6 +33,9 @@ const LONG: u64 = 300;
 /// crashes of the server, and steps.
 const FLOORS: [(u64, usize, usize, usize, usize); 2] =
     [(LONG, 200, 30, 10, 0), (1_800, 1_000, 200, 50, 200_000)];
+
+/// So many faults are told when something is broken.
+const RECENT: usize = 60;
 
 /// From the last fault until nothing is left to do.
 const DRAIN: Duration = Duration::from_secs(60);
@@ -136,15 +140,15 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
 }
 
 /// A proxy before this server, and the way to it.
-fn between(url: &str) -> (Proxy, String) {
+fn between(url: &str) -> (Arc<Proxy>, String) {
     let (before, after) = url.rsplit_once(':').expect("a URL with a port");
     let (port, database) = after.split_once('/').expect("a URL with a database");
     let proxy = Proxy::to(port.parse().expect("a port"));
     let url = format!("{before}:{}/{database}", proxy.port);
-    (proxy, url)
+    (Arc::new(proxy), url)
 }
 
-/// Says what was planned and what became of it, to whoever has to find out what happened.
+/// Says what was done last, to whoever has to find out what happened; the seed says all of it.
 struct Report {
     plan: Vec<Blow>,
     scene: Scene,
@@ -155,15 +159,12 @@ impl Drop for Report {
         if !std::thread::panicking() {
             return;
         }
-        for blow in &self.plan {
-            let mut faults = self.scene.faults.iter();
-            match faults.find(|fault| fault.number == blow.number) {
-                Some(fault) => {
-                    let (at, until) = (fault.at.as_secs_f64(), fault.until.as_secs_f64());
-                    eprintln!("{blow}: {at:.2} to {until:.2}, {}", fault.target);
-                }
-                None => eprintln!("{blow}: not done"),
-            }
+        let from = self.scene.faults.len().saturating_sub(RECENT);
+        for fault in &self.scene.faults[from..] {
+            let blow = self.plan.iter().find(|blow| blow.number == fault.number);
+            let (at, until) = (fault.at.as_secs_f64(), fault.until.as_secs_f64());
+            let blow = blow.expect("what was done was planned");
+            eprintln!("{blow}: {at:.2} to {until:.2}, {}", fault.target);
         }
     }
 }

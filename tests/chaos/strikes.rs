@@ -1,5 +1,6 @@
 //! What befalls the daemons: each kind of fault, done for sure and written down.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -232,10 +233,10 @@ impl Scene {
             None => (uptime(), Vec::new()),
         };
         let proxy = match self.hosts.get(blow.host) {
-            Some(host) => host.proxy.as_ref(),
-            None => self.proxy.as_ref(),
+            Some(host) => &host.proxy,
+            None => &self.proxy,
         };
-        let proxy = proxy.expect("everybody has one");
+        let proxy = Arc::clone(proxy.as_ref().expect("everybody has one"));
         let counter = proxy.fired();
         let before = counter.load(Ordering::Relaxed);
         let fired = move || counter.load(Ordering::Relaxed) > before;
@@ -244,7 +245,9 @@ impl Scene {
         let mut lasts = blow.lasts;
         let end = match blow.kind {
             Kind::Reset => {
+                // It may be that nobody has one, because the database was gone when they started.
                 eventually(PATIENCE, "a connection to reset", async || {
+                    self.watch().await;
                     proxy.reset();
                     tokio::task::yield_now().await;
                     fired().then_some(())

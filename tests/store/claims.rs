@@ -8,7 +8,7 @@ use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
-use ductwork::store::process::{self, Counters, Death};
+use ductwork::store::process::{self, Claimant, Counters, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Dialect, Error};
@@ -117,7 +117,7 @@ on_every_database! {
             finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
         }
         let step = finished[1].claimed.step_id.0;
-        let committer = Committer { process: driver.process, pipeline: "P", lease: LEASE, room: 0 };
+        let committer = Committer { claimant: Claimant::new(driver.process), pipeline: "P", lease: LEASE, room: 0 };
         for (strays, comes_back) in [(&STRAY, &BACK), (&ASTRAY, &BACK)] {
             assert_eq!(driver.conn.execute(strays, &[("step", step.into())]).await.unwrap(), 1);
             let refused = commit::commit(&mut driver.conn, &finished, committer).await;
@@ -132,7 +132,7 @@ on_every_database! {
 
         for taken in [&TAKEN, &CLOSED] {
             assert_eq!(driver.conn.execute(taken, &[]).await.unwrap(), 1);
-            let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
+            let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
             assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", taken.name);
         }
         let due = claim::next_due(&mut driver.conn, "P").await.unwrap();
@@ -150,7 +150,7 @@ on_every_database! {
         driver.trigger(&one(), "1").await;
         let run = driver.trigger(&one(), "1").await;
         driver.conn.execute(&GARBLED, &[("run", run.0.into())]).await.unwrap();
-        let refused = claim::claim(&mut driver.conn, driver.process, "P", 9, LEASE).await;
+        let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
         driver.conn.execute(&MENDED, &[]).await.unwrap();
         let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
@@ -256,7 +256,7 @@ on_every_database! {
         let finished = [driver.finished(claimed[0].clone(), Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         let asked = [ids[0], ids[1], theirs.execution_id];
-        let put_back = claim::put_back(&mut driver.conn, driver.process, "P", &asked).await;
+        let put_back = claim::put_back(&mut driver.conn, Claimant::new(driver.process), "P", &asked).await;
         assert_eq!(put_back.unwrap(), 1);
         driver.audit().await;
         let again = other.claim("P", 9).await;
@@ -373,13 +373,51 @@ on_every_database! {
         let mut other = Driver::new(&db).await;
         dead.trigger(&one(), "1").await;
         assert!(other.recover(dead.process).await.removed);
-        let claim = claim::claim(&mut dead.conn, dead.process, "P", 1, LEASE).await.unwrap();
+        let claim = claim::claim(&mut dead.conn, Claimant::new(dead.process), "P", 1, LEASE).await.unwrap();
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
-        let claim = advance::claim(&mut dead.conn, dead.process, None, 1, LEASE).await.unwrap();
+        let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
         let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), LEASE, true).await;
         assert_eq!(beat.unwrap(), None);
         assert_eq!(other.claim("P", 9).await.len(), 1);
+    }
+
+    async fn a_claim_through_a_connection_that_was_given_up_claims_nothing(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let process = driver.process;
+        let past = Claimant::new(process);
+        let present = Claimant { process, epoch: 1 };
+        for _ in 0..2 {
+            driver.trigger(&divided(), "1").await;
+        }
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let held = [claimed.execution_id];
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        let committer = |claimant| Committer { claimant, pipeline: "P", lease: LEASE, room: 9 };
+        process::fence_earlier(&mut driver.conn, present).await.unwrap();
+        // What was sent before arrives only now: that, too.
+        process::fence_earlier(&mut driver.conn, past).await.unwrap();
+
+        let claim = claim::claim(&mut driver.conn, past, "P", 1, LEASE).await.unwrap();
+        assert!(matches!(claim, Claim::Dead), "{claim:?}");
+        let back = claim::put_back(&mut driver.conn, past, "P", &held).await;
+        assert_eq!(back.unwrap(), 0);
+        match commit::commit(&mut driver.conn, &finished, committer(past)).await {
+            Ok(committed) => assert!(committed.dead),
+            Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error:?}"),
+        }
+        driver.audit().await;
+        let still: Vec<_> = claim::held(&mut driver.conn, process).await.unwrap();
+        assert_eq!(still.iter().map(|it| it.execution_id).collect::<Vec<_>>(), held);
+
+        let committed = commit::commit(&mut driver.conn, &finished, committer(present)).await;
+        assert_eq!(committed.unwrap().stale, []);
+        let branches = advance::claim(&mut driver.conn, past, None, 9, LEASE).await.unwrap();
+        assert!(matches!(branches, BranchClaim::Dead), "{branches:?}");
+        let branches = advance::claim(&mut driver.conn, present, None, 9, LEASE).await.unwrap();
+        assert!(matches!(&branches, BranchClaim::Taken(taken) if taken.len() == 1), "{branches:?}");
+        let claim = claim::claim(&mut driver.conn, present, "P", 9, LEASE).await.unwrap();
+        assert!(matches!(&claim, Claim::Taken(taken) if taken.len() == 1), "{claim:?}");
     }
 
     async fn claims_race_with_a_declaration_of_death_and_one_of_them_wins(db: Db) {
@@ -390,7 +428,7 @@ on_every_database! {
             let mut doomed = Driver::new(&db).await;
             let process = doomed.process;
             let claim: std::pin::Pin<Box<dyn Future<Output = Option<Driver>>>> = Box::pin(async move {
-                let claim = claim::claim(&mut doomed.conn, process, "P", 1, LEASE).await;
+                let claim = claim::claim(&mut doomed.conn, Claimant::new(process), "P", 1, LEASE).await;
                 claim.unwrap();
                 None
             });
@@ -524,7 +562,7 @@ on_every_database! {
         let run = driver.trigger(&one(), "1").await;
         for _ in 0..10 {
             let dead = Driver::new(&db).await.process;
-            let taken = claim::claim(&mut driver.conn, dead, "P", 1, LEASE).await.unwrap();
+            let taken = claim::claim(&mut driver.conn, Claimant::new(dead), "P", 1, LEASE).await.unwrap();
             assert!(matches!(taken, Claim::Taken(taken) if taken.len() == 1));
             let recovered = together((0..4).map(|_| {
                 let db = db.clone();

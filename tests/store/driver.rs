@@ -12,7 +12,7 @@ use ductwork::store::audit;
 use ductwork::store::claim::{self, Claim, Claimed};
 use ductwork::store::commit::{self, Committed, Committer, Finished, StoredError};
 use ductwork::store::definition::Definitions;
-use ductwork::store::process::{self, Death, NewProcess, Recovered};
+use ductwork::store::process::{self, Claimant, Death, NewProcess, Recovered};
 use ductwork::store::prune;
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -96,7 +96,15 @@ impl Driver {
 
     /// Takes due executions.
     pub async fn claim(&mut self, pipeline: &str, n: usize) -> Vec<Claimed> {
-        match claim::claim(&mut self.conn, self.process, pipeline, n, LEASE).await {
+        match claim::claim(
+            &mut self.conn,
+            Claimant::new(self.process),
+            pipeline,
+            n,
+            LEASE,
+        )
+        .await
+        {
             Ok(Claim::Taken(taken)) => taken,
             Ok(Claim::Dead) => panic!("the process was declared dead"),
             Err(error) => panic!("{error:?}"),
@@ -105,7 +113,7 @@ impl Driver {
 
     /// Takes ready branches.
     pub async fn claim_branches(&mut self, n: usize) -> Vec<ClaimedBranch> {
-        match advance::claim(&mut self.conn, self.process, None, n, LEASE).await {
+        match advance::claim(&mut self.conn, Claimant::new(self.process), None, n, LEASE).await {
             Ok(BranchClaim::Taken(taken)) => taken,
             Ok(BranchClaim::Dead) => panic!("the process was declared dead"),
             Err(error) => panic!("{error:?}"),
@@ -149,7 +157,7 @@ impl Driver {
         };
         let pipeline = first.definition.pipeline.clone();
         let committer = Committer {
-            process: self.process,
+            claimant: Claimant::new(self.process),
             pipeline: &pipeline,
             lease: LEASE,
             room: self.room,

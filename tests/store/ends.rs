@@ -7,6 +7,7 @@ use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::context;
+use ductwork::store::process::Claimant;
 use ductwork::store::prune::prune;
 use ductwork::store::resume::{Resume, resume, waiting};
 use ductwork::store::revive::{Revive, revive};
@@ -250,7 +251,7 @@ on_every_database! {
         // A hook that has yet to run.
         let halted = driver.trigger(&hooked, "1").await;
         let process = driver.process;
-        let mut claimed = match claim::claim(&mut driver.conn, process, "P", 9, LEASE).await {
+        let mut claimed = match claim::claim(&mut driver.conn, Claimant::new(process), "P", 9, LEASE).await {
             Ok(Claim::Taken(claimed)) => claimed,
             other => panic!("{other:?}"),
         };

@@ -26,6 +26,13 @@ pub const GUARDED: &[Guarded] = &[
         "ductwork_branches.step_id = b.step_id",
         "a_branch_that_waits_elsewhere_by_now_is_not_resumed",
     ),
+    // Two connections that are given up in a row, and what fenced the first of them arrives last.
+    (
+        "FENCE_EARLIER.1",
+        1,
+        "epoch < :epoch",
+        "a_claim_through_a_connection_that_was_given_up_claims_nothing",
+    ),
     // What no schedule brings about: a row that contradicts an invariant.
     (
         "OPEN_ADVANCEMENTS.2",

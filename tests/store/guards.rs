@@ -13,7 +13,7 @@ use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
 use ductwork::store::disturb;
-use ductwork::store::process;
+use ductwork::store::process::{self, Claimant};
 use ductwork::store::resume::{Resume, resume};
 use ductwork::store::revive::revive;
 use ductwork::store::statement::Statement;
@@ -104,6 +104,12 @@ async fn driver(db: &Db) -> Driver {
     driver
 }
 
+/// The server's name for its connection.
+async fn session(driver: &mut Driver) -> i64 {
+    let session = disturb::session(&mut driver.conn).await.unwrap();
+    session.expect("PostgreSQL has sessions")
+}
+
 /// Waits until the statement of a session waits for somebody's lock.
 async fn until_it_waits(watch: &mut Driver, session: i64) {
     let started = std::time::Instant::now();
@@ -165,7 +171,7 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         by_hand(&mut driver, &CROSSED_BY_HAND, run).await;
-        let refused = advance::claim(&mut driver.conn, driver.process, None, 9, LEASE).await;
+        let refused = advance::claim(&mut driver.conn, Claimant::new(driver.process), None, 9, LEASE).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
     }
 
@@ -213,9 +219,9 @@ on_every_database! {
         let mut other = driver(&db).await;
         holder.trigger(&one(), "1").await;
         let held = [holder.claim("P", 1).await[0].execution_id];
-        let back = claim::put_back(&mut other.conn, other.process, "P", &held).await;
+        let back = claim::put_back(&mut other.conn, Claimant::new(other.process), "P", &held).await;
         assert_eq!(back.unwrap(), 0);
-        let back = claim::put_back(&mut holder.conn, holder.process, "P", &held).await;
+        let back = claim::put_back(&mut holder.conn, Claimant::new(holder.process), "P", &held).await;
         assert_eq!(back.unwrap(), 1);
     }
 
@@ -273,7 +279,7 @@ on_every_database! {
         assert_eq!(orphans(&mut lives).await, [gone.process]);
         assert_eq!(lives.recover(gone.process).await.branches, 1);
         assert_eq!(orphans(&mut lives).await, [], "what is closed is nobody's");
-        let claimed = claim::claim(&mut lives.conn, lives.process, "P", 9, LEASE).await;
+        let claimed = claim::claim(&mut lives.conn, Claimant::new(lives.process), "P", 9, LEASE).await;
         assert!(matches!(claimed, Ok(Claim::Taken(taken)) if taken.is_empty()));
         lives.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(lives.run(run).await.0, RunStatus::Halted);
@@ -291,10 +297,6 @@ async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
         let run = worker.trigger(&one(), "1").await;
         let claimed = worker.claim("P", 1).await.remove(0);
         let finished = worker.finished(claimed, Did::Returned(json!(1))).await;
-        let session = async |driver: &mut Driver| {
-            let session = disturb::session(&mut driver.conn).await.unwrap();
-            session.expect("PostgreSQL has sessions")
-        };
         let (commits, cancels) = (session(&mut worker).await, session(&mut other).await);
         let mut hold = db.conn().await;
         hold.script("BEGIN", "BEGIN").await.unwrap();
@@ -319,6 +321,55 @@ async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
     .await;
 }
 
+/// A connection was given up with a claim under way, and its process ends in order: the server is
+/// still at it.
+#[tokio::test]
+async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        for branches in [false, true] {
+            let mut given_up = driver(&db).await;
+            let mut ends = driver(&db).await;
+            let process = given_up.process;
+            let (claims, deregisters) = (session(&mut given_up).await, session(&mut ends).await);
+            watch.trigger(&divided(), "1").await;
+            if branches {
+                let claimed = watch.claim("P", 1).await.remove(0);
+                let finished = watch.finished(claimed, Did::Returned(json!(1))).await;
+                watch.commit(&[finished]).await;
+            }
+            let mut hold = db.conn().await;
+            hold.script("BEGIN", "BEGIN").await.unwrap();
+            // Behind its first write, that of its own row.
+            let lock = match branches {
+                true => "LOCK TABLE ductwork_advancements IN SHARE MODE",
+                false => "SELECT 1 FROM ductwork_executions FOR UPDATE",
+            };
+            hold.script("LOCK", lock).await.unwrap();
+            let claimed = tokio::task::spawn_local(async move {
+                match branches {
+                    true => given_up.claim_branches(9).await.len(),
+                    false => given_up.claim("P", 9).await.len(),
+                }
+            });
+            until_it_waits(&mut watch, claims).await;
+            let ended = tokio::task::spawn_local(async move {
+                process::deregister(&mut ends.conn, process).await.unwrap();
+            });
+            until_it_waits(&mut watch, deregisters).await;
+            hold.script("COMMIT", "COMMIT").await.unwrap();
+            assert_eq!(claimed.await.unwrap(), 1);
+            ended.await.unwrap();
+            crate::driver::audit(&mut watch.conn).await;
+            // Whoever proves its death finds what it held.
+            let recovered = watch.recover(process).await;
+            assert!(recovered.removed);
+            watch.work("P", |_| Did::Returned(json!(1))).await;
+        }
+    })
+    .await;
+}
+
 /// Between our look and our write the branch was resumed by somebody else, and waits at another
 /// step by now: the value is not for that one.
 #[tokio::test]
@@ -330,7 +381,7 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
             .trigger(&of(Pipeline::named("P").start("A").dampen("")), "1")
             .await;
         watch.work("P", |_| Did::Returned(json!(1))).await;
-        let session = disturb::session(&mut person.conn).await.unwrap();
+        let session = session(&mut person).await;
         let mut quicker = driver(&db).await;
         quicker.conn.script("BEGIN", "BEGIN").await.unwrap();
         by_hand(&mut quicker, &STANDS_ELSEWHERE, run).await;
@@ -339,7 +390,7 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
                 .await
                 .unwrap()
         });
-        until_it_waits(&mut watch, session.expect("PostgreSQL has sessions")).await;
+        until_it_waits(&mut watch, session).await;
         quicker.conn.script("COMMIT", "COMMIT").await.unwrap();
         assert_eq!(
             resumed.await.unwrap(),

@@ -6,6 +6,7 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::place::Place;
+use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 
@@ -101,7 +102,8 @@ async fn an_old_snapshot_is_held(db: Db) {
         let mut place = Place::FIRST;
         for _ in 0..RUNS / 2 / 20 {
             let (conn, process) = (&mut driver.conn, driver.process);
-            let claimed = claim::claim_behind(conn, place, process, "P", 20, LEASE).await;
+            let claimed =
+                claim::claim_behind(conn, place, Claimant::new(process), "P", 20, LEASE).await;
             let (Claim::Taken(taken), last) = claimed.unwrap() else {
                 panic!("it lives")
             };

@@ -1,10 +1,15 @@
 //! The schema, and what is kept beside the runs.
 
-use ductwork::definition::Pipeline;
-use ductwork::model::RunId;
-use ductwork::store::{context, migrate};
+use std::time::Duration;
 
-use crate::driver::{Driver, together};
+use ductwork::definition::Pipeline;
+use ductwork::model::{RunId, RunStatus};
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{context, migrate};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, register, together};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -27,6 +32,34 @@ on_every_database! {
         let mut conn = db.connect().await;
         let error = migrate::check(&mut conn).await.expect_err("nothing is there");
         assert!(error.to_string().contains("ductworkd migrate"), "{error}");
+    }
+
+    async fn what_an_older_version_left_is_finished_by_this_one(db: Db) {
+        static RECORD: Statement = Statement::new(
+            "RECORD_BY_HAND",
+            "INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (1, 'initial', 1)",
+        );
+        let mut conn = db.connect().await;
+        let record = "CREATE TABLE ductwork_migrations
+            (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
+        conn.script("the record", record).await.unwrap();
+        let first = migrate::MIGRATIONS[0].sql(conn.dialect());
+        conn.script("the first version", first).await.unwrap();
+        conn.execute(&RECORD, &[]).await.unwrap();
+        let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let new = [NewRun { key: None, input: "1" }];
+        let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();
+        let left = register(&mut conn).await;
+        let error = migrate::check(&mut conn).await.expect_err("something is missing");
+        assert!(error.to_string().contains("ductworkd migrate"), "{error}");
+
+        let done = migrate::migrate(&mut conn).await.unwrap();
+        assert_eq!(done.len(), migrate::MIGRATIONS.len() - 1);
+        migrate::check(&mut conn).await.unwrap();
+        let mut driver = Driver::new(&db).await;
+        assert!(driver.recover(left).await.removed, "a process of the older version");
+        assert_eq!(driver.work("P", |_| Did::Returned(json!(2))).await, ["A", "B"]);
+        assert_eq!(driver.run(runs[0].run_id).await, (RunStatus::Completed, Some(json!(2))));
     }
 
     async fn context_keeps_the_last_value_and_the_first_time(db: Db) {

@@ -15,8 +15,8 @@ use crate::model::counted;
 /// How a column counts: `i` an id, `v` a value, `t` a time, `f` whether it is null.
 const TABLES: &[(&str, &str)] = &[
     (
-        "it",
-        "SELECT id, last_heartbeat_at FROM ductwork_processes ORDER BY id",
+        "itv",
+        "SELECT id, last_heartbeat_at, epoch FROM ductwork_processes ORDER BY id",
     ),
     (
         "ivvvvivttt",

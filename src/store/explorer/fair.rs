@@ -32,7 +32,7 @@ static HELD: Statement = Statement::new(
 
 /// What is done first, where there is a choice; not here: looking for orphans, putting back, and
 /// what people do.
-const ORDER: &[u8] = b"ruvgkdbcl";
+const ORDER: &[u8] = b"zruvgkdbcl";
 
 /// Does everything that an actor can do now.
 fn exhaust(

@@ -76,8 +76,15 @@ impl Scenario {
                 crashes,
                 ticks,
                 faults,
+                late: 0,
             },
         }
+    }
+
+    /// The same, where what was sent may arrive after its connection was given up, once.
+    fn late(mut self) -> Self {
+        self.limits.late = 1;
+        self
     }
 
     /// Makes the runs and the actors.
@@ -118,6 +125,9 @@ impl Scenario {
                 };
                 at_once(state.actors[index].act(*verb, &mut cx))?;
             }
+        }
+        if self.limits.late > 0 {
+            state.actors.push(Actor::Network(None));
         }
         Ok(())
     }
@@ -353,6 +363,41 @@ pub fn triples() -> Vec<Scenario> {
             &[Worker(1), Advancer(1), Worker(1)],
             (0, 0, 0),
         ),
+        two(
+            "late claims and commits",
+            &[("chain", 0), ("flaky", 0)],
+            &[Leasing(2), PutsBack],
+            (0, 0, 0),
+        )
+        .late(),
+        two(
+            "late arrivals",
+            &[("divide", 2)],
+            &[Worker(1), Worker(1), Cancel(0)],
+            (0, 0, 0),
+        )
+        .late(),
+        two(
+            "late results of the dead",
+            &[("chain", 0)],
+            &[Leasing(1), Reaper],
+            (1, 1, 0),
+        )
+        .late(),
+        two(
+            "late advances of the dead",
+            &[("divide", 1)],
+            &[Advancer(1), Reaper],
+            (1, 1, 0),
+        )
+        .late(),
+        two(
+            "late, and gone",
+            &[("chain", 0), ("divide", 1)],
+            &[LeavingWorker, LeavingAdvancer, Reaper],
+            (0, 0, 0),
+        )
+        .late(),
     ]
 }
 
@@ -513,6 +558,8 @@ pub fn sharp() -> Vec<Scenario> {
             &[Advancer(1), Advancer(1), Reaper],
             (0, 1, 1),
         ),
+        new("late claim", &[("chain", 0)], &[Leasing(1)], (0, 0, 0)).late(),
+        new("late advance", &[("divide", 1)], &[Advancer(1)], (0, 0, 0)).late(),
     ]
 }
 

@@ -36,6 +36,19 @@ pub struct Limits {
     pub crashes: u8,
     pub ticks: u8,
     pub faults: u8,
+    /// What was sent arrives after its connection was given up.
+    pub late: u8,
+}
+
+impl Limits {
+    fn without(mut self, fault: Fault) -> Self {
+        match fault {
+            Fault::None => {}
+            Fault::Late => self.late -= 1,
+            Fault::Lost | Fault::Refused | Fault::Cut => self.faults -= 1,
+        }
+        self
+    }
 }
 
 /// Everything that is not in the database.
@@ -62,7 +75,7 @@ pub enum Move {
 }
 
 /// `ac`: actor a claims; `ac+`: and the answer is lost; `ac-`: it is refused; `ac/`: it is cut
-/// off; `a!`: a crashes; `a^`: a boots; `tick`.
+/// off; `ac~`: it arrives later; `a!`: a crashes; `a^`: a boots; `tick`.
 impl fmt::Display for Move {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |index: usize| char::from(b'a' + index as u8);
@@ -73,6 +86,7 @@ impl fmt::Display for Move {
                     Fault::Lost => "+",
                     Fault::Refused => "-",
                     Fault::Cut => "/",
+                    Fault::Late => "~",
                 };
                 write!(to, "{}{}{mark}", name(index), char::from(verb))
             }
@@ -97,6 +111,7 @@ impl FromStr for Move {
             [name, verb] => Ok(Self::Act(index(name), verb, Fault::None)),
             [name, verb, b'+'] => Ok(Self::Act(index(name), verb, Fault::Lost)),
             [name, verb, b'-'] => Ok(Self::Act(index(name), verb, Fault::Refused)),
+            [name, verb, b'~'] => Ok(Self::Act(index(name), verb, Fault::Late)),
             [name, verb, b'/'] => Ok(Self::Act(index(name), verb, Fault::Cut)),
             _ => Err(format!("{text:?} is no move")),
         }
@@ -145,7 +160,7 @@ struct Digests {
 /// it makes no difference to either.
 fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     let mut words = Words::new();
-    let left = [left.crashes, left.ticks, left.faults, 0].map(u64::from);
+    let left = [left.crashes, left.ticks, left.faults, left.late].map(u64::from);
     let digests = actors.iter().chain([&stored]);
     let digests = digests.flat_map(|digest| [*digest as u64, (*digest >> 64) as u64]);
     digests.chain(left).for_each(|word| words.mix(word));
@@ -396,9 +411,7 @@ impl<'a> Search<'a> {
                 false => *self.meanwhile.get(&(deed, index, *actor))?,
             });
         }
-        let mut left = state.left;
-        left.faults -= u8::from(fault != Fault::None);
-        Some(whole(stored, left, &actors))
+        Some(whole(stored, state.left.without(fault), &actors))
     }
 
     fn remember(&mut self, done: Move, here: &Digests, there: &Digests) {
@@ -443,6 +456,11 @@ impl<'a> Search<'a> {
                     let faults = [Fault::Lost, Fault::Refused, Fault::Cut];
                     moves.extend(faults.map(|fault| Move::Act(index, verb, fault)));
                 }
+                // What people send twice happens twice.
+                let late = state.left.late > 0 && actor.life().is_some();
+                if late && !Actor::is_safe(verb) {
+                    moves.push(Move::Act(index, verb, Fault::Late));
+                }
             }
             match actor.life() {
                 Some(life) if life.crashed => moves.push(Move::Boot(index)),
@@ -464,7 +482,12 @@ impl<'a> Search<'a> {
         self.conn.as_local().set_clock(state.clock);
         let acted = match next {
             Move::Act(index, verb, fault) => {
-                state.left.faults -= u8::from(fault != Fault::None);
+                state.left = state.left.without(fault);
+                if fault == Fault::Late {
+                    let from = state.actors[index].clone();
+                    let network = state.actors.last_mut().expect("a network");
+                    network.send(from, verb);
+                }
                 let left = state.actors[index].life().and_then(|life| life.process);
                 let acted = self.act(&mut state, index, verb, fault);
                 // Whoever started it sees it exit.

@@ -1,16 +1,16 @@
 WITH touched AS (
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
-         WHERE id = $1 RETURNING id, last_heartbeat_at AS moment), taken AS (
+         WHERE id = $1 AND epoch <= $2 RETURNING id, last_heartbeat_at AS moment), taken AS (
         WITH due AS MATERIALIZED (
             SELECT execution_id FROM ductwork_availabilities
-             WHERE pipeline = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint
-               AND (due_at, execution_id) > ($3, $4) AND EXISTS (SELECT 1 FROM touched)
-             ORDER BY due_at, execution_id LIMIT $5 FOR UPDATE SKIP LOCKED)
+             WHERE pipeline = $3 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint
+               AND (due_at, execution_id) > ($4, $5) AND EXISTS (SELECT 1 FROM touched)
+             ORDER BY due_at, execution_id LIMIT $6 FOR UPDATE SKIP LOCKED)
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
         RETURNING execution_id AS id, due_at), stamped AS (
         UPDATE ductwork_executions
-           SET process_id = $1, claimed_at = (SELECT moment FROM touched), lease_until = (SELECT moment FROM touched) + $6
+           SET process_id = $1, claimed_at = (SELECT moment FROM touched), lease_until = (SELECT moment FROM touched) + $7
           FROM taken
          WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
            AND ductwork_executions.process_id IS NULL

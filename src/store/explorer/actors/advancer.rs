@@ -7,7 +7,7 @@ use crate::machine::advance::AdvanceLimits;
 use crate::model::*;
 use crate::store::advance::{self, BranchClaim, GiveBack};
 use crate::store::explorer::flows::LEASE;
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, process};
 
 impl Advancer {
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
@@ -21,13 +21,15 @@ impl Advancer {
                 self.life.beat(holds, cx).await.map(drop)
             }
             b'c' => {
-                let (process, n) = (self.life.process(), self.slots);
-                let claim =
-                    async |conn: &mut Conn| advance::claim(conn, process, None, n, LEASE).await;
+                let (me, n) = (self.life.claimant(), self.slots);
+                let claim = async |conn: &mut Conn| advance::claim(conn, me, None, n, LEASE).await;
                 match cx.told(claim).await? {
                     Told::Done(BranchClaim::Taken(claimed)) => self.claimed = claimed,
                     Told::Done(BranchClaim::Dead) => self.life.check = true,
-                    Told::Lost | Told::Cut => self.unsure = true,
+                    Told::Lost | Told::Cut => {
+                        self.life.epoch += 1;
+                        self.unsure = true;
+                    }
                     Told::Refused => {}
                 }
                 Ok(())
@@ -45,6 +47,7 @@ impl Advancer {
                     }
                     Told::Lost | Told::Cut => {
                         self.claimed.clear();
+                        self.life.epoch += 1;
                         self.unsure = true;
                     }
                     Told::Refused if n == 1 => {
@@ -57,6 +60,7 @@ impl Advancer {
             }
             b'u' => {
                 let process = self.life.process();
+                process::fence_earlier(cx.conn, self.life.claimant()).await?;
                 let left = advance::held(cx.conn, process).await?;
                 let said = left.iter().map(|branch| branch.id.0).collect();
                 holds(cx.conn, process, said).await?;
@@ -77,6 +81,7 @@ impl Advancer {
                 let back = async |conn: &mut Conn| advance::give_back(conn, &give, why).await;
                 if !matches!(cx.told(back).await?, Told::Done(())) {
                     self.claimed.clear();
+                    self.life.epoch += 1;
                     self.unsure = true;
                 }
                 Ok(())

@@ -11,7 +11,8 @@
 //! - A worker claims whenever it has a free slot; the daemon asks first whether anything is due, and
 //!   puts back what it claimed for slots that are not free. Here it puts back at any time.
 //! - What is not known to have been committed is read back as two moves; the daemon's two statements
-//!   follow each other, but are two transactions as well.
+//!   follow each other, but are two transactions as well. What fences earlier connections goes with
+//!   the first.
 //! - An advancer's held branches are found and given back in two moves, and so is what erred; the
 //!   daemon does it in one turn, of two transactions.
 //! - Definitions are loaded once, without a move: they never change.
@@ -40,7 +41,7 @@ use crate::model::*;
 use crate::store::advance::ClaimedBranch;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
-use crate::store::process::{self, Counters, Death, NewProcess};
+use crate::store::process::{self, Claimant, Counters, Death, NewProcess};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Error, cancel, prune, resume, revive};
@@ -56,6 +57,8 @@ pub enum Fault {
     Refused,
     /// It was rolled back, because the connection is gone.
     Cut,
+    /// It is still on its way, the connection is given up, and it arrives later.
+    Late,
 }
 
 /// How a transaction came back.
@@ -90,6 +93,7 @@ impl Cx<'_> {
                 Err(error) if self.may_refuse && !is_tripped(&error) => Ok(Told::Refused),
                 Err(error) => Err(error),
             },
+            Fault::Late => Ok(Told::Lost),
             Fault::Refused | Fault::Cut => {
                 // The product's own way out of a transaction that fails at its end; a statement
                 // that was alone is undone by the mark.
@@ -114,6 +118,8 @@ pub enum Actor {
     Advancer(Advancer),
     Reaper(Reaper),
     Person(Person),
+    /// What somebody has sent, and has not arrived yet: who it was then, and what it was to be.
+    Network(Option<Box<(Actor, u8)>>),
 }
 
 /// A process's row, and what it knows of it.
@@ -131,6 +137,8 @@ pub struct Life {
     /// It has to look at once whether it is dead.
     check: bool,
     beat: i64,
+    /// How many connections it has given up.
+    epoch: u32,
 }
 
 /// A worker process.
@@ -265,6 +273,14 @@ impl Actor {
         })
     }
 
+    /// Takes what is sent, to deliver it later.
+    pub fn send(&mut self, from: Actor, verb: u8) {
+        match self {
+            Self::Network(letter) => *letter = Some(Box::new((from, verb))),
+            _ => unreachable!("only a network takes what is sent"),
+        }
+    }
+
     /// Its process, for those that have one.
     pub fn life(&self) -> Option<&Life> {
         match self {
@@ -364,17 +380,27 @@ impl Actor {
             Self::Reaper(_) => verbs.push(b'k'),
             Self::Person(person) if person.done => {}
             Self::Person(_) => verbs.push(b'x'),
+            Self::Network(letter) if letter.is_none() => {}
+            Self::Network(_) => verbs.push(b'z'),
         }
         verbs
     }
 
     /// True for a verb that only reads, or whose faults make no difference.
     pub fn is_safe(verb: u8) -> bool {
-        matches!(verb, b'b' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v')
+        matches!(verb, b'b' | b'l' | b'o' | b'q' | b'r' | b'u' | b'v' | b'z')
     }
 
     /// Does it.
     pub async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        if let Self::Network(letter) = self {
+            let (mut from, verb) = *letter.take().expect("what was sent");
+            // Nobody hears what becomes of it.
+            return match Box::pin(from.act(verb, cx)).await {
+                Err(error) if is_tripped(&error) => Err(error),
+                _ => Ok(()),
+            };
+        }
         let acting = match &*self {
             Self::Reaper(reaper) if verb == b'k' => reaper.todo.first().map(|(id, _)| *id),
             actor => actor.life().and_then(|life| life.process),
@@ -387,6 +413,7 @@ impl Actor {
             Self::Advancer(advancer) => advancer.act(verb, cx).await,
             Self::Reaper(reaper) => reaper.act(verb, cx).await,
             Self::Person(person) => person.act(cx).await,
+            Self::Network(_) => unreachable!("it has delivered"),
         };
         cx.conn.as_local().acts(None);
         acted
@@ -440,6 +467,11 @@ impl Actor {
                 to.number(i64::from(person.done));
                 to.number(person.happened as i64);
             }
+            Self::Network(None) => {}
+            Self::Network(Some(letter)) => {
+                to.number(i64::from(letter.1));
+                letter.0.write(to);
+            }
         }
         to.number(-4);
     }
@@ -455,6 +487,7 @@ impl Life {
             reborn: false,
             check: false,
             beat: EPOCH,
+            epoch: 0,
         }
     }
 
@@ -486,6 +519,15 @@ impl Life {
                 | i64::from(self.left) << 3,
         );
         to.time(self.beat);
+        to.number(i64::from(self.epoch));
+    }
+
+    /// The process, as it claims through its present connection.
+    fn claimant(&self) -> Claimant {
+        Claimant {
+            process: self.process(),
+            epoch: self.epoch,
+        }
     }
 
     fn process(&self) -> ProcessId {
@@ -501,6 +543,7 @@ impl Life {
             process: Some(id),
             beat,
             leaves: self.leaves,
+            epoch: self.epoch,
             ..Self::new()
         };
         Ok(())

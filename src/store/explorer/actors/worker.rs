@@ -11,7 +11,7 @@ use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committer, Finished, StoredError};
 use crate::store::explorer::flows::{self, LEASE};
 use crate::store::explorer::local::tripped;
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, process};
 
 impl Worker {
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
@@ -31,10 +31,10 @@ impl Worker {
             }
             b'c' => {
                 let (process, n) = (self.life.process(), self.slots - self.held.len());
+                let me = self.life.claimant();
                 let waits = asked(cx.conn, &WAITS, process).await?;
-                let claim = async |conn: &mut Conn| {
-                    claim::claim(conn, process, flows::PIPELINE, n, LEASE).await
-                };
+                let claim =
+                    async |conn: &mut Conn| claim::claim(conn, me, flows::PIPELINE, n, LEASE).await;
                 match cx.told(claim).await? {
                     Told::Done(Claim::Taken(claimed)) => {
                         let early = |claimed: &Claimed| waits.contains(&claimed.execution_id.0);
@@ -44,32 +44,37 @@ impl Worker {
                         self.hold(claimed);
                     }
                     Told::Done(Claim::Dead) => self.life.check = true,
-                    Told::Lost => self.unsure = Unsure::Landed,
-                    Told::Refused | Told::Cut => {}
+                    Told::Lost => {
+                        self.life.epoch += 1;
+                        self.unsure = Unsure::Landed;
+                    }
+                    Told::Cut => self.life.epoch += 1,
+                    Told::Refused => {}
                 }
                 Ok(())
             }
             b'd' => self.commit(self.held.len(), cx).await,
             b'e' => self.commit(1, cx).await,
             b'p' => {
-                let process = self.life.process();
+                let me = self.life.claimant();
                 let ids: Vec<_> = self
                     .held
                     .iter()
                     .map(|held| held.claimed.execution_id)
                     .collect();
-                let back = async |conn: &mut Conn| {
-                    claim::put_back(conn, process, flows::PIPELINE, &ids).await
-                };
+                let back =
+                    async |conn: &mut Conn| claim::put_back(conn, me, flows::PIPELINE, &ids).await;
                 // It withdraws what waits before it asks; if that fails it reads back.
                 self.held.clear();
                 if !matches!(cx.told(back).await?, Told::Done(_)) {
+                    self.life.epoch += 1;
                     self.unsure = Unsure::Landed;
                 }
                 Ok(())
             }
             b'u' => {
                 let finished = self.finished(self.held.len(), cx).await?;
+                process::fence_earlier(cx.conn, self.life.claimant()).await?;
                 let landed = commit::landed(cx.conn, &finished, self.life.process()).await?;
                 self.held
                     .retain(|held| !landed.contains(&held.claimed.execution_id));
@@ -105,7 +110,7 @@ impl Worker {
     async fn commit(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
         let finished = self.finished(n, cx).await?;
         let committer = Committer {
-            process: self.life.process(),
+            claimant: self.life.claimant(),
             pipeline: flows::PIPELINE,
             lease: LEASE,
             room: if self.leases { self.slots } else { 0 },
@@ -117,8 +122,12 @@ impl Worker {
                 self.life.check |= committed.dead;
                 self.hold(committed.born);
             }
-            Told::Lost => self.unsure = Unsure::Landed,
-            Told::Refused | Told::Cut => {}
+            Told::Lost => {
+                self.life.epoch += 1;
+                self.unsure = Unsure::Landed;
+            }
+            Told::Cut => self.life.epoch += 1,
+            Told::Refused => {}
         }
         Ok(())
     }

@@ -1,0 +1,1 @@
+UPDATE ductwork_processes SET epoch = $1 WHERE id = $2 AND epoch < $1
