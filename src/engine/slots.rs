@@ -24,6 +24,8 @@ use super::shared::Shared;
 /// The slots of one worker.
 pub struct Slots {
     count: usize,
+    /// How long a claim is ours without a heartbeat.
+    lease: Duration,
     performer: Arc<Performer>,
     shared: Arc<Shared>,
     state: RefCell<State>,
@@ -63,10 +65,16 @@ pub struct Done {
 }
 
 impl Slots {
-    /// `count` empty slots.
-    pub fn new(count: usize, performer: Arc<Performer>, shared: Arc<Shared>) -> Rc<Self> {
+    /// `count` empty slots, for what is leased for `lease`.
+    pub fn new(
+        count: usize,
+        lease: Duration,
+        performer: Arc<Performer>,
+        shared: Arc<Shared>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             count,
+            lease,
             performer,
             shared,
             state: RefCell::new(State {
@@ -88,7 +96,7 @@ impl Slots {
         }
         state.waiting.push_back(job);
         if state.running.len() < self.count
-            && let Some(job) = state.take()
+            && let Some(job) = self.next(&mut state)
         {
             let slot = Rc::clone(self);
             tokio::task::spawn_local(slot.serve(job));
@@ -113,13 +121,26 @@ impl Slots {
             state.running.remove(&id);
             state.pace.took(took);
             state.done.push(Done { job, outcome, took });
-            let next = state.take();
+            let next = self.next(&mut state);
             drop(state);
             self.ended.notify_one();
             match next {
                 Some(next) => job = next,
                 None => return,
             }
+        }
+    }
+
+    /// The next job to run.
+    ///
+    /// RACE: the process stood still, and wakes up after its leases are over: what waits here is
+    /// another's by now. It stays until a heartbeat was written, which says what is still ours, or
+    /// is put back for standing here too long. Proven by
+    /// `what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it`.
+    fn next(&self, state: &mut State) -> Option<Job> {
+        match self.shared.since_beat() < self.lease {
+            true => state.take(),
+            false => None,
         }
     }
 
@@ -207,5 +228,145 @@ impl State {
     fn ahead(&self, slots: usize) -> usize {
         let longest = self.running.values().map(Instant::elapsed).max();
         self.pace.ahead(slots, longest.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::value::RawValue;
+    use tokio::sync::{Semaphore, mpsc};
+
+    use super::*;
+    use crate::config::{Config, LoadOptions};
+    use crate::definition::Pipeline;
+    use crate::model::*;
+    use crate::step::StepError;
+    use crate::step::command::tests::assignment;
+    use crate::step::context::StepContext;
+    use crate::step::registry::Registry;
+
+    /// So short that a test can outlast it.
+    const LEASE: Duration = Duration::from_secs(1);
+
+    /// One slot, whose steps have begun so often, and end when they are let go.
+    struct Stage {
+        slots: Rc<Slots>,
+        shared: Arc<Shared>,
+        definition: Arc<Definition>,
+        begun: Arc<AtomicUsize>,
+        may_end: Arc<Semaphore>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("a directory");
+            let options = LoadOptions {
+                file: None,
+                env: None,
+                vars: &|_| None,
+                names: &[],
+                cwd: directory.path().to_owned(),
+                text: None,
+            };
+            let config = Config::load(options).unwrap_or_else(|problems| panic!("{problems}"));
+            let begun = Arc::new(AtomicUsize::new(0));
+            let may_end = Arc::new(Semaphore::new(0));
+            let (count, end) = (Arc::clone(&begun), Arc::clone(&may_end));
+            let step = move |_: StepContext, input: i64| {
+                let end = Arc::clone(&end);
+                count.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    end.acquire().await.expect("it is open").forget();
+                    Ok::<_, StepError>(input)
+                }
+            };
+            let registry = Arc::new(Registry::new().step("Step", step));
+            let requests = mpsc::unbounded_channel().0;
+            let performer = Arc::new(Performer::new(&config, "Tests", registry, requests));
+            let shared = Shared::new(ProcessId::new());
+            let definition = Pipeline::named("Tests").start("Step").build();
+            Self {
+                slots: Slots::new(1, LEASE, performer, Arc::clone(&shared)),
+                shared,
+                definition: Arc::new(definition.expect("a definition")),
+                begun,
+                may_end,
+            }
+        }
+
+        fn put(&self) {
+            let assignment = Arc::new(assignment("1"));
+            let claimed = Claimed {
+                execution_id: assignment.execution_id,
+                step_id: assignment.step_id,
+                run_id: assignment.run_id,
+                branch_id: BranchId::new(),
+                step_ordinal: 0,
+                fan_out_id: None,
+                ordinal: 0,
+                node: "Step".to_owned(),
+                step: "Step".to_owned(),
+                via: Via::Start,
+                attempt: 1,
+                retry_count: 0,
+                crash_count: 0,
+                definition: self.definition.digest(),
+                input: RawValue::from_string("1".to_owned()).expect("JSON"),
+            };
+            let stop = self.shared.hold(Arc::clone(&assignment));
+            self.slots.put(Job {
+                claimed: Arc::new(claimed),
+                definition: Arc::clone(&self.definition),
+                assignment,
+                stop,
+            });
+        }
+
+        async fn one_ends(&self) {
+            self.may_end.add_permits(1);
+            self.slots.ended.notified().await;
+            assert_eq!(self.slots.take_done().len(), 1);
+        }
+
+        async fn have_begun(&self, times: usize) {
+            while self.begun.load(Ordering::Relaxed) < times {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it() {
+        let stage = Stage::new();
+        let steps = async {
+            (0..3).for_each(|_| stage.put());
+            stage.have_begun(1).await;
+            // As long as it beats, a slot that ends takes the next by itself.
+            stage.shared.beaten();
+            stage.one_ends().await;
+            stage.have_begun(2).await;
+
+            while stage.shared.since_beat() < LEASE {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            stage.one_ends().await;
+            let left = stage.slots.withdraw();
+            assert_eq!(left.len(), 1, "it was started after its lease was over");
+            assert_eq!(stage.begun.load(Ordering::Relaxed), 2);
+
+            // What is put in vain begins with what is put when it beats again.
+            stage.put();
+            assert!(stage.slots.stuck().is_some());
+            stage.shared.beaten();
+            stage.put();
+            stage.have_begun(3).await;
+            stage.one_ends().await;
+            stage.have_begun(4).await;
+            stage.one_ends().await;
+            assert!(stage.slots.is_empty());
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
     }
 }

@@ -94,7 +94,12 @@ impl Worker {
         let performer = Arc::clone(&self.performer);
         let mut state = Loop {
             link: Link::new(self.location.clone()),
-            slots: Slots::new(count, performer, Arc::clone(&self.shared)),
+            slots: Slots::new(
+                count,
+                self.policy.lease(),
+                performer,
+                Arc::clone(&self.shared),
+            ),
             finished: Vec::new(),
             batch: BATCH_MAX,
             eager: true,

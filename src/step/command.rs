@@ -7,7 +7,7 @@
 //! hold those for ever.
 
 #[cfg(test)]
-pub(super) mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
