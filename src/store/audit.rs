@@ -550,8 +550,10 @@ invariants! {
 }
 
 /// PostgreSQL only: some sorts are worth memory, and none of these statements is worth
-/// compiling.
-const SETTINGS: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off";
+/// compiling. A plan that this connection made when there was little to look at would compare
+/// every row with every row by now.
+const SETTINGS: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off;
+    SET LOCAL plan_cache_mode = force_custom_plan";
 
 /// What an audit has found, and what it took.
 #[derive(Clone, Debug, Default)]

@@ -111,6 +111,10 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
                     touched += 1;
                     held.extend(row.get::<Option<uuid::Uuid>>("process_id")?.map(ProcessId));
                 }
+                // RACE: it is put back while we wait for it, or between the two statements: its
+                // new place is in neither's snapshot. From now on nobody puts it back: it is closed.
+                // Proven by `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
+                conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
             }
             for chunk in branches.chunks(CHUNK) {
                 let rows = Rows::new().ids("id", chunk.iter().copied());

@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use crate::clock::compile;
 use crate::history::Kind;
@@ -12,6 +13,8 @@ use crate::history::Kind;
 pub struct Disk {
     dir: tempfile::TempDir,
     control: File,
+    /// What goes wrong now, as disk.c numbers it; it makes the last of these.
+    failing: Arc<Mutex<Vec<u32>>>,
 }
 
 impl Disk {
@@ -24,7 +27,11 @@ impl Disk {
         let control = options.open(dir.path().join("control"));
         let control = control.expect("a file for the disk");
         control.write_all_at(&[0; 8], 0).expect("it works");
-        Self { dir, control }
+        Self {
+            dir,
+            control,
+            failing: Arc::default(),
+        }
     }
 
     /// What a program has to be started with in order to have it.
@@ -36,7 +43,7 @@ impl Disk {
         ]
     }
 
-    /// From now on this goes wrong; the answer ends it.
+    /// From now on this goes wrong; the answer ends it, and brings back what went wrong before.
     pub fn fails(&self, kind: Kind) -> Box<dyn FnOnce() + Send> {
         // As disk.c numbers them.
         let kinds = [
@@ -47,13 +54,22 @@ impl Disk {
         ];
         let number = kinds.iter().position(|it| *it == kind);
         let number = number.expect("a fault of the disk") as u32 + 1;
-        let set = |control: &File, number: u32| {
+        let control = self.control.try_clone().expect("the same file");
+        let set = move |failing: &[u32]| {
+            let number = failing.last().copied().unwrap_or_default();
             let set = control.write_all_at(&number.to_ne_bytes(), 0);
             set.expect("the disk can be told");
         };
-        set(&self.control, number);
-        let control = self.control.try_clone().expect("the same file");
-        Box::new(move || set(&control, 0))
+        let all = Arc::clone(&self.failing);
+        let mut failing = self.failing.lock().unwrap();
+        failing.push(number);
+        set(&failing);
+        Box::new(move || {
+            let mut failing = all.lock().unwrap();
+            let at = failing.iter().rposition(|other| *other == number);
+            failing.remove(at.expect("it goes wrong until now"));
+            set(&failing);
+        })
     }
 
     /// How often something has gone wrong.

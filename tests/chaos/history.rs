@@ -173,6 +173,8 @@ pub enum Kind {
     Reset,
     /// Nothing gets through for a while, and nobody is told.
     BlackHole,
+    /// Its only interface is gone; its kernel goes on sending.
+    Partition,
     /// The same in one direction.
     OneWay,
     /// Connections end after so many bytes.
@@ -199,13 +201,13 @@ impl Kind {
     /// True when somebody can do nothing with the database for a while.
     pub fn is_outage(self) -> bool {
         use Kind::*;
-        self.is_of_the_disk() || matches!(self, Server | Lock | BlackHole | OneWay)
+        self.is_of_the_disk() || matches!(self, Server | Lock | BlackHole | OneWay | Partition)
     }
 
     /// True when whoever was hit goes on, and may know less than the database does.
     pub fn leaves_zombies(self) -> bool {
         use Kind::*;
-        self.is_of_the_disk() || matches!(self, Freeze | Sleep | BlackHole | OneWay)
+        self.is_of_the_disk() || matches!(self, Freeze | Sleep | BlackHole | OneWay | Partition)
     }
 }
 

@@ -36,6 +36,7 @@ mod house;
 mod disk;
 mod history;
 mod log;
+mod network;
 mod oracle;
 mod oracle_tests;
 mod orders;

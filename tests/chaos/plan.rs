@@ -38,10 +38,11 @@ const ON_SQLITE: [(Kind, usize); 5] = [
 ];
 
 /// Crashes of the server have a measure of their own.
-const ON_POSTGRES: [(Kind, usize); 6] = [
+const ON_POSTGRES: [(Kind, usize); 7] = [
     (Kind::Clock, 1),
     (Kind::Reset, 1),
     (Kind::BlackHole, 1),
+    (Kind::Partition, 1),
     (Kind::OneWay, 2),
     (Kind::Cut, 2),
     (Kind::Delay, 1),
@@ -153,6 +154,8 @@ impl Blow {
             }
             // Longer than leases last.
             Kind::Sleep => (one, "", more(3_500, 6_500)),
+            // Some for longer than leases last.
+            Kind::Partition => (one, "", below(6_000)),
             Kind::Log => (one, "", more(3_000, 8_000)),
             Kind::Descriptors => (one, "worker", more(300, 3_000)),
             Kind::Server => (HOSTS, "", below(1_500)),

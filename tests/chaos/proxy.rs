@@ -1,15 +1,18 @@
 //! What lies between a host and its database: a relay on the loopback that loses, holds and cuts
 //! what it is given. Never: changes a byte.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, tcp};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
+
+use crate::network::Network;
 
 /// What it is like between the two.
 #[derive(Clone, Copy, Default)]
@@ -32,6 +35,8 @@ const FROM: usize = 1;
 pub struct Proxy {
     /// Where it listens.
     pub port: u16,
+    /// In which it listens, if that is not the one that everybody is in.
+    pub network: Option<Network>,
     weather: Option<watch::Sender<Weather>>,
     /// Bytes until a connection is cut; no cut is ordered at the most there can be.
     left: Arc<AtomicUsize>,
@@ -41,28 +46,41 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// One that passes everything on to this port.
-    pub fn to(server: u16) -> Self {
+    /// One that passes everything on to the server with this socket.
+    pub fn to(server: PathBuf) -> Self {
+        Self::within(server, || None)
+    }
+
+    /// The same, in a network of its own.
+    pub fn apart(server: PathBuf) -> Self {
+        Self::within(server, || Some(Network::enter()))
+    }
+
+    fn within(server: PathBuf, enter: fn() -> Option<Network>) -> Self {
         let (weather, seen) = watch::channel(Weather::default());
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port();
         let fired = Arc::new(AtomicUsize::new(0));
         let passing = Passing {
             weather: seen,
             left: Arc::clone(&left),
             fired: Arc::clone(&fired),
         };
+        let (told, listens) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
+            let network = enter();
+            let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            told.send((port, network)).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server));
             runtime.unwrap().block_on(relay(listener, server, passing));
         });
+        let (port, network) = listens.recv().expect("it listens");
         Self {
             port,
+            network,
             weather: Some(weather),
             left,
             fired,
@@ -140,13 +158,13 @@ struct Passing {
     fired: Arc<AtomicUsize>,
 }
 
-async fn relay(listener: std::net::TcpListener, server: SocketAddr, mut passing: Passing) {
+async fn relay(listener: std::net::TcpListener, server: PathBuf, mut passing: Passing) {
     let listener = TcpListener::from_std(listener).unwrap();
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 if let Ok((client, _)) = accepted {
-                    tokio::spawn(connection(client, server, passing.clone()));
+                    tokio::spawn(connection(client, server.clone(), passing.clone()));
                 }
             }
             changed = passing.weather.changed() => if changed.is_err() { return },
@@ -154,19 +172,18 @@ async fn relay(listener: std::net::TcpListener, server: SocketAddr, mut passing:
     }
 }
 
-async fn connection(client: TcpStream, server: SocketAddr, passing: Passing) {
+async fn connection(client: TcpStream, server: PathBuf, passing: Passing) {
     let mut weather = passing.weather.clone();
     let since = weather.borrow().resets;
     let relayed = async {
         passing.through(TO).await;
         passing.through(FROM).await;
         // A server that is down is down for the client as well.
-        let Ok(server) = TcpStream::connect(server).await else {
+        let Ok(server) = UnixStream::connect(server).await else {
             return;
         };
-        let _ = (client.set_nodelay(true), server.set_nodelay(true));
         // Whoever is cut off hears so at once, and not after what was under way.
-        let _ = client.set_zero_linger();
+        let _ = (client.set_nodelay(true), client.set_zero_linger());
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
@@ -192,13 +209,21 @@ impl Passing {
     /// Waits until something gets through this way.
     async fn through(&self, way: usize) {
         let mut weather = self.weather.clone();
-        if weather.borrow().holes[way] > 0 {
+        while weather.borrow_and_update().holes[way] > 0 {
+            // Again when it changes: then it may be another's hole that it is held in.
             self.fires();
+            if weather.changed().await.is_err() {
+                return;
+            }
         }
-        let _gone = weather.wait_for(|weather| weather.holes[way] == 0).await;
     }
 
-    async fn pump(&self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf, way: usize) {
+    async fn pump(
+        &self,
+        mut from: impl AsyncRead + Unpin,
+        mut to: impl AsyncWrite + Unpin,
+        way: usize,
+    ) {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(read) = from.read(&mut buffer).await {
             let delay = self.weather.borrow().delay;

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ductwork::store::audit::{self, INVARIANTS, Kind as When, Violation};
@@ -78,7 +77,7 @@ pub struct Scene {
     /// Starts that ended because there was no database.
     pub vain_starts: usize,
     /// Lasting faults that are over, and have struck nobody.
-    unproven: Arc<AtomicUsize>,
+    unproven: Arc<Mutex<Vec<String>>>,
 }
 
 impl Scene {
@@ -121,18 +120,21 @@ impl Scene {
     /// Ends a fault after a while, but not before it has struck somebody.
     pub fn ends(
         &self,
+        blow: &Blow,
         lasts: Duration,
         fired: impl Fn() -> bool + Send + 'static,
         end: Box<dyn FnOnce() + Send>,
     ) {
-        let unproven = Arc::clone(&self.unproven);
+        let (unproven, blow) = (Arc::clone(&self.unproven), blow.to_string());
         std::thread::spawn(move || {
             std::thread::sleep(lasts);
             let since = Instant::now();
             while !fired() && since.elapsed() < UNPROVEN {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            unproven.fetch_add(usize::from(!fired()), Ordering::Relaxed);
+            if !fired() {
+                unproven.lock().unwrap().push(blow);
+            }
             end();
         });
     }
@@ -240,8 +242,8 @@ impl Scene {
             (Arc::strong_count(&self.unproven) == 1).then_some(())
         })
         .await;
-        let unproven = self.unproven.load(Ordering::Relaxed);
-        assert_eq!(unproven, 0, "faults that struck nobody");
+        let unproven = std::mem::take(&mut *self.unproven.lock().unwrap());
+        assert!(unproven.is_empty(), "they struck nobody: {unproven:#?}");
         self.clear();
         for host in 0..self.hosts.len() {
             eventually(PATIENCE, "everybody works", async || {

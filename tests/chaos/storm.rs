@@ -120,32 +120,33 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
     let house = House::at(&cluster.url, conn, settings(), &pipelines).await;
-    let url = cluster.url.clone();
+    let (url, socket) = (cluster.url.clone(), cluster.socket());
     let mut scene = Scene::new(house, url.clone(), Some(cluster));
     let clock = Clock::new();
     for host in 0..HOSTS {
-        let (proxy, url) = between(&url);
-        let mut wrapper = vec!["env".to_owned()];
-        if host == HOSTS - 1 {
-            wrapper = clock.under().to_vec();
+        let proxy = Proxy::apart(socket.clone());
+        let mut wrapper = proxy.network.as_ref().expect("its own").under().to_vec();
+        match host == HOSTS - 1 {
+            true => wrapper.extend(clock.under()),
+            false => wrapper.push("env".to_owned()),
         }
+        let url = by_way_of(&proxy, &url);
         wrapper.push(format!("DUCTWORK_DATABASE_URL={url}"));
-        let host = Host::start(&scene.house, wrapper, Some(proxy), None);
+        let host = Host::start(&scene.house, wrapper, Some(Arc::new(proxy)), None);
         scene.hosts.push(host);
     }
     scene.clock = Some(clock);
-    let (proxy, url) = between(&url);
-    scene.proxy = Some(proxy);
+    let proxy = Proxy::to(socket);
+    let url = by_way_of(&proxy, &url);
+    scene.proxy = Some(Arc::new(proxy));
     storm(scene, plan, dice, Location::parse(&url).unwrap()).await;
 }
 
-/// A proxy before this server, and the way to it.
-fn between(url: &str) -> (Arc<Proxy>, String) {
+/// The URL of a server behind this proxy.
+fn by_way_of(proxy: &Proxy, url: &str) -> String {
     let (before, after) = url.rsplit_once(':').expect("a URL with a port");
-    let (port, database) = after.split_once('/').expect("a URL with a database");
-    let proxy = Proxy::to(port.parse().expect("a port"));
-    let url = format!("{before}:{}/{database}", proxy.port);
-    (Arc::new(proxy), url)
+    let (_, database) = after.split_once('/').expect("a URL with a database");
+    format!("{before}:{}/{database}", proxy.port)
 }
 
 /// Says what was done last, to whoever has to find out what happened; the seed says all of it.
@@ -184,7 +185,11 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     let (mut audits, mut next_audit, mut next_word) = (0, Duration::ZERO, Duration::ZERO);
     for blow in &report.plan {
         tokio::time::sleep(blow.at.saturating_sub(began.elapsed())).await;
+        let struck = Instant::now();
         scene.strike(blow).await;
+        if struck.elapsed() > Duration::from_secs(5) {
+            eprintln!("{on}: {blow} took {:?}", struck.elapsed());
+        }
         if began.elapsed() >= next_audit {
             let asked = Instant::now();
             scene.audit().await;

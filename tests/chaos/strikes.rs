@@ -33,6 +33,7 @@ impl Scene {
             Kind::NoSpace | Kind::WriteError | Kind::ShortWrite | Kind::SyncError => {
                 self.disk(blow);
             }
+            Kind::Partition => self.part(blow),
             Kind::Reset | Kind::BlackHole | Kind::OneWay | Kind::Cut | Kind::Delay => {
                 self.network(blow).await;
             }
@@ -129,7 +130,7 @@ impl Scene {
     fn log(&mut self, blow: &Blow) {
         let at = uptime();
         let end = self.hosts[blow.host].log.stops();
-        self.ends(blow.lasts, || true, end);
+        self.ends(blow, blow.lasts, || true, end);
         let target = format!("host {} for {:?}", blow.host, blow.lasts);
         self.note(blow, target, at, blow.lasts, Vec::new());
     }
@@ -220,7 +221,7 @@ impl Scene {
             let before = disk.fired();
             let end = disk.fails(blow.kind);
             let fired = disk.counter();
-            self.ends(blow.lasts, move || fired() > before, end);
+            self.ends(blow, blow.lasts, move || fired() > before, end);
         }
         let target = format!("hosts {whom:?} for {:?}", blow.lasts);
         self.note(blow, target, at, blow.lasts, hit);
@@ -269,8 +270,21 @@ impl Scene {
                 proxy.held([both || to, both || !to])
             }
         };
-        self.ends(lasts, fired, end);
+        self.ends(blow, lasts, fired, end);
         self.note(blow, target, at, lasts, lost);
+    }
+
+    fn part(&mut self, blow: &Blow) {
+        let (at, hit) = (uptime(), self.everybody(blow.host));
+        let proxy = self.hosts[blow.host].proxy.as_ref();
+        let network = proxy.and_then(|proxy| proxy.network.as_ref());
+        let network = network.expect("a network of its own");
+        let sent_again = network.sent_again();
+        let before = sent_again();
+        let end = network.parted();
+        self.ends(blow, blow.lasts, move || sent_again() > before, end);
+        let target = format!("host {} for {:?}", blow.host, blow.lasts);
+        self.note(blow, target, at, blow.lasts, hit);
     }
 
     async fn set_clock(&mut self, blow: &Blow) {

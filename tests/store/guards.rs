@@ -370,6 +370,45 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
     .await;
 }
 
+/// A worker puts back what it has claimed ahead while its run is cancelled: it has let go of the
+/// execution, which the cancellation waits for, and has not queued it yet.
+#[tokio::test]
+async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
+    static IN_THE_WAY: Statement = Statement::new(
+        "IN_THE_WAY",
+        "INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at) VALUES (:id, 'P', 1)",
+    );
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        let mut worker = driver(&db).await;
+        let mut person = driver(&db).await;
+        let (puts_back, cancels) = (session(&mut worker).await, session(&mut person).await);
+        let run = watch.trigger(&one(), "1").await;
+        let held = [worker.claim("P", 1).await.remove(0).execution_id];
+        // Whoever queues it has to wait for this one, which nobody sees.
+        let mut hold = db.conn().await;
+        hold.script("BEGIN", "BEGIN").await.unwrap();
+        let id = [("id", held[0].0.into())];
+        hold.execute(&IN_THE_WAY, &id).await.unwrap();
+        let put_back = tokio::task::spawn_local(async move {
+            let claimant = Claimant::new(worker.process);
+            claim::put_back(&mut worker.conn, claimant, "P", &held).await
+        });
+        until_it_waits(&mut watch, puts_back).await;
+        let cancelled =
+            tokio::task::spawn_local(async move { cancel(&mut person.conn, run).await.unwrap() });
+        until_it_waits(&mut watch, cancels).await;
+        hold.script("ROLLBACK", "ROLLBACK").await.unwrap();
+        assert_eq!(put_back.await.unwrap().unwrap(), 1);
+        assert_eq!(cancelled.await.unwrap(), Cancel::Done { held: Vec::new() });
+        crate::driver::audit(&mut watch.conn).await;
+        // Else no claim of the pipeline would come past it.
+        watch.trigger(&one(), "1").await;
+        assert_eq!(watch.claim("P", 9).await.len(), 1);
+    })
+    .await;
+}
+
 /// Between our look and our write the branch was resumed by somebody else, and waits at another
 /// step by now: the value is not for that one.
 #[tokio::test]

@@ -13,11 +13,16 @@ pub const SET: &str = r#"set_clock() { printf '%+08d' "$1" 1<> "$TEST_CLOCK"; }"
 
 /// Makes what can be preloaded of a file of this project.
 pub fn compile(source: &str, library: &Path) {
+    cc(source, library, &["-shared", "-fPIC"]);
+}
+
+/// Makes a program, or something else, of a file of this project.
+pub fn cc(source: &str, made: &Path, options: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let mut cc = Command::new("cc");
-    cc.args(["-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o"]);
-    let made = cc.arg(library).arg(source).status().expect("a C compiler");
-    assert!(made.success(), "{made}");
+    cc.args(["-O2", "-Wall", "-Werror"]).args(options).arg("-o");
+    let status = cc.arg(made).arg(source).status().expect("a C compiler");
+    assert!(status.success(), "{status}");
 }
 
 /// The clock of one host.

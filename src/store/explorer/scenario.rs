@@ -558,6 +558,12 @@ pub fn sharp() -> Vec<Scenario> {
             &[Advancer(1), Advancer(1), Reaper],
             (0, 1, 1),
         ),
+        new(
+            "both hold and beat",
+            &[("divide", 1), ("divide", 1)],
+            &[Advancer(1), Advancer(1)],
+            (0, 1, 0),
+        ),
         new("late claim", &[("chain", 0)], &[Leasing(1)], (0, 0, 0)).late(),
         new("late advance", &[("divide", 1)], &[Advancer(1)], (0, 0, 0)).late(),
     ]
