@@ -6,9 +6,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ductwork::store::Dialect;
+use ductwork::definition::Pipeline;
+use ductwork::store::audit::settings;
 use ductwork::store::catalogue::catalogue;
 use ductwork::store::statement::Statement;
+use ductwork::store::{Dialect, fill};
 use sqlx::{Connection, Row};
 use support::Db;
 
@@ -200,6 +202,94 @@ async fn no_statement_reads_a_whole_table_on_postgres() {
             }
         }
         assert!(scans.is_empty(), "{scans:#?}");
+    })
+    .await;
+}
+
+/// Rows that a plan has looked at, beside those that an index kept it from.
+fn looked_at(node: &serde_json::Value) -> f64 {
+    let rows: f64 = [
+        "Actual Rows",
+        "Rows Removed by Filter",
+        "Rows Removed by Join Filter",
+    ]
+    .iter()
+    .filter_map(|name| node[name].as_f64())
+    .sum();
+    let below = node["Plans"].as_array().into_iter().flatten();
+    rows * node["Actual Loops"].as_f64().unwrap_or_default() + below.map(looked_at).sum::<f64>()
+}
+
+/// What a server believes of tables that it has tidied when all in them was deleted.
+const OLD: &str = "
+    ALTER TABLE ductwork_runs SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_branches SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_steps SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_executions SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_transitions SET (autovacuum_enabled = off);
+    ALTER TABLE ductwork_advancements SET (autovacuum_enabled = off);
+    UPDATE pg_class SET reltuples = 0, relpages = 1
+     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')
+       AND relname LIKE 'ductwork%'";
+
+/// As soon after much was done that the server has not looked at it yet.
+#[tokio::test]
+async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_statistics() {
+    const RUNS: u64 = 2_000;
+    support::with(Db::postgres().await, |db| async move {
+        let chain = Pipeline::named("P")
+            .start("A")
+            .chain("B")
+            .chain("C")
+            .chain("D");
+        let mut conn = db.conn().await;
+        // They are from when there was hardly anything.
+        conn.script("VACUUM", OLD).await.unwrap();
+        let mut numbers = fill::Numbers::now(&mut conn).await.unwrap();
+        fill::completed(
+            &mut conn,
+            &chain.build().unwrap(),
+            RUNS,
+            &mut numbers,
+            &|_| {},
+        )
+        .await
+        .unwrap();
+        conn.close().await;
+        let mut conn = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let steps = RUNS as f64 * 4.0;
+        let mut dear = Vec::new();
+        for statement in of(Dialect::Postgres) {
+            let invariant = statement
+                .name
+                .strip_prefix('I')
+                .and_then(|name| name.chars().next());
+            if !invariant.is_some_and(|digit| digit.is_ascii_digit()) {
+                continue;
+            }
+            // All of their parameters are numbers.
+            let mut sql = statement.sql(Dialect::Postgres).to_owned();
+            (1..=3).for_each(|n| sql = sql.replace(&format!("${n}"), "1000000"));
+            let script = format!(
+                "BEGIN; {}; EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql}; ROLLBACK",
+                settings(statement.name),
+            );
+            let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
+            let plan = plan
+                .await
+                .unwrap_or_else(|error| panic!("{}: {error}", statement.name));
+            let plan: String = plan[0].get_unchecked(0);
+            let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+            let rows = looked_at(&plan[0]["Plan"]);
+            eprintln!("{}: {:.1} rows per step", statement.name, rows / steps);
+            if rows > 30.0 * steps {
+                dear.push(format!(
+                    "{}: {rows} rows of {steps}: {plan:#}",
+                    statement.name
+                ));
+            }
+        }
+        assert!(dear.is_empty(), "{}", dear.join("\n"));
     })
     .await;
 }
