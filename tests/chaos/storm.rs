@@ -1,9 +1,11 @@
 //! The whole: load, faults for a while, silence, and then the oracle.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ductwork::store::{Location, Purpose, migrate};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Location, Purpose, migrate};
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
@@ -119,8 +121,8 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     migrate::migrate(&mut conn).await.unwrap();
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let house = House::at(&cluster.url, conn, settings(), &pipelines).await;
-    let (url, socket) = (cluster.url.clone(), cluster.socket());
+    let mut house = House::at(&cluster.url, conn, settings(), &pipelines).await;
+    let (url, socket) = (cluster.url.clone(), socket(&mut house.conn).await);
     let mut scene = Scene::new(house, url.clone(), Some(cluster));
     let clock = Clock::new();
     for host in 0..HOSTS {
@@ -140,6 +142,16 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let url = by_way_of(&proxy, &url);
     scene.proxy = Some(Arc::new(proxy));
     storm(scene, plan, dice, Location::parse(&url).unwrap()).await;
+}
+
+/// Where the server listens on this machine, whatever network somebody is in.
+async fn socket(conn: &mut Conn) -> PathBuf {
+    static SOCKET: Statement = Statement::new(
+        "TEST_SOCKET",
+        "SELECT current_setting('unix_socket_directories') || '/.s.PGSQL.' || current_setting('port') AS file",
+    );
+    let row = conn.fetch_optional(&SOCKET, &[]).await.unwrap().unwrap();
+    PathBuf::from(row.get::<String>("file").unwrap())
 }
 
 /// The URL of a server behind this proxy.

@@ -39,12 +39,6 @@ impl Cluster {
         self.up();
     }
 
-    /// Where it listens on this host, whatever network somebody is in.
-    pub fn socket(&self) -> PathBuf {
-        let port = std::fs::read_to_string(self.dir.path().join("port")).expect("a port");
-        self.dir.path().join(format!(".s.PGSQL.{}", port.trim()))
-    }
-
     /// Makes a standby take writes.
     pub fn promote(&self) {
         postgres(&["promote", path(self.dir.path())]);
