@@ -32,7 +32,7 @@ const BATCH_MAX: usize = 500;
 
 /// How long a worker that is to end tries to store its last results when the database is away.
 /// Then it ends without: its claims are recovered, and the steps run again.
-const LAST_COMMIT: Duration = Duration::from_secs(5);
+pub const LAST_COMMIT: Duration = Duration::from_secs(5);
 
 /// How long what was claimed ahead waits while no slot takes any of it, before somebody else
 /// may have it.

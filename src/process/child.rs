@@ -17,7 +17,7 @@ use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::perform::Performer;
 use crate::engine::reaper::Sweeper;
 use crate::engine::shared::{Mode, Shared};
-use crate::engine::worker::Worker;
+use crate::engine::worker::{LAST_COMMIT, Worker};
 use crate::engine::{Policy, Ring};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
@@ -41,6 +41,10 @@ use super::supervisor::hook;
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
 const ORPHANED_DRAIN: Duration = Duration::from_millis(500);
+
+/// From the end of a drain until loops are given up that still wait for the database. Those that
+/// can end by themselves have done so by then.
+const GIVEN_UP: Duration = Duration::from_secs(LAST_COMMIT.as_secs() + 1);
 
 /// Between two looks for adopted zombies; far longer than a step's end takes to be noticed.
 const GLEAN_EVERY: Duration = Duration::from_secs(5);
@@ -267,6 +271,7 @@ async fn attend(
     dumper: std::io::Result<Dumper>,
 ) -> ExitCode {
     let mut quiet = false;
+    let mut stopped = false;
     let leave = |until: Instant, cause| {
         // A supervisor may repeat its TERM: that gives nobody more time.
         let until = match shared.mode() {
@@ -276,12 +281,32 @@ async fn attend(
         shared.set_mode(Mode::Drain { until, cause });
     };
     loop {
+        let leaving = matches!(shared.mode(), Mode::Drain { .. });
         let draining = matches!(
             shared.mode(),
             Mode::Drain { cause, .. } if cause != StopCause::Abandon
         );
+        let (next, cause) = match shared.mode() {
+            Mode::Drain { until, cause } if stopped => (Some(until + GIVEN_UP), cause),
+            Mode::Drain { until, cause } => (Some(until), cause),
+            Mode::Run | Mode::Quiet => (None, StopCause::Shutdown),
+        };
+        let next = next.map_or_else(tokio::time::Instant::now, tokio::time::Instant::from_std);
         let event = tokio::select! {
             biased;
+            // RACE: a connection is half open: its other end is gone, and what said so was lost. A
+            // loop that waits for an answer there waits for ever, and cannot see that it is to end;
+            // its supervisor would kill it, if there still were one. Proven by
+            // `orphans_end_although_their_database_says_nothing`.
+            () = tokio::time::sleep_until(next), if leaving => {
+                if stopped {
+                    events::loops_given_up();
+                    return ExitCode::SUCCESS;
+                }
+                stopped = true;
+                shared.stop_all(cause);
+                continue;
+            }
             () = orphaned(parent), if draining => {
                 tracing::warn!("the supervisor is gone; stopping");
                 leave(Instant::now() + ORPHANED_DRAIN, StopCause::Abandon);

@@ -95,6 +95,11 @@ pub fn results_lost(count: usize) {
     );
 }
 
+/// A loop that is to end waits for a database that neither answers nor is gone.
+pub fn loops_given_up() {
+    error!("ending without an answer of the database; what is held is recovered, and runs again");
+}
+
 /// Executions that were claimed ahead go back to the queue.
 pub fn put_back(count: usize) {
     debug!(count, "claimed executions put back: they were not started");

@@ -171,6 +171,58 @@ async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_ag
     house.audited().await;
 }
 
+/// A server that stands still, or a network that has lost the word of its end: nobody answers, and
+/// nobody is gone. The supervisor is killed then; whoever it leaves behind waits for an answer.
+#[tokio::test]
+async fn orphans_end_although_their_database_says_nothing() {
+    static OTHERS: Statement = Statement::new(
+        "TEST_OTHERS",
+        "SELECT CAST(pid AS bigint) AS pid FROM pg_stat_activity
+          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let mut house = House::at(&cluster.url, conn, Settings::default(), &[WORK, FAN]).await;
+    for pipeline in ["Work", "Fan"] {
+        house.trigger(pipeline, "1", 300).await;
+    }
+    let daemon = house.start();
+    eventually(PATIENCE, "they work", async || {
+        (succeeded(&mut house).await > 20).then_some(())
+    })
+    .await;
+    let children = ["advancer", "worker Work", "worker Fan"];
+    let orphans = children.map(|kind| daemon.children(kind)).concat();
+    assert_eq!(orphans.len(), 3);
+    let others = house.conn.fetch(&OTHERS, &[]).await.unwrap();
+    let others = others
+        .iter()
+        .map(|row| row.get::<i64>("pid").unwrap() as i32);
+    let others: Vec<i32> = others.collect();
+    assert!(others.len() >= 7, "two for each child: {others:?}");
+    for server in &others {
+        send(*server, Signal::SIGSTOP);
+    }
+    daemon.send(Signal::SIGKILL);
+    for orphan in orphans {
+        gone(orphan, PATIENCE).await;
+    }
+    daemon.gone(PATIENCE).await;
+    daemon
+        .says("ending without an answer of the database")
+        .await;
+    for server in others {
+        send(server, Signal::SIGCONT);
+    }
+    let mut daemon = house.start();
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    house.succeeded_once_each().await;
+    house.audited().await;
+}
+
 /// A connection may go between an advancer's claim and its advance. Nobody has died then, so
 /// nobody else gives the branches back.
 #[tokio::test]
