@@ -551,9 +551,11 @@ invariants! {
 
 /// PostgreSQL only: some sorts are worth memory, and none of these statements is worth
 /// compiling. A plan that this connection made when there was little to look at would compare every
-/// row with every row by now.
+/// row with every row by now; and an engine's connection may not read whole tables, which is all
+/// that an audit does.
 const SETTINGS: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off;
-    SET LOCAL plan_cache_mode = force_custom_plan";
+    SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on;
+    SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
 
 /// Statements that join all of a table with all of another. A server whose statistics are from when
 /// a table was empty compares every row of one with every row of the other, unless it is told to
