@@ -130,15 +130,8 @@ impl Actor<'_> {
 
     /// Claims what is due, at most `n` of it.
     async fn claim(&mut self, n: usize) -> Result<Vec<Claimed>, Error> {
-        match claim::claim(
-            &mut self.conn,
-            Claimant::new(self.process),
-            PIPELINE,
-            n,
-            LEASE,
-        )
-        .await?
-        {
+        let me = Claimant::new(self.process);
+        match claim::claim(&mut self.conn, me, PIPELINE, n, LEASE).await? {
             Claim::Taken(taken) => {
                 for claimed in &taken {
                     self.tell_claim("claims", claimed);
@@ -248,15 +241,8 @@ impl Actor<'_> {
 
     /// Claims the branches that are ready.
     pub(super) async fn claim_branches(&mut self) -> Result<Vec<ClaimedBranch>, Error> {
-        match advance::claim(
-            &mut self.conn,
-            Claimant::new(self.process),
-            None,
-            100,
-            LEASE,
-        )
-        .await?
-        {
+        let me = Claimant::new(self.process);
+        match advance::claim(&mut self.conn, me, None, 100, LEASE).await? {
             BranchClaim::Taken(taken) => {
                 for branch in &taken {
                     let (id, token) = (short(branch.id), short(branch.token));

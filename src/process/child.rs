@@ -281,24 +281,17 @@ async fn attend(
         shared.set_mode(Mode::Drain { until, cause });
     };
     loop {
-        let leaving = matches!(shared.mode(), Mode::Drain { .. });
         let draining = matches!(
             shared.mode(),
             Mode::Drain { cause, .. } if cause != StopCause::Abandon
         );
-        let (next, cause) = match shared.mode() {
-            Mode::Drain { until, cause } if stopped => (Some(until + GIVEN_UP), cause),
-            Mode::Drain { until, cause } => (Some(until), cause),
-            Mode::Run | Mode::Quiet => (None, StopCause::Shutdown),
-        };
-        let next = next.map_or_else(tokio::time::Instant::now, tokio::time::Instant::from_std);
         let event = tokio::select! {
             biased;
             // RACE: a connection is half open: its other end is gone, and what said so was lost. A
             // loop that waits for an answer there waits for ever, and cannot see that it is to end;
             // its supervisor would kill it, if there still were one. Proven by
             // `orphans_end_although_their_database_says_nothing`.
-            () = tokio::time::sleep_until(next), if leaving => {
+            cause = time_is_up(shared.mode(), stopped) => {
                 if stopped {
                     events::loops_given_up();
                     return ExitCode::SUCCESS;
@@ -355,6 +348,17 @@ async fn attend(
             }
         }
     }
+}
+
+/// Returns when the steps of a drain are to be stopped, or, once they are, when its loops are to be
+/// given up.
+async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
+    let Mode::Drain { until, cause } = mode else {
+        return std::future::pending().await;
+    };
+    let until = if stopped { until + GIVEN_UP } else { until };
+    tokio::time::sleep_until(until.into()).await;
+    cause
 }
 
 /// Returns when the parent is gone, if there was one.
