@@ -95,6 +95,18 @@ impl Error {
         }
     }
 
+    /// The same, of something that follows what is committed already: the caller cannot know all of
+    /// it, so it may have happened.
+    pub(super) fn after_commit(self) -> Self {
+        match self {
+            Self::Unavailable { source, .. } => Self::Unavailable {
+                source,
+                in_commit: true,
+            },
+            other => other,
+        }
+    }
+
     /// The database could not be reached within so long.
     pub(super) fn too_late(within: std::time::Duration) -> Self {
         let text = format!("no answer within {} s", within.as_secs());

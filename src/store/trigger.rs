@@ -129,8 +129,9 @@ pub struct Triggered {
 
 /// Starts runs of one definition; one answer per element of `runs`, in their order.
 ///
-/// One transaction per thousand runs; on PostgreSQL one statement. A second trigger with a key returns the first run. Lost
-/// acknowledgement: with a key, trigger again; without, the run may exist.
+/// One transaction per thousand runs; on PostgreSQL one statement. A second trigger with a key returns
+/// the first run. Lost acknowledgement, or a database that goes away after some of them: with a key,
+/// trigger again; without, the run may exist. Any error says nothing of an earlier thousand.
 pub async fn trigger(
     conn: &mut Conn,
     definition: &Definition,
@@ -140,7 +141,11 @@ pub async fn trigger(
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     for chunk in runs.chunks(CHUNK) {
-        triggered.extend(insert(conn, definition, &digest, chunk, delay).await?);
+        let inserted = insert(conn, definition, &digest, chunk, delay).await;
+        triggered.extend(inserted.map_err(|error| match triggered.is_empty() {
+            true => error,
+            false => error.after_commit(),
+        })?);
     }
     Ok(triggered)
 }
@@ -211,7 +216,8 @@ async fn insert(
             ("b", (&keys).into()),
             ("pipeline", (&definition.pipeline).into()),
         ];
-        for row in conn.fetch(&RUNS_BY_KEY, &args).await? {
+        let found = conn.fetch(&RUNS_BY_KEY, &args).await;
+        for row in found.map_err(Error::after_commit)? {
             let run = (RunId(row.get("id")?), row.get("input")?);
             known.insert(row.get("trigger_key")?, run);
         }
@@ -285,4 +291,41 @@ fn own_delay(definition: &Definition) -> Duration {
 
 fn created(rows: &[super::Row]) -> Result<HashSet<RunId>, Error> {
     rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::Pipeline;
+    use crate::store::{Location, Purpose, migrate};
+
+    #[tokio::test]
+    async fn what_ends_after_a_thousand_runs_may_have_happened() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let conn = location.connect(Purpose::Engine).await;
+        let mut conn = conn.expect("a file of its own");
+        migrate::migrate(&mut conn).await.expect("a new schema");
+        // 8 MiB more than nothing.
+        let full = conn.script("FULL", "PRAGMA max_page_count = 2048").await;
+        full.expect("a setting that SQLite has");
+        let definition = Pipeline::named("Tests").start("Step").build();
+        let definition = definition.expect("a definition");
+        let large = format!("\"{}\"", "x".repeat(16 << 20));
+        let small = NewRun {
+            key: None,
+            input: "1",
+        };
+        let mut runs = vec![small; CHUNK];
+        runs.push(NewRun {
+            key: None,
+            input: &large,
+        });
+        for (runs, some) in [(&runs[CHUNK..], false), (&runs[..], true)] {
+            match trigger(&mut conn, &definition, runs, Duration::ZERO).await {
+                Err(Error::Unavailable { in_commit, .. }) => assert_eq!(in_commit, some),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
