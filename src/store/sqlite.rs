@@ -514,6 +514,58 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_a_full_disk_refuses_before_the_end_is_known_to_be_undone() {
+        static LARGE: Statement = Statement::new(
+            "LARGE",
+            "INSERT INTO t (n, word) VALUES (:n, zeroblob(1000000))",
+        );
+        let (_directory, location, mut conn) = opened().await;
+        conn.script("FULL", "PRAGMA max_page_count = 1")
+            .await
+            .unwrap();
+        for last in [false, true] {
+            let full = conn.transaction(async |conn| {
+                let args = [("n", 2_i64.into())];
+                match last {
+                    true => conn.finish(&LARGE, &args).await,
+                    false => conn.fetch(&LARGE, &args).await,
+                }
+            });
+            let Err(error) = full.await else {
+                panic!("it was written");
+            };
+            let unknown = matches!(error, Error::Unavailable { in_commit, .. } if in_commit);
+            assert!(error.is_unavailable() && !unknown, "{error:?}");
+        }
+        let mut other = location.connect(Purpose::Query).await.unwrap();
+        assert_eq!(numbers(&mut other).await, [1]);
+    }
+
+    #[test]
+    fn a_transaction_says_whether_it_failed_at_its_end() {
+        let db = Connection::open_in_memory().unwrap();
+        let tables = "PRAGMA foreign_keys = ON;
+                      CREATE TABLE parent (id INTEGER PRIMARY KEY);
+                      CREATE TABLE child (id REFERENCES parent DEFERRABLE INITIALLY DEFERRED)";
+        db.execute_batch(tables).unwrap();
+        let session = Session::new(db);
+        let bounds = [Some("BEGIN IMMEDIATE"), Some("COMMIT")];
+        for (sql, at_end) in [
+            ("INSERT INTO child VALUES (1)", true),
+            ("INSERT INTO parent VALUES ('no number')", false),
+        ] {
+            let given = Vec::new();
+            let failed = session.run_all(bounds, &[Asked { sql, given }], &[]);
+            assert_eq!(
+                failed.err().map(|failed| failed.at_end),
+                Some(at_end),
+                "{sql}"
+            );
+            session.db.execute_batch("ROLLBACK").unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn a_connection_whose_thread_is_gone_is_broken() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.db");
