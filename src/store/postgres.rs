@@ -188,8 +188,9 @@ async fn settings_arrived<'c>(
     }
 }
 
-/// A client that vanished must not hold its locks for ever, nor the bloat of a snapshot.
-const IDLE_TIMEOUT: &str = "1min";
+/// A client that vanished without a word, or stands still, must not hold its locks for long: the
+/// recovery of its process waits for them. Between two statements we only decide.
+const IDLE_TIMEOUT: &str = "10s";
 
 /// A connection that cannot be opened is unavailable, whatever the reason: a server that is
 /// starting says so in many ways. Wrong passwords and missing databases are told apart by
