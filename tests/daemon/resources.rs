@@ -126,6 +126,45 @@ flow: [{ start: A }]
         house.audited().await;
     }
 
+    /// It cannot have what a large input takes: it ends, or hears it from SQLite and tries again.
+    async fn a_worker_short_of_memory_delays_its_work_and_loses_none(db: Db) {
+        let counts = "
+pipeline: Count
+steps: { A: { command: [wc, -c] } }
+flow: [{ start: A }]
+";
+        let settings = Settings { max_retry: 0, max_crash: 3, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[counts]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let worker = daemon.child("worker Count", None).await;
+        let has = std::fs::read_to_string(format!("/proc/{worker}/statm")).unwrap();
+        let pages: usize = has.split(' ').next().unwrap().parse().unwrap();
+        let limit = |most: &str| {
+            let most = format!("--as={most}:");
+            let limited = Command::new("prlimit").args(["--pid", &worker.to_string(), &most]).status();
+            limited.expect("prlimit").success()
+        };
+        assert!(limit(&(pages * 4096).to_string()));
+        let large = format!("\"{}\"", "x".repeat(8 << 20));
+        let run = house.trigger("Count", &large, 1).await[0];
+        eventually(PATIENCE, "it was too much for it", async || {
+            let refused = !daemon.logged("claiming or committing failed").is_empty();
+            (refused || !lives(worker)).then_some(())
+        })
+        .await;
+        // It may have gone.
+        limit("unlimited");
+        house.run_ended(run).await;
+        // And the line feed behind it.
+        assert_eq!(house.output(run).await, large.len() + 1);
+        let executions = house.succeeded_once_each().await;
+        let expected = |it: &Execution| matches!(it.result(), "success" | "process_crashed");
+        assert!(executions.iter().all(expected), "{executions:#?}");
+        daemon.stop().await;
+        house.audited().await;
+    }
+
     /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
     /// the thread that started it.
     async fn a_long_step_keeps_its_lease_and_runs_once(db: Db) {
