@@ -17,6 +17,9 @@
 //! | `sleep(MS)` | the process stands still |
 //! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
 //!
+//! No action sets a clock: for that the built program runs under a library that does
+//! (`tests/support/clock.rs`).
+//!
 //! `begin` is before a transaction, `written` before its COMMIT (on SQLite before its last statement,
 //! where that takes the COMMIT along), and `end` after it, when only the answer is missing. Other
 //! names are between two statements of one; where PostgreSQL does it all in one statement (claims, and

@@ -1,7 +1,8 @@
 //! The advancer's loop: claim ready branches, advance them, look again.
 //!
-//! Owns: batches, and what happens to a batch that fails. Never: decides (`machine::advance`),
-//! writes (`store::advance`).
+//! Owns: when a batch is claimed, and who hears of what came of it. Never: decides
+//! (`machine::advance`), writes (`store::advance`), or makes something of a batch that fails
+//! (`branches`).
 //!
 //! One connection, one batch at a time: a batch costs about as many statements as one branch,
 //! so `pipeline_advancer.count` widens the batch rather than adding connections.
@@ -9,18 +10,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
+use crate::store::advance::{self, Advanced, BranchClaim};
 use crate::store::definition::Definitions;
-use crate::store::process::{self, Counters};
+use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
+use super::branches::{Answer, Branches, Operation, Terms};
 use super::shared::{Mode, Shared};
 use super::{Link, Policy, Ring, spread};
 
 /// Branches per batch for each of `count`. A batch holds its branches for one transaction;
 /// wider ones gain little and hold longer.
 const BRANCHES_PER_COUNT: usize = 64;
+
+/// About how long until a branch that erred is tried again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The loop of one advancer process.
 pub struct Advancer {
@@ -47,34 +52,21 @@ impl Advancer {
     pub async fn run(self) {
         let mut link = Link::new(self.location.clone());
         let mut modes = self.shared.modes();
-        let mut unsure = false;
+        let mut branches = Branches::default();
         loop {
             self.shared.progress();
             let mode = self.shared.mode();
-            if matches!(mode, Mode::Drain { .. }) {
+            // What is claimed is advanced first.
+            if matches!(mode, Mode::Drain { .. }) && !branches.is_busy() {
                 break;
             }
-            let wait = match mode {
-                Mode::Run => match self.counted_turn(&mut link, &mut unsure).await {
-                    Ok(Turn::More) => {
-                        unsure = false;
-                        link.worked();
-                        continue;
-                    }
-                    Ok(Turn::Wait(wait)) => {
-                        unsure = false;
-                        link.worked();
-                        wait
-                    }
-                    Err(error) if error.is_unavailable() => link.failed(&error),
-                    Err(error) => {
-                        // A bug or a broken database: say so, and do not spin (E14).
-                        events::advancing_failed(&error);
-                        link.failed(&error).max(Duration::from_secs(1))
-                    }
-                },
-                _ => self.polling_timeout,
+            let wait = match mode == Mode::Run || branches.may_hold() {
+                true => self.told_turn(&mut link, &mut branches).await,
+                false => self.polling_timeout,
             };
+            if wait.is_zero() {
+                continue;
+            }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.shared.wake.notified() => {}
@@ -84,95 +76,78 @@ impl Advancer {
         link.close().await;
     }
 
-    async fn counted_turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
-        let turned = self.turn(link, unsure).await;
-        if turned.is_ok() {
-            self.shared.set_advancing(false);
-        }
+    /// A turn, and what an error is to the link; how long to wait then.
+    async fn told_turn(&self, link: &mut Link, branches: &mut Branches) -> Duration {
+        let turned = self.turn(link, branches).await;
+        self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());
-        turned
-    }
-
-    /// Claims a batch and advances it.
-    ///
-    /// A turn that failed may have left branches claimed: its connection went away between the
-    /// claim and the advance, or with the answer to either. We live, so our heartbeat would
-    /// extend their leases for ever and no reaper would take them; between two turns we hold
-    /// nothing, so whatever is there is given back (`unsure` says that there may be).
-    async fn turn(&self, link: &mut Link, unsure: &mut bool) -> Result<Turn, Error> {
-        let n = (self.count as usize).max(1) * BRANCHES_PER_COUNT;
-        let (conn, me) = link.claiming(self.shared.process()).await?;
-        if *unsure {
-            process::fence_earlier(conn, me).await?;
-            let left = advance::held(conn, me.process).await?;
-            if !left.is_empty() {
-                advance::give_back(conn, &left, GiveBack::Released).await?;
+        match turned {
+            Ok(wait) => wait,
+            Err(error) if error.is_unavailable() => link.failed(&error),
+            Err(error) => {
+                // A bug or a broken database: say so, and do not spin (E14).
+                events::advancing_failed(&error);
+                link.failed(&error).max(Duration::from_secs(1))
             }
         }
-        *unsure = true;
-        let wait = match advance::next_ready(conn).await? {
-            Some(wait) if wait <= 0 => None,
-            Some(wait) => Some(Duration::from_micros(wait as u64)),
-            None => Some(self.polling_timeout),
-        };
-        if let Some(wait) = wait {
-            return Ok(Turn::Wait(wait.min(spread(self.polling_timeout))));
+    }
+
+    /// One operation, if it is time for it; how long to wait then.
+    async fn turn(&self, link: &mut Link, branches: &mut Branches) -> Result<Duration, Error> {
+        let operation = branches.next();
+        if let Some((branch, error)) = operation.blames() {
+            events::advance_errored(branch, error);
         }
-        let lease = self.policy.lease();
-        // From here until a turn has gone well there may be leases to extend.
-        self.shared.set_advancing(true);
-        let claimed = match advance::claim(conn, me, self.pipelines.as_deref(), n, lease).await? {
-            BranchClaim::Taken(claimed) => claimed,
-            BranchClaim::Dead => {
+        let (conn, me) = match link.claiming(self.shared.process()).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                branches.doubt();
+                return Err(error);
+            }
+        };
+        if let Operation::Claim = operation {
+            // One look, for those who would otherwise open a transaction to find nothing.
+            let wait = match advance::next_ready(conn).await? {
+                Some(wait) => Duration::from_micros(wait.max(0) as u64),
+                None => self.polling_timeout,
+            };
+            if !wait.is_zero() {
+                link.worked();
+                return Ok(wait.min(spread(self.polling_timeout)));
+            }
+            // From here on there may be leases to extend.
+            self.shared.set_holding(true);
+        }
+        let terms = Terms {
+            pipelines: self.pipelines.as_deref(),
+            most: (self.count as usize).max(1) * BRANCHES_PER_COUNT,
+            lease: self.policy.lease(),
+            max_payload: self.policy.max_payload(""),
+            limits: &|pipeline| self.policy.advance(pipeline),
+            definitions: &self.definitions,
+            delay: spread(RETRY_DELAY),
+        };
+        let answer = operation.perform(conn, me, &terms).await;
+        let answer = branches.settle(&operation, answer)?;
+        // To have read back what an error left behind is not to have got over it.
+        let gone_on = matches!(operation, Operation::Claim | Operation::Advance(_));
+        if gone_on && !branches.may_hold() {
+            link.worked();
+        }
+        Ok(match answer {
+            Some(Answer::Claimed(BranchClaim::Dead)) => {
                 self.shared.check.notify_one();
-                return Ok(Turn::Wait(Duration::from_millis(100)));
+                Duration::from_millis(100)
             }
-        };
-        if claimed.is_empty() {
-            return Ok(Turn::Wait(spread(self.polling_timeout)));
-        }
-        self.advance(link, &claimed).await?;
-        Ok(Turn::More)
-    }
-
-    /// Advances a batch; when it fails, each branch alone, so that one bad branch spends its own
-    /// retries and nobody else's.
-    async fn advance(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<(), Error> {
-        let mut claimed = claimed.to_vec();
-        while !claimed.is_empty() {
-            match self.attempt(link, &claimed).await {
-                Ok(advanced) => {
-                    self.advanced(&advanced);
-                    claimed = advanced.left;
-                }
-                Err(error) if error.is_unavailable() => return Err(error),
-                Err(error) if claimed.len() == 1 => {
-                    return self.errored(link, &claimed, &error).await;
-                }
-                Err(_) => return self.one_by_one(link, &claimed).await,
+            Some(Answer::Claimed(BranchClaim::Taken(claimed))) if claimed.is_empty() => {
+                spread(self.polling_timeout)
             }
-            self.shared.progress();
-        }
-        Ok(())
-    }
-
-    async fn one_by_one(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<(), Error> {
-        for branch in claimed {
-            let alone = std::slice::from_ref(branch);
-            match self.attempt(link, alone).await {
-                Ok(advanced) => self.advanced(&advanced),
-                Err(error) if error.is_unavailable() => return Err(error),
-                Err(error) => self.errored(link, alone, &error).await?,
+            Some(Answer::Advanced(advanced)) => {
+                self.advanced(&advanced);
+                Duration::ZERO
             }
-        }
-        Ok(())
-    }
-
-    async fn attempt(&self, link: &mut Link, claimed: &[ClaimedBranch]) -> Result<Advanced, Error> {
-        let max_payload = self.policy.max_payload("");
-        let limits = |pipeline: &str| self.policy.advance(pipeline);
-        let conn = link.get().await?;
-        advance::advance(conn, claimed, max_payload, &limits, &self.definitions).await
+            _ => Duration::ZERO,
+        })
     }
 
     fn advanced(&self, advanced: &Advanced) {
@@ -189,25 +164,4 @@ impl Advancer {
         }
         events::crossed(&advanced.crossed);
     }
-
-    async fn errored(
-        &self,
-        link: &mut Link,
-        claimed: &[ClaimedBranch],
-        error: &Error,
-    ) -> Result<(), Error> {
-        events::advance_errored(claimed[0].id, error);
-        let message = crate::telemetry::chain(error);
-        let why = GiveBack::Errored {
-            class: "advance_failed",
-            message: &message,
-            delay: spread(Duration::from_secs(1)),
-        };
-        advance::give_back(link.get().await?, claimed, why).await
-    }
-}
-
-enum Turn {
-    More,
-    Wait(Duration),
 }

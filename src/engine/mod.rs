@@ -5,6 +5,8 @@
 //! what an outcome costs or where a branch goes (`machine` does).
 
 pub mod advancer;
+pub mod branches;
+pub mod executions;
 pub mod lifeline;
 pub mod pace;
 pub mod perform;

@@ -39,8 +39,8 @@ pub struct Shared {
     /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
     pub check: Notify,
     counters: AtomicCounters,
-    /// Branches may be claimed.
-    advancing: AtomicBool,
+    /// The loop may hold something that is not in `state`.
+    holding: AtomicBool,
 }
 
 struct State {
@@ -91,7 +91,7 @@ impl Shared {
             wake: Notify::new(),
             check: Notify::new(),
             counters: AtomicCounters::default(),
-            advancing: AtomicBool::new(false),
+            holding: AtomicBool::new(false),
         })
     }
 
@@ -160,19 +160,19 @@ impl Shared {
         }
     }
 
-    /// Takes note of an execution that has ended, or was put back.
+    /// Takes note of an execution whose result was taken, or that is put back.
     pub fn let_go(&self, execution: ExecutionId) {
         self.state().held.remove(&execution);
     }
 
     /// True while there may be claims whose leases a heartbeat has to extend.
     pub fn holds(&self) -> bool {
-        self.advancing.load(Ordering::Relaxed) || !self.state().held.is_empty()
+        self.holding.load(Ordering::Relaxed) || !self.state().held.is_empty()
     }
 
-    /// Takes note of whether branches may be claimed.
-    pub fn set_advancing(&self, advancing: bool) {
-        self.advancing.store(advancing, Ordering::Relaxed);
+    /// Takes note of whether the loop may hold something, beside the executions that are known here.
+    pub fn set_holding(&self, holding: bool) {
+        self.holding.store(holding, Ordering::Relaxed);
     }
 
     /// Ends everything that runs.

@@ -116,7 +116,6 @@ impl Slots {
                 .perform(&job.definition, &job.assignment, job.stop.clone(), started)
                 .await;
             let took = began.elapsed();
-            self.shared.let_go(id);
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
             state.pace.took(took);
@@ -146,7 +145,11 @@ impl Slots {
 
     /// Takes what has ended.
     pub fn take_done(&self) -> Vec<Done> {
-        std::mem::take(&mut self.state.borrow_mut().done)
+        let done = std::mem::take(&mut self.state.borrow_mut().done);
+        // Until somebody has its result it is held here, and heartbeats have to extend its lease.
+        let ids = done.iter().map(|done| done.job.claimed.execution_id);
+        ids.for_each(|id| self.shared.let_go(id));
+        done
     }
 
     /// How many more may be held, beside those that wait and run, and `others`: results whose
@@ -232,7 +235,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::value::RawValue;
@@ -246,6 +249,27 @@ mod tests {
     use crate::step::command::tests::assignment;
     use crate::step::context::StepContext;
     use crate::step::registry::Registry;
+
+    /// An execution of a step of its own run.
+    pub fn claimed(definition: &Definition, assignment: &Assignment) -> Claimed {
+        Claimed {
+            execution_id: assignment.execution_id,
+            step_id: assignment.step_id,
+            run_id: assignment.run_id,
+            branch_id: BranchId::new(),
+            step_ordinal: 0,
+            fan_out_id: None,
+            ordinal: 0,
+            node: "Step".to_owned(),
+            step: "Step".to_owned(),
+            via: Via::Start,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            definition: definition.digest(),
+            input: RawValue::from_string("1".to_owned()).expect("JSON"),
+        }
+    }
 
     /// So short that a test can outlast it.
     const LEASE: Duration = Duration::from_secs(1);
@@ -298,26 +322,9 @@ mod tests {
 
         fn put(&self) {
             let assignment = Arc::new(assignment("1"));
-            let claimed = Claimed {
-                execution_id: assignment.execution_id,
-                step_id: assignment.step_id,
-                run_id: assignment.run_id,
-                branch_id: BranchId::new(),
-                step_ordinal: 0,
-                fan_out_id: None,
-                ordinal: 0,
-                node: "Step".to_owned(),
-                step: "Step".to_owned(),
-                via: Via::Start,
-                attempt: 1,
-                retry_count: 0,
-                crash_count: 0,
-                definition: self.definition.digest(),
-                input: RawValue::from_string("1".to_owned()).expect("JSON"),
-            };
             let stop = self.shared.hold(Arc::clone(&assignment));
             self.slots.put(Job {
-                claimed: Arc::new(claimed),
+                claimed: Arc::new(claimed(&self.definition, &assignment)),
                 definition: Arc::clone(&self.definition),
                 assignment,
                 stop,

@@ -1,10 +1,10 @@
 //! The worker's loop: claim, let the slots run, commit what has ended together.
 //!
-//! Owns: what one process of one pipeline asks the database, and when. One claimer and one
+//! Owns: when one process of one pipeline asks the database for what. One claimer and one
 //! committer for all slots: a commit takes whatever has ended while the last one was in flight,
 //! and takes the steps that follow along.
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
-//! (`store::commit`).
+//! (`store::commit`), or makes something of a lost answer (`executions`).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,20 +15,18 @@ use crate::machine::outcome::{self, Ending, ExecutionView};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
 use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committed, Committer, Finished, NOT_STARTED_DELAY, StoredError};
+use crate::store::commit::{Committed, Finished, NOT_STARTED_DELAY, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::place::Place;
-use crate::store::process::{self, Counters};
+use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
+use super::executions::{Answer, Executions, Operation, Terms};
 use super::perform::Performer;
 use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
 use super::{Link, Policy, Ring, chance, spread};
-
-/// Results per transaction: a bound on how much one refused commit has to take apart.
-const BATCH_MAX: usize = 500;
 
 /// How long a worker that is to end tries to store its last results when the database is away.
 /// Then it ends without: its claims are recovered, and the steps run again.
@@ -68,22 +66,18 @@ pub struct Worker {
 struct Loop {
     link: Link,
     slots: Rc<Slots>,
-    finished: Vec<Finished>,
-    /// How many of them to commit at once.
-    batch: usize,
+    executions: Executions,
     /// The last claim was full, or somebody rang: claim without asking whether anything is due.
     eager: bool,
     /// When to ask the queue, though nobody rings.
     look: Instant,
     /// Where the last claim ended, while they are full, and since when none began at the beginning.
     behind: Option<(Place, Instant)>,
-    /// A transaction's fate is unknown: what it claimed for us has to be read back.
-    unsure: bool,
 }
 
 impl Loop {
     fn is_empty(&self) -> bool {
-        self.finished.is_empty() && self.slots.is_empty()
+        self.executions.finished().is_empty() && self.slots.is_empty()
     }
 }
 
@@ -100,12 +94,10 @@ impl Worker {
                 performer,
                 Arc::clone(&self.shared),
             ),
-            finished: Vec::new(),
-            batch: BATCH_MAX,
+            executions: Executions::default(),
             eager: true,
             look: Instant::now(),
             behind: None,
-            unsure: false,
         };
         let mut modes = self.shared.modes();
         let mut stopped = false;
@@ -114,10 +106,11 @@ impl Worker {
             for done in state.slots.take_done() {
                 self.finish(&mut state, done);
             }
+            self.shared.set_holding(state.executions.may_hold());
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
                 // What may be claimed for us without our knowledge would count as lost.
-                if state.is_empty() && (!state.unsure || Instant::now() >= until) {
+                if state.is_empty() && (state.executions.is_sure() || Instant::now() >= until) {
                     break;
                 }
                 if Instant::now() >= until && !stopped {
@@ -125,11 +118,12 @@ impl Worker {
                     self.shared.stop_all(cause);
                 }
                 if state.slots.is_empty() && Instant::now() >= until + LAST_COMMIT {
-                    events::results_lost(state.finished.len());
+                    events::results_lost(state.executions.finished().len());
                     break;
                 }
             }
             let turned = self.turn(&mut state, mode).await;
+            self.shared.set_holding(state.executions.may_hold());
             self.shared.sent(state.link.take_statements());
             let wait = match turned {
                 Ok(wait) => {
@@ -138,15 +132,12 @@ impl Worker {
                 }
                 Err(error) => {
                     state.eager = true;
-                    match &error {
-                        Error::Unavailable { in_commit, .. } => state.unsure |= in_commit,
-                        // A bug or a broken database: say so, and do not spin (E14).
-                        _ => events::working_failed(&error),
-                    }
                     let wait = state.link.failed(&error);
                     if error.is_unavailable() {
                         wait
                     } else {
+                        // A bug or a broken database: say so, and do not spin (E14).
+                        events::working_failed(&error);
                         wait.max(Duration::from_secs(1))
                     }
                 }
@@ -177,19 +168,25 @@ impl Worker {
         // A process that could not beat for a whole lease may have been declared dead.
         let fresh = self.shared.since_beat() < self.policy.lease();
         let claiming = mode == Mode::Run && fresh;
-        if state.unsure {
-            self.read_back(state).await?;
+        // After a transaction whose fate is unknown: forgets the results that had been committed,
+        // and takes up what had been claimed for us (E11).
+        while let Some(first) = state.executions.first() {
+            if let Some(Answer::Held(held)) = self.perform(state, &first).await? {
+                let unknown = held.into_iter();
+                let unknown = unknown.filter(|claimed| !state.slots.has(claimed.execution_id));
+                self.begin_all(state, unknown.collect()).await?;
+            }
         }
         let stuck = state.slots.stuck();
         let draining = matches!(mode, Mode::Drain { .. });
         if stuck.is_some_and(|stuck| draining || stuck > STUCK_AFTER) {
             let waiting = state.slots.withdraw();
-            self.put_back(state, &waiting).await?;
+            self.put_back(state, waiting).await?;
         }
         if claiming && !self.claim(state).await? {
             return Ok(Duration::from_millis(100));
         }
-        if !state.finished.is_empty() {
+        if !state.executions.finished().is_empty() {
             self.commit(state, claiming).await?;
             // What ended meanwhile is committed at once.
             return Ok(Duration::ZERO);
@@ -203,6 +200,27 @@ impl Worker {
         Ok(look.min(stuck).clamp(Duration::from_millis(1), self.poll()))
     }
 
+    /// One transaction, and what it is to the loop.
+    async fn perform(
+        &self,
+        state: &mut Loop,
+        operation: &Operation,
+    ) -> Result<Option<Answer>, Error> {
+        let terms = Terms {
+            pipeline: &self.pipeline,
+            lease: self.policy.lease(),
+        };
+        let (conn, me) = match state.link.claiming(self.shared.process()).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                state.executions.not_begun(operation);
+                return Err(error);
+            }
+        };
+        let answer = state.executions.perform(operation, conn, me, terms).await;
+        state.executions.settle(operation, answer)
+    }
+
     fn poll(&self) -> Duration {
         let config = self.policy.config();
         spread(config.job_worker.polling_timeout(&self.pipeline))
@@ -211,7 +229,7 @@ impl Worker {
     /// Takes off the queue what there is room for, when it is time to ask. False when this
     /// process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
-        let room = state.slots.appetite(state.finished.len());
+        let room = state.slots.appetite(state.executions.finished().len());
         if room == 0 {
             return Ok(true);
         }
@@ -224,16 +242,16 @@ impl Worker {
                 return Ok(true);
             }
         }
-        let lease = self.policy.lease();
         state.eager = false;
         let now = Instant::now();
-        let (place, since) = match state.behind.take() {
+        let (behind, since) = match state.behind.take() {
             Some((place, since)) if now < since + LOOK_BEFORE => (place, since),
             _ => (Place::FIRST, now),
         };
-        let (conn, me) = state.link.claiming(self.shared.process()).await?;
-        let (claim, last) =
-            claim::claim_behind(conn, place, me, &self.pipeline, room, lease).await?;
+        let claim = Operation::Claim { behind, room };
+        let Some(Answer::Claimed(claim, last)) = self.perform(state, &claim).await? else {
+            unreachable!("a claim is answered by what was claimed");
+        };
         let claimed = match claim {
             Claim::Dead => {
                 self.shared.check.notify_one();
@@ -243,7 +261,7 @@ impl Worker {
         };
         let full = claimed.len() == room;
         // Only from the beginning is it known that there is nothing more.
-        state.eager = full || place != Place::FIRST;
+        state.eager = full || behind != Place::FIRST;
         if full {
             state.behind = Some((last, since));
         }
@@ -258,7 +276,7 @@ impl Worker {
         self.begin_all(state, claimed.into_iter().take(free).collect())
             .await?;
         if !excess.is_empty() {
-            self.put_back(state, &excess).await?;
+            self.put_back(state, excess).await?;
         }
         Ok(true)
     }
@@ -273,101 +291,89 @@ impl Worker {
     }
 
     /// Gives claimed executions back that were not started.
-    async fn put_back(&self, state: &mut Loop, waiting: &[ExecutionId]) -> Result<(), Error> {
-        // If this fails they are still ours, and nobody runs them: read back.
-        state.unsure = true;
-        let (conn, me) = state.link.claiming(self.shared.process()).await?;
-        let count = claim::put_back(conn, me, &self.pipeline, waiting).await?;
-        state.unsure = false;
-        events::put_back(count);
-        self.ring.work(&self.pipeline);
+    async fn put_back(&self, state: &mut Loop, waiting: Vec<ExecutionId>) -> Result<(), Error> {
+        let answer = self.perform(state, &Operation::PutBack(waiting)).await?;
+        if let Some(Answer::PutBack(count)) = answer {
+            events::put_back(count);
+            self.ring.work(&self.pipeline);
+        }
         Ok(())
     }
 
     /// Commits what has ended, and begins what follows.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
-        let batch = state.finished.len().min(state.batch);
+        let batch = state.executions.batch();
+        let finished = state.executions.finished();
         let room = match claiming {
-            true => state.slots.room(state.finished.len() - batch),
+            true => state.slots.room(finished.len() - batch),
             false => 0,
         };
-        let (conn, claimant) = state.link.claiming(self.shared.process()).await?;
-        let committer = Committer {
-            claimant,
-            pipeline: &self.pipeline,
-            lease: self.policy.lease(),
-            room,
-        };
-        let result = commit::commit(conn, &state.finished[..batch], committer).await;
-        match result {
-            Ok(committed) => {
-                state.batch = (state.batch * 2).min(BATCH_MAX);
-                self.committed(state, batch, committed).await
+        // What is committed is forgotten at once.
+        let ended = finished[..batch].iter();
+        let ended: Vec<(ExecutionId, Ending)> = ended
+            .map(|finished| (finished.claimed.execution_id, finished.ending))
+            .collect();
+        match self
+            .perform(state, &Operation::Commit { batch, room })
+            .await
+        {
+            Ok(Some(Answer::Committed(committed))) => {
+                self.committed(state, &ended, committed).await
             }
-            Err(error) if error.is_unavailable() || batch == 1 => Err(self.refused(state, error)),
-            // One result that the database refuses must not hold up the others: by halves, until
-            // it is alone.
-            Err(_) => {
-                state.batch = batch / 2;
-                Ok(())
+            Ok(_) => Ok(()),
+            Err(error) => {
+                if error.blames_the_value() {
+                    self.refused(state, &error);
+                }
+                Err(error)
             }
         }
     }
 
-    /// A commit failed. When the database takes offence at this one result, the result is turned
-    /// into an error of its step: the work is done but cannot be stored, and without this it would
-    /// be tried for ever. When it is the database that is broken, the work is as good as before:
-    /// no retry is spent, and the result is tried again after the others.
-    fn refused(&self, state: &mut Loop, error: Error) -> Error {
-        if !error.is_unavailable() && !error.blames_the_value() && !state.finished.is_empty() {
-            state.finished.rotate_left(1);
+    /// The database takes offence at one result, which is the first: it is turned into an error of
+    /// its step. The work is done but cannot be stored, and without this it would be tried for ever.
+    fn refused(&self, state: &mut Loop, error: &Error) {
+        let Some(finished) = state.executions.first_mut() else {
+            return;
+        };
+        if finished.output.take().is_none() {
+            return;
         }
-        if error.blames_the_value()
-            && let Some(finished) = state.finished.first_mut()
-            && finished.output.is_some()
-        {
-            let message = format!(
-                "its output could not be stored: {}",
-                crate::telemetry::chain(&error)
-            );
-            finished.output = None;
-            finished.error = Some(StoredError {
-                class: "output_not_stored".to_owned(),
-                message,
-                backtrace: None,
-            });
-            finished.ending = Ending::Error {
-                retryable: true,
-                retry_after: None,
-            };
-            let limits = self
-                .policy
-                .step(&finished.definition, &finished.claimed.step);
-            let view = view(&finished.claimed);
-            finished.verdict = outcome::decide(view, finished.ending, &limits, chance());
-        }
-        error
+        let message = crate::telemetry::chain(error);
+        finished.error = Some(StoredError {
+            class: "output_not_stored".to_owned(),
+            message: format!("its output could not be stored: {message}"),
+            backtrace: None,
+        });
+        finished.ending = Ending::Error {
+            retryable: true,
+            retry_after: None,
+        };
+        let limits = self
+            .policy
+            .step(&finished.definition, &finished.claimed.step);
+        let view = view(&finished.claimed);
+        finished.verdict = outcome::decide(view, finished.ending, &limits, chance());
     }
 
     async fn committed(
         &self,
         state: &mut Loop,
-        batch: usize,
+        ended: &[(ExecutionId, Ending)],
         committed: Committed,
     ) -> Result<(), Error> {
-        let done: Vec<Finished> = state.finished.drain(..batch).collect();
         let mut counters = Counters {
             stale: committed.stale.len() as u64,
             ..Counters::default()
         };
-        for finished in &done {
-            if committed.stale.contains(&finished.claimed.execution_id) {
-                if finished.ending != Ending::Cancelled {
-                    events::stale_commit(finished.claimed.execution_id);
+        for (id, ending) in ended {
+            if committed.stale.contains(id) {
+                if *ending != Ending::Cancelled {
+                    events::stale_commit(*id);
                 }
                 continue;
             }
-            match finished.ending.result() {
+            match ending.result() {
                 ExecutionResult::Success => counters.succeeded += 1,
                 ExecutionResult::ProcessCrashed => counters.crashed += 1,
                 ExecutionResult::Error | ExecutionResult::TimedOut => counters.errored += 1,
@@ -406,8 +412,8 @@ impl Worker {
     /// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
     async fn begin_all(&self, state: &mut Loop, claimed: Vec<Claimed>) -> Result<(), Error> {
         if self.shared.mode() != Mode::Run && !claimed.is_empty() {
-            let ids: Vec<ExecutionId> = claimed.iter().map(|it| it.execution_id).collect();
-            return self.put_back(state, &ids).await;
+            let ids = claimed.iter().map(|it| it.execution_id).collect();
+            return self.put_back(state, ids).await;
         }
         self.shared.count(Counters {
             claimed: claimed.len() as u64,
@@ -421,14 +427,25 @@ impl Worker {
             }
         }
         for claimed in unknown {
-            // If this fails the claim is still ours, and is read back when the database is.
-            state.unsure = true;
-            let conn = state.link.get().await?;
-            let definition = self.definitions.load(conn, &claimed.definition).await?;
-            state.unsure = false;
-            self.begin(state, claimed, definition);
+            match self.definition(state, &claimed).await {
+                Ok(definition) => self.begin(state, claimed, definition),
+                Err(error) => {
+                    // It is still ours, and is read back when the database is.
+                    state.executions.doubt();
+                    return Err(error);
+                }
+            }
         }
         Ok(())
+    }
+
+    async fn definition(
+        &self,
+        state: &mut Loop,
+        claimed: &Claimed,
+    ) -> Result<Arc<Definition>, Error> {
+        let conn = state.link.get().await?;
+        self.definitions.load(conn, &claimed.definition).await
     }
 
     fn begin(&self, state: &Loop, claimed: Claimed, definition: Arc<Definition>) {
@@ -471,7 +488,7 @@ impl Worker {
                 events::unsuccessful(&job.assignment, result, error.as_ref(), &next);
             }
         }
-        state.finished.push(Finished {
+        state.executions.finish(Finished {
             claimed: job.claimed,
             definition: job.definition,
             ending,
@@ -479,30 +496,6 @@ impl Worker {
             output,
             error,
         });
-    }
-
-    /// After a transaction whose fate is unknown: forgets the results that had been committed,
-    /// and takes up what had been claimed for us (E11). From then on it has none.
-    async fn read_back(&self, state: &mut Loop) -> Result<(), Error> {
-        let process = self.shared.process();
-        let (conn, me) = state.link.claiming(process).await?;
-        process::fence_earlier(conn, me).await?;
-        let landed = commit::landed(conn, &state.finished, process).await?;
-        let held = claim::held(conn, process).await?;
-        state
-            .finished
-            .retain(|finished| !landed.contains(&finished.claimed.execution_id));
-        let known = |id: ExecutionId| {
-            let is = |finished: &Finished| finished.claimed.execution_id == id;
-            state.slots.has(id) || state.finished.iter().any(is)
-        };
-        let adopted: Vec<Claimed> = held
-            .into_iter()
-            .filter(|claimed| !known(claimed.execution_id))
-            .collect();
-        self.begin_all(state, adopted).await?;
-        state.unsure = false;
-        Ok(())
     }
 }
 

@@ -232,7 +232,7 @@ statements! {
 }
 
 /// An execution that has ended, and what is to be written for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Finished {
     /// What was claimed.
     pub claimed: Arc<Claimed>,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ductwork::store::statement::Statement;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -448,6 +449,41 @@ on_every_database! {
         assert!(executions.iter().all(|it| it.result.is_none()), "{executions:#?}");
         house.variables.clear();
         let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|it| it.attempt == 1), "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// Its worker lives, and tries it again: nobody may find a lease that is over.
+    async fn a_result_that_the_database_does_not_take_yet_is_held_until_it_does(db: Db) {
+        static LEASED: Statement = Statement::new(
+            "TEST_LEASED",
+            "SELECT lease_until - {now} AS leased
+               FROM ductwork_executions WHERE id = :id AND result IS NULL",
+        );
+        let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WORK]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        // Each refusal is a second before the next.
+        let refusals = "commit.begin=7*error(refused)";
+        house.variables = armed(&house, &[]);
+        house.variables.insert("DUCTWORK_FAIL", refusals.to_owned());
+        house.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = house.start();
+        eventually(PATIENCE, "its first lease is over", async || {
+            (house.lines("hits").len() > 4).then_some(())
+        })
+        .await;
+        let first = house.executions().await[0].id;
+        let args = [("id", first.into())];
+        eventually(PATIENCE, "it is held by a later one", async || {
+            let open = house.conn.fetch_optional(&LEASED, &args).await.unwrap();
+            let open = open.expect("it is committed without having been held");
+            (open.get::<i64>("leased").unwrap() > 0).then_some(())
+        })
+        .await;
         house.completed(PATIENCE).await;
         daemon.stop().await;
         let executions = house.succeeded_once_each().await;

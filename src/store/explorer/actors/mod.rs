@@ -1,25 +1,16 @@
 //! Who acts: workers, advancers, reapers and people, one transaction at a time.
 //!
-//! Owns: what each keeps in memory between two transactions, and which store function it calls
-//! next with it: thin copies of the loops in `engine::worker`, `engine::advancer`,
-//! `engine::lifeline` and `engine::reaper`, of which the reaper's witness is the product's own.
+//! Owns: when each may make its next operation, and what becomes of the answer on its way. What a
+//! worker and an advancer keep in memory between two transactions, which one they make next, and what
+//! they make of its answer is the daemon's own (`engine::executions`, `engine::branches`), and so is the
+//! reaper's witness.
 //!
-//! Where the copies differ from the loops, because what they leave out is about time, about how many
-//! at once, or about what is told to whom:
-//! - A worker commits all that it holds, or the first of it; a refused batch of the daemon is halved
-//!   until what is refused is alone. Nothing here is refused for its value.
+//! Where they differ from the daemon's loops, because what is left out is about time, about how many at
+//! once, or about what is told to whom:
+//! - A worker commits what it holds, or the first of it. Nothing here is refused for its value.
 //! - A worker claims whenever it has a free slot; the daemon asks first whether anything is due, and
 //!   puts back what it claimed for slots that are not free. Here it puts back at any time.
-//! - What is not known to have been committed is read back as two moves; the daemon's two statements
-//!   follow each other, but are two transactions as well. What fences earlier connections goes with
-//!   the first.
-//! - An advancer's held branches are found and given back in two moves, and so is what erred; the
-//!   daemon does it in one turn, of two transactions.
 //! - Definitions are loaded once, without a move: they never change.
-//!
-//! What is the same is the order within a turn, and what is kept in memory between two
-//! transactions. A function of both would have to be asked after each statement what comes next,
-//! where the loops say it by the order of their lines.
 //!
 //! Never: writes a row of its own; nor waits, rings or runs anything: a step's outcome follows from
 //! its name and input, and is there as soon as it is claimed.
@@ -32,15 +23,17 @@ use std::time::{Duration, Instant};
 
 use super::canon::Canon;
 use super::flows::{self, LEASE};
-use super::local::{EPOCH, is_tripped, tripped};
+use super::local::{EPOCH, is_tripped, refused, tripped};
 use crate::definition::{Backoff, Definition};
+use crate::engine::branches::Branches;
+use crate::engine::executions::Executions;
 use crate::engine::reaper::Witness;
 use crate::machine::advance::AdvanceLimits;
 use crate::machine::outcome::StepLimits;
 use crate::model::*;
-use crate::store::advance::ClaimedBranch;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
+use crate::store::error::Source;
 use crate::store::process::{self, Claimant, Counters, Death, NewProcess};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
@@ -61,14 +54,6 @@ pub enum Fault {
     Late,
 }
 
-/// How a transaction came back.
-enum Told<T> {
-    Done(T),
-    Lost,
-    Refused,
-    Cut,
-}
-
 /// What an actor acts on.
 pub struct Cx<'a> {
     pub conn: &'a mut Conn,
@@ -82,18 +67,23 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// How a transaction comes back to whoever made it; the outer error is what must not be.
     async fn told<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
-    ) -> Result<Told<T>, Error> {
+    ) -> Result<Result<T, Error>, Error> {
+        let gone = |in_commit| {
+            let source = Arc::new(Source::Gone);
+            Err(Error::Unavailable { source, in_commit })
+        };
         match self.fault {
             Fault::None | Fault::Lost => match work(self.conn).await {
-                Ok(done) if self.fault == Fault::None => Ok(Told::Done(done)),
-                Ok(_) => Ok(Told::Lost),
-                Err(error) if self.may_refuse && !is_tripped(&error) => Ok(Told::Refused),
+                Ok(done) if self.fault == Fault::None => Ok(Ok(done)),
+                Ok(_) => Ok(gone(true)),
+                Err(error) if self.may_refuse && !is_tripped(&error) => Ok(Err(error)),
                 Err(error) => Err(error),
             },
-            Fault::Late => Ok(Told::Lost),
+            Fault::Late => Ok(gone(true)),
             Fault::Refused | Fault::Cut => {
                 // The product's own way out of a transaction that fails at its end; a statement
                 // that was alone is undone by the mark.
@@ -103,8 +93,8 @@ impl Cx<'_> {
                 self.conn.as_local().refuses = false;
                 self.conn.as_local().undo();
                 Ok(match self.fault {
-                    Fault::Refused => Told::Refused,
-                    _ => Told::Cut,
+                    Fault::Refused => Err(refused("COMMIT", "deadlocks".to_owned())),
+                    _ => gone(false),
                 })
             }
         }
@@ -151,8 +141,8 @@ pub struct Worker {
     pub leases: bool,
     /// What is held may be put back before it was started.
     pub puts_back: bool,
-    held: Vec<Held>,
-    unsure: Unsure,
+    running: Vec<Held>,
+    executions: Executions,
 }
 
 #[derive(Clone)]
@@ -161,25 +151,13 @@ struct Held {
     cancelled: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unsure {
-    No,
-    Landed,
-    Held,
-}
-
 /// An advancer process.
 #[derive(Clone)]
 pub struct Advancer {
     pub life: Life,
     /// So many branches are claimed at once.
     pub slots: usize,
-    claimed: Vec<ClaimedBranch>,
-    /// A batch was refused: one by one.
-    alone: bool,
-    /// To be given back, and whether it erred.
-    give: Option<(Vec<ClaimedBranch>, bool)>,
-    unsure: bool,
+    branches: Branches,
 }
 
 /// A supervisor, as far as it reaps.
@@ -242,8 +220,8 @@ impl Actor {
             slots,
             leases: false,
             puts_back: false,
-            held: Vec::new(),
-            unsure: Unsure::No,
+            running: Vec::new(),
+            executions: Executions::default(),
         })
     }
 
@@ -252,10 +230,7 @@ impl Actor {
         Self::Advancer(Advancer {
             life: Life::new(),
             slots,
-            claimed: Vec::new(),
-            alone: false,
-            give: None,
-            unsure: false,
+            branches: Branches::default(),
         })
     }
 
@@ -313,13 +288,11 @@ impl Actor {
         };
         match self {
             Self::Worker(worker) => {
-                worker.held.clear();
-                worker.unsure = Unsure::No;
+                worker.crash();
                 crashed(&mut worker.life)
             }
             Self::Advancer(advancer) => {
-                advancer.claimed.clear();
-                (advancer.alone, advancer.give, advancer.unsure) = (false, None, false);
+                advancer.crash();
                 crashed(&mut advancer.life)
             }
             _ => None,
@@ -340,40 +313,13 @@ impl Actor {
         let mut verbs = Vec::new();
         match self {
             Self::Worker(worker) => {
-                if !worker.life.verbs(clock, &mut verbs) {
-                    return verbs;
-                }
-                match worker.unsure {
-                    Unsure::Landed => verbs.push(b'u'),
-                    Unsure::Held => verbs.push(b'v'),
-                    Unsure::No => {
-                        if worker.held.len() < worker.slots {
-                            verbs.push(b'c');
-                        }
-                        if !worker.held.is_empty() {
-                            verbs.push(b'd');
-                        }
-                        if worker.held.len() > 1 {
-                            verbs.push(b'e');
-                        }
-                        if worker.puts_back && !worker.held.is_empty() {
-                            verbs.push(b'p');
-                        }
-                    }
+                if worker.life.verbs(clock, &mut verbs) {
+                    worker.verbs(&mut verbs);
                 }
             }
             Self::Advancer(advancer) => {
-                if !advancer.life.verbs(clock, &mut verbs) {
-                    return verbs;
-                }
-                if advancer.give.is_some() {
-                    verbs.push(b'g');
-                } else if advancer.unsure {
-                    verbs.push(b'u');
-                } else if advancer.claimed.is_empty() {
-                    verbs.push(b'c');
-                } else {
-                    verbs.push(b'd');
+                if advancer.life.verbs(clock, &mut verbs) {
+                    verbs.push(advancer.verb());
                 }
             }
             Self::Reaper(reaper) if reaper.todo.is_empty() => verbs.extend([b'l', b'o']),
@@ -421,30 +367,14 @@ impl Actor {
 
     /// What it remembers.
     pub fn write(&self, to: &mut Canon) {
-        let claimed = |claimed: &[ClaimedBranch], to: &mut Canon| {
-            for branch in claimed {
-                to.id(branch.id.0.as_u128());
-                to.id(branch.token.0.as_u128());
-            }
-            to.number(-1);
-        };
         match self {
             Self::Worker(worker) => {
                 worker.life.write(to);
-                to.number(worker.unsure as i64);
-                for held in &worker.held {
-                    to.id(held.claimed.execution_id.0.as_u128());
-                    to.number(i64::from(held.cancelled));
-                }
+                worker.write(to);
             }
             Self::Advancer(advancer) => {
                 advancer.life.write(to);
-                claimed(&advancer.claimed, to);
-                to.number(i64::from(advancer.unsure) | i64::from(advancer.alone) << 1);
-                if let Some((give, erred)) = &advancer.give {
-                    claimed(give, to);
-                    to.number(i64::from(*erred));
-                }
+                advancer.write(to);
             }
             Self::Reaper(reaper) => {
                 let mut seen: Vec<_> = reaper.witness.seen().collect();
@@ -691,13 +621,13 @@ impl Reaper {
                 };
                 match cx.told(recover).await? {
                     // H1: whoever has shown a sign of life since the look is spared.
-                    Told::Done(recovered)
+                    Ok(recovered)
                         if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
                     {
                         return Err(tripped(format!("H1: {id:?} has beaten, and is removed")));
                     }
-                    Told::Done(_) => {}
-                    Told::Lost | Told::Refused | Told::Cut => self.todo.clear(),
+                    Ok(_) => {}
+                    Err(_) => self.todo.clear(),
                 }
             }
         }
@@ -745,20 +675,26 @@ impl Person {
                 return Err(tripped("a run is pruned before its time"));
             }
             let kept = cx.conn.fetch_optional(&KEPT, &age).await?;
-            if matches!(told, Told::Done(0)) && kept.is_some() {
+            if matches!(told, Ok(0)) && kept.is_some() {
                 return Err(tripped("nothing is pruned, though a run is old enough"));
             }
         }
         let prunes = prunes.is_some();
+        let lost = matches!(
+            told,
+            Err(Error::Unavailable {
+                in_commit: true,
+                ..
+            })
+        );
         // Pruning again and again is no difference.
-        if !prunes && matches!(told, Told::Done(_) | Told::Lost) {
+        if !prunes && (told.is_ok() || lost) {
             self.happened = 1;
         }
         self.done = match told {
-            Told::Done(pruned) => !prunes || pruned == 0,
+            Ok(pruned) => !prunes || pruned == 0,
             // Whoever does not know asks again, except for what would happen twice.
-            Told::Lost => unkeyed,
-            Told::Refused | Told::Cut => false,
+            Err(_) => lost && unkeyed,
         };
         Ok(())
     }

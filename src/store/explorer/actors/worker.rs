@@ -1,105 +1,137 @@
-//! A worker: claims, commits what has run, and reads back what it is not sure of.
+//! A worker: the daemon's own operations, and steps that end as soon as they are asked.
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::{Cx, Held, Told, Unsure, WAITS, Worker, asked, holds, step_limits};
+use super::{Cx, Held, WAITS, Worker, asked, holds, step_limits};
+use crate::engine::executions::{Answer, Executions, Operation, Terms};
 use crate::machine::outcome::{self, Ending, ExecutionView, Verdict};
 use crate::model::*;
-use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committer, Finished, StoredError};
+use crate::store::claim::{Claim, Claimed};
+use crate::store::commit::{Finished, StoredError};
+use crate::store::explorer::canon::Canon;
 use crate::store::explorer::flows::{self, LEASE};
 use crate::store::explorer::local::tripped;
-use crate::store::{Conn, Error, process};
+use crate::store::place::Place;
+use crate::store::{Conn, Error};
 
 impl Worker {
-    pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
-        match verb {
-            b'r' => {
-                // What it still holds has run: it commits it, as whoever it is by then.
-                self.life.register(Role::Worker, cx).await
-            }
-            b'b' => {
-                let holds = !self.held.is_empty();
-                if let Some(ours) = self.life.beat(holds, cx).await?.filter(|_| holds) {
-                    for held in &mut self.held {
-                        held.cancelled |= !ours.contains(&held.claimed.execution_id);
-                    }
-                }
-                Ok(())
-            }
-            b'c' => {
-                let (process, n) = (self.life.process(), self.slots - self.held.len());
-                let me = self.life.claimant();
-                let waits = asked(cx.conn, &WAITS, process).await?;
-                let claim =
-                    async |conn: &mut Conn| claim::claim(conn, me, flows::PIPELINE, n, LEASE).await;
-                match cx.told(claim).await? {
-                    Told::Done(Claim::Taken(claimed)) => {
-                        let early = |claimed: &Claimed| waits.contains(&claimed.execution_id.0);
-                        if claimed.iter().any(early) {
-                            return Err(tripped("a step is claimed before its wait is over"));
-                        }
-                        self.hold(claimed);
-                    }
-                    Told::Done(Claim::Dead) => self.life.check = true,
-                    Told::Lost => {
-                        self.life.epoch += 1;
-                        self.unsure = Unsure::Landed;
-                    }
-                    Told::Cut => self.life.epoch += 1,
-                    Told::Refused => {}
-                }
-                Ok(())
-            }
-            b'd' => self.commit(self.held.len(), cx).await,
-            b'e' => self.commit(1, cx).await,
-            b'p' => {
-                let me = self.life.claimant();
-                let ids: Vec<_> = self
-                    .held
-                    .iter()
-                    .map(|held| held.claimed.execution_id)
-                    .collect();
-                let back =
-                    async |conn: &mut Conn| claim::put_back(conn, me, flows::PIPELINE, &ids).await;
-                // It withdraws what waits before it asks; if that fails it reads back.
-                self.held.clear();
-                if !matches!(cx.told(back).await?, Told::Done(_)) {
-                    self.life.epoch += 1;
-                    self.unsure = Unsure::Landed;
-                }
-                Ok(())
-            }
-            b'u' => {
-                let finished = self.finished(self.held.len(), cx).await?;
-                process::fence_earlier(cx.conn, self.life.claimant()).await?;
-                let landed = commit::landed(cx.conn, &finished, self.life.process()).await?;
-                self.held
-                    .retain(|held| !landed.contains(&held.claimed.execution_id));
-                self.unsure = Unsure::Held;
-                Ok(())
-            }
-            b'v' => {
-                let process = self.life.process();
-                let held = claim::held(cx.conn, process).await?;
-                let said = held.iter().map(|claimed| claimed.execution_id.0).collect();
-                holds(cx.conn, process, said).await?;
-                self.hold(held);
-                self.unsure = Unsure::No;
-                Ok(())
-            }
-            verb => unreachable!("a worker does not {verb}"),
+    /// The letters of what it may do next.
+    pub(super) fn verbs(&self, verbs: &mut Vec<u8>) {
+        match self.executions.first() {
+            Some(Operation::ReadLanded) => return verbs.push(b'u'),
+            Some(_) => return verbs.push(b'v'),
+            None => {}
+        }
+        if self.held() < self.slots {
+            verbs.push(b'c');
+        }
+        if self.held() > 0 {
+            verbs.push(b'd');
+        }
+        if self.held() > 1 {
+            verbs.push(b'e');
+        }
+        if self.puts_back && !self.running.is_empty() {
+            verbs.push(b'p');
         }
     }
 
-    /// Takes up what is not known yet.
-    fn hold(&mut self, claimed: Vec<Claimed>) {
+    fn held(&self) -> usize {
+        self.running.len() + self.executions.finished().len()
+    }
+
+    pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let operation = match verb {
+            // What it still holds goes on: it commits it, as whoever it is by then.
+            b'r' => return self.life.register(Role::Worker, cx).await,
+            b'b' => return self.beat(cx).await,
+            b'c' => Operation::Claim {
+                behind: Place::FIRST,
+                room: self.slots - self.held(),
+            },
+            b'd' => {
+                self.end(self.running.len(), cx).await?;
+                self.commit(self.executions.batch())
+            }
+            b'e' => {
+                let none = self.executions.finished().is_empty();
+                self.end(usize::from(none), cx).await?;
+                self.commit(1)
+            }
+            b'p' => {
+                let withdrawn = self.running.drain(..);
+                Operation::PutBack(withdrawn.map(|held| held.claimed.execution_id).collect())
+            }
+            b'u' | b'v' => self.executions.first().expect("it is not sure"),
+            verb => unreachable!("a worker does not {verb}"),
+        };
+        self.perform(&operation, cx).await
+    }
+
+    fn commit(&self, batch: usize) -> Operation {
+        let room = match self.leases {
+            true => self.slots,
+            false => 0,
+        };
+        Operation::Commit { batch, room }
+    }
+
+    async fn beat(&mut self, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let holds = !self.running.is_empty() || self.executions.may_hold();
+        if let Some(ours) = self.life.beat(holds, cx).await?.filter(|_| holds) {
+            for held in &mut self.running {
+                held.cancelled |= !ours.contains(&held.claimed.execution_id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, operation: &Operation, cx: &mut Cx<'_>) -> Result<(), Error> {
+        let me = self.life.claimant();
+        let terms = Terms {
+            pipeline: flows::PIPELINE,
+            lease: LEASE,
+        };
+        let waits = match operation {
+            Operation::Claim { .. } => asked(cx.conn, &WAITS, me.process).await?,
+            _ => Vec::new(),
+        };
+        let executions = &self.executions;
+        let done = async |conn: &mut Conn| executions.perform(operation, conn, me, terms).await;
+        let answer = cx.told(done).await?;
+        if let Ok(Answer::Held(held)) = &answer {
+            let said = held.iter().map(|claimed| claimed.execution_id.0).collect();
+            holds(cx.conn, me.process, said).await?;
+        }
+        match self.executions.settle(operation, answer) {
+            Ok(Some(Answer::Claimed(Claim::Taken(claimed), _))) => {
+                let early = |claimed: &Claimed| waits.contains(&claimed.execution_id.0);
+                if claimed.iter().any(early) {
+                    return Err(tripped("a step is claimed before its wait is over"));
+                }
+                self.begin(claimed);
+            }
+            Ok(Some(Answer::Claimed(Claim::Dead, _))) => self.life.check = true,
+            Ok(Some(Answer::Committed(committed))) => {
+                self.life.check |= committed.dead;
+                self.begin(committed.born);
+            }
+            Ok(Some(Answer::Held(held))) => self.begin(held),
+            Ok(_) => {}
+            Err(_) => self.life.epoch += 1,
+        }
+        Ok(())
+    }
+
+    /// Begins what does not run yet.
+    fn begin(&mut self, claimed: Vec<Claimed>) {
         for claimed in claimed {
             let id = claimed.execution_id;
-            if self.held.iter().all(|held| held.claimed.execution_id != id) {
-                self.held.push(Held {
+            let mut running = self.running.iter();
+            if running.all(|held| held.claimed.execution_id != id) {
+                self.running.push(Held {
                     claimed: Arc::new(claimed),
                     cancelled: false,
                 });
@@ -107,46 +139,39 @@ impl Worker {
         }
     }
 
-    async fn commit(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
-        let finished = self.finished(n, cx).await?;
-        let committer = Committer {
-            claimant: self.life.claimant(),
-            pipeline: flows::PIPELINE,
-            lease: LEASE,
-            room: if self.leases { self.slots } else { 0 },
-        };
-        let commit = async |conn: &mut Conn| commit::commit(conn, &finished, committer).await;
-        match cx.told(commit).await? {
-            Told::Done(committed) => {
-                self.held.drain(..n);
-                self.life.check |= committed.dead;
-                self.hold(committed.born);
-            }
-            Told::Lost => {
-                self.life.epoch += 1;
-                self.unsure = Unsure::Landed;
-            }
-            Told::Cut => self.life.epoch += 1,
-            Told::Refused => {}
+    /// The first `n` of what runs have ended.
+    async fn end(&mut self, n: usize, cx: &mut Cx<'_>) -> Result<(), Error> {
+        for held in self.running.drain(..n) {
+            self.executions.finish(ended(held, cx).await?);
         }
         Ok(())
     }
 
-    async fn finished(&self, n: usize, cx: &mut Cx<'_>) -> Result<Vec<Finished>, Error> {
-        let mut finished = Vec::with_capacity(n);
-        for held in &self.held[..n] {
-            finished.push(ended(&held.claimed, held.cancelled, cx).await?);
+    pub(super) fn crash(&mut self) {
+        self.running.clear();
+        self.executions = Executions::default();
+    }
+
+    pub(super) fn write(&self, to: &mut Canon) {
+        let (batch, doubt) = self.executions.memory();
+        // A batch of all that it can hold, and one of more, are the same.
+        to.number(batch.min(self.slots) as i64);
+        to.number(doubt);
+        for held in &self.running {
+            to.id(held.claimed.execution_id.0.as_u128());
+            to.number(i64::from(held.cancelled));
         }
-        Ok(finished)
+        to.number(-1);
+        for finished in self.executions.finished() {
+            to.id(finished.claimed.execution_id.0.as_u128());
+            to.number(i64::from(finished.ending == Ending::Cancelled));
+        }
     }
 }
 
 /// An execution that has run.
-async fn ended(
-    claimed: &Arc<Claimed>,
-    cancelled: bool,
-    cx: &mut Cx<'_>,
-) -> Result<Finished, Error> {
+async fn ended(held: Held, cx: &mut Cx<'_>) -> Result<Finished, Error> {
+    let Held { claimed, cancelled } = held;
     let definition = cx.definitions.load(cx.conn, &claimed.definition).await?;
     let view = ExecutionView {
         retry_count: claimed.retry_count,
@@ -171,7 +196,7 @@ async fn ended(
     let verdict = outcome::decide(view, ending, &limits, 0.5);
     debug_assert!(verdict != Verdict::Drop || cancelled);
     Ok(Finished {
-        claimed: Arc::clone(claimed),
+        claimed,
         definition,
         ending,
         verdict,
