@@ -16,9 +16,7 @@
 //! | `kill9`, `abort`, `exit(CODE)` | the process ends there |
 //! | `sleep(MS)` | the process stands still |
 //! | `pause(FIFO)` | it stands still until somebody has written to this named pipe |
-//!
-//! No action sets a clock: for that the built program runs under a library that does
-//! (`tests/support/clock.rs`).
+//! | `clock(S)` | the host's clock is set, to be off by S seconds: under `tests/support/clock.rs`, whose file `TEST_CLOCK` names |
 //!
 //! `begin` is before a transaction, `written` before its COMMIT (on SQLite before its last statement,
 //! where that takes the COMMIT along), and `end` after it, when only the answer is missing. Other
@@ -60,7 +58,7 @@ mod armed {
     use std::borrow::Cow;
     use std::fs::{File, OpenOptions};
     use std::io::{self, Read, Write};
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
     use std::path::PathBuf;
     use std::sync::{LazyLock, Mutex, PoisonError};
     use std::time::Duration;
@@ -144,6 +142,9 @@ mod armed {
     /// What says where and what, where hits are written, and what is lacking.
     pub const VARIABLES: [&str; 3] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG", "DUCTWORK_WITHOUT"];
 
+    /// The file that holds by how many seconds the host's clock is off, as eight characters.
+    const CLOCK: &str = "TEST_CLOCK";
+
     /// What an operation is to make of it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
@@ -174,6 +175,7 @@ mod armed {
         Exit(i32),
         Sleep(Duration),
         Pause(PathBuf),
+        Clock(i32),
     }
 
     #[derive(Debug)]
@@ -244,6 +246,7 @@ mod armed {
             ("exit", code) => Action::Exit(code.parse().ok()?),
             ("sleep", ms) => Action::Sleep(Duration::from_millis(ms.parse().ok()?)),
             ("pause", fifo) => Action::Pause(fifo.into()),
+            ("clock", seconds) => Action::Clock(seconds.parse().ok()?),
             _ => return None,
         };
         POINTS.contains(&name).then(|| Rule {
@@ -272,6 +275,13 @@ mod armed {
                 let mut told = Vec::new();
                 let read = File::open(fifo).and_then(|mut fifo| fifo.read_to_end(&mut told));
                 read.unwrap_or_else(|error| panic!("{}: {error}", fifo.display()));
+            }
+            Action::Clock(seconds) => {
+                let file = std::env::var_os(CLOCK).unwrap_or_default();
+                let set = OpenOptions::new().write(true).open(&file);
+                let set =
+                    set.and_then(|file| file.write_all_at(format!("{seconds:+08}").as_bytes(), 0));
+                set.unwrap_or_else(|error| panic!("{CLOCK}: {error}"));
             }
         }
         None
@@ -322,8 +332,10 @@ mod armed {
 
         #[test]
         fn a_rule_is_a_name_a_chance_a_number_and_an_action() {
-            let read = rules("commit.end=acklost;claim.begin=5%2*sleep(30);").unwrap();
-            assert_eq!(read.len(), 2);
+            let text = "commit.end=acklost;claim.begin=5%2*sleep(30);beat.end=clock(-60);";
+            let read = rules(text).unwrap();
+            assert_eq!(read.len(), 3);
+            assert_eq!(read[2].action, Action::Clock(-60));
             assert_eq!(read[0].action, Action::Fault(Fault::Lost));
             assert_eq!((read[0].percent, read[0].most), (100, usize::MAX));
             assert_eq!(read[1].action, Action::Sleep(Duration::from_millis(30)));

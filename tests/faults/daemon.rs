@@ -8,6 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{Fault, armed, to_come};
+use crate::clock::Clock;
 use crate::house::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
@@ -117,6 +118,24 @@ fn acknowledgement_lost(_: On) -> Vec<Fault> {
     faults
 }
 
+/// Back and forth by an hour, in the middle of whatever reads or writes a time.
+fn clocks(on: On) -> Vec<Fault> {
+    let mut faults = vec![
+        ("claim.begin", "clock(3600)"),
+        ("commit.begin", "clock(-3600)"),
+        ("commit.end", "clock(60)"),
+        ("branches.claimed", "clock(3600)"),
+        ("advance.loaded", "clock(-3600)"),
+        ("cross.made", "clock(0)"),
+        ("beat.end", "clock(3600)"),
+        ("recover.removed", "clock(-3600)"),
+    ];
+    if on == On::Sqlite {
+        faults.push(("claim.taken", "clock(-60)"));
+    }
+    faults
+}
+
 /// Some deaths of each child: more of one in a minute, and it would wait for its replacement.
 fn deaths(on: On) -> Vec<Vec<Fault>> {
     let mut groups = vec![
@@ -163,7 +182,15 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
 pub fn all() -> Vec<Fault> {
     let rare = [AROUND_A_STEP.to_vec(), AROUND_A_CHILD.to_vec()].concat();
     let mut all = [deaths(On::Sqlite).concat(), rare].concat();
-    for faults in [unavailable, retryable, refused, cut, acknowledgement_lost] {
+    let kinds = [
+        unavailable,
+        retryable,
+        refused,
+        cut,
+        acknowledgement_lost,
+        clocks,
+    ];
+    for faults in kinds {
         all.extend(faults(On::Sqlite));
     }
     all
@@ -178,8 +205,20 @@ async fn survived(db: Db, faults: Vec<Fault>) {
     let mut house = House::new(&db, settings, &[WORK]).await;
     std::fs::write(house.path("step.sh"), STEP).unwrap();
     house.variables = armed(&house, &faults);
+    let sets_it = |(_, action): &Fault| action.starts_with("clock");
+    let clock = faults.iter().any(sets_it).then(Clock::new);
+    if let Some(clock) = &clock {
+        house.variables.extend(clock.variables());
+    }
     house.trigger("Work", "[1,2,3]", 3).await;
     let mut daemon = house.start();
+    if let Some(clock) = &clock {
+        daemon.ready().await;
+        assert!(
+            clock.governs(daemon.pid()),
+            "it does not live by that clock"
+        );
+    }
     let corpse = |point: &str| point.starts_with("recover") || point == "supervisor.reaped";
     let mut killed = None;
     let began = Instant::now();
@@ -284,6 +323,7 @@ survives! {
     fn a_deadlock_anywhere_costs_no_retry(on) { retryable(on) }
     fn a_statement_that_is_refused_anywhere_costs_no_retry(on) { refused(on) }
     fn a_connection_that_is_cut_anywhere_costs_no_retry(on) { cut(on) }
+    fn a_clock_that_is_set_anywhere_costs_no_retry(on) { clocks(on) }
     fn an_acknowledgement_that_is_lost_is_found_out_about(on) { acknowledgement_lost(on) }
     fn whoever_dies_around_a_claim_is_replaced(on) { deaths(on)[0].clone() }
     fn whoever_dies_around_a_commit_or_an_advance_is_replaced(on) { deaths(on)[1].clone() }

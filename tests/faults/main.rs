@@ -18,6 +18,10 @@ mod wires;
 #[path = "../daemon/house.rs"]
 mod house;
 
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/clock.rs"]
+mod clock;
+
 mod daemon;
 mod verbs;
 

@@ -43,10 +43,17 @@ impl Clock {
 
     /// What a program has to be started with in order to live by it.
     pub fn under(&self) -> [String; 3] {
+        let [preload, clock] = self
+            .variables()
+            .map(|(name, value)| format!("{name}={value}"));
+        ["env".to_owned(), preload, clock]
+    }
+
+    /// The same, as variables of its environment.
+    pub fn variables(&self) -> [(&'static str, String); 2] {
         [
-            "env".to_owned(),
-            format!("LD_PRELOAD={}", self.library().display()),
-            format!("TEST_CLOCK={}", self.file().display()),
+            ("LD_PRELOAD", self.library().display().to_string()),
+            ("TEST_CLOCK", self.file().display().to_string()),
         ]
     }
 
