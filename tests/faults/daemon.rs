@@ -531,6 +531,26 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// What it had claimed is read back each time, which is not to have got on.
+    async fn an_advancer_that_fails_again_and_again_waits_longer_and_says_so_once(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        house.variables = armed(&house, &[]);
+        let outages = "advance.begin=6*error(unavailable)";
+        house.variables.insert("DUCTWORK_FAIL", outages.to_owned());
+        house.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        assert_eq!(house.lines("hits").len(), 6);
+        assert_eq!(daemon.logged("waiting for the database").len(), 1);
+        let back = daemon.logged("the database is back");
+        assert_eq!(back.len(), 1, "{back:?}");
+        assert_eq!(back[0]["attempts"], 6);
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
     async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, action) = pause_in(place.path());
