@@ -345,6 +345,21 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
+    async fn what_has_ended_is_held_until_its_result_is_taken() {
+        let stage = Stage::new();
+        let steps = async {
+            stage.shared.beaten();
+            stage.put();
+            stage.may_end.add_permits(1);
+            stage.slots.ended.notified().await;
+            assert!(stage.shared.holds(), "no heartbeat extends its lease");
+            assert_eq!(stage.slots.take_done().len(), 1);
+            assert!(!stage.shared.holds());
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
     async fn what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it() {
         let stage = Stage::new();
         let steps = async {
