@@ -496,8 +496,8 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// Its worker lives, and tries it again: nobody may find a lease that is over.
-    async fn a_result_that_the_database_does_not_take_yet_is_held_until_it_does(db: Db) {
+    /// Its worker tries it again and again: nobody may find a lease that is over.
+    async fn a_result_that_the_database_does_not_take_is_held_as_long_as_its_worker_lives(db: Db) {
         static LEASED: Statement = Statement::new(
             "TEST_LEASED",
             "SELECT lease_until - {now} AS leased
@@ -507,7 +507,7 @@ on_every_database! {
         let mut house = House::new(&db, settings, &[WORK]).await;
         std::fs::write(house.path("step.sh"), STEP).unwrap();
         // Each refusal is a second before the next.
-        let refusals = "commit.begin=7*error(refused)";
+        let refusals = "commit.begin=error(refused)";
         house.variables = armed(&house, &[]);
         house.variables.insert("DUCTWORK_FAIL", refusals.to_owned());
         house.trigger("Work", "[1,2,3]", 1).await;
@@ -520,14 +520,19 @@ on_every_database! {
         let args = [("id", first.into())];
         eventually(PATIENCE, "it is held by a later one", async || {
             let open = house.conn.fetch_optional(&LEASED, &args).await.unwrap();
-            let open = open.expect("it is committed without having been held");
+            let open = open.expect("it is never committed");
             (open.get::<i64>("leased").unwrap() > 0).then_some(())
         })
         .await;
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        house.variables.clear();
+        let mut daemon = house.start();
         house.completed(PATIENCE).await;
         daemon.stop().await;
         let executions = house.succeeded_once_each().await;
-        assert!(executions.iter().all(|it| it.attempt == 1), "{executions:#?}");
+        let crashed = executions.iter().filter(|it| it.result() == "process_crashed");
+        assert_eq!(crashed.count(), 1, "{executions:#?}");
         house.audited().await;
     }
 
