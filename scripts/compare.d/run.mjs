@@ -31,9 +31,10 @@ const columns = { chain: 'chain, steps/s', flat: 'flat, steps/s', latency: 'late
 /** Of runs of the chain; `ductworkd bench` has the same proportions. */
 const counts = (runs) => ({ chain: runs, flat: runs * 10, latency: Math.ceil(runs / 10) });
 
-const ductworkd = (setting, slots) => ({
+const ductworkd = (setting, slots, { database = onServer } = {}) => ({
   name: 'ductworkd',
   setting,
+  database,
   concurrency: slots ?? 'configured',
   async measure(workload, asked, url) {
     const name = workload === 'chain' ? 'chain5' : workload;
@@ -53,9 +54,10 @@ const ductworkd = (setting, slots) => ({
 });
 
 /** `share`: of the runs whose throughput is measured, for those that would take minutes for all. */
-const peer = (name, setting, version, concurrency, program, args, { only = workloads, share = 1 } = {}) => ({
+const peer = (name, setting, version, concurrency, program, args, { only = workloads, share = 1, database = onServer } = {}) => ({
   name,
   setting,
+  database,
   version,
   concurrency,
   only,
@@ -70,6 +72,7 @@ const peer = (name, setting, version, concurrency, program, args, { only = workl
 function contestants(concurrency) {
   const package_ = (name) => JSON.parse(readFileSync(path.join(cache, 'node/node_modules', name, 'package.json'))).version;
   const lock = readFileSync(path.join(import.meta.dirname, 'rust/Cargo.lock'), 'utf8');
+  const [, huey] = readFileSync(path.join(import.meta.dirname, 'python/requirements.txt'), 'utf8').match(/huey==(\S+)/);
   const crate = (name) => lock.match(new RegExp(`name = "${name}"\nversion = "([^"]+)"`))[1];
   const node = (name, setting, program, args) =>
     peer(name, setting, package_(name), concurrency, env('PEER_NODE'), ['--no-deprecation', path.join(cache, 'node', program), ...args]);
@@ -84,6 +87,10 @@ function contestants(concurrency) {
     'graphile_worker-batched': rust('graphile_worker', 'local queue of 500, completions batched', ['batched']),
     dbos: node('@dbos-inc/dbos-sdk', 'workflows called directly', 'dbos.mjs', ['direct']),
     underway: rust('underway', 'as it comes', ['default'], { only: ['latency'] }),
+    'ductworkd-sqlite': ductworkd('SQLite, as it comes', undefined, { database: inFile }),
+    // More than one worker makes it slower.
+    huey: peer('huey', 'SQLite, waits for the disk', huey, 1, path.join(cache, 'python/bin/python'),
+      [path.join(import.meta.dirname, 'python/measure_huey.py')], { only: ['chain', 'flat'], database: inFile }),
   };
 }
 
@@ -148,7 +155,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
 
 // ---- Databases -----------------------------------------------------------------------------------
 
-async function onServer(work) {
+async function withServer(work) {
   const client = new pg.Client({ connectionString: env('SERVER') });
   await client.connect();
   try {
@@ -160,23 +167,33 @@ async function onServer(work) {
 
 let databases = 0;
 
-/** Calls `work` with the URL of a new database, and drops it. */
-async function withDatabase(work) {
+/** Calls `work` with the URL of a new database on the server, and drops it. */
+async function onServer(work) {
   const name = `ductwork_compare_${process.pid}_${(databases += 1)}`;
-  await onServer((query) => query(`create database ${name}`));
+  await withServer((query) => query(`create database ${name}`));
   try {
     const url = new URL(env('SERVER'));
     url.pathname = `/${name}`;
     return await work(url.href);
   } finally {
     // The server writes everything back for this, so nobody pays for what others have written.
-    await onServer((query) => query(`drop database ${name} with (force)`));
+    await withServer((query) => query(`drop database ${name} with (force)`));
+  }
+}
+
+/** Calls `work` with the URL of a new SQLite database, and removes it. */
+async function inFile(work) {
+  const directory = mkdtempSync(path.join(os.tmpdir(), 'ductwork-compare-'));
+  try {
+    return await work(`sqlite://${directory}/compare.db`);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
   }
 }
 
 async function server() {
   const names = ['server_version', 'fsync', 'synchronous_commit', 'full_page_writes', 'shared_buffers', 'max_connections'];
-  const rows = await onServer((query) => query(`select name, current_setting(name) as value from pg_settings where name in ('${names.join("', '")}')`));
+  const rows = await withServer((query) => query(`select name, current_setting(name) as value from pg_settings where name in ('${names.join("', '")}')`));
   return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
 }
 
@@ -265,7 +282,7 @@ async function main() {
         const told = (text) => console.error(`${round}/${asked.rounds} ${workload.padEnd(7)} ${name.padEnd(23)} ${text}`);
         const values = (measured[index][workload] ??= []);
         try {
-          const value = await withDatabase((url) => known[name].measure(workload, asked, url));
+          const value = await known[name].database((url) => known[name].measure(workload, asked, url));
           values.push(value);
           told(cell({ median: value }));
         } catch (error) {
