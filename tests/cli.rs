@@ -1,5 +1,5 @@
 //! The built program, as a person or a script calls it: exit codes, first lines of errors, and
-//! that nothing anybody can type makes it panic. No daemon is needed for any of this.
+//! that nothing anybody can type makes it panic. Of the daemon only what one run needs is here.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
 )]
 
 use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::io::{BufRead, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -845,6 +845,135 @@ fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
         let ended = Ended::of(shell.output().unwrap());
         assert_eq!(ended.code, Some(0), "{redirect}: {ended:?}");
     }
+}
+
+/// Starts `run` of a pipeline whose first step waits for a file, or not.
+fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
+    let waits = "until [ -e go ]; do sleep 0.01; done; cat";
+    let text = format!(
+        "pipeline: Slow\nsteps: {{ A: {{ command: [sh, -c, '{waits}'] }}, B: {{ command: [cat] }}, \
+         F: {{ command: ['false'], max_retry: 0 }} }}\n\
+         flow: [{{ start: A }}, {{ divert: {{ 0: F, otherwise: B }} }}]\n"
+    );
+    place.write("pipelines/Slow.yml", &text);
+    let mut command = place.command();
+    let command = command.arg("run").args(args).stdout(stdout);
+    let streams = command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    streams.spawn().unwrap()
+}
+
+/// What a child says on standard error, until it has said this.
+fn until_said(child: &mut std::process::Child, part: &str) -> String {
+    let mut said = String::new();
+    let mut stderr = std::io::BufReader::new(child.stderr.as_mut().unwrap());
+    while !said.contains(part) {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(stderr.buffer().is_empty(), "it would be lost");
+    said
+}
+
+fn send(child: &std::process::Child, signal: nix::sys::signal::Signal) {
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, signal).unwrap();
+}
+
+#[test]
+fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
+    use nix::sys::signal::Signal::{SIGINT, SIGTERM};
+    let place = Place::ready();
+    for signal in [SIGINT, SIGTERM] {
+        let mut child = run_of(&place, &["Slow", "1"], Stdio::piped());
+        let said = until_said(&mut child, "triggered");
+        let line = said
+            .lines()
+            .find(|line| line.ends_with("triggered"))
+            .unwrap();
+        let id = line.split(' ').nth(1).unwrap().to_owned();
+        // A second one does not wait for what runs.
+        send(&child, signal);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        send(&child, signal);
+        let ended = Ended::of(child.wait_with_output().unwrap());
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(1), ""),
+            "{ended:?}"
+        );
+        let told = format!("the run {id} is left in progress");
+        assert!(ended.stderr.contains(&told), "{ended:?}");
+        assert!(ended.stderr.contains("`ductworkd` goes on"), "{ended:?}");
+    }
+    std::fs::write(place.path().join("go"), "").unwrap();
+    let last = place.run(["start", "--until-idle"]);
+    assert_eq!(last.code, Some(0), "{last:?}");
+    let runs = place.run(["runs", "--json"]).json();
+    let statuses: Vec<_> = runs
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| &run["status"])
+        .collect();
+    assert_eq!(statuses, ["completed", "completed"]);
+}
+
+#[test]
+fn a_run_that_waits_for_its_input_is_ended_by_a_person() {
+    let place = Place::ready();
+    let mut child = run_of(&place, &["Slow", "-"], Stdio::piped());
+    let input = child.stdin.take();
+    send(&child, nix::sys::signal::Signal::SIGINT);
+    let status = child.wait().unwrap();
+    assert!(!status.success(), "{status}");
+    drop(input);
+}
+
+#[test]
+fn a_run_says_what_came_of_it() {
+    let place = Place::ready();
+    std::fs::write(place.path().join("go"), "").unwrap();
+    let run = |args: &[&str], stdout: Stdio| {
+        let child = run_of(&place, args, stdout);
+        Ended::of(child.wait_with_output().unwrap())
+    };
+    let plain = run(&["Slow", "[7]"], Stdio::piped());
+    assert_eq!(
+        (plain.code, plain.stdout.as_str()),
+        (Some(0), "[7]\n"),
+        "{plain:?}"
+    );
+    assert!(plain.stderr.contains("completed: 2 steps"), "{plain:?}");
+
+    let keyed = run(&["Slow", "1", "--key", "k", "--json"], Stdio::piped());
+    assert_eq!(keyed.code, Some(0), "{keyed:?}");
+    let told = keyed.json();
+    assert_eq!(
+        (&told["status"], &told["output"], &told["created"]),
+        (&"completed".into(), &1.into(), &true.into())
+    );
+    let again = run(&["Slow", "2", "--key", "k", "--json"], Stdio::piped());
+    assert_eq!(
+        (&again.json()["run_id"], &again.json()["created"]),
+        (&told["run_id"], &false.into())
+    );
+    assert!(again.stderr.contains("another input"), "{again:?}");
+    run(&["Slow", "1", "--key", ""], Stdio::piped()).failed(2, "a key has");
+
+    let halted = run(&["Slow", "0", "--json"], Stdio::piped());
+    assert_eq!(halted.code, Some(1), "{halted:?}");
+    assert_eq!(halted.json()["status"], "halted");
+    assert!(halted.stderr.contains("F (1 attempt): "), "{halted:?}");
+
+    let full = std::fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let lost = run(&["Slow", "1"], full.into());
+    assert_eq!(lost.code, Some(1));
+    assert!(
+        lost.stderr.contains("standard output cannot be written"),
+        "{lost:?}"
+    );
 }
 
 #[test]

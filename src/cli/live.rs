@@ -40,6 +40,16 @@ impl Tree {
         Self { rows, width }
     }
 
+    /// The first row of a node that is not done.
+    pub fn first_open(&self, progress: &[NodeProgress]) -> usize {
+        let done = |row: &Row| {
+            let mut of = progress.iter().filter(|found| found.node == row.node);
+            of.any(|node| node.completed == node.total)
+        };
+        let open = self.rows.iter().position(|row| !done(row));
+        open.unwrap_or(self.rows.len())
+    }
+
     /// One line per node.
     pub fn lines(&self, progress: &[NodeProgress], frame: usize, style: Style) -> Vec<String> {
         let line = |row: &Row| {
@@ -179,6 +189,53 @@ impl Style {
     }
 }
 
+/// What is seen at once.
+pub struct Frame {
+    /// Above all.
+    pub title: String,
+    /// One line per node.
+    pub rows: Vec<String>,
+    /// The row that has to be seen where not all can.
+    pub first: usize,
+    /// Below all.
+    pub last: String,
+    /// It stays, whole.
+    pub ended: bool,
+}
+
+impl Frame {
+    /// The lines that a terminal of so many rows and columns shows. What is drawn over it must fit: a
+    /// cursor goes up to its first row, and a line that is too long takes two.
+    fn fit(&self, rows: usize, columns: usize) -> Vec<String> {
+        // The title, the last line, and where the cursor waits.
+        let room = match self.ended {
+            true => self.rows.len(),
+            false => rows.saturating_sub(3).min(self.rows.len()),
+        };
+        // One that is done stays in sight.
+        let from = self.first.saturating_sub(1).min(self.rows.len() - room);
+        let shown = self.rows[from..from + room].iter();
+        let lines = std::iter::once(&self.title).chain(shown);
+        let lines = lines.chain(std::iter::once(&self.last));
+        lines.map(|line| cut(line, columns)).collect()
+    }
+}
+
+/// As much of a line as fits, with the colours in it.
+fn cut(line: &str, columns: usize) -> String {
+    let (mut text, mut used, mut colour) = (String::new(), 0, false);
+    for letter in line.chars() {
+        // A colour is `ESC [ … m`.
+        colour |= letter == '\x1b';
+        if colour || used < columns {
+            text.push(letter);
+        }
+        used += usize::from(!colour);
+        colour &= letter != 'm';
+    }
+    text
+}
+
 /// Draws frames over each other.
 #[derive(Default)]
 pub struct Screen {
@@ -187,21 +244,38 @@ pub struct Screen {
 
 impl Screen {
     /// Replaces the last frame by this one. A terminal that went away is no error of the run.
-    pub fn draw(&mut self, lines: &[String]) {
+    pub fn draw(&mut self, frame: &Frame) {
+        let size = terminal_size::terminal_size_of(std::io::stderr());
+        // One that does not tell, or says zero, is as small as they come.
+        let (columns, rows) = match size {
+            Some((width, height)) if width.0 > 0 && height.0 > 0 => (width.0, height.0),
+            _ => (80, 24),
+        };
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
         }
-        for line in lines {
-            // Clear to the end of the line: the last frame's may have been longer.
+        let lines = frame.fit(rows.into(), columns.into());
+        for line in &lines {
+            // The last frame's line may have been longer. Cleared before, because after a line that
+            // is as wide as the terminal the cursor still stands on its last letter.
+            text.push_str("\x1b[K");
             text.push_str(line);
-            text.push_str("\x1b[K\n");
+            text.push('\n');
         }
         text.push_str("\x1b[J");
         self.drawn = lines.len();
         let mut terminal = std::io::stderr().lock();
         let _ = terminal.write_all(text.as_bytes());
         let _ = terminal.flush();
+    }
+}
+
+/// So many things, as people say it.
+pub fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
     }
 }
 
@@ -237,6 +311,31 @@ mod tests {
             failed: 0,
             cancelled: 0,
         }
+    }
+
+    #[test]
+    fn a_frame_fits_its_terminal_and_shows_what_is_under_way() {
+        let frame = |ended| Frame {
+            title: "T".repeat(100),
+            rows: (0..30).map(|row| format!("row {row}")).collect(),
+            first: 12,
+            last: "\x1b[33mrunning\x1b[0m  12 steps".to_owned(),
+            ended,
+        };
+        let lines = frame(false).fit(10, 8);
+        assert_eq!(lines.len(), 9, "and the cursor below");
+        assert_eq!(lines[0], "TTTTTTTT");
+        assert_eq!(lines[1..3], ["row 11", "row 12"]);
+        assert_eq!(lines[8], "\x1b[33mrunning\x1b[0m ", "no colour is left on");
+        assert_eq!(frame(false).fit(2, 80).len(), 2);
+        assert_eq!(frame(false).fit(80, 80).len(), 32);
+        let end = frame(true).fit(10, 80);
+        assert_eq!(end.len(), 32, "what stays is whole");
+        let late = Frame {
+            first: 30,
+            ..frame(false)
+        };
+        assert_eq!(late.fit(10, 80)[7], "row 29");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::exit::Failure;
 use super::house::{self, House};
 use super::shot::{self, Shot};
 use super::start::block_signals;
+use super::trigger::check_key;
 
 /// Runs one run from its trigger to its end.
 #[derive(Debug, clap::Args)]
@@ -33,18 +34,20 @@ pub struct Run {
 
 impl Run {
     pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
-        block_signals()?;
         let config = house.config()?;
         let pipelines = house.pipelines(&config)?;
+        check_key(self.key.as_deref())?;
         let definition = house::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
         let max = config.job_worker.max_payload(&self.pipeline);
         let shot = Shot {
             definition,
             input: house::json(&self.input, "input", max)?,
             key: self.key,
-            json: house.out.json,
+            out: house.out,
             style: shot::style(),
         };
+        // Not before: until here there is nothing to end, and standard input may be a person.
+        block_signals()?;
         let quiet = shot::wants_quiet(&config);
         let level = if quiet {
             Level::Warn
@@ -65,6 +68,6 @@ impl Run {
                 false => Vec::new(),
             },
         };
-        Ok(shot::run(config, house.embedded, &options, shot)?)
+        shot::run(config, house.embedded, &options, shot)
     }
 }

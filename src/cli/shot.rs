@@ -3,7 +3,8 @@
 //! Owns: following the run, and what is shown of it meanwhile and at its end. Never: starts or
 //! stops processes itself (`process::start` does).
 
-use std::io::{IsTerminal, Write};
+use std::cell::RefCell;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,18 @@ use crate::config::Config;
 use crate::definition::Definition;
 use crate::engine::lifeline::Request;
 use crate::model::{RunId, RunStatus};
-use crate::process::start::{self, Embedded, Error, Options};
+use crate::problem::Problem;
+use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
 use crate::store::query::{self, NodeProgress};
-use crate::store::trigger::{self, NewRun};
-use crate::store::{self, Conn, Location, Purpose};
+use crate::store::trigger::{self, NewRun, Triggered};
+use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::Level;
 
-use super::live::{Screen, Style, Tree, span};
+use super::exit::{Code, Failure};
+use super::live::{Frame, Screen, Style, Tree, counted, span};
+use super::out::Out;
+use super::trigger::{Answer, note_other_input};
 
 /// Between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
@@ -39,40 +44,54 @@ pub struct Shot {
     pub input: Box<RawValue>,
     /// The key that makes it one run however often it is asked for.
     pub key: Option<String>,
-    /// Print the run as JSON instead of its output.
-    pub json: bool,
+    /// How its output is wanted: for programs, with what became of the run.
+    pub out: Out,
     /// Colours on the terminal.
     pub style: Style,
 }
 
-/// Runs it. The exit code is 0 when the run completed, 1 when it did not.
+/// How far a run was followed.
+#[derive(Default)]
+struct Followed {
+    run: Option<RunId>,
+    end: Option<Result<(), Failure>>,
+}
+
+/// Runs it: good when the run completed and its output was printed.
 pub fn run(
     config: Config,
     embedded: Embedded,
     options: &Options,
     shot: Shot,
-) -> Result<ExitCode, Error> {
+) -> Result<ExitCode, Failure> {
     let location = start::location(&config)?;
-    start::start_until(config, embedded, options, async |handle, _| {
-        match follow(&location, handle, &shot).await {
-            Ok(RunStatus::Completed) => 0,
-            Ok(_) => 1,
-            Err(error) => {
-                eprintln!(
-                    "error: the run cannot be followed: {}",
-                    crate::telemetry::chain(&error)
-                );
-                69
-            }
+    let followed = RefCell::new(Followed::default());
+    let code = start::start_until(config, embedded, options, async |handle, _| {
+        let end = follow(&location, handle, &shot, &followed).await;
+        followed.borrow_mut().end = Some(end);
+        0
+    })?;
+    let Followed { run, end } = followed.into_inner();
+    match (end, run) {
+        (Some(end), _) => end.map(|()| code),
+        // It was told to stop.
+        (None, Some(run)) => {
+            let problem = Problem::new(format!("stopped, and the run {run} is left in progress"));
+            Err(Failure::failed(problem.help("`ductworkd` goes on with it")))
         }
-    })
+        (None, None) => Err(Failure::failed(Problem::new(
+            "stopped before there was a run",
+        ))),
+    }
 }
 
+/// Follows a run to its end, and prints what came of it.
 async fn follow(
     location: &Location,
     mut handle: Handle,
     shot: &Shot,
-) -> Result<RunStatus, store::Error> {
+    followed: &RefCell<Followed>,
+) -> Result<(), Failure> {
     // The children start; nobody waits longer for them than for the first look.
     let _ = handle.ready.wait_for(|ready| *ready).await;
     let mut conn = location.connect(Purpose::Query).await?;
@@ -81,9 +100,10 @@ async fn follow(
         input: shot.input.get(),
     };
     let triggered = trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?;
-    let Some(id) = triggered.first().map(|run| run.run_id) else {
-        return Ok(RunStatus::Cancelled);
-    };
+    let triggered = &triggered[0];
+    let id = triggered.run_id;
+    followed.borrow_mut().run = Some(id);
+    note_other_input(triggered);
     handle.ring.work(&shot.definition.pipeline);
     let mut view = View::new(shot, id);
     let status = loop {
@@ -100,8 +120,7 @@ async fn follow(
     if status == RunStatus::Halted {
         await_hook(&handle, &shot.definition).await;
     }
-    report(&mut conn, shot, id, status).await?;
-    Ok(status)
+    report(&mut conn, shot, triggered, status).await
 }
 
 /// Waits until the hook of a halted run has run: the daemon stops after this.
@@ -125,17 +144,26 @@ async fn await_hook(handle: &Handle, definition: &Definition) {
 async fn report(
     conn: &mut Conn,
     shot: &Shot,
-    id: RunId,
+    triggered: &Triggered,
     status: RunStatus,
-) -> Result<(), store::Error> {
-    let style = shot.style;
+) -> Result<(), Failure> {
+    let (style, id) = (shot.style, triggered.run_id);
+    let output = query::run_state(conn, id)
+        .await?
+        .and_then(|state| state.output);
+    if shot.out.json {
+        shot.out.value(&Answer {
+            run_id: id,
+            pipeline: &shot.definition.pipeline,
+            created: triggered.created,
+            status: Some(status),
+            output,
+        })?;
+    } else if let Some(output) = output {
+        shot.out.text(&printed(&output, shot.out.terminal))?;
+    }
     match status {
-        RunStatus::Completed => {
-            let state = query::run_state(conn, id).await?;
-            if let Some(output) = state.and_then(|state| state.output) {
-                print(&output, shot.json);
-            }
-        }
+        RunStatus::Completed => return Ok(()),
         RunStatus::Halted => {
             eprintln!("{}", style.red(&format!("run {id} halted")));
             for failed in query::failed_steps(conn, id, FAILURES_SHOWN).await? {
@@ -148,8 +176,9 @@ async fn report(
                     .unwrap_or("");
                 let attempts = failed.executions.len();
                 eprintln!(
-                    "  {} ({attempts} attempts): {class}: {message}",
-                    failed.node
+                    "  {} ({}): {class}: {message}",
+                    failed.node,
+                    counted(attempts as u64, "attempt")
                 );
             }
             eprintln!("  look at it:  ductworkd show {id}");
@@ -162,22 +191,20 @@ async fn report(
         }
         _ => eprintln!("run {id} is {status}"),
     }
-    Ok(())
+    Err(Failure::Quiet(Code::Failed))
 }
 
-/// Prints a value: indented for people, as it is for programs.
-fn print(output: &RawValue, as_is: bool) {
-    let mut stdout = std::io::stdout().lock();
-    let value: Option<serde_json::Value> = match stdout.is_terminal() && !as_is {
+/// A value as it is printed: indented for people, as it is for programs.
+fn printed(output: &RawValue, terminal: bool) -> String {
+    let value: Option<serde_json::Value> = match terminal {
         // A number that no f64 holds is shown as it is stored.
         true => serde_json::from_str(output.get()).ok(),
         false => None,
     };
-    // Whoever closed the pipe has seen enough.
-    let _ = match value.and_then(|value| serde_json::to_string_pretty(&value).ok()) {
-        Some(pretty) => writeln!(stdout, "{pretty}"),
-        None => writeln!(stdout, "{}", output.get()),
-    };
+    match value.and_then(|value| serde_json::to_string_pretty(&value).ok()) {
+        Some(pretty) => format!("{pretty}\n"),
+        None => format!("{}\n", output.get()),
+    }
 }
 
 /// Shows progress: a tree on a terminal, plain lines elsewhere.
@@ -194,7 +221,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(shot: &'a Shot, id: RunId) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !shot.json;
+        let terminal = std::io::stderr().is_terminal() && !shot.out.json;
         if !terminal {
             eprintln!("run {id} of {} triggered", shot.definition.pipeline);
         }
@@ -225,17 +252,23 @@ impl<'a> View<'a> {
         };
         let pipeline = style.bold(&self.shot.definition.pipeline);
         let id = style.dim(&self.id.to_string());
-        let mut lines = vec![format!("{pipeline} {id}")];
-        lines.extend(self.tree.lines(progress, self.frame, style));
-        lines.push(format!("{state}  {done} steps  {took}"));
-        screen.draw(&lines);
+        let title = format!("{pipeline} {id}");
+        let last = format!("{state}  {}  {took}", counted(done, "step"));
+        let ended = status != RunStatus::InProgress;
+        screen.draw(&Frame {
+            title,
+            rows: self.tree.lines(progress, self.frame, style),
+            first: self.tree.first_open(progress),
+            last,
+            ended,
+        });
         self.frame += 1;
     }
 
     /// What has changed, at most once a second.
     fn say(&mut self, progress: &[NodeProgress], status: RunStatus, done: u64, took: &str) {
         if status != RunStatus::InProgress {
-            eprintln!("{status}: {done} steps in {took}");
+            eprintln!("{status}: {} in {took}", counted(done, "step"));
             return;
         }
         if self

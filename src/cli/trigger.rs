@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start;
-use crate::store::trigger::{NewRun, trigger};
+use crate::store::trigger::{NewRun, Triggered, trigger};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
@@ -49,15 +49,21 @@ pub struct Trigger {
     delay: Duration,
 }
 
+/// What became of a trigger, for programs.
 #[derive(Serialize)]
-struct Answer<'a> {
-    run_id: RunId,
-    pipeline: &'a str,
-    created: bool,
+pub struct Answer<'a> {
+    /// The run.
+    pub run_id: RunId,
+    /// Of this pipeline.
+    pub pipeline: &'a str,
+    /// False: its key had started it before.
+    pub created: bool,
+    /// What it came to, where that was waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<RunStatus>,
+    pub status: Option<RunStatus>,
+    /// Its output, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    output: Option<Box<RawValue>>,
+    pub output: Option<Box<RawValue>>,
 }
 
 impl Trigger {
@@ -71,14 +77,7 @@ impl Trigger {
             "input",
             config.job_worker.max_payload(pipeline),
         )?;
-        if let Some(key) = &self.key
-            && (key.is_empty() || key.chars().count() > KEY_MAX)
-        {
-            let problem = Problem::new(format!("a key has 1 to {KEY_MAX} characters"));
-            return Err(Failure::usage(
-                problem.help("a hash of what identifies the work makes a good key"),
-            ));
-        }
+        check_key(self.key.as_deref())?;
         house::block_on(async {
             let mut conn = house::connect_or_create(&config, Purpose::Engine).await?;
             let runs = [NewRun {
@@ -90,9 +89,7 @@ impl Trigger {
             if triggered.created {
                 house::ring(&mut conn, &start::location(&config)?, pipeline).await;
             }
-            if triggered.input_differs {
-                note("the key was used before, with another input; that run is not changed");
-            }
+            note_other_input(triggered);
             let mut answer = Answer {
                 run_id: triggered.run_id,
                 pipeline,
@@ -130,6 +127,26 @@ impl Trigger {
                 }
             }
         })
+    }
+}
+
+/// A key that no run can have is refused.
+pub fn check_key(key: Option<&str>) -> Result<(), Failure> {
+    match key {
+        Some(key) if key.is_empty() || key.chars().count() > KEY_MAX => {
+            let problem = Problem::new(format!("a key has 1 to {KEY_MAX} characters"));
+            Err(Failure::usage(problem.help(
+                "a hash of what identifies the work makes a good key",
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says so where a key leads to a run with another input.
+pub fn note_other_input(triggered: &Triggered) {
+    if triggered.input_differs {
+        note("the key was used before, with another input; that run is not changed");
     }
 }
 
