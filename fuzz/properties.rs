@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ductwork::StepError;
-use ductwork::config::{Config, DatabaseUrl, LoadOptions};
+use ductwork::config::{Config, DatabaseUrl, Handed, LoadOptions};
 use ductwork::definition::{Definition, yaml};
 use ductwork::duration;
 use ductwork::model::{BranchId, RunId};
@@ -60,7 +60,7 @@ pub fn config(bytes: &[u8]) {
             vars: &|name| (name == "SET").then(|| "7".to_owned()),
             names: &[],
             cwd: PathBuf::from("/nowhere"),
-            text: Some(text),
+            handed: Some(Handed::of(text)),
         })
     };
     match load(text.to_owned()) {

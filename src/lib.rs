@@ -10,7 +10,8 @@
 //! From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
 //! this list.
 //!
-//! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`]: small common forms
+//! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
+//!   forms
 //! - [`failpoint`]: faults on purpose
 //! - [`definition`]: what a pipeline is
 //! - [`machine`]: what happens next, pure
@@ -32,6 +33,7 @@ pub mod drill;
 pub mod duration;
 pub mod engine;
 pub mod failpoint;
+pub mod file;
 pub mod machine;
 pub mod model;
 pub mod problem;

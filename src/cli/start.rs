@@ -1,7 +1,6 @@
 //! `start`, and the hidden verb by which the daemon starts its own children.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::process::ExitCode;
 
 use crate::config::{Config, DaemonRole};
@@ -64,17 +63,11 @@ pub struct ChildOf {
 impl ChildOf {
     pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
         block_signals()?;
-        let mut text = String::new();
-        std::io::stdin()
-            .lock()
-            .read_to_string(&mut text)
-            .map_err(|error| {
-                Failure::failed(Problem::new(format!(
-                    "the supervisor sent no configuration: {error}"
-                )))
-            })?;
-        let text = Some(text).filter(|text| !text.is_empty());
-        let config = Config::load_here_as(house.file, house.env, text)?;
+        let handed = serde_json::from_reader(std::io::stdin().lock()).map_err(|error| {
+            let message = format!("the supervisor handed over no configuration: {error}");
+            Failure::usage(Problem::new(message).help("run `ductworkd start`"))
+        })?;
+        let config = Config::load_here_as(house.file, house.env, Some(handed))?;
         let pipeline = self
             .pipeline
             .map(|name| name.to_string_lossy().into_owned());

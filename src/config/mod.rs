@@ -19,6 +19,8 @@ mod yaml;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::definition::graph::Backoff;
 use crate::problem::{Problem, Problems};
 use crate::telemetry::{Level, LogFormat};
@@ -47,8 +49,28 @@ pub struct LoadOptions<'a> {
     pub names: &'a [String],
     /// Where relative paths of the command line begin. Absolute.
     pub cwd: PathBuf,
-    /// What `file` held when it was read before; it is not read again.
-    pub text: Option<String>,
+    /// What was read before, from `file` if there was one; no file is read again.
+    pub handed: Option<Handed>,
+}
+
+/// What a supervisor read, for its children: until it reads anew, they are what it is. One that is
+/// started after a bad edit starts, and after a good one it uses the same database.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Handed {
+    /// What the file held; `None`: there was none.
+    text: Option<Secret>,
+    /// The address in the file that a variable named.
+    url: Option<Secret>,
+}
+
+impl Handed {
+    /// As if a file had held this.
+    pub fn of(text: String) -> Self {
+        Self {
+            text: Some(Secret(text)),
+            url: None,
+        }
+    }
 }
 
 /// Everything that can be set, resolved.
@@ -81,23 +103,23 @@ pub struct Config {
     /// Finished runs older than this are deleted; `None` keeps them.
     pub retention: Option<Duration>,
     secret_variables: Vec<String>,
-    text: Verbatim,
+    handed: Handed,
 }
 
-/// What a file held. Written otherwise, the same settings are the same configuration.
-/// It may hold a password, so nothing shows it.
-#[derive(Clone)]
-struct Verbatim(Option<String>);
-
-impl std::fmt::Debug for Verbatim {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("…")
+/// Written otherwise, the same settings are the same configuration.
+impl PartialEq for Handed {
+    fn eq(&self, _: &Self) -> bool {
+        true
     }
 }
 
-impl PartialEq for Verbatim {
-    fn eq(&self, _: &Self) -> bool {
-        true
+/// What a file held. It may be, or hold, a password, so nothing shows it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("…")
     }
 }
 
@@ -279,9 +301,13 @@ impl Config {
             .unwrap_or_else(|| DEFAULT_ENVIRONMENT.to_owned());
         let mut problems = Vec::new();
         let overrides = source::overrides(options.names, options.vars, &mut problems);
-        let found = match (options.text, &asked) {
-            (Some(text), Some(file)) => Ok(Some(Source::of(file, &options.cwd, text))),
-            (_, asked) => Source::find(asked.as_deref(), &options.cwd),
+        let (found, url) = match options.handed {
+            Some(Handed { text, url }) => {
+                let file = asked.as_deref().zip(text);
+                let of = |(file, text): (_, Secret)| Source::of(file, &options.cwd, text.0);
+                (Ok(file.map(of)), url)
+            }
+            None => (Source::find(asked.as_deref(), &options.cwd), None),
         };
         let source = found.unwrap_or_else(|problem| {
             problems.push(problem);
@@ -291,6 +317,7 @@ impl Config {
             .as_ref()
             .and_then(|source| source.section(&environment, &mut problems));
         let mut reader = Reader::new(source.as_ref(), section, overrides, options.vars);
+        reader.url_file = url.map(|url| url.0);
         let config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
         problems.append(&mut reader.problems);
         match problems.is_empty() {
@@ -307,12 +334,12 @@ impl Config {
         Self::load_here_as(file, env, None)
     }
 
-    /// Like [`Config::load_here`], with a text that was read from `file` before: what a
-    /// supervisor hands to its children, so that one forked after a bad edit still starts.
+    /// Like [`Config::load_here`], of a child to which its supervisor handed what it had read: from
+    /// `file`, where there was one.
     pub fn load_here_as(
         file: Option<PathBuf>,
         env: Option<String>,
-        text: Option<String>,
+        handed: Option<Handed>,
     ) -> Result<Self, Problems> {
         let cwd = std::env::current_dir().map_err(|error| {
             Problems(vec![Problem::new(format!(
@@ -330,7 +357,7 @@ impl Config {
             vars: &vars,
             names: &names,
             cwd,
-            text,
+            handed,
         })
     }
 
@@ -339,9 +366,21 @@ impl Config {
         &self.secret_variables
     }
 
-    /// What the file held.
-    pub fn text(&self) -> Option<&str> {
-        self.text.0.as_deref()
+    /// What of another configuration cannot be taken over by a daemon that runs with this one:
+    /// leases are judged by the supervisor's settings, and work lies in one database.
+    pub fn fixed(&self, other: &Self) -> Vec<&'static str> {
+        let differ = [
+            (self.database != other.database, "database"),
+            (self.supervisor != other.supervisor, "supervisor"),
+            (self.role != other.role, "role"),
+        ];
+        let differ = differ.into_iter().filter(|(differs, _)| *differs);
+        differ.map(|(_, key)| key).collect()
+    }
+
+    /// What a child is to be handed, besides the path of [`Config::file`].
+    pub fn handed(&self) -> &Handed {
+        &self.handed
     }
 }
 
@@ -413,7 +452,10 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
         base_dir,
         environment,
         secret_variables,
-        text: Verbatim(source.map(|source| source.text.clone())),
+        handed: Handed {
+            text: source.map(|source| Secret(source.text.clone())),
+            url: read.url_file.take().map(Secret),
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::definition::graph::Backoff;
+use crate::file;
 use crate::problem::Problem;
 
 use super::database::{DatabaseUrl, UrlError};
@@ -40,6 +41,8 @@ pub struct Reader<'a> {
     section: Option<Node>,
     overrides: BTreeMap<&'static str, (String, Node)>,
     vars: Variables<'a>,
+    /// The address in the file that a variable names, once it was read.
+    pub url_file: Option<String>,
     /// What was wrong so far.
     pub problems: Vec<Problem>,
 }
@@ -63,6 +66,7 @@ impl<'a> Reader<'a> {
             section,
             overrides,
             vars,
+            url_file: None,
             problems: Vec::new(),
         }
     }
@@ -226,19 +230,25 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn url_variable(&self) -> Option<(String, Result<String, String>)> {
-        URL_VARIABLES.iter().find_map(|name| {
+    fn url_variable(&mut self) -> Option<(String, Result<String, String>)> {
+        let known = self.url_file.take();
+        let (name, text, of_file) = URL_VARIABLES.iter().find_map(|name| {
             if let Some(text) = (self.vars)(name).filter(|text| !text.trim().is_empty()) {
-                return Some(((*name).to_owned(), Ok(text)));
+                return Some(((*name).to_owned(), Ok(text), false));
             }
             let name = format!("{name}_FILE");
             let path = (self.vars)(&name).filter(|path| !path.is_empty())?;
-            let text = first_line(Path::new(&path));
-            Some((
-                name,
-                text.map_err(|error| format!("cannot read {path}: {error}")),
-            ))
-        })
+            let text = match &known {
+                Some(text) => Ok(text.clone()),
+                None => first_line(Path::new(&path)),
+            };
+            let text = text.map_err(|why| format!("cannot read {path}: {why}"));
+            Some((name, text, true))
+        })?;
+        if of_file {
+            self.url_file = text.clone().ok();
+        }
+        Some((name, text))
     }
 
     fn in_file(&self, path: &str) -> Option<&Node> {
@@ -288,14 +298,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn first_line(path: &Path) -> std::io::Result<String> {
-    use std::io::{Error, ErrorKind, Read};
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(MAX_URL_BYTES).read_to_string(&mut text)?;
+fn first_line(path: &Path) -> Result<String, String> {
+    let bytes = file::read(path, MAX_URL_BYTES).map_err(|refused| refused.to_string())?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     match text.lines().map(str::trim).find(|line| !line.is_empty()) {
         Some(line) => Ok(line.to_owned()),
-        None => Err(Error::new(ErrorKind::InvalidData, "the file is empty")),
+        None => Err("it is empty".to_owned()),
     }
 }
 

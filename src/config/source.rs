@@ -4,10 +4,9 @@
 //! and unknown overrides. Never: interprets a value.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, lines, nearest};
 
 use super::database::cover_passwords;
@@ -63,31 +62,22 @@ impl Source {
             file: Some(shown.to_owned()),
             ..Problem::new(message)
         };
-        let failed = |error: std::io::Error| {
-            let what = match error.kind() {
-                std::io::ErrorKind::NotFound => "the configuration file does not exist".into(),
-                _ => format!("the configuration file cannot be read: {error}"),
-            };
-            problem(what)
-        };
-        let file = File::open(&path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.is_dir() {
-            return Err(
-                problem("the configuration file is a directory".into()).help(format!(
-                    "name the file in it: {}",
-                    shown.join(PLACES[0]).display()
-                )),
-            );
-        }
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
-        if bytes.len() as u64 > MAX_BYTES {
-            return Err(problem(
-                "the configuration file is larger than 1 MiB".into(),
-            ));
-        }
+        let bytes = file::read(&path, MAX_BYTES).map_err(|refused| match refused {
+            Refused::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                problem("the configuration file does not exist".into())
+            }
+            Refused::Io(error) => {
+                problem(format!("the configuration file cannot be read: {error}"))
+            }
+            Refused::Directory => {
+                let file = shown.join(PLACES[0]);
+                problem("the configuration file is a directory".into())
+                    .help(format!("name the file in it: {}", file.display()))
+            }
+            Refused::Special => problem("the configuration file is not a file".into())
+                .help("write what it gives to a regular file: a daemon reads it again on HUP"),
+            Refused::TooLarge => problem("the configuration file is larger than 1 MiB".into()),
+        })?;
         if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
             return Err(problem("the configuration file is UTF-16".into()).help("save it as UTF-8"));
         }

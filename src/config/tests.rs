@@ -39,6 +39,15 @@ impl Desk {
     }
 
     fn load_as(&self, file: Option<&str>, env: Option<&str>) -> Result<Config, Problems> {
+        self.load_handed(file, env, None)
+    }
+
+    fn load_handed(
+        &self,
+        file: Option<&str>,
+        env: Option<&str>,
+        handed: Option<Handed>,
+    ) -> Result<Config, Problems> {
         let names: Vec<String> = self.vars.keys().cloned().collect();
         Config::load(LoadOptions {
             file: file.map(PathBuf::from),
@@ -46,7 +55,7 @@ impl Desk {
             vars: &|name| self.vars.get(name).cloned(),
             names: &names,
             cwd: self.dir.path().to_owned(),
-            text: None,
+            handed,
         })
     }
 
@@ -261,6 +270,37 @@ fn the_search_ends_at_the_first_place_that_has_a_file() {
         DaemonRole::Advancer,
         "an empty variable is unset"
     );
+}
+
+#[test]
+fn a_child_is_what_its_supervisor_had_read_whatever_the_files_say_by_now() {
+    let handed = |config: &Config| {
+        let bytes = serde_json::to_vec(config.handed()).unwrap();
+        Some(serde_json::from_slice(&bytes).unwrap())
+    };
+    let desk =
+        Desk::with("job_worker: {count: 7}\n").file("secret", "postgres://u:hidden@before/d\n");
+    let secret = desk.dir.path().join("secret").display().to_string();
+    let desk = desk.var("DATABASE_URL_FILE", &secret);
+    let before = desk.config();
+    assert!(!format!("{before:?}").contains("hidden"), "{before:?}");
+    let desk = desk
+        .file("ductwork.yml", "job_worker: {count: 8}\n")
+        .file("secret", "postgres://after/d\n");
+    let file = before.file.as_deref().and_then(Path::to_str);
+    let child = desk.load_handed(file, None, handed(&before)).unwrap();
+    assert_eq!(child, before);
+    assert_ne!(desk.config(), before);
+    fs::remove_file(&secret).unwrap();
+    let child = desk.load_handed(file, None, handed(&before)).unwrap();
+    assert_eq!(child.database, before.database);
+    // Its own children would be the same.
+    assert_eq!(desk.load_handed(file, None, handed(&child)), Ok(before));
+
+    let desk = Desk::new();
+    let before = desk.config();
+    let desk = desk.file("ductwork.yml", "job_worker: {count: 8}\n");
+    assert_eq!(desk.load_handed(None, None, handed(&before)), Ok(before));
 }
 
 #[test]
@@ -901,6 +941,9 @@ fn a_file_that_cannot_be_read_is_refused() {
         ["the configuration file does not exist"],
         "a dangling link is not skipped"
     );
+    let mode = nix::sys::stat::Mode::S_IRWXU;
+    nix::unistd::mkfifo(&desk.dir.path().join("pipe"), mode).unwrap();
+    assert_eq!(said_of("pipe"), ["the configuration file is not a file"]);
     let found = said(desk.load_as(Some("dir/ductwork.yml/x"), None).unwrap_err());
     assert!(
         found[0].starts_with("the configuration file cannot be read: "),

@@ -292,7 +292,7 @@ pub(super) mod tests {
                 vars: &|_| None,
                 names: &[],
                 cwd: directory.path().to_owned(),
-                text: None,
+                handed: None,
             };
             let config = Config::load(options).unwrap_or_else(|problems| panic!("{problems}"));
             let begun = Arc::new(AtomicUsize::new(0));

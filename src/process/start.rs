@@ -130,7 +130,7 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
 
 /// How the daemon runs.
 pub struct Options {
-    /// The file that `-c` named, for the children.
+    /// The file that `-c` named, for whenever it is read anew.
     pub file: Option<PathBuf>,
     /// The environment that was chosen.
     pub env: Option<String>,
@@ -227,18 +227,13 @@ pub fn no_pipelines(config: &Config) -> Problem {
 }
 
 fn child_argv(options: &Options) -> ChildArgv {
-    // A relative path means another file when the working directory has changed meanwhile.
-    let file = options
-        .file
-        .as_ref()
-        .and_then(|file| std::path::absolute(file).ok());
     let env = options.env.clone();
     let name = std::env::args_os()
         .next()
         .unwrap_or_else(|| "ductworkd".into());
-    Box::new(move |kind, supervisor| {
+    Box::new(move |config, kind, supervisor| {
         let mut argv = vec![name.clone()];
-        if let Some(file) = &file {
+        if let Some(file) = &config.file {
             argv.extend(["-c".into(), file.into()]);
         }
         if let Some(env) = &env {
@@ -261,8 +256,10 @@ fn child_argv(options: &Options) -> ChildArgv {
 
 fn reloader(options: &Options, embedded: Embedded) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
-    Box::new(move || {
-        let config = Config::load_here(file.clone(), env.clone()).map_err(|p| p.to_string())?;
+    Box::new(move |before| {
+        // One that was found is looked for no more.
+        let file = file.clone().or_else(|| before.file.clone());
+        let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;
         let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
         let served = served(&config, &definitions);
         match served.is_empty() {

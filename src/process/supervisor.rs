@@ -45,10 +45,10 @@ const LAST_SWEEP: Duration = Duration::from_secs(5);
 const ORPHANS_BOUND: Duration = Duration::from_millis(250);
 
 /// How a child of this kind is started: its arguments.
-pub type ChildArgv = Box<dyn Fn(&ChildKind, ProcessId) -> Vec<OsString>>;
+pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>>;
 
-/// Reads the configuration and the pipelines again; what is wrong is shown as it is.
-pub type Reload = Box<dyn Fn() -> Result<(Arc<Config>, Vec<String>), String>>;
+/// Reads the configuration and the pipelines again, instead of this one; what is wrong is shown as it is.
+pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Vec<String>), String>>;
 
 /// What a supervisor is started with.
 pub struct Setup {
@@ -60,7 +60,7 @@ pub struct Setup {
     pub argv: ChildArgv,
     /// Changes to the children's environment.
     pub environment: Vec<(OsString, Option<OsString>)>,
-    /// Reads the configuration and the pipelines again; what is wrong is shown as it is.
+    /// Reads the configuration and the pipelines again.
     pub reload: Reload,
 }
 
@@ -95,6 +95,8 @@ struct Supervisor {
     ready: watch::Sender<bool>,
     notify: Notify,
     began: Instant,
+    /// What was read last could not be taken over.
+    not_reloaded: bool,
     exit: Option<u8>,
 }
 
@@ -229,6 +231,7 @@ impl Supervisor {
             ready: watch::Sender::new(false),
             notify: Notify::from_environment(),
             began: Instant::now(),
+            not_reloaded: false,
             exit: None,
         };
         (supervisor, lifeline, rows)
@@ -359,17 +362,27 @@ impl Supervisor {
 
     fn reload(&mut self) {
         self.notify.reloading();
-        match (self.setup.reload)() {
+        let read = (self.setup.reload)(&self.setup.config).and_then(|(config, pipelines)| {
+            let fixed = self.setup.config.fixed(&config);
+            match fixed.is_empty() {
+                true => Ok((config, pipelines)),
+                false => Err(format!(
+                    "error: `{}` changes with a restart only",
+                    fixed.join("`, `")
+                )),
+            }
+        });
+        self.not_reloaded = read.is_err();
+        match read {
             Ok((config, pipelines)) => {
                 tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
-                if config.database != self.setup.config.database
-                    || config.supervisor != self.setup.config.supervisor
-                {
-                    tracing::warn!("database and supervisor settings change with a restart only");
-                }
+                // What they run drains, and what outlasts that is killed: not for nothing.
+                let same = config == self.setup.config && pipelines == self.setup.pipelines;
                 self.setup.config = config;
                 self.setup.pipelines = pipelines;
-                self.replace_all();
+                if !same {
+                    self.replace_all();
+                }
             }
             Err(problems) => {
                 tracing::error!(
@@ -443,9 +456,10 @@ impl Supervisor {
     fn carry_out(&mut self, order: Order) -> Option<roster::Event> {
         match order {
             Order::Spawn { slot, kind } => return Some(self.spawn(slot, &kind)),
-            Order::Signal { pid, signal, .. } => {
+            Order::Signal { slot, pid, signal } => {
                 if signal == nix::sys::signal::Signal::SIGKILL {
                     failpoint!("supervisor.killing");
+                    self.say_killed(slot, pid);
                 }
                 if let Some(kid) = self.kids.get(&pid)
                     && let Err(error) = kid.spawned.send(signal)
@@ -487,14 +501,26 @@ impl Supervisor {
         None
     }
 
+    fn say_killed(&self, slot: SlotId, pid: Pid) {
+        let Some(child) = self.roster.children().find(|child| child.slot == slot) else {
+            return;
+        };
+        let why = match child.killed {
+            Some(Cause::Crash) => "it stands still",
+            _ => "it did not end in time",
+        };
+        tracing::warn!(child_pid = pid, child = %child.kind, why, "killing a child");
+    }
+
     fn spawn(&mut self, slot: SlotId, kind: &ChildKind) -> roster::Event {
         let tag = uuid::Uuid::new_v4().simple().to_string();
-        let argv = (self.setup.argv)(kind, self.me.process());
+        let config = &self.setup.config;
+        let argv = (self.setup.argv)(config, kind, self.me.process());
         let mut environment = self.setup.environment.clone();
         environment.push((OsString::from(TAG), Some(OsString::from(&tag))));
-        let text = self.setup.config.text().map(str::as_bytes);
+        let handed = serde_json::to_vec(config.handed()).expect("texts are JSON");
         let at = self.at();
-        match spawn::spawn(&argv, &environment, text) {
+        match spawn::spawn(&argv, &environment, Some(&handed)) {
             Ok(spawned) => {
                 let pid = spawned.pid();
                 tracing::debug!(child_pid = pid, child = %kind, "child started");
@@ -521,8 +547,12 @@ impl Supervisor {
                     if self.kids.remove(&pid).is_some() {
                         failpoint!("supervisor.reaped");
                         died = true;
-                        if !self.roster.is_stopping() && !status.success() {
-                            tracing::warn!(child_pid = pid, %status, "a child died");
+                        let child = self.roster.children().find(|child| child.pid == Some(pid));
+                        if let Some(child) = child
+                            && !self.roster.is_stopping()
+                            && !status.success()
+                        {
+                            tracing::warn!(child_pid = pid, child = %child.kind, %status, "a child died");
                         }
                         let at = self.at();
                         self.handle(roster::Event::Exited { pid, at });
@@ -573,8 +603,12 @@ impl Supervisor {
             .roster
             .children()
             .filter(|child| child.standing == Standing::Up);
+        let failed = match self.not_reloaded {
+            true => "; reload failed, see the log",
+            false => "",
+        };
         self.notify.status(&format!(
-            "{} of {} processes up",
+            "{} of {} processes up{failed}",
             up.count(),
             self.kids.len()
         ));

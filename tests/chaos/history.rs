@@ -152,7 +152,7 @@ pub enum Kind {
     Restart,
     /// The same, with several TERMs.
     Storm,
-    Reload,
+    Replace,
     /// Nobody reads a host's log, and its pipe is full.
     Log,
     /// A worker may open nothing more.

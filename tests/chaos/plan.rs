@@ -24,7 +24,7 @@ const ANYWHERE: [(Kind, usize); 11] = [
     (Kind::Sleep, 1),
     (Kind::Restart, 1),
     (Kind::Storm, 1),
-    (Kind::Reload, 1),
+    (Kind::Replace, 1),
     (Kind::Log, 1),
     (Kind::Descriptors, 1),
 ];

@@ -25,7 +25,7 @@ impl Scene {
             Kind::Freeze => self.freeze(blow).await,
             Kind::Sleep => self.sleep(blow).await,
             Kind::Restart | Kind::Storm => self.stop(blow).await,
-            Kind::Reload => self.reload(blow),
+            Kind::Replace => self.replace_children(blow),
             Kind::Log => self.log(blow),
             Kind::Descriptors => self.descriptors(blow).await,
             Kind::Server => self.server(blow).await,
@@ -118,9 +118,9 @@ impl Scene {
         assert!(ended || status.code() == Some(0), "{status}: {said}");
     }
 
-    fn reload(&mut self, blow: &Blow) {
+    fn replace_children(&mut self, blow: &Blow) {
         let (at, hit) = (uptime(), self.everybody(blow.host));
-        self.hosts[blow.host].daemon.send(Signal::SIGHUP);
+        self.hosts[blow.host].daemon.send(Signal::SIGUSR2);
         // Those who are replaced have so long to end.
         let lasts = Duration::from_secs(5);
         self.note(blow, format!("host {}", blow.host), at, lasts, hit);

@@ -113,7 +113,49 @@ on_every_database! {
         house.succeeded_once_each().await;
         house.audited().await;
     }
+
+    /// Whatever is in the file by now: the one who reads it is the supervisor, when it is told to.
+    async fn a_new_child_is_what_its_supervisor_had_read(db: Db) {
+        let other = "default: { database: { url: 'sqlite://other.db' } }";
+        let edits: [(&str, Edit); 3] = [
+            ("a mistake", |file| std::fs::write(file, "default: { job_workers: 1 }").unwrap()),
+            ("no file", |file| std::fs::remove_file(file).unwrap()),
+            ("a pipe", |file| {
+                let mode = nix::sys::stat::Mode::S_IRWXU;
+                nix::unistd::mkfifo(file, mode).unwrap();
+            }),
+        ];
+        for verb in [&["start"][..], &["-c", "ductwork.yml", "start"]] {
+            let mut house = House::new(&db, Settings::default(), &[STEADY]).await;
+            let mut daemon = house.start_as(&[], verb);
+            daemon.ready().await;
+            let mut worker = daemon.child("worker Steady", None).await;
+            let file = house.path("ductwork.yml");
+            let edited = async |what: &str, house: &mut House, worker: i32| {
+                send(worker, Signal::SIGKILL);
+                let run = house.trigger("Steady", "1", 1).await[0];
+                house.run_ended(run).await;
+                eprintln!("{verb:?}, {what}: a new worker has worked");
+                daemon.child("worker Steady", Some(worker)).await
+            };
+            std::fs::write(&file, other).unwrap();
+            worker = edited("another database", &mut house, worker).await;
+            assert!(!house.path("other.db").exists());
+            for (times, (what, edit)) in edits.into_iter().enumerate() {
+                edit(&file);
+                worker = edited(what, &mut house, worker).await;
+                daemon.send(Signal::SIGHUP);
+                daemon.says_times("not reloaded", times + 1).await;
+            }
+            house.completed(PATIENCE).await;
+            daemon.stop().await;
+            house.audited().await;
+        }
+    }
 }
+
+/// What somebody does to a file.
+type Edit = fn(&std::path::Path);
 
 fn has_database_open(pid: i32) -> bool {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process");

@@ -177,14 +177,13 @@ impl House {
         command.stdin(Stdio::null()).output().expect("it runs")
     }
 
-    /// The program with this house's configuration, and nothing of what else is configured.
+    /// The program in this house's directory, where it finds its configuration, and with nothing of
+    /// what else is configured.
     fn command(&self, wrapper: &[&str], verb: &[&str]) -> Command {
-        let config = self.path("ductwork.yml");
-        let config = config.to_str().expect("a path that is text");
-        let own = [env!("CARGO_BIN_EXE_ductworkd"), "-c", config];
+        let own = [env!("CARGO_BIN_EXE_ductworkd")];
         let argv: Vec<&str> = wrapper.iter().chain(&own).chain(verb).copied().collect();
         let mut command = Command::new(argv[0]);
-        command.args(&argv[1..]);
+        command.args(&argv[1..]).current_dir(&self.dir);
         for (name, _) in std::env::vars() {
             let configures = ["DUCTWORK_", "PG"]
                 .iter()

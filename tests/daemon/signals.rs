@@ -64,6 +64,46 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// Leases are judged by the supervisor's settings, and its database is where it looks.
+    async fn what_only_a_restart_can_change_changes_nothing_else(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Waiting", "1", 1).await;
+        let mut before = house.pids("pids", 1).await;
+        before.extend(daemon.children("advancer"));
+        before.extend(daemon.children("worker Waiting"));
+        let file = house.path("ductwork.yml");
+        let good = std::fs::read_to_string(&file).unwrap();
+        let url = &good.lines().find(|line| line.contains("url:")).unwrap().to_owned();
+        let changes = [
+            ("database", good.replace(url, "  database: { url: 'sqlite://other.db' }")),
+            ("supervisor", good.replace("reaper_timeout: 30s", "reaper_timeout: 300s")),
+            ("role", good.replace("default:", "default:\n  role: worker")),
+        ];
+        for (times, (key, text)) in changes.into_iter().enumerate() {
+            assert_ne!(text, good);
+            std::fs::write(&file, text.replace("count: 4", "count: 5")).unwrap();
+            daemon.send(Signal::SIGHUP);
+            let said = daemon.says_times("not reloaded", times + 1).await;
+            let told = format!("`{key}` changes with a restart only");
+            assert!(said[times]["msg"].as_str().unwrap().contains(&told), "{said:#?}");
+        }
+        // The same in other words is no reason to disturb anybody.
+        std::fs::write(&file, format!("# mine\n{good}")).unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        std::fs::write(house.path("go"), "").unwrap();
+        house.completed(PATIENCE).await;
+        for pid in &before[1..] {
+            assert!(lives(*pid), "{pid} has ended");
+        }
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
+        house.audited().await;
+    }
+
     /// (T7)
     async fn a_run_keeps_the_definition_it_started_with_whatever_is_deployed(db: Db) {
         let ends_with = |step: &str| {

@@ -449,7 +449,7 @@ on_every_database! {
         let mut daemon = house.start();
         daemon.ready().await;
         house.trigger("Work", "[1,2,3]", 3).await;
-        daemon.send(Signal::SIGHUP);
+        daemon.send(Signal::SIGUSR2);
         let (status, _) = daemon.ended(PATIENCE).await;
         assert!(!status.success(), "{status}");
         assert_eq!(to_come(&house, &AROUND_A_CHILD), []);

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ductwork::config::{Config, LoadOptions};
+use ductwork::config::{Config, Handed, LoadOptions};
 use ductwork::definition::Definition;
 use ductwork::engine::advancer::Advancer;
 use ductwork::engine::lifeline::Lifeline;
@@ -562,7 +562,7 @@ fn config() -> Config {
         vars: &|_| None,
         names: &[],
         cwd: "/".into(),
-        text: Some(CONFIG.to_owned()),
+        handed: Some(Handed::of(CONFIG.to_owned())),
     };
     Config::load(options).expect("a configuration")
 }

@@ -4,12 +4,12 @@
 //! what is in it. Tested in `tests/files.rs`.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::{Definition, Loaded, read};
 use crate::definition::tree::MAX_BYTES;
+use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, Problems, lines};
 
 /// The definition in `file`, or everything that is wrong with it.
@@ -77,30 +77,21 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
         problem.file = Some(file.to_owned());
         Problems(vec![problem])
     };
-    let unreadable = |error: std::io::Error| {
-        let help = "make the file readable for the user that the daemon runs as";
-        problem(format!("the file cannot be read: {error}"), help)
-    };
-    // Asked before opening, because opening a pipe waits for somebody to write to it.
-    let metadata = fs::metadata(file).map_err(unreadable)?;
-    if metadata.is_dir() {
-        let help = "a pipeline is a file; call the directory something else";
-        return Err(problem("this is a directory".into(), help));
-    }
-    if !metadata.is_file() {
-        let help = "a pipeline is a regular file";
-        return Err(problem("this is not a file".into(), help));
-    }
-    let mut bytes = Vec::new();
-    let limit = MAX_BYTES as u64 + 1;
-    let opened = File::open(file).map_err(unreadable)?;
-    opened
-        .take(limit)
-        .read_to_end(&mut bytes)
-        .map_err(unreadable)?;
-    if bytes.len() > MAX_BYTES {
-        return Err(too_large(file));
-    }
+    let bytes = file::read(file, MAX_BYTES as u64).map_err(|refused| match refused {
+        Refused::Io(error) => {
+            let help = "make the file readable for the user that the daemon runs as";
+            problem(format!("the file cannot be read: {error}"), help)
+        }
+        Refused::Directory => {
+            let help = "a pipeline is a file; call the directory something else";
+            problem("this is a directory".into(), help)
+        }
+        Refused::Special => {
+            let help = "a pipeline is a regular file";
+            problem("this is not a file".into(), help)
+        }
+        Refused::TooLarge => too_large(file),
+    })?;
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

@@ -206,6 +206,10 @@ impl Roster {
                 State::Stopping { .. } => Standing::Stopping,
                 State::Killed { .. } => Standing::Killed,
             },
+            killed: match slot.state {
+                State::Killed { cause, .. } => Some(cause),
+                _ => None,
+            },
             deaths: slot.deaths,
         })
     }

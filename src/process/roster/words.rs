@@ -219,6 +219,8 @@ pub struct Child<'a> {
     pub pid: Option<Pid>,
     /// How it is doing.
     pub standing: Standing,
+    /// What its death will be, if it was sent SIGKILL.
+    pub killed: Option<Cause>,
     /// Deaths since it was last healthy.
     pub deaths: u32,
 }
