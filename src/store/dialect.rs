@@ -159,12 +159,6 @@ impl Dialect {
             // Each is hashed together with the salt, and counted so many times; both may be
             // left out. Only rows that fit the condition count.
             (_, "fingerprint") => self.fingerprint(argument, to),
-            // A field of a JSON object that is stored as text: `{field:column;name}`.
-            (_, "field") => {
-                let (column, name) = argument.split_once(';').expect("field has a name");
-                let cast = if self == Self::Postgres { "::json" } else { "" };
-                write!(to, "({column}{cast}->>'{name}')").expect("a string takes all");
-            }
             // The numbers from `:first` to `:last` as a table with the column `n`.
             (Self::Postgres, "series") => {
                 to.push_str("generate_series(:first::bigint, :last::bigint) AS series(n)")

@@ -1,8 +1,11 @@
 //! Every transition, carried out: what comes out is what the definition says.
 
+use std::time::Duration;
+
 use ductwork::definition::{Definition, Path, Pipeline};
 use ductwork::model::*;
 use ductwork::store::claim::Claimed;
+use ductwork::store::audit;
 use ductwork::store::statement::Statement;
 use serde_json::{Value, json};
 
@@ -353,6 +356,29 @@ on_every_database! {
         let ran = driver.work("P", |_| Did::Erred).await;
         assert_eq!(ran.len(), 4);
         assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+    }
+
+    /// Its text is kept to the letter, and PostgreSQL parses no JSON with a NUL in it.
+    async fn whatever_a_definition_holds_is_no_trouble_to_an_audit(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(0, 1);
+        for name in ["P", "A_B"] {
+            let flow = Pipeline::named(name).on_halt("H").start("A").divert([("\0", "B")], "C");
+            let flow = flow.converge("D").dampen("a\0b").chain("E").build().unwrap();
+            let run = driver.trigger(&flow, "\"x\"").await;
+            let ran = driver.work(name, |_| Did::Refused).await;
+            assert_eq!(ran, ["A", "(on_halt)"]);
+            assert_eq!(driver.run(run).await, (RunStatus::Halted, None));
+        }
+        // It is seen that a hook is missing.
+        static UNHOOK: Statement = Statement::new(
+            "TEST_UNHOOK",
+            "DELETE FROM ductwork_steps WHERE via = 'on_halt' AND run_id IN
+                (SELECT id FROM ductwork_runs WHERE pipeline = 'A_B')",
+        );
+        driver.conn.execute(&UNHOOK, &[]).await.unwrap();
+        let broken = audit::audit(&mut driver.conn, Duration::ZERO).await.unwrap();
+        assert!(broken.iter().any(|violation| violation.invariant == "I23"), "{broken:#?}");
     }
 
     async fn two_last_siblings_at_once_fire_the_barrier_once(db: Db) {
