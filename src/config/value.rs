@@ -65,6 +65,14 @@ impl PipelineFilter {
             Self::Only(names) => names.iter().any(|name| name == pipeline),
         }
     }
+
+    /// The names, where they are named.
+    pub fn names(&self) -> Option<Vec<String>> {
+        match self {
+            Self::All => None,
+            Self::Only(names) => Some(names.clone()),
+        }
+    }
 }
 
 fn fault<T>(node: &Node, message: String) -> Result<T, Faults> {

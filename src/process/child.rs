@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::config::{Config, PipelineFilter, StartStop};
+use crate::config::{Config, StartStop};
 use crate::engine::advancer::Advancer;
 use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::perform::Performer;
@@ -36,6 +36,7 @@ use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
+use super::start::until_idle;
 use super::supervisor::hook;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
@@ -56,7 +57,7 @@ const STRAYS_BOUND: Duration = Duration::from_millis(250);
 pub struct Child {
     /// The configuration.
     pub config: Arc<Config>,
-    /// Its loops: one for a child, one or more for a role of its own.
+    /// What it works at: one for a child, one or more for a role of its own, all of one role.
     pub kinds: Vec<ChildKind>,
     /// The supervisor that forked it; none for a role of its own.
     pub supervisor: Option<ProcessId>,
@@ -64,17 +65,14 @@ pub struct Child {
     pub parent: Option<u32>,
     /// Native steps.
     pub registry: Arc<Registry>,
+    /// The pipelines without whose work it ends (`None`: all), if it is to end then.
+    pub until_idle: Option<Option<Vec<String>>>,
 }
 
 impl Child {
     /// Lives until told to stop. Needs a current-thread runtime on the process's main thread:
     /// commands die with the thread that started them.
     pub async fn live(self, mut signals: Signals) -> ExitCode {
-        let identity = Identity::current();
-        let process = ProcessId::new();
-        let shared = Shared::new(process);
-        let policy = Policy::new(Arc::clone(&self.config));
-        let definitions = Arc::new(Definitions::default());
         let location = match super::start::location(&self.config) {
             Ok(location) => location,
             Err(error) => {
@@ -82,63 +80,28 @@ impl Child {
                 return ExitCode::from(2);
             }
         };
-        let role = match self.kinds.first() {
-            Some(ChildKind::Worker { .. }) => Role::Worker,
-            _ => Role::Advancer,
-        };
-        let pipeline = match self.kinds.as_slice() {
-            [ChildKind::Worker { pipeline }] => Some(pipeline.clone()),
-            _ => None,
-        };
-        let (requests, answers) = mpsc::unbounded_channel();
-        let bells = Bells::new(&location, requests.clone());
-        let ring: Arc<dyn Ring> = bells.ringer();
-        let heard = Arc::clone(&shared);
-        bells.listen(role, pipeline.as_deref(), process, move || {
-            heard.wake.notify_one()
-        });
-        if role == Role::Worker {
-            let heard = Arc::clone(&shared);
-            bells.listen_for_claims(process, move || heard.check.notify_one());
+        let policy = Policy::new(Arc::clone(&self.config));
+        let definitions = Arc::new(Definitions::default());
+        let mut lives = Vec::new();
+        for kind in &self.kinds {
+            failpoint!("child.start");
+            let sweeps = self.supervisor.is_none() && lives.is_empty();
+            let life = Life::begin(&self, kind, sweeps, &location, &policy, &definitions);
+            // A stop that comes before there is anything to stop ends it here.
+            let life = tokio::select! {
+                biased;
+                () = signals.stop_asked() => {
+                    farewell(lives).await;
+                    return ExitCode::SUCCESS;
+                }
+                life = life => life,
+            };
+            lives.push(life);
         }
-        let sweeper = self.supervisor.is_none().then(|| {
-            let sweeper = Sweeper::new(
-                policy.clone(),
-                Arc::clone(&definitions),
-                proof::of_strangers(),
-            );
-            (sweeper, self.config.supervisor.polling_timeout * 2)
-        });
-        let mut lifeline = Lifeline {
-            location: location.clone(),
-            row: NewProcess {
-                id: process,
-                supervisor: self.supervisor,
-                role,
-                pipeline,
-                host: identity.host.clone(),
-                boot_id: identity.boot_id.clone(),
-                pid_namespace: identity.pid_namespace.clone(),
-                pid: identity.pid as u32,
-                pid_started_at: identity.started_ticks,
-            },
-            shared: Arc::clone(&shared),
-            policy: policy.clone(),
-            requests: answers,
-            sweeper,
-            connected: watch::Sender::new(false),
-            house: bells.house(),
-            ring: Arc::clone(&ring),
+        let Some(first) = lives.first() else {
+            return ExitCode::SUCCESS;
         };
-        failpoint!("child.start");
-        // A stop that comes before there is anything to stop ends it here.
-        let conn = tokio::select! {
-            biased;
-            () = signals.stop_asked() => return ExitCode::SUCCESS,
-            conn = lifeline.begin() => conn,
-        };
-        let (end, ended) = oneshot::channel();
-        let lifeline = tokio::task::spawn_local(lifeline.run(conn, ended));
+        let role = role(&first.kind);
 
         if self.supervisor.is_none() {
             adopt();
@@ -156,37 +119,23 @@ impl Child {
         let code = match stopped {
             true => ExitCode::SUCCESS,
             false => {
-                let work = Work {
-                    location,
-                    policy,
-                    shared: Arc::clone(&shared),
-                    definitions,
-                    ring,
-                    requests,
-                    registry: Arc::clone(&self.registry),
-                };
                 let names: Vec<String> = self.kinds.iter().map(ToString::to_string).collect();
                 let dumper = Dumper::start(&names.join(", "));
-                let drain = self.drain();
-                let mut loops = self.loops(&work);
-                attend(
-                    &mut signals,
-                    &mut loops,
-                    &shared,
-                    drain,
-                    self.parent,
-                    dumper,
-                )
-                .await
+                let mut loops = JoinSet::new();
+                for life in &lives {
+                    life.work(&self, &location, &policy, &definitions, &mut loops);
+                }
+                let idle = idle(&first.requests, self.until_idle.clone());
+                let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
+                let (drain, parent) = (self.drain(), self.parent);
+                attend(&mut signals, &mut loops, &all, drain, parent, dumper, idle).await
             }
         };
         if self.supervisor.is_none() {
             end_strays().await;
         }
         run_hooks(role, own_hooks, false, &self.config).await;
-        // The lifeline signs off; without a database it just ends.
-        let _ = end.send(());
-        let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
+        farewell(lives).await;
         code
     }
 
@@ -198,66 +147,185 @@ impl Child {
         };
         self.kinds.iter().map(of).max().unwrap_or_default()
     }
+}
 
-    /// Starts the loops.
-    fn loops(&self, work: &Work) -> JoinSet<()> {
-        let mut loops = JoinSet::new();
-        for kind in &self.kinds {
-            match kind {
-                ChildKind::Worker { pipeline } => {
-                    loops.spawn_local(work.worker(&self.config, pipeline).run())
-                }
-                ChildKind::Advancer => loops.spawn_local(work.advancer(&self.config).run()),
-            };
-        }
-        loops
+fn role(kind: &ChildKind) -> Role {
+    match kind {
+        ChildKind::Worker { .. } => Role::Worker,
+        ChildKind::Advancer => Role::Advancer,
     }
 }
 
-/// What the loops of a process are made of.
-struct Work {
-    location: Location,
-    policy: Policy,
+/// One loop, registered as one process. A role of its own may have several, which share nothing that
+/// the database tells them apart by: what a loop asks of its process after a lost connection (what
+/// does it hold, whose statements are too late) has no other loop's answer in it. Proven by
+/// `a_worker_of_several_pipelines_is_as_many_workers`.
+struct Life {
+    kind: ChildKind,
     shared: Arc<Shared>,
-    definitions: Arc<Definitions>,
     ring: Arc<dyn Ring>,
     requests: mpsc::UnboundedSender<Request>,
-    registry: Arc<Registry>,
+    end: oneshot::Sender<()>,
+    lifeline: JoinHandle<()>,
 }
 
-impl Work {
-    fn worker(&self, config: &Config, pipeline: &str) -> Worker {
-        let performer = Performer::new(
-            config,
-            pipeline,
-            Arc::clone(&self.registry),
-            self.requests.clone(),
-        );
-        Worker {
-            location: self.location.clone(),
-            pipeline: pipeline.to_owned(),
-            policy: self.policy.clone(),
-            shared: Arc::clone(&self.shared),
-            definitions: Arc::clone(&self.definitions),
-            performer: Arc::new(performer),
-            ring: Arc::clone(&self.ring),
+impl Life {
+    /// Registers, and begins to beat.
+    async fn begin(
+        child: &Child,
+        kind: &ChildKind,
+        sweeps: bool,
+        location: &Location,
+        policy: &Policy,
+        definitions: &Arc<Definitions>,
+    ) -> Self {
+        let identity = Identity::current();
+        let process = ProcessId::new();
+        let shared = Shared::new(process);
+        let role = role(kind);
+        let pipeline = match kind {
+            ChildKind::Worker { pipeline } => Some(pipeline.clone()),
+            ChildKind::Advancer => None,
+        };
+        let (requests, answers) = mpsc::unbounded_channel();
+        let bells = Bells::new(location, requests.clone());
+        let ring: Arc<dyn Ring> = bells.ringer();
+        let heard = Arc::clone(&shared);
+        bells.listen(role, pipeline.as_deref(), process, move || {
+            heard.wake.notify_one()
+        });
+        if role == Role::Worker {
+            let heard = Arc::clone(&shared);
+            bells.listen_for_claims(process, move || heard.check.notify_one());
+        }
+        let sweeper = sweeps.then(|| {
+            let sweeper = Sweeper::new(
+                policy.clone(),
+                Arc::clone(definitions),
+                proof::of_strangers(),
+            );
+            (sweeper, child.config.supervisor.polling_timeout * 2)
+        });
+        let mut lifeline = Lifeline {
+            location: location.clone(),
+            row: NewProcess {
+                id: process,
+                supervisor: child.supervisor,
+                role,
+                pipeline,
+                host: identity.host.clone(),
+                boot_id: identity.boot_id.clone(),
+                pid_namespace: identity.pid_namespace.clone(),
+                pid: identity.pid as u32,
+                pid_started_at: identity.started_ticks,
+            },
+            shared: Arc::clone(&shared),
+            policy: policy.clone(),
+            requests: answers,
+            sweeper,
+            connected: watch::Sender::new(false),
+            house: bells.house(),
+            ring: Arc::clone(&ring),
+        };
+        let conn = lifeline.begin().await;
+        let (end, ended) = oneshot::channel();
+        Self {
+            kind: kind.clone(),
+            shared,
+            ring,
+            requests,
+            end,
+            lifeline: tokio::task::spawn_local(lifeline.run(conn, ended)),
         }
     }
 
-    fn advancer(&self, config: &Config) -> Advancer {
-        Advancer {
-            location: self.location.clone(),
-            pipelines: match &config.pipelines {
-                PipelineFilter::All => None,
-                PipelineFilter::Only(names) => Some(names.to_vec()),
-            },
-            count: config.pipeline_advancer.count(""),
-            polling_timeout: config.pipeline_advancer.polling_timeout(""),
-            policy: self.policy.clone(),
-            shared: Arc::clone(&self.shared),
-            definitions: Arc::clone(&self.definitions),
-            ring: Arc::clone(&self.ring),
+    /// Starts its loop.
+    fn work(
+        &self,
+        child: &Child,
+        location: &Location,
+        policy: &Policy,
+        definitions: &Arc<Definitions>,
+        loops: &mut JoinSet<()>,
+    ) {
+        let config = &child.config;
+        match &self.kind {
+            ChildKind::Worker { pipeline } => {
+                let registry = Arc::clone(&child.registry);
+                let performer = Performer::new(config, pipeline, registry, self.requests.clone());
+                let worker = Worker {
+                    location: location.clone(),
+                    pipeline: pipeline.clone(),
+                    policy: policy.clone(),
+                    shared: Arc::clone(&self.shared),
+                    definitions: Arc::clone(definitions),
+                    performer: Arc::new(performer),
+                    ring: Arc::clone(&self.ring),
+                };
+                loops.spawn_local(worker.run())
+            }
+            ChildKind::Advancer => {
+                let advancer = Advancer {
+                    location: location.clone(),
+                    pipelines: config.pipelines.names(),
+                    count: config.pipeline_advancer.count(""),
+                    polling_timeout: config.pipeline_advancer.polling_timeout(""),
+                    policy: policy.clone(),
+                    shared: Arc::clone(&self.shared),
+                    definitions: Arc::clone(definitions),
+                    ring: Arc::clone(&self.ring),
+                };
+                loops.spawn_local(advancer.run())
+            }
+        };
+    }
+}
+
+/// Lifelines sign off; without a database they just end.
+async fn farewell(lives: Vec<Life>) {
+    let lifelines = lives.into_iter().map(|life| {
+        let _ = life.end.send(());
+        life.lifeline
+    });
+    let lifelines: Vec<_> = lifelines.collect();
+    let gone = async {
+        for lifeline in lifelines {
+            let _ = lifeline.await;
         }
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(2), gone).await;
+}
+
+/// Returns when there is no work left in these pipelines, or never.
+async fn idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Option<Vec<String>>>) {
+    match pipelines {
+        Some(pipelines) => until_idle(requests, pipelines).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the loops of this process share with it.
+struct All(Vec<Arc<Shared>>);
+
+impl All {
+    fn mode(&self) -> Mode {
+        self.0.first().map_or(Mode::Run, |shared| shared.mode())
+    }
+
+    fn set_mode(&self, mode: Mode) {
+        self.0.iter().for_each(|shared| shared.set_mode(mode));
+    }
+
+    fn stop_all(&self, cause: StopCause) {
+        self.0.iter().for_each(|shared| shared.stop_all(cause));
+    }
+
+    fn check(&self) {
+        self.0.iter().for_each(|shared| shared.check.notify_one());
+    }
+
+    fn describe(&self) -> String {
+        self.0.iter().map(|shared| shared.describe()).collect()
     }
 }
 
@@ -265,11 +333,13 @@ impl Work {
 async fn attend(
     signals: &mut Signals,
     loops: &mut JoinSet<()>,
-    shared: &Arc<Shared>,
+    shared: &All,
     drain: Duration,
     parent: Option<u32>,
     dumper: std::io::Result<Dumper>,
+    idle: impl Future<Output = ()>,
 ) -> ExitCode {
+    let mut idle = std::pin::pin!(idle);
     let mut quiet = false;
     let mut stopped = false;
     let leave = |until: Instant, cause| {
@@ -306,6 +376,10 @@ async fn attend(
                 continue;
             }
             event = signals.recv() => event,
+            () = &mut idle, if shared.mode() == Mode::Run => {
+                leave(Instant::now() + drain, StopCause::Shutdown);
+                continue;
+            }
             ended = loops.join_next() => match ended {
                 None => return ExitCode::SUCCESS,
                 Some(Ok(())) => continue,
@@ -335,7 +409,7 @@ async fn attend(
                     tracing::info!("claiming again");
                 }
                 // After a SIGSTOP the claims may be gone: look at once (H10).
-                shared.check.notify_one();
+                shared.check();
             }
             Ok(Event::Dump) => match &dumper {
                 Ok(dumper) => dumper.request(shared.describe()),

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, DaemonRole, PipelineFilter};
 use crate::definition::{self, Definition};
@@ -154,8 +154,8 @@ pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<Exi
                 },
             )
         }
-        DaemonRole::Advancer => single(config, embedded, |_| vec![ChildKind::Advancer]),
-        DaemonRole::Worker => single(config, embedded, |pipelines| {
+        DaemonRole::Advancer => single(config, embedded, &options, |_| vec![ChildKind::Advancer]),
+        DaemonRole::Worker => single(config, embedded, &options, |pipelines| {
             let workers = pipelines.into_iter();
             workers
                 .map(|pipeline| ChildKind::Worker { pipeline })
@@ -273,6 +273,7 @@ fn reloader(options: &Options, embedded: Embedded) -> Reload {
 fn single(
     config: Config,
     embedded: Embedded,
+    options: &Options,
     kinds: impl FnOnce(Vec<String>) -> Vec<ChildKind>,
 ) -> Result<ExitCode, Error> {
     let definitions = match config.role {
@@ -292,6 +293,7 @@ fn single(
             ready = prepare(&location) => ready?,
         }
         let child = Child {
+            until_idle: options.until_idle.then(|| config.pipelines.names()),
             config: Arc::new(config),
             kinds,
             supervisor: None,
@@ -321,6 +323,7 @@ pub fn child(
             supervisor: Some(supervisor),
             parent: Some(parent as u32),
             registry: embedded.registry,
+            until_idle: None,
         };
         Ok(child.live(signals(Signals::of_child())?).await)
     })
@@ -331,17 +334,17 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
     let mut ready = handle.ready.clone();
     // The sender lives as long as the supervisor.
     let _ = ready.wait_for(|ready| *ready).await;
-    let pipelines = match &config.pipelines {
-        PipelineFilter::All => None,
-        PipelineFilter::Only(names) => Some(names.to_vec()),
-    };
+    until_idle(&handle.requests, config.pipelines.names()).await;
+    0
+}
+
+/// Returns when no work is left in these pipelines (`None`: in all).
+pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Vec<String>>) {
     loop {
         let (reply, answer) = oneshot::channel();
-        let asked = handle
-            .requests
-            .send(Request::AnyWork(pipelines.clone(), reply));
+        let asked = requests.send(Request::AnyWork(pipelines.clone(), reply));
         if asked.is_ok() && matches!(answer.await, Ok(Ok(false))) {
-            return 0;
+            return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

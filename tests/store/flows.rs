@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Path, Pipeline};
 use ductwork::model::*;
-use ductwork::store::claim::Claimed;
 use ductwork::store::audit;
+use ductwork::store::claim::Claimed;
 use ductwork::store::statement::Statement;
 use serde_json::{Value, json};
 
