@@ -331,7 +331,38 @@ fn check_finds_every_problem_at_once() {
     let ended = place.run(["check", "--json"]);
     assert_eq!(ended.code, Some(2));
     assert_eq!(ended.json()["ok"], false);
-    assert_eq!(ended.json()["problems"].as_array().unwrap().len(), 3);
+    let json = ended.json();
+    let problems = json["problems"].as_array().unwrap();
+    let lines: Vec<_> = problems.iter().map(|one| &one["line"]).collect();
+    assert_eq!(lines, [3, 4, 5]);
+    assert!(
+        problems[0]["file"]
+            .as_str()
+            .unwrap()
+            .ends_with("broken.yml"),
+        "{json}"
+    );
+
+    // What is wrong in one place hides nothing that is wrong in another.
+    place.write(
+        "ductwork.yml",
+        "default:\n  job_worker: { cuont: 3 }\n  hooks: { worker: { stop: [[steps/none]] } }\n",
+    );
+    place.write(
+        "pipelines/other.yml",
+        "pipeline: Other\nflow:\n  - strat: A\n",
+    );
+    let ended = place.run(["check"]);
+    ended.failed(2, "unknown key `cuont`");
+    for part in [
+        "strat",
+        "there is no program `steps/nowhere.sh`",
+        "`hooks.worker.stop`: ",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+    std::fs::remove_file(place.path().join("pipelines/other.yml")).unwrap();
+    std::fs::remove_file(place.path().join("ductwork.yml")).unwrap();
     place.write(
         "pipelines/broken.yml",
         "pipeline: Broken\nflow:\n  - strat: A\n",
@@ -340,6 +371,32 @@ fn check_finds_every_problem_at_once() {
     let json = ended.json();
     let lines = json["problems"].as_array().unwrap().iter();
     assert!(lines.clone().any(|one| one["line"] == 3), "{ended:?}");
+}
+
+#[test]
+fn check_notes_names_that_are_nowhere() {
+    let place = Place::ready();
+    let exceptions = "count: { Hallo: 3, default: 1 }, max_retry: { Hello: { Great: 1, default: 2 }, default: 3 }";
+    let text = format!("default:\n  pipelines: [Hello, Helo]\n  job_worker: {{ {exceptions} }}\n");
+    place.write("ductwork.yml", &text);
+    let ended = place.run(["check"]);
+    ended.fine();
+    for part in [
+        "! `pipelines` names `Helo`: there is no such pipeline here; did you mean `Hello`?",
+        "! `job_worker.count` names `Hallo`: there is no such pipeline here; did you mean `Hello`?",
+        "! `job_worker.max_retry` names `Great`: there is no such step in `Hello`",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {ended:?}");
+    }
+    let json = place.run(["check", "--json"]).json();
+    assert_eq!(
+        (&json["ok"], json["notes"].as_array().unwrap().len()),
+        (&true.into(), 3)
+    );
+    place.write("ductwork.yml", "default:\n  pipelines: [Nope]\n");
+    place
+        .run(["check"])
+        .failed(2, "`pipelines` names none that is here: `Nope`");
 }
 
 #[test]

@@ -1,18 +1,20 @@
 //! `check`: the configuration and all pipelines, every problem at once.
 
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::json;
 
 use crate::config::{Config, DaemonRole};
-use crate::definition::{Definition, StepRunner, StepSpec};
+use crate::definition::{StepRunner, StepSpec};
 use crate::problem::{Problem, Problems, nearest};
-use crate::process::start::no_pipelines;
+use crate::process::start::{Found, look, no_pipelines};
 use crate::step::resolve::resolve;
 
 use super::exit::{Code, Failure};
 use super::house::House;
+use super::live::counted;
 use super::out::{self, paint};
 
 /// Checks the configuration and all pipelines. Connects to nothing.
@@ -26,34 +28,37 @@ pub struct Check {}
 impl Check {
     pub fn execute(self, house: &House) -> Result<(), Failure> {
         let mut problems = house.embedded.registry.problems();
-        let mut pipelines = Vec::new();
-        let mut config = None;
-        match house.config() {
-            Ok(found) => {
-                match house.pipelines(&found) {
-                    Ok(all) if all.is_empty() => problems.push(no_pipelines(&found)),
-                    Ok(all) => pipelines = all,
-                    Err(failure) => take(failure, &mut problems)?,
-                }
-                if found.role != DaemonRole::Advancer {
-                    for pipeline in &pipelines {
-                        steps(pipeline, &found, house, &mut problems);
-                    }
-                }
-                config = Some(found);
-            }
-            Err(failure) => take(failure, &mut problems)?,
+        let (config, of_config) = Config::examine_here(house.file.clone(), house.env.clone())?;
+        let (all, of_pipelines) = look(&config, &house.embedded);
+        let complete = of_config.is_empty() && of_pipelines.is_empty();
+        problems.extend(of_config);
+        problems.extend(of_pipelines);
+        let here = |found: &&Found| config.pipelines.includes(&found.definition.pipeline);
+        let pipelines: Vec<&Found> = all.iter().filter(here).collect();
+        if pipelines.is_empty() && complete {
+            problems.push(none_here(&config, &all));
         }
+        if config.role != DaemonRole::Advancer {
+            for found in &pipelines {
+                steps(found, &config, house, &mut problems);
+            }
+        }
+        hooks(&config, &mut problems);
+        // What is not read may be what is named.
+        let notes = match complete {
+            true => notes(&config, &all),
+            false => Vec::new(),
+        };
         let fine = problems.is_empty();
         if house.out.json {
-            let names: Vec<&str> = pipelines.iter().map(|one| one.pipeline.as_str()).collect();
-            let file = config.as_ref().and_then(|config| config.file.as_deref());
+            let names = pipelines.iter().map(|found| &found.definition.pipeline);
             house.out.value(&json!({
                 "ok": fine,
-                "config": file,
-                "environment": config.as_ref().map(|config| &config.environment),
-                "pipelines": names,
+                "config": config.file,
+                "environment": config.environment,
+                "pipelines": names.collect::<Vec<_>>(),
                 "problems": problems.iter().map(in_json).collect::<Vec<_>>(),
+                "notes": notes.iter().map(in_json).collect::<Vec<_>>(),
             }))?;
             return if fine {
                 Ok(())
@@ -61,25 +66,62 @@ impl Check {
                 Err(Failure::Quiet(Code::Usage))
             };
         }
-        match config {
-            Some(config) if fine => house.out.text(&told(&config, &pipelines)),
-            _ => Err(Problems(problems).into()),
+        match fine {
+            true => house.out.text(&told(&config, &pipelines, &notes)),
+            false => Err(Problems(problems).into()),
         }
     }
 }
 
-fn take(failure: Failure, problems: &mut Vec<Problem>) -> Result<(), Failure> {
-    match failure {
-        Failure::Told(_, found) => {
-            problems.extend(found.0);
-            Ok(())
+/// What to say where nothing would run.
+fn none_here(config: &Config, all: &[Found]) -> Problem {
+    match (config.pipelines.names(), all) {
+        (Some(names), [_, ..]) => {
+            let names = names.join("`, `");
+            let there = all.iter().map(|found| found.definition.pipeline.as_str());
+            let there: Vec<_> = there.take(20).collect();
+            Problem::new(format!("`pipelines` names none that is here: `{names}`"))
+                .help(format!("there are: {}", there.join(", ")))
         }
-        failure => Err(failure),
+        _ => no_pipelines(config),
     }
+}
+
+/// Names that may be misspelt. They need not be: a worker serves pipelines that another host defines,
+/// and an exception may be for one of these.
+fn notes(config: &Config, all: &[Found]) -> Vec<Problem> {
+    let find = |name: &str| all.iter().find(|found| found.definition.pipeline == name);
+    let names = || all.iter().map(|found| found.definition.pipeline.as_str());
+    let mut notes: Vec<Problem> = Vec::new();
+    let mut note = |message: String, near: Option<&str>| {
+        if !notes.iter().any(|other| other.message == message) {
+            let note = Problem::new(message);
+            notes.push(match near {
+                Some(near) => note.help(format!("did you mean `{near}`?")),
+                None => note,
+            });
+        }
+    };
+    let only = config.pipelines.names().unwrap_or_default();
+    let only = only.iter().map(|name| ("pipelines", name.as_str(), None));
+    for (key, name, step) in only.chain(config.exceptions()) {
+        let Some(found) = find(name) else {
+            let message = format!("`{key}` names `{name}`: there is no such pipeline here");
+            note(message, nearest(name, names()));
+            continue;
+        };
+        let steps = || found.definition.steps.keys().map(String::as_str);
+        if let Some(step) = step.filter(|step| !steps().any(|known| known == *step)) {
+            let message = format!("`{key}` names `{step}`: there is no such step in `{name}`");
+            note(message, nearest(step, steps()));
+        }
+    }
+    notes
 }
 
 /// What can be known of a step before it runs: that there is something to run.
-fn steps(pipeline: &Definition, config: &Config, house: &House, problems: &mut Vec<Problem>) {
+fn steps(found: &Found, config: &Config, house: &House, problems: &mut Vec<Problem>) {
+    let pipeline = &found.definition;
     for (name, step) in &pipeline.steps {
         let wrong = match &step.run {
             StepRunner::Command(argv) => command(argv, step, config),
@@ -90,7 +132,34 @@ fn steps(pipeline: &Definition, config: &Config, house: &House, problems: &mut V
                 "step `{name}` of pipeline `{}`: {message}",
                 pipeline.pipeline
             );
-            problems.push(Problem::new(message).help(help));
+            problems.push(Problem {
+                file: found.file.clone(),
+                at: found.steps_at.get(name).cloned(),
+                ..Problem::new(message).help(help)
+            });
+        }
+    }
+}
+
+/// The same of hooks.
+fn hooks(config: &Config, problems: &mut Vec<Problem>) {
+    let hooks = &config.hooks;
+    for (of, both) in [
+        ("supervisor", &hooks.supervisor),
+        ("advancer", &hooks.advancer),
+        ("worker", &hooks.worker),
+    ] {
+        for (moment, commands) in [("start", &both.start), ("stop", &both.stop)] {
+            for argv in commands {
+                let path = std::env::var_os("PATH");
+                if let Some((message, help)) = program(argv, &config.base_dir, path.as_deref()) {
+                    let message = format!("`hooks.{of}.{moment}`: {message}");
+                    problems.push(Problem {
+                        file: config.file.clone(),
+                        ..Problem::new(message).help(help)
+                    });
+                }
+            }
         }
     }
 }
@@ -104,13 +173,17 @@ fn command(argv: &[String], step: &StepSpec, config: &Config) -> Option<(String,
         let message = format!("its working directory {} is not there", cwd.display());
         return Some((message, "make it, or correct `cwd`".into()));
     }
-    let program = argv.first()?;
     let path = step
         .env
         .get("PATH")
         .map(Into::into)
         .or_else(|| std::env::var_os("PATH"));
-    let file = match resolve(program, &cwd, path.as_deref()) {
+    program(argv, &cwd, path.as_deref())
+}
+
+fn program(argv: &[String], cwd: &Path, path: Option<&OsStr>) -> Option<(String, String)> {
+    let program = argv.first()?;
+    let file = match resolve(program, cwd, path) {
         Ok(file) => cwd.join(file),
         Err(error) => {
             let help = "install it, or write the path to it".to_owned();
@@ -164,7 +237,7 @@ fn in_json(problem: &Problem) -> serde_json::Value {
     })
 }
 
-fn told(config: &Config, pipelines: &[Definition]) -> String {
+fn told(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
     let good = paint(out::GOOD, "✓");
     let file = match &config.file {
         Some(file) => out::clean(&file.display().to_string()),
@@ -176,9 +249,16 @@ fn told(config: &Config, pipelines: &[Definition]) -> String {
         out::clean(&config.database.url.to_string())
     ));
     for pipeline in pipelines {
-        let nodes = pipeline.nodes.len();
+        let pipeline = &pipeline.definition;
+        let nodes = counted(pipeline.nodes.len() as u64, "node");
         let name = paint(out::BOLD, &out::clean(&pipeline.pipeline));
-        text.push_str(&format!("{good} {name}, {nodes} nodes\n"));
+        text.push_str(&format!("{good} {name}, {nodes}\n"));
+    }
+    for note in notes {
+        let mark = paint(out::ASKS, "!");
+        let help = note.help.as_deref().map(|help| format!("; {help}"));
+        let said = format!("{}{}", note.message, help.unwrap_or_default());
+        text.push_str(&format!("{mark} {}\n", out::clean(&said)));
     }
     text
 }

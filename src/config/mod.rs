@@ -27,7 +27,7 @@ use crate::telemetry::{Level, LogFormat};
 
 pub use database::{DatabaseKind, DatabaseUrl};
 pub use schema::json_schema;
-pub use value::PipelineFilter;
+pub use value::{Exception, PipelineFilter};
 
 use read::Reader;
 use source::Source;
@@ -290,6 +290,15 @@ pub struct StartStop {
 impl Config {
     /// Reads the configuration, or says everything that is wrong with it.
     pub fn load(options: LoadOptions) -> Result<Self, Problems> {
+        let (config, problems) = Self::examine(options);
+        match problems.is_empty() {
+            true => Ok(config),
+            false => Err(Problems(problems)),
+        }
+    }
+
+    /// Reads the configuration, and says everything that is wrong with it: there the defaults stand.
+    pub fn examine(options: LoadOptions) -> (Self, Vec<Problem>) {
         let var = |name: &str| (options.vars)(name).filter(|text| !text.trim().is_empty());
         let asked = options
             .file
@@ -320,18 +329,21 @@ impl Config {
         reader.url_file = url.map(|url| url.0);
         let config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
         problems.append(&mut reader.problems);
-        match problems.is_empty() {
-            true => Ok(config),
-            false => {
-                in_reading_order(&mut problems);
-                Err(Problems(problems))
-            }
-        }
+        in_reading_order(&mut problems);
+        (config, problems)
     }
 
     /// Reads the configuration of this process: its variables and its working directory.
     pub fn load_here(file: Option<PathBuf>, env: Option<String>) -> Result<Self, Problems> {
         Self::load_here_as(file, env, None)
+    }
+
+    /// Like [`Config::load_here`], with what is right even where something is wrong.
+    pub fn examine_here(
+        file: Option<PathBuf>,
+        env: Option<String>,
+    ) -> Result<(Self, Vec<Problem>), Problems> {
+        here(file, env, None, Self::examine)
     }
 
     /// Like [`Config::load_here`], of a child to which its supervisor handed what it had read: from
@@ -341,24 +353,30 @@ impl Config {
         env: Option<String>,
         handed: Option<Handed>,
     ) -> Result<Self, Problems> {
-        let cwd = std::env::current_dir().map_err(|error| {
-            Problems(vec![Problem::new(format!(
-                "the working directory cannot be read: {error}"
-            ))])
-        })?;
-        let names: Vec<String> = std::env::vars_os()
-            .filter_map(|(name, _)| name.into_string().ok())
-            .collect();
-        let vars =
-            |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        Self::load(LoadOptions {
-            file,
-            env,
-            vars: &vars,
-            names: &names,
-            cwd,
-            handed,
-        })
+        here(file, env, handed, Self::load)?
+    }
+
+    /// The pipelines, and the steps of them, for which it makes an exception, by the key.
+    pub fn exceptions(&self) -> Vec<Exception<'_>> {
+        let (worker, advancer) = (&self.job_worker, &self.pipeline_advancer);
+        let mut all = Vec::new();
+        all.extend(worker.count.named("job_worker.count"));
+        all.extend(worker.max_retry.named_steps("job_worker.max_retry"));
+        all.extend(worker.max_crash.named_steps("job_worker.max_crash"));
+        all.extend(worker.timeout.named_steps("job_worker.timeout"));
+        all.extend(worker.backoff.named_steps("job_worker.backoff"));
+        all.extend(worker.polling_timeout.named("job_worker.polling_timeout"));
+        all.extend(worker.shutdown_timeout.named("job_worker.shutdown_timeout"));
+        all.extend(worker.max_payload.named("job_worker.max_payload"));
+        all.extend(advancer.max_retry.named("pipeline_advancer.max_retry"));
+        all.extend(advancer.max_crash.named("pipeline_advancer.max_crash"));
+        all.extend(advancer.backoff.named("pipeline_advancer.backoff"));
+        all.extend(
+            advancer
+                .max_fan_out
+                .named("pipeline_advancer.steps.max_depth"),
+        );
+        all
     }
 
     /// Variables that hold the database's address or a part of it: not for steps.
@@ -382,6 +400,32 @@ impl Config {
     pub fn handed(&self) -> &Handed {
         &self.handed
     }
+}
+
+/// With the variables and the working directory of this process.
+fn here<T>(
+    file: Option<PathBuf>,
+    env: Option<String>,
+    handed: Option<Handed>,
+    read: impl FnOnce(LoadOptions) -> T,
+) -> Result<T, Problems> {
+    let cwd = std::env::current_dir().map_err(|error| {
+        let problem = Problem::new(format!("the working directory cannot be read: {error}"));
+        Problems(vec![problem.help("go to one that is there")])
+    })?;
+    let names: Vec<String> = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .collect();
+    let vars =
+        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    Ok(read(LoadOptions {
+        file,
+        env,
+        vars: &vars,
+        names: &names,
+        cwd,
+        handed,
+    }))
 }
 
 /// Problems with a place first, from the top down, then the others as they were found.

@@ -48,6 +48,29 @@ impl<T> Scoped<T> {
 /// A value by pipeline and step.
 pub type ByStep<T> = Scoped<Scoped<T>>;
 
+/// An exception: the key, the pipeline, and the step if it is for one.
+pub type Exception<'a> = (&'static str, &'a str, Option<&'a str>);
+
+impl<T> Scoped<T> {
+    /// The exceptions, by pipeline.
+    pub fn named(&self, key: &'static str) -> impl Iterator<Item = Exception<'_>> {
+        self.by_name
+            .keys()
+            .map(move |name| (key, name.as_str(), None))
+    }
+}
+
+impl<T> ByStep<T> {
+    /// The exceptions, by pipeline and step.
+    pub fn named_steps(&self, key: &'static str) -> impl Iterator<Item = Exception<'_>> {
+        self.by_name.iter().flat_map(move |(name, steps)| {
+            let steps = steps.by_name.keys();
+            let steps = steps.map(move |step| (key, name.as_str(), Some(step.as_str())));
+            std::iter::once((key, name.as_str(), None)).chain(steps)
+        })
+    }
+}
+
 /// Which pipelines run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineFilter {

@@ -6,10 +6,11 @@
 //! neither `${VAR}` nor anything else, because its digest must not depend on a host.
 //! Tested in `yaml/tests.rs`.
 
+use std::collections::HashMap;
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use super::builder::{Draft, Item, Kind, Name, Path, Place, To, Undeclared};
+use super::builder::{Declared, Draft, Item, Kind, Name, Path, Place, To, Undeclared};
 use super::canonical;
 use super::check::{self, Finding, shown};
 use super::graph::Definition;
@@ -23,7 +24,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use load::{load_dir, load_file};
+pub use load::{load_dir, load_file, look_into};
 
 /// The definition that `text` describes, or everything that is wrong with it. `file` is what
 /// problems are said to be in; nothing is read from it.
@@ -31,9 +32,13 @@ pub fn parse(text: &str, file: &FilePath) -> Result<Definition, Problems> {
     Ok(read(text, file)?.definition)
 }
 
-/// A definition, and where its name stands.
-struct Loaded {
-    definition: Definition,
+/// A definition, and where what is in it stands.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What the file says.
+    pub definition: Definition,
+    /// The steps that it describes, by their names.
+    pub steps_at: HashMap<String, Position>,
     name_at: Option<Position>,
 }
 
@@ -63,8 +68,10 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     if let Some(draft) = &draft
         && reader.findings.is_empty()
     {
+        let step_at = |step: &Declared| Some((step.name.text.clone()?, position(step.name.place?)));
         return Ok(Loaded {
             definition: canonical::lower(draft),
+            steps_at: draft.declared.iter().filter_map(step_at).collect(),
             name_at: draft.name.place.map(position),
         });
     }

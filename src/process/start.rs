@@ -3,6 +3,7 @@
 //! Owns: what happens before the first loop: the schema, which pipelines get a worker, the
 //! command line of a child. Never: parses the user's command line (`cli` does).
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use crate::config::{Config, DaemonRole, PipelineFilter};
 use crate::definition::{self, Definition};
 use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
-use crate::problem::{Problem, Problems};
+use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
 use crate::store::{self, Location, Purpose, migrate};
 
@@ -57,39 +58,63 @@ pub enum Error {
     },
 }
 
-/// All pipelines that this configuration runs: those of its files and those brought along.
-pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>, Problems> {
-    let mut problems = Vec::new();
-    let mut all = embedded.pipelines.clone();
+/// A pipeline, and where it comes from.
+pub struct Found {
+    /// What it is.
+    pub definition: Definition,
+    /// The file; none for one that was brought along.
+    pub file: Option<PathBuf>,
+    /// Where its steps are described.
+    pub steps_at: HashMap<String, Position>,
+}
+
+/// All pipelines that there are, those of the configured directory and those brought along; and
+/// everything that is wrong with others.
+pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) {
+    let brought = |definition: &Definition| Found {
+        definition: definition.clone(),
+        file: None,
+        steps_at: HashMap::new(),
+    };
+    let mut all: Vec<Found> = embedded.pipelines.iter().map(brought).collect();
     // A program that brings its pipelines needs no directory of them; whoever needs one is told
     // that there are none in it.
-    if config.pipelines_path.is_dir() {
-        match definition::yaml::load_dir(&config.pipelines_path) {
-            Ok(files) => {
-                for (file, definition) in files {
-                    if all
-                        .iter()
-                        .any(|other| other.pipeline == definition.pipeline)
-                    {
-                        let name = &definition.pipeline;
-                        let problem = Problem::new(format!("pipeline {name} is defined twice"));
-                        problems.push(Problem {
-                            file: Some(file),
-                            ..problem.help("this program defines it in Rust as well; remove one")
-                        });
-                    } else {
-                        all.push(definition);
-                    }
-                }
-            }
-            Err(found) => problems.extend(found.0),
-        }
+    if !config.pipelines_path.is_dir() {
+        return (all, Vec::new());
     }
+    let (files, mut problems) = match definition::yaml::look_into(&config.pipelines_path) {
+        Ok(found) => found,
+        Err(found) => return (all, found.0),
+    };
+    for (file, loaded) in files {
+        let name = &loaded.definition.pipeline;
+        let same = |other: &Found| other.definition.pipeline == *name;
+        if all.iter().any(same) {
+            let problem = Problem::new(format!("pipeline {name} is defined twice"));
+            problems.push(Problem {
+                file: Some(file),
+                ..problem.help("this program defines it in Rust as well; remove one")
+            });
+            continue;
+        }
+        all.push(Found {
+            definition: loaded.definition,
+            file: Some(file),
+            steps_at: loaded.steps_at,
+        });
+    }
+    (all, problems)
+}
+
+/// All pipelines that this configuration runs.
+pub fn pipelines(config: &Config, embedded: &Embedded) -> Result<Vec<Definition>, Problems> {
+    let (all, problems) = look(config, embedded);
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    all.retain(|definition| config.pipelines.includes(&definition.pipeline));
-    Ok(all)
+    let all = all.into_iter().map(|found| found.definition);
+    let wanted = |definition: &Definition| config.pipelines.includes(&definition.pipeline);
+    Ok(all.filter(wanted).collect())
 }
 
 /// The names of the pipelines that get a worker here: the listed ones, whether this host has

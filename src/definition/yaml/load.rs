@@ -20,6 +20,24 @@ pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
 /// The definitions in all `*.yml` and `*.yaml` files of `dir`, sorted by the files' names, or
 /// everything that is wrong with all of them. Hidden files are left alone: editors make them.
 pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> {
+    let (loaded, problems) = look_into(dir)?;
+    match problems.is_empty() {
+        true => {
+            let loaded = loaded.into_iter();
+            Ok(loaded
+                .map(|(file, loaded)| (file, loaded.definition))
+                .collect())
+        }
+        false => Err(Problems(problems)),
+    }
+}
+
+/// The same, with what is right even where something is wrong.
+#[expect(
+    clippy::type_complexity,
+    reason = "two lists, and an error for neither"
+)]
+pub fn look_into(dir: &FilePath) -> Result<(Vec<(PathBuf, Loaded)>, Vec<Problem>), Problems> {
     let unreadable = |error: std::io::Error| {
         let mut problem = Problem::new(format!("the directory of the pipelines: {error}"))
             .help("`pipelines_path` in the configuration says where they are");
@@ -63,12 +81,9 @@ pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> 
             continue;
         }
         first_in.insert(name, file.clone());
-        definitions.push((file, loaded.definition));
+        definitions.push((file, loaded));
     }
-    match problems.is_empty() {
-        true => Ok(definitions),
-        false => Err(Problems(problems)),
-    }
+    Ok((definitions, problems))
 }
 
 fn load(file: &FilePath) -> Result<Loaded, Problems> {
