@@ -65,8 +65,13 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
         match error {
-            store::Error::Unavailable { .. } => {
-                let help = "check that the server runs and that `database.url` leads to it";
+            store::Error::Unavailable { source, .. } => {
+                let help = match *source {
+                    store::error::Source::Sqlite(_) => {
+                        "check that `database.url` is an SQLite database that this user may write"
+                    }
+                    _ => "check that the server runs and that `database.url` leads to it",
+                };
                 Self::Told(Code::Unavailable, Problems(vec![problem.help(help)]))
             }
             _ => Self::failed(problem),

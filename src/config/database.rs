@@ -5,6 +5,7 @@
 use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::problem::nearest;
 use crate::store::conn::percent_decoded;
 
 /// A database that this version speaks to.
@@ -257,11 +258,78 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
             POSTGRES_HELP,
         );
     }
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match parameter(pair) {
+            // What looks like a parameter may be the rest of a password.
+            Err(_) if cut_short => return not_encoded(),
+            judged => judged?,
+        }
+    }
     Ok(DatabaseUrl {
         kind: DatabaseKind::Postgres,
         url: text.to_owned(),
         path: None,
     })
+}
+
+/// What the driver understands of an address's query. All else it leaves out with a warning: also a
+/// misspelt wish for TLS.
+const PARAMETERS: [&str; 18] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+const SSL_MODES: [&str; 6] = [
+    "disable",
+    "allow",
+    "prefer",
+    "require",
+    "verify-ca",
+    "verify-full",
+];
+
+/// Refuses a parameter of the query that would be left out. Shows no value.
+fn parameter(pair: &str) -> Result<(), UrlError> {
+    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    if !PARAMETERS.contains(&name) && !name.starts_with("options[") {
+        let known = name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
+        let shown = match known && name.len() <= 40 {
+            true => format!("the parameter `{name}` of the PostgreSQL address is not understood"),
+            false => "a parameter of the PostgreSQL address is not understood".to_owned(),
+        };
+        return Err(UrlError {
+            message: shown,
+            help: match nearest(name, PARAMETERS.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "remove it: the driver would leave it out".to_owned(),
+            },
+        });
+    }
+    if ["sslmode", "ssl-mode"].contains(&name) && !SSL_MODES.contains(&value) {
+        return Err(UrlError {
+            message: format!("`{name}` of the PostgreSQL address has no such value"),
+            help: format!("it is one of {}", SSL_MODES.join(", ")),
+        });
+    }
+    Ok(())
 }
 
 fn bad_port(host: &str) -> bool {
@@ -276,6 +344,39 @@ fn bad_port(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_parameter_that_would_be_left_out_is_refused() {
+        for (query, said) in [
+            (
+                "sslmod=require",
+                "the parameter `sslmod` of the PostgreSQL address is not understood",
+            ),
+            (
+                "sslmode=requir",
+                "`sslmode` of the PostgreSQL address has no such value",
+            ),
+            (
+                "a&sslmode=require",
+                "the parameter `a` of the PostgreSQL address is not understood",
+            ),
+            (
+                "%73slmode=x",
+                "a parameter of the PostgreSQL address is not understood",
+            ),
+        ] {
+            let refused = parse(&format!("postgres://u:s3cret@h/d?{query}")).unwrap_err();
+            assert_eq!(refused.message, said);
+            assert!(!refused.help.is_empty() && !refused.help.contains("s3cret"));
+        }
+        for query in [
+            "",
+            "sslmode=verify-full&sslrootcert=/ca.pem",
+            "options[search_path]=x&host=/run",
+        ] {
+            assert!(parse(&format!("postgres://h/d?{query}")).is_ok(), "{query}");
+        }
+    }
 
     fn parse(text: &str) -> Result<DatabaseUrl, UrlError> {
         DatabaseUrl::parse(text, Path::new("/base"))
@@ -332,8 +433,14 @@ mod tests {
 
     #[test]
     fn what_follows_a_question_mark_in_a_password_is_not_shown() {
-        let parsed = parse("postgres://u:12?s3cret@h/db").unwrap();
-        assert_eq!(parsed.to_string(), "postgres://u:12?***");
+        for url in [
+            "postgres://u:12?s3cret@h/db",
+            "postgres://u:12?s3cret=x@h/db",
+        ] {
+            assert_eq!(redact(url), "postgres://u:12?***");
+            let refused = parse(url).unwrap_err();
+            assert!(refused.message.contains("percent-encoded"), "{refused:?}");
+        }
     }
 
     #[test]
