@@ -4,9 +4,10 @@
 //! `cargo run --example native` is the daemon; `-- --help` shows the rest.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::ExitCode;
 
-use ductwork::{Path, Pipeline, Program, StepContext, StepError, StepSpec};
+use ductwork::{Moment, Path, Pipeline, Program, StepContext, StepError, StepSpec};
 
 /// Splits a text into its words; the expand makes a branch of each.
 async fn split(_: StepContext, text: String) -> Result<Vec<String>, StepError> {
@@ -83,5 +84,9 @@ fn main() -> ExitCode {
         .step("Measure", measure)
         .step("Pair", pair)
         .step("Report", report)
+        // Once in each process that runs steps, before its first: the place for what they all need.
+        .on(Moment::WorkerStart, || {
+            writeln!(std::io::stderr(), "about to count letters")
+        })
         .main()
 }

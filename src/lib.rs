@@ -45,6 +45,7 @@ pub mod telemetry;
 pub mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};
+pub use process::hooks::Moment;
 pub use program::Program;
 pub use step::StepError;
 pub use step::context::StepContext;

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::{self, Embedded};
 use crate::definition::{Definition, Pipeline};
 use crate::problem::{Problem, Problems};
+use crate::process::hooks::{Functions, Moment};
 use crate::step::StepError;
 use crate::step::context::StepContext;
 use crate::step::registry::Registry;
@@ -41,6 +42,7 @@ use crate::step::registry::Registry;
 pub struct Program {
     pipelines: Vec<Definition>,
     registry: Registry,
+    hooks: Functions,
     problems: Vec<Problem>,
 }
 
@@ -85,6 +87,20 @@ impl Program {
         self
     }
 
+    /// Adds a function that is called at this moment, in the process that it is about, after the
+    /// configuration's commands for it: what a worker needs before its first step, say. It may block,
+    /// for a minute. A failure is logged and stops nothing, but for that of a supervisor's start,
+    /// which stops the start.
+    pub fn on<F, E>(mut self, moment: Moment, function: F) -> Self
+    where
+        F: Fn() -> Result<(), E> + Send + Sync + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.hooks
+            .add(moment, move || function().map_err(Into::into));
+        self
+    }
+
     /// Does what the command line says: the daemon, one of its children, or any other verb of
     /// `ductworkd`. Call it first thing in `main`, before any thread is started.
     pub fn main(mut self) -> ExitCode {
@@ -96,6 +112,7 @@ impl Program {
         cli::main(Embedded {
             pipelines: self.pipelines,
             registry: Arc::new(self.registry),
+            hooks: self.hooks,
         })
     }
 

@@ -52,6 +52,12 @@ fn a_program_with_steps_of_its_own_is_its_own_daemon() {
         &["run", "Letters", "\"to be or not to be\""],
         place.path(),
     );
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        errors.matches("about to count letters").count(),
+        1,
+        "{errors}"
+    );
     let output = json(&output);
     assert_eq!(output["words"], 6);
     assert_eq!(output["longest"], 3);

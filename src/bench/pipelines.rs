@@ -57,6 +57,7 @@ pub fn embedded() -> Option<Embedded> {
         .step("Numbers", numbers)
         .step("Count", count);
     Some(Embedded {
+        hooks: Default::default(),
         pipelines,
         registry: Arc::new(registry),
     })

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::config::{Config, StartStop};
+use crate::config::Config;
 use crate::engine::advancer::Advancer;
 use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::perform::Performer;
@@ -30,6 +30,7 @@ use crate::telemetry::events;
 
 use super::bells::Bells;
 use super::dump::Dumper;
+use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::orphan::{self, Gleaner, Living};
 use super::proof;
@@ -37,7 +38,6 @@ use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
 use super::start::until_idle;
-use super::supervisor::hook;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -65,6 +65,8 @@ pub struct Child {
     pub parent: Option<u32>,
     /// Native steps.
     pub registry: Arc<Registry>,
+    /// The program's own hooks.
+    pub hooks: Functions,
     /// The pipelines without whose work it ends (`None`: all), if it is to end then.
     pub until_idle: Option<Option<Vec<String>>>,
 }
@@ -106,15 +108,15 @@ impl Child {
         if self.supervisor.is_none() {
             adopt();
         }
-        let own_hooks = match role {
-            Role::Worker => &self.config.hooks.worker,
-            _ => &self.config.hooks.advancer,
+        let (start, stop) = match role {
+            Role::Worker => (Moment::WorkerStart, Moment::WorkerStop),
+            _ => (Moment::AdvancerStart, Moment::AdvancerStop),
         };
         // A hook may take its time; a stop does not wait for it (S2).
         let stopped = tokio::select! {
             biased;
             () = signals.stop_asked() => true,
-            () = run_hooks(role, own_hooks, true, &self.config) => false,
+            () = self.run_hook(start) => false,
         };
         let code = match stopped {
             true => ExitCode::SUCCESS,
@@ -134,9 +136,16 @@ impl Child {
         if self.supervisor.is_none() {
             end_strays().await;
         }
-        run_hooks(role, own_hooks, false, &self.config).await;
+        self.run_hook(stop).await;
         farewell(lives).await;
         code
+    }
+
+    async fn run_hook(&self, moment: Moment) {
+        let hook = Hook::of(moment, &self.config, &self.hooks);
+        if let Err(error) = hook.run().await {
+            events::hook_failed(&error);
+        }
     }
 
     /// How long what is in flight may go on after a stop.
@@ -476,16 +485,5 @@ async fn end_strays() {
         }
         Ok(_) => {}
         Err(error) => tracing::error!(%error, "cannot look for what steps left behind"),
-    }
-}
-
-async fn run_hooks(role: Role, own: &StartStop, start: bool, config: &Config) {
-    let (commands, moment) = match start {
-        true => (&own.start, "start"),
-        false => (&own.stop, "stop"),
-    };
-    let hook = hook(&format!("{role} {moment}"), commands, config);
-    if let Err(error) = hook.run().await {
-        events::hook_failed(&error);
     }
 }

@@ -1,4 +1,4 @@
-//! An operator's own commands around start and stop.
+//! What an operator's commands and a program's functions do around start and stop.
 //!
 //! Owns: running them one after the other, with a bound, and logging what they say. Never:
 //! decides what a failure means; whoever called does.
@@ -6,12 +6,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid as NixPid;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
+use tokio::sync::oneshot;
+
+use crate::config::{Config, Hooks};
 
 use super::spawn;
 
@@ -64,10 +68,88 @@ pub enum HookError {
         /// The bound.
         timeout: Duration,
     },
+    /// A function of the program failed.
+    #[error("hook `{hook}`: a function of the program failed")]
+    Function {
+        /// Which hook.
+        hook: String,
+        /// Its own word.
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
+    /// A function of the program panicked, or took too long; its thread is left to itself.
+    #[error("hook `{hook}`: a function of the program {how}")]
+    Lost {
+        /// Which hook.
+        hook: String,
+        /// What became of it.
+        how: &'static str,
+    },
 }
 
-/// The commands of one hook.
-#[derive(Clone, Debug)]
+/// When a hook runs: once per process, before it claims anything and after it has claimed its last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A supervisor starts; a failure stops the start.
+    SupervisorStart,
+    /// A supervisor ends, after its children.
+    SupervisorStop,
+    /// An advancer starts.
+    AdvancerStart,
+    /// An advancer ends.
+    AdvancerStop,
+    /// A job worker starts.
+    WorkerStart,
+    /// A job worker ends.
+    WorkerStop,
+}
+
+impl Moment {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SupervisorStart => "supervisor start",
+            Self::SupervisorStop => "supervisor stop",
+            Self::AdvancerStart => "advancer start",
+            Self::AdvancerStop => "advancer stop",
+            Self::WorkerStart => "worker start",
+            Self::WorkerStop => "worker stop",
+        }
+    }
+
+    fn commands(self, hooks: &Hooks) -> &[Vec<String>] {
+        match self {
+            Self::SupervisorStart => &hooks.supervisor.start,
+            Self::SupervisorStop => &hooks.supervisor.stop,
+            Self::AdvancerStart => &hooks.advancer.start,
+            Self::AdvancerStop => &hooks.advancer.stop,
+            Self::WorkerStart => &hooks.worker.start,
+            Self::WorkerStop => &hooks.worker.stop,
+        }
+    }
+}
+
+/// What a function of a hook comes to.
+pub type Ran = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+
+type Function = Arc<dyn Fn() -> Ran + Send + Sync>;
+
+/// The functions that a program brings along as hooks.
+#[derive(Clone, Default)]
+pub struct Functions(Vec<(Moment, Function)>);
+
+impl Functions {
+    /// Adds one.
+    pub fn add(&mut self, moment: Moment, function: impl Fn() -> Ran + Send + Sync + 'static) {
+        self.0.push((moment, Arc::new(function)));
+    }
+
+    fn at(&self, moment: Moment) -> Vec<Function> {
+        let of = self.0.iter().filter(|(at, _)| *at == moment);
+        of.map(|(_, function)| Arc::clone(function)).collect()
+    }
+}
+
+/// The commands and functions of one hook.
+#[derive(Clone)]
 pub struct Hook {
     /// For messages: `supervisor start`.
     pub name: String,
@@ -77,15 +159,55 @@ pub struct Hook {
     pub directory: PathBuf,
     /// The longest that each may take.
     pub timeout: Duration,
+    functions: Vec<Function>,
 }
 
 impl Hook {
-    /// Runs the commands, up to the first that fails. Dropping the future kills what runs.
+    /// What is to be done at this moment.
+    pub fn of(moment: Moment, config: &Config, functions: &Functions) -> Self {
+        Self {
+            name: moment.name().to_owned(),
+            commands: moment.commands(&config.hooks).to_vec(),
+            directory: config.base_dir.clone(),
+            timeout: TIMEOUT,
+            functions: functions.at(moment),
+        }
+    }
+
+    /// Runs the commands, then the functions, up to the first that fails. Dropping the future kills
+    /// the command that runs; a function runs on.
     pub async fn run(&self) -> Result<(), HookError> {
         for argv in &self.commands {
             self.run_one(argv).await?;
         }
+        for function in &self.functions {
+            self.call(Arc::clone(function)).await?;
+        }
         Ok(())
+    }
+
+    /// On a thread of its own, so that one that blocks holds up nothing, the end of the process
+    /// included.
+    async fn call(&self, function: Function) -> Result<(), HookError> {
+        let hook = || self.name.clone();
+        let (said, says) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("hook".to_owned());
+        thread
+            .spawn(move || said.send(function().map_err(Arc::from)))
+            .map_err(|source| HookError::Function {
+                hook: hook(),
+                source: Arc::new(source),
+            })?;
+        let lost = |how| HookError::Lost { hook: hook(), how };
+        match tokio::time::timeout(self.timeout, says).await {
+            Ok(Ok(ran)) => ran.map_err(|source| HookError::Function {
+                hook: hook(),
+                source,
+            }),
+            // The panic itself is on standard error.
+            Ok(Err(_)) => Err(lost("panicked")),
+            Err(_elapsed) => Err(lost("took too long")),
+        }
     }
 
     async fn run_one(&self, argv: &[String]) -> Result<(), HookError> {
@@ -248,7 +370,51 @@ mod tests {
                 .collect(),
             directory: directory.to_owned(),
             timeout: TIMEOUT,
+            functions: Vec::new(),
         }
+    }
+
+    #[tokio::test]
+    async fn functions_run_after_the_commands_and_fail_as_they_do() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("log");
+        let of = |moment, functions: &Functions| Hook {
+            functions: functions.at(moment),
+            timeout: Duration::from_millis(300),
+            ..hook(place.path(), &[&["sh", "-c", "echo command >> log"]])
+        };
+        let mut functions = Functions::default();
+        let log = file.clone();
+        functions.add(Moment::WorkerStart, move || {
+            let text = std::fs::read_to_string(&log)?;
+            Ok(std::fs::write(&log, format!("{text}function\n"))?)
+        });
+        functions.add(Moment::WorkerStart, || Err("no licence".into()));
+        functions.add(Moment::WorkerStart, || panic!("it is not reached"));
+        functions.add(Moment::WorkerStop, || panic!("it is reached"));
+        functions.add(Moment::AdvancerStop, || {
+            loop {
+                std::thread::park();
+            }
+        });
+        let error = of(Moment::WorkerStart, &functions).run().await.unwrap_err();
+        let said = crate::telemetry::chain(&error);
+        assert_eq!(
+            said,
+            "hook `supervisor start`: a function of the program failed: no licence"
+        );
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            "command\nfunction\n"
+        );
+        for (moment, how) in [
+            (Moment::WorkerStop, "panicked"),
+            (Moment::AdvancerStop, "took too long"),
+        ] {
+            let error = of(moment, &functions).run().await.unwrap_err();
+            assert!(error.to_string().ends_with(how), "{error}");
+        }
+        of(Moment::SupervisorStop, &functions).run().await.unwrap();
     }
 
     async fn pid_in(file: &Path) -> i32 {

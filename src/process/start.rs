@@ -21,6 +21,7 @@ use crate::step::registry::Registry;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
+use super::hooks::Functions;
 use super::roster::ChildKind;
 use super::signal::Signals;
 use super::spawn;
@@ -36,6 +37,8 @@ pub struct Embedded {
     pub pipelines: Vec<Definition>,
     /// Native steps.
     pub registry: Arc<Registry>,
+    /// Hooks.
+    pub hooks: Functions,
 }
 
 /// Why the daemon does not start.
@@ -215,6 +218,7 @@ pub fn start_until(
             pipelines: served,
             argv: child_argv(options),
             environment: options.environment.clone(),
+            hooks: embedded.hooks.clone(),
             reload: reloader(options, embedded),
         };
         let until = |handle| until(handle, config);
@@ -324,6 +328,7 @@ fn single(
             supervisor: None,
             parent: None,
             registry: embedded.registry,
+            hooks: embedded.hooks,
         };
         Ok(child.live(signals).await)
     })
@@ -348,6 +353,7 @@ pub fn child(
             supervisor: Some(supervisor),
             parent: Some(parent as u32),
             registry: embedded.registry,
+            hooks: embedded.hooks,
             until_idle: None,
         };
         Ok(child.live(signals(Signals::of_child())?).await)

@@ -28,7 +28,7 @@ use crate::telemetry::events;
 
 use super::bells::Bells;
 use super::dump::Dumper;
-use super::hooks::{self, Hook};
+use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::notify::Notify;
 use super::orphan::{self, Living, TAG};
@@ -62,6 +62,8 @@ pub struct Setup {
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// Reads the configuration and the pipelines again.
     pub reload: Reload,
+    /// The program's own hooks.
+    pub hooks: Functions,
 }
 
 /// What somebody outside of the loop may know and ask.
@@ -112,7 +114,8 @@ pub async fn supervise<F: Future<Output = u8>>(
         tracing::warn!(%error, "cannot adopt what killed workers leave behind");
     }
     // A failing start hook stops the start; a signal stops the hook.
-    let start_hook = hook("supervisor start", &config.hooks.supervisor.start, &config);
+    let functions = setup.hooks.clone();
+    let start_hook = Hook::of(Moment::SupervisorStart, &config, &functions);
     tokio::select! {
         biased;
         () = signals.stop_asked() => return ExitCode::SUCCESS,
@@ -148,21 +151,11 @@ pub async fn supervise<F: Future<Output = u8>>(
     let _ = end.send(());
     // Without a database the farewell fails, and the reaper sees to the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
-    let stop_hook = hook("supervisor stop", &config.hooks.supervisor.stop, &config);
+    let stop_hook = Hook::of(Moment::SupervisorStop, &config, &functions);
     if let Err(error) = stop_hook.run().await {
         events::hook_failed(&error);
     }
     ExitCode::from(code)
-}
-
-/// A hook of the configuration.
-pub(super) fn hook(name: &str, commands: &[Vec<String>], config: &Config) -> Hook {
-    Hook {
-        name: name.to_owned(),
-        commands: commands.to_vec(),
-        directory: config.base_dir.clone(),
-        timeout: hooks::TIMEOUT,
-    }
 }
 
 type Rows = watch::Receiver<Arc<[ProcessRow]>>;
