@@ -53,6 +53,7 @@ struct ProcessJson<'a> {
     last_heartbeat_at: String,
     heartbeat_age_ms: u64,
     healthy: bool,
+    quiet: bool,
 }
 
 impl<'a> ProcessJson<'a> {
@@ -67,6 +68,7 @@ impl<'a> ProcessJson<'a> {
             last_heartbeat_at: time::rfc3339(process.last_heartbeat_at),
             heartbeat_age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
             healthy: healthy(process, config),
+            quiet: process.quiet,
         }
     }
 }
@@ -105,6 +107,7 @@ fn json<'a>(processes: &'a [ProcessRow], config: &Config) -> Vec<ProcessJson<'a>
 fn table(house: &House, processes: &[ProcessRow], config: &Config, now: i64) -> String {
     let row = |process: &ProcessRow| {
         let (word, style) = match healthy(process, config) {
+            true if process.quiet => ("quiet", out::ASKS),
             true => ("healthy", out::GOOD),
             false => ("stale", out::BAD),
         };

@@ -16,7 +16,7 @@ use crate::store::{Conn, Error, Location, context};
 use crate::telemetry::events;
 
 use super::reaper::Sweeper;
-use super::shared::Shared;
+use super::shared::{Mode, Shared};
 use super::{Link, Policy, Ring};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or
@@ -228,7 +228,8 @@ impl Lifeline {
         let holds = self.shared.holds();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
-        match process::beat(conn, id, counters, self.policy.lease(), holds).await? {
+        let (quiet, lease) = (self.shared.mode() == Mode::Quiet, self.policy.lease());
+        match process::beat(conn, id, counters, quiet, lease, holds).await? {
             Some(held) => {
                 // A database that took no writes for so long let nobody beat: whoever was
                 // watched meanwhile was not seen to be dead.

@@ -260,6 +260,7 @@ mod tests {
             beat_seq,
             seen_at: NOW,
             age: Duration::from_secs(age_s.max(0) as u64),
+            quiet: false,
             counters: Counters::default(),
         }
     }

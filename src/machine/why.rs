@@ -51,6 +51,8 @@ pub struct ProcessFact {
     pub pid: u32,
     /// Since its last heartbeat.
     pub age: Duration,
+    /// It claims nothing until it is told to.
+    pub quiet: bool,
 }
 
 /// A branch that waits for no others.
@@ -274,7 +276,16 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         LeafState::Ready { .. } => {
             let advancer =
                 |process: &&ProcessFact| process.role == Role::Advancer && alive(process);
-            match facts.processes.iter().find(advancer) {
+            let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
+            match advancers.first() {
+                Some(_) if let Some(quiet) = all_quiet(&advancers) => Why::new(
+                    "quiet",
+                    format!(
+                        "{} has ended, but no advancer claims: {quiet}{place}",
+                        leaf.node
+                    ),
+                )
+                .remedy(CLAIM_AGAIN.into()),
                 Some(_) => Why::new(
                     "ready",
                     format!(
@@ -321,12 +332,36 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         return Why::new("no_worker", fact)
             .remedy("start `ductworkd`, with this pipeline among its `pipelines`".into());
     }
+    if let Some(quiet) = all_quiet(&alive) {
+        let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
+        return Why::new("quiet", fact).remedy(CLAIM_AGAIN.into());
+    }
     let due = facts.backlog.unwrap_or_default();
-    let fact = format!(
-        "{node} is due, among {due} of {pipeline}; its {} workers are busy{place}",
-        alive.len()
-    );
+    let workers = match alive.len() {
+        1 => "its worker is".to_owned(),
+        n => format!("its {n} workers are"),
+    };
+    let fact = format!("{node} is due, among {due} of {pipeline}; {workers} busy{place}");
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
+}
+
+/// What to do about processes that are quiet.
+const CLAIM_AGAIN: &str = "send SIGCONT to `ductworkd` there: it claims again";
+
+/// Who they are, if none of them claims.
+fn all_quiet(alive: &[&ProcessFact]) -> Option<String> {
+    let first = alive.first()?;
+    let quiet = alive.iter().all(|process| process.quiet);
+    let more = match alive.len() {
+        1 => String::new(),
+        n => format!(" (and {} more)", n - 1),
+    };
+    quiet.then(|| {
+        format!(
+            "pid {} on {}{more} is quiet (SIGTSTP)",
+            first.pid, first.host
+        )
+    })
 }
 
 fn attempt(leaf: &Leaf) -> String {
@@ -392,6 +427,7 @@ mod tests {
             host: "box".into(),
             pid: 7,
             age: Duration::from_secs(age_s),
+            quiet: false,
         }
     }
 
@@ -413,6 +449,13 @@ mod tests {
         };
         let fresh = |role| vec![process(role, 1)];
         let stale = |role| vec![process(role, 40)];
+        let quiet = |role| {
+            vec![ProcessFact {
+                quiet: true,
+                ..process(role, 1)
+            }]
+        };
+        let one_of_two = |role| [quiet(role), fresh(role)].concat();
         let cases = [
             (running, fresh(Role::Worker), "running"),
             (running, stale(Role::Worker), "process_stale"),
@@ -421,9 +464,13 @@ mod tests {
             (advancing, stale(Role::Advancer), "process_stale"),
             (queued(5), fresh(Role::Worker), "not_due"),
             (queued(-5), fresh(Role::Worker), "backlog"),
+            (queued(-5), quiet(Role::Worker), "quiet"),
+            (queued(-5), one_of_two(Role::Worker), "backlog"),
             (queued(-5), stale(Role::Worker), "no_worker"),
             (queued(-5), fresh(Role::Advancer), "no_worker"),
             (ready(0), fresh(Role::Advancer), "ready"),
+            (ready(0), quiet(Role::Advancer), "quiet"),
+            (ready(0), one_of_two(Role::Advancer), "ready"),
             (ready(0), fresh(Role::Worker), "no_advancer"),
             (ready(9), vec![], "advance_not_due"),
             (LeafState::Asked, vec![], "dampened"),

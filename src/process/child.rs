@@ -410,6 +410,8 @@ async fn attend(
             Ok(Event::Quiet) => {
                 quiet = true;
                 shared.set_mode(Mode::Quiet);
+                // Whoever looks is to see it.
+                shared.check();
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
             }
             Ok(Event::Resume) => {

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::config::Config;
 use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::reaper::{ProvenDeath, Sweeper};
-use crate::engine::shared::Shared;
+use crate::engine::shared::{Mode, Shared};
 use crate::engine::{Policy, Ring};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
@@ -329,8 +329,14 @@ impl Supervisor {
             SignalEvent::Quiet => {
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
                 self.handle(roster::Event::Quiet(true));
+                self.me.set_mode(Mode::Quiet);
+                self.me.check.notify_one();
             }
-            SignalEvent::Resume => self.handle(roster::Event::Quiet(false)),
+            SignalEvent::Resume => {
+                self.handle(roster::Event::Quiet(false));
+                self.me.set_mode(Mode::Run);
+                self.me.check.notify_one();
+            }
             SignalEvent::Dump => {
                 match dumper {
                     Ok(dumper) => dumper.request(self.describe()),

@@ -34,6 +34,12 @@ pub const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("../../migrations/postgres/0002_epochs.sql"),
         sqlite: include_str!("../../migrations/sqlite/0002_epochs.sql"),
     },
+    Migration {
+        version: 3,
+        name: "quiet",
+        postgres: include_str!("../../migrations/postgres/0003_quiet.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0003_quiet.sql"),
+    },
 ];
 
 const CREATE_RECORD: &str = "

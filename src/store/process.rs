@@ -28,7 +28,7 @@ statements! {
         UPDATE ductwork_processes
            SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
                succeeded = :succeeded, errored = :errored, crashed = :crashed,
-               advanced = :advanced, stale = :stale, statements = :statements
+               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
          WHERE id = :id";
     EXTEND_LEASES = "
         UPDATE ductwork_executions SET lease_until = {now} + :lease
@@ -41,7 +41,7 @@ statements! {
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
-               p.advanced, p.stale, p.statements
+               p.advanced, p.stale, p.statements, p.quiet
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
@@ -215,6 +215,8 @@ pub struct ProcessRow {
     pub age: Duration,
     /// Its counters.
     pub counters: Counters,
+    /// It claims nothing until it is told to.
+    pub quiet: bool,
 }
 
 /// What a process has done since its start.
@@ -268,6 +270,7 @@ pub async fn beat(
     conn: &mut Conn,
     process: ProcessId,
     counters: Counters,
+    quiet: bool,
     lease: Duration,
     holds: bool,
 ) -> Result<Option<Vec<ExecutionId>>, Error> {
@@ -284,6 +287,7 @@ pub async fn beat(
             ("advanced", count(counters.advanced)),
             ("stale", count(counters.stale)),
             ("statements", count(counters.statements)),
+            ("quiet", count(u64::from(quiet))),
         ];
         Ok::<bool, Error>(conn.execute(&BEAT, &args).await? == 1)
     };
@@ -340,6 +344,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                     stale: count("stale")?,
                     statements: count("statements")?,
                 },
+                quiet: row.get::<i64>("quiet")? != 0,
             })
         })
         .collect()

@@ -114,6 +114,7 @@ pub async fn facts(
                 host: process.host,
                 pid: process.pid,
                 age: process.age,
+                quiet: process.quiet,
             });
         }
         let pipeline = [("pipeline", (&facts.pipeline).into())];

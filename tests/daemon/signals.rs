@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::model::RunStatus;
 use ductwork::store::cancel;
+use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 
 use crate::house::*;
@@ -167,8 +168,23 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let executions = house.executions().await;
         let claimed = executions.iter().filter(|e| e.step == "A" && e.process_id.is_some());
         assert_eq!(claimed.count(), 0, "{executions:#?}");
+        // Whoever asks is told.
+        assert!(house.processes().await.iter().all(|row| row.quiet));
+        let waiting = executions.iter().find(|e| e.step == "A").unwrap().step_id;
+        static RUN_OF: Statement =
+            Statement::new("TEST_RUN_OF", "SELECT run_id FROM ductwork_steps WHERE id = :step");
+        let run = house.conn.fetch_optional(&RUN_OF, &[("step", waiting.into())]).await;
+        let run: uuid::Uuid = run.unwrap().unwrap().get("run_id").unwrap();
+        let told = house.run(&[], &["why", &run.to_string()]);
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains("no worker of Quick claims: pid "), "{told}");
+        assert!(told.contains("SIGCONT"), "{told}");
 
         daemon.send(Signal::SIGCONT);
+        eventually(PATIENCE, "nobody is quiet", async || {
+            house.processes().await.iter().all(|row| !row.quiet).then_some(())
+        })
+        .await;
         house.completed(PATIENCE).await;
         daemon.stop().await;
         house.succeeded_once_each().await;

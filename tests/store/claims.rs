@@ -377,7 +377,7 @@ on_every_database! {
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
         let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
-        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), LEASE, true).await;
+        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false, LEASE, true).await;
         assert_eq!(beat.unwrap(), None);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
@@ -539,7 +539,7 @@ on_every_database! {
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
-        let held = process::beat(&mut driver.conn, driver.process, counters, LEASE, true).await.unwrap();
+        let held = process::beat(&mut driver.conn, driver.process, counters, false, LEASE, true).await.unwrap();
         assert_eq!(held.expect("it lives").len(), 1);
         let recovered =
             process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
@@ -638,7 +638,7 @@ on_every_database! {
         let held = vec![driver.process];
         assert_eq!(done, ductwork::store::cancel::Cancel::Done { held });
         let counters = Counters::default();
-        let held = process::beat(&mut driver.conn, driver.process, counters, LEASE, true).await.unwrap();
+        let held = process::beat(&mut driver.conn, driver.process, counters, false, LEASE, true).await.unwrap();
         let kept = claimed.iter().find(|claimed| claimed.run_id != cancelled).unwrap();
         assert_eq!(held, Some(vec![kept.execution_id]));
     }

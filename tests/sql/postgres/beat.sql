@@ -1,5 +1,5 @@
 UPDATE ductwork_processes
    SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, claimed = $1,
        succeeded = $2, errored = $3, crashed = $4,
-       advanced = $5, stale = $6, statements = $7
- WHERE id = $8
+       advanced = $5, stale = $6, statements = $7, quiet = $8
+ WHERE id = $9

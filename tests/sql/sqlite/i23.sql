@@ -4,7 +4,8 @@ WITH found AS MATERIALIZED (
           JOIN ductwork_definitions d ON d.digest = r.definition
           JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
           LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.via = 'on_halt'
-         WHERE r.status = 'halted' AND (d.body->>'on_halt') IS NOT NULL AND s.id IS NULL
+         WHERE r.status = 'halted' AND s.id IS NULL
+           AND d.body LIKE '_"pipeline"_"' || d.pipeline || '","on_halt"_%'
         UNION ALL
         SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
           FROM ductwork_steps s

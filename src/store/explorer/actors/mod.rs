@@ -502,7 +502,7 @@ impl Life {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<ExecutionId>>, Error> {
         let counters = Counters::default();
-        let held = process::beat(cx.conn, self.process(), counters, LEASE, holds).await?;
+        let held = process::beat(cx.conn, self.process(), counters, false, LEASE, holds).await?;
         (self.beat, self.check) = (cx.clock, false);
         self.reborn = held.is_none();
         Ok(held)
