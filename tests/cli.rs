@@ -669,6 +669,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
             "result",
             "error_class",
             "error_message",
+            "error_backtrace",
         ]
     );
     place.run(["audit"]).fine();

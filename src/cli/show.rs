@@ -99,6 +99,7 @@ struct ExecutionJson<'a> {
     result: Option<ExecutionResult>,
     error_class: Option<&'a str>,
     error_message: Option<&'a str>,
+    error_backtrace: Option<&'a str>,
 }
 
 impl<'a> StepJson<'a> {
@@ -132,6 +133,7 @@ impl<'a> ExecutionJson<'a> {
             result: execution.result,
             error_class: execution.error_class.as_deref(),
             error_message: execution.error_message.as_deref(),
+            error_backtrace: execution.error_backtrace.as_deref(),
         }
     }
 }

@@ -102,6 +102,12 @@ impl Expansion<'_> {
             );
             return;
         }
+        if default.is_some_and(|default| default.contains("${")) {
+            let fault = Fault::new(at, format!("the default of `{name}` names a variable"));
+            self.faults
+                .push(fault.help("a default is text, and ends at the first `}`"));
+            return;
+        }
         self.used.push(name.to_owned());
         match ((self.vars)(name), default) {
             (Some(value), Some(default)) if value.is_empty() => out.push_str(default),
@@ -157,6 +163,7 @@ mod tests {
             ("${A-x}", "`${A-x}` is not a variable"),
             ("${A\nB}", "`${A\\nB}` is not a variable"),
             ("${1A}", "`${1A}` is not a variable"),
+            ("${NONE:-${A}}", "the default of `NONE` names a variable"),
         ] {
             let faults = node(&Node::plain(text), &vars).unwrap_err();
             assert_eq!(faults[0].message, expected);

@@ -418,6 +418,15 @@ fn here<T>(
         .collect();
     let vars =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    // A section, or an address, of other letters than were meant.
+    let ours = |name: &&String| name.starts_with(keys::PREFIX) || name.starts_with("DATABASE_URL");
+    let unclear = |name: &&String| std::env::var(name.as_str()).is_err();
+    let unclear = names.iter().filter(ours).filter(unclear);
+    let unclear = unclear.map(|name| Problem::new(format!("{name}: is not UTF-8")));
+    let unclear: Vec<_> = unclear.collect();
+    if !unclear.is_empty() {
+        return Err(Problems(unclear));
+    }
     Ok(read(LoadOptions {
         file,
         env,

@@ -471,7 +471,7 @@ impl Worker {
     /// Turns an outcome into what is to be committed.
     fn finish(&self, state: &mut Loop, done: Done) {
         let Done { job, outcome, took } = done;
-        let (ending, output, error) = ending(outcome);
+        let (ending, output, error) = ending(outcome, job.claimed.attempt);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let verdict = outcome::decide(view(&job.claimed), ending, &limits, chance());
         match ending {
@@ -481,7 +481,12 @@ impl Worker {
                     outcome::Verdict::Again { delay, .. } => {
                         format!("again in {:.1} s", delay.as_secs_f64())
                     }
-                    outcome::Verdict::Fail => "none: out of budget".to_owned(),
+                    outcome::Verdict::Fail => match ending {
+                        Ending::Error { retryable, .. } if !retryable => {
+                            "none: it is not to be tried again".to_owned()
+                        }
+                        _ => "none: out of budget".to_owned(),
+                    },
                     _ => "none".to_owned(),
                 };
                 let result = ending.result().as_str();
@@ -509,6 +514,7 @@ fn view(claimed: &Claimed) -> ExecutionView {
 /// What a step's outcome is to the state machine, and what is kept of it.
 fn ending(
     outcome: Outcome,
+    attempt: u32,
 ) -> (
     Ending,
     Option<Box<serde_json::value::RawValue>>,
@@ -541,7 +547,8 @@ fn ending(
             error("timed_out", message, backtrace),
         ),
         Outcome::NotStarted { message } => {
-            let delay = NOT_STARTED_DELAY;
+            // Each attempt is a row: what goes on for hours is not to leave one per second.
+            let delay = NOT_STARTED_DELAY * 2_u32.pow(attempt.saturating_sub(1).min(6));
             (
                 Ending::Released { delay },
                 None,

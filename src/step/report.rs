@@ -3,16 +3,54 @@
 //! Owns: reading `{"error":{"type","message","backtrace","retryable","retry_after"}}`. Never:
 //! fails. A failed step has failed; a field that is not what it should be is as if absent.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{Deserializer, Visitor};
+use serde_json::value::RawValue;
 
 use super::{StepError, output};
 
+/// Each field is read by itself, so that one which makes no sense takes no other with it.
 #[derive(Deserialize)]
 struct Envelope {
-    error: serde_json::Map<String, Value>,
+    error: HashMap<String, Box<RawValue>>,
+}
+
+/// A string, with what is no letter in it replaced: half of a surrogate pair can be written, and be
+/// what a step was given.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Bytes;
+
+        impl Visitor<'_> for Bytes {
+            type Value = Text;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("a string")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Text, E> {
+                Ok(Text(String::from_utf8_lossy(bytes).into_owned()))
+            }
+        }
+
+        // As bytes serde_json takes every escape.
+        from.deserialize_bytes(Bytes)
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(raw: &RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn text(raw: &RawValue) -> Option<String> {
+    // An array of numbers can be read as bytes, too.
+    let is_string = raw.get().starts_with('"');
+    read::<Text>(raw).filter(|_| is_string).map(|text| text.0)
 }
 
 /// Lets what the step said about its failure replace the fields of `error`.
@@ -23,51 +61,43 @@ pub fn fill(error: StepError, said: &[u8], max: usize) -> StepError {
     let Some(Envelope { error: fields }) = envelope else {
         return error;
     };
-    let text = |name: &str| {
-        let text = fields.get(name)?.as_str()?;
-        (!text.trim().is_empty()).then_some(text)
+    let field = |name: &str| fields.get(name).map(AsRef::as_ref);
+    let said = |name: &str| {
+        field(name)
+            .and_then(text)
+            .filter(|text| !text.trim().is_empty())
     };
     // Made anew, so that the same bounds hold for what the step says.
     let mut filled = StepError::new(
-        text("type").unwrap_or(&error.class),
-        text("message").unwrap_or(&error.message),
+        said("type").unwrap_or(error.class),
+        said("message").unwrap_or(error.message),
     );
     filled.backtrace = error.backtrace;
-    filled.retryable = match fields.get("retryable") {
-        Some(Value::Bool(retryable)) => *retryable,
-        _ => error.retryable,
-    };
-    filled.retry_after = fields
-        .get("retry_after")
-        .and_then(wait)
-        .or(error.retry_after);
-    match fields.get("backtrace").and_then(backtrace) {
+    filled.retryable = field("retryable").and_then(read).unwrap_or(error.retryable);
+    filled.retry_after = field("retry_after").and_then(wait).or(error.retry_after);
+    match field("backtrace").and_then(backtrace) {
         Some(backtrace) => filled.backtrace(backtrace),
         None => filled,
     }
 }
 
-fn backtrace(value: &Value) -> Option<String> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Array(lines) => {
-            let lines: Vec<&str> = lines.iter().filter_map(Value::as_str).collect();
-            lines.join("\n")
-        }
-        _ => return None,
-    };
-    (!text.trim().is_empty()).then_some(text)
+fn backtrace(raw: &RawValue) -> Option<String> {
+    let whole = text(raw).or_else(|| {
+        let lines: Vec<Box<RawValue>> = read(raw)?;
+        let lines: Vec<String> = lines.iter().filter_map(|line| text(line)).collect();
+        Some(lines.join("\n"))
+    });
+    whole.filter(|text| !text.trim().is_empty())
 }
 
 /// Seconds, or a duration as in the configuration.
-fn wait(value: &Value) -> Option<Duration> {
-    match value {
-        Value::Number(seconds) => {
-            let wait = Duration::try_from_secs_f64(seconds.as_f64()?).ok()?;
+fn wait(raw: &RawValue) -> Option<Duration> {
+    match read::<f64>(raw) {
+        Some(seconds) => {
+            let wait = Duration::try_from_secs_f64(seconds).ok()?;
             (wait <= crate::duration::LONGEST).then_some(wait)
         }
-        Value::String(text) => crate::duration::parse(text).ok(),
-        _ => None,
+        None => crate::duration::parse(&text(raw)?).ok(),
     }
 }
 
@@ -114,6 +144,22 @@ mod tests {
         ] {
             assert_eq!(filled(said), plain, "{said}");
         }
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_voids_nothing() {
+        let error = filled(
+            r#"{"error":{"type":"Own","message":"a\ud800b","retryable":false,
+                "backtrace":["x","\udc00",[1,2]],"retry_after":"2m"}}"#,
+        );
+        assert_eq!(error.class, "Own");
+        assert!(
+            error.message.starts_with('a') && error.message.ends_with('b'),
+            "{error:?}"
+        );
+        assert!(error.message.contains('\u{fffd}'), "{error:?}");
+        assert!(!error.retryable && error.retry_after == Some(Duration::from_secs(120)));
+        assert!(error.backtrace.unwrap().starts_with("x\n"));
     }
 
     #[test]

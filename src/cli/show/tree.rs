@@ -16,6 +16,8 @@ use super::super::runs::{style, took};
 const BRANCHES_MAX: usize = 8;
 /// Failed steps that are named where branches are not.
 const FAILURES_MAX: usize = 5;
+/// Lines of what a step wrote before it failed; `--json` has all that is kept.
+const LOG_LINES: usize = 10;
 /// Characters of a value or an error.
 const ROOM: usize = 100;
 
@@ -316,6 +318,23 @@ impl<'a> Tree<'a> {
             };
             let text = paint(out::BAD, &format!("{attempt}{result}{class}{message}"));
             let _ = writeln!(self.text, "{indent}    {text}");
+        }
+        let last = step.executions.last();
+        let log = last.and_then(|last| last.error_backtrace.as_deref());
+        if let Some(log) = log.filter(|_| step.status == StepStatus::Failed) {
+            self.log(log, indent);
+        }
+    }
+
+    /// The end of what a failed attempt wrote, unless its last line, which is its message, is all.
+    fn log(&mut self, log: &str, indent: &str) {
+        let lines: Vec<&str> = log.trim_end().lines().collect();
+        if lines.len() < 2 {
+            return;
+        }
+        for line in &lines[lines.len().saturating_sub(LOG_LINES)..] {
+            let line = paint(out::DIM, &format!("| {}", short(line, ROOM)));
+            let _ = writeln!(self.text, "{indent}    {line}");
         }
     }
 }

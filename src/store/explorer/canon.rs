@@ -236,7 +236,7 @@ impl Words {
 /// Columns that make no difference to what happens next: written once, or for people to read, or
 /// following from others by a constraint.
 const HISTORY: &str = "
-    ductwork_processes supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
+    ductwork_processes quiet supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements
     ductwork_runs pipeline input triggered_at
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
