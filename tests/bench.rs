@@ -202,8 +202,9 @@ fn a_storm_passes() {
 fn an_idle_process_tells_how_much_it_asks_the_database() {
     let mut names = vec!["wide: statements".to_owned()];
     for role in ["supervisor", "advancer", "worker"] {
-        names.push(format!("{role}: statements"));
-        names.push(format!("{role}: CPU"));
+        for cost in ["connections", "statements", "CPU", "memory"] {
+            names.push(format!("{role}: {cost}"));
+        }
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     on_both("idle", &[], &names);
