@@ -11,6 +11,7 @@ use crate::problem::{Position, Problem, lines, nearest};
 
 use super::database::cover_passwords;
 use super::keys::{self, KEYS, LATER, PREFIX};
+use super::read::URL_VARIABLES;
 use super::value::unknown_key;
 use super::yaml::{self, Entry, Fault, Node};
 
@@ -345,6 +346,13 @@ fn unknown_override(name: &str) -> Option<Problem> {
     let first = rest.split("__").next().unwrap_or_default().to_lowercase();
     if LATER.contains(&first.as_str()) {
         return Some(Problem::new(format!("{name}: {}", later(&first))));
+    }
+    // One underscore where two belong.
+    let flat = |name: &str| name.replace('_', "");
+    let meant = known.iter().find(|known| flat(known) == flat(name));
+    if let Some(meant) = meant.filter(|_| !URL_VARIABLES.contains(&name)) {
+        let problem = Problem::new(format!("{name}: overrides no key"));
+        return Some(problem.help(format!("did you mean {meant}?")));
     }
     if !rest.contains("__") && !top.contains(&first.as_str()) {
         // One that the daemon hands to steps, or somebody else's.

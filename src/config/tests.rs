@@ -549,6 +549,11 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
             "did you mean DUCTWORK_JOB_WORKER__COUNT?",
         ),
         (
+            "DUCTWORK_JOB_WORKER_COUNT",
+            "overrides no key",
+            "did you mean DUCTWORK_JOB_WORKER__COUNT?",
+        ),
+        (
             "DUCTWORK_SUPERVISOR__REAPER_TIMOUT",
             "overrides no key",
             "did you mean DUCTWORK_SUPERVISOR__REAPER_TIMEOUT?",

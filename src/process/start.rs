@@ -4,7 +4,7 @@
 //! command line of a child. Never: parses the user's command line (`cli` does).
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -334,6 +334,16 @@ fn single(
     })
 }
 
+/// To `ps` and `top` a child is what its supervisor is, and not the link by which it was started.
+fn name_as_started() {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let name = name.as_deref().and_then(std::path::Path::file_name);
+    if let Some(name) = name.and_then(|name| CString::new(name.as_encoded_bytes()).ok()) {
+        // A name is for people.
+        let _ = nix::sys::prctl::set_name(&name);
+    }
+}
+
 /// The life of a child, as its supervisor started it.
 pub fn child(
     config: Config,
@@ -342,6 +352,7 @@ pub fn child(
     supervisor: ProcessId,
     parent: i32,
 ) -> Result<ExitCode, Error> {
+    name_as_started();
     if let Err(error) = spawn::parent_watch(parent) {
         tracing::warn!(%error, "not starting");
         return Ok(ExitCode::SUCCESS);

@@ -141,7 +141,7 @@ impl fmt::Debug for Registry {
 
 fn input<I: DeserializeOwned>(context: &StepContext) -> Result<I, StepError> {
     serde_json::from_str(context.assignment().input.get()).map_err(|error| {
-        let wanted = std::any::type_name::<I>();
+        let wanted = short_name(std::any::type_name::<I>());
         StepError::new(
             "input_invalid",
             format!("the input is no `{wanted}`: {error}"),
@@ -155,4 +155,27 @@ fn answer<O: Serialize, E: Into<StepError>>(answer: Result<O, E>) -> Answer {
     serde_json::value::to_raw_value(&output).map_err(|error| {
         StepError::new("output_invalid", format!("the output is not JSON: {error}"))
     })
+}
+
+/// A type's name without the modules that its parts are in.
+fn short_name(name: &str) -> String {
+    let mut short = String::new();
+    for part in name.split_inclusive(|c: char| !c.is_alphanumeric() && c != '_' && c != ':') {
+        short.push_str(part.rsplit("::").next().unwrap_or(part));
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn types_are_named_without_their_modules() {
+        for (name, short) in [
+            ("alloc::string::String", "String"),
+            ("alloc::vec::Vec<(my_app::Row, u32)>", "Vec<(Row, u32)>"),
+            ("&str", "&str"),
+        ] {
+            assert_eq!(super::short_name(name), short);
+        }
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum Source {
     /// PostgreSQL's.
-    #[error(transparent)]
-    Postgres(#[from] sqlx::Error),
+    #[error("{}", told(_0))]
+    Postgres(sqlx::Error),
     /// SQLite's.
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
@@ -17,6 +17,20 @@ pub enum Source {
     /// Nobody's: the thread that has SQLite is gone.
     #[error("the connection's thread has ended")]
     Gone,
+}
+
+impl From<sqlx::Error> for Source {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Postgres(error)
+    }
+}
+
+/// The server's own message; the driver adds a line of the server's source.
+fn told(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        error => error.to_string(),
+    }
 }
 
 /// A failed operation on the database.
