@@ -505,6 +505,38 @@ fn an_input_that_is_not_one_json_value_is_2_and_says_where() {
 }
 
 #[test]
+fn an_input_that_is_far_too_large_is_2_and_not_held() {
+    let place = Place::ready();
+    let large = vec![b'1'; 64 << 20];
+    place
+        .run_with(&["trigger", "Hello", "-"], &large)
+        .failed(2, "larger than");
+    // Without an end, and with little memory.
+    let endless = std::fs::File::open("/dev/zero").unwrap();
+    let limited = "ulimit -v 1000000; exec \"$0\" trigger Hello -";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", limited, env!("CARGO_BIN_EXE_ductworkd")]);
+    shell.current_dir(place.path()).env_clear().stdin(endless);
+    Ended::of(shell.output().unwrap()).failed(2, "larger than");
+}
+
+#[test]
+fn a_variable_of_ours_that_is_not_utf_8_is_2() {
+    let place = Place::ready();
+    for name in ["DUCTWORK_ENV", "DATABASE_URL", "DUCTWORK_JOB_WORKER__COUNT"] {
+        let mut command = place.command();
+        let command = command.arg("check").env(name, OsStr::from_bytes(b"a\xffb"));
+        Ended::of(command.output().unwrap()).failed(2, &format!("{name}: is not UTF-8"));
+    }
+    // What is somebody else's is nobody's business.
+    let mut command = place.command();
+    command
+        .arg("check")
+        .env("OTHER", OsStr::from_bytes(b"\xff"));
+    Ended::of(command.output().unwrap()).fine();
+}
+
+#[test]
 fn an_input_is_kept_to_the_letter() {
     let place = Place::ready();
     let deep = "[".repeat(128) + &"]".repeat(128);

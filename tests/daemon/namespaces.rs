@@ -136,7 +136,7 @@ on_every_database! {
         one.ready().await;
         two.ready().await;
         let init = init(&one).await.to_string();
-        let inside = ["nsenter", "--target", &init, "--pid", "--mount"];
+        let inside = ["nsenter", "--target", &init, "--pid", "--mount", "--wd"];
         for (wrapper, words, status, says) in [
             (&inside[..], &["health"][..], 0, "healthy: 2 of 2"),
             (&inside, &["health", "--here"], 0, "healthy: 1 of 1"),

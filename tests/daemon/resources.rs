@@ -22,19 +22,21 @@ steps:
 flow: [{ start: A }, { chain: B }]
 ";
 
-/// Kills its worker, the first time.
-const PARRICIDE: &str = "
-pipeline: Parricide
-steps:
-  A: { command: [sh, -c, '[ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $PPID >> parents; kill -9 $PPID; sleep 1000'] }
-flow: [{ start: A }]
-";
+/// Does something to its worker, the first time.
+fn parricide(does: &str) -> String {
+    format!(
+        "pipeline: Parricide\n\
+         steps: {{ A: {{ command: [sh, -c, '[ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; \
+                   echo $PPID >> parents; {does}; sleep 1000'] }} }}\n\
+         flow: [{{ start: A }}]\n"
+    )
+}
 
 /// Starts the daemon as a user that nobody else is, so that its processes alone count against
-/// that user's limit: root has none. `$0` is the program, `$2` its configuration.
+/// that user's limit: root has none. `$0` is the program.
 const ALONE: &str = r#"
 set -e
-house=$(dirname "$2")
+house=$PWD
 cp "$0" "$house/ductworkd"
 chown -R 64321 "$house"
 export TMPDIR=$house
@@ -188,7 +190,7 @@ flow: [{ start: A }]
 
     async fn a_step_that_kills_its_worker_costs_a_crash_and_nothing_else(db: Db) {
         let settings = Settings { max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[PARRICIDE, QUICK]).await;
+        let mut house = House::new(&db, settings, &[&parricide("kill -9 $PPID"), QUICK]).await;
         let mut daemon = house.start();
         daemon.ready().await;
         let worker = daemon.child("worker Parricide", None).await;
@@ -202,6 +204,51 @@ flow: [{ start: A }]
         let executions = house.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 1, "{executions:#?}");
+        house.audited().await;
+    }
+
+    /// A drain that is nobody's wish gives up the step at its end, and a worker that stands still is
+    /// replaced, and what it ran has crashed once.
+    async fn a_step_that_stops_its_worker_is_run_again(db: Db) {
+        for (does, result) in [("kill $PPID", "released"), ("kill -STOP $PPID", "process_crashed")] {
+            let settings = Settings {
+                max_retry: 0,
+                reaper_timeout: "3s",
+                shutdown_timeout: "500ms",
+                ..Settings::default()
+            };
+            let mut house = House::new(&db, settings, &[&parricide(does), QUICK]).await;
+            let mut daemon = house.start();
+            daemon.ready().await;
+            let other = daemon.child("worker Quick", None).await;
+            let run = house.trigger("Parricide", "1", 1).await[0];
+            house.pids("parents", 1).await;
+            house.run_ended(run).await;
+            house.completed(PATIENCE).await;
+            assert_eq!(daemon.children("worker Quick"), [other]);
+            daemon.stop().await;
+            let executions = house.succeeded_once_each().await;
+            let executions = executions.iter().filter(|e| e.step == "A" && e.result() == result);
+            assert!(executions.count() > 0, "{does}: no attempt is {result}");
+            house.audited().await;
+        }
+    }
+
+    /// Nothing is left of the daemon, and nothing of the run is lost.
+    async fn a_step_that_kills_the_supervisor_costs_its_daemon_and_no_run(db: Db) {
+        let does = r#"kill -9 $(cut -d" " -f4 /proc/$PPID/stat)"#;
+        let settings = Settings { max_retry: 0, reaper_timeout: "3s", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[&parricide(does), QUICK]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Parricide", "1", 1).await;
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert!(!status.success(), "{status}");
+        daemon.gone(Duration::from_secs(5)).await;
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        house.succeeded_once_each().await;
         house.audited().await;
     }
 

@@ -148,7 +148,16 @@ fn nested() -> Vec<Demand> {
         Flow::new("Pair", [expand("Same", None)]),
         Flow::new("Empty", [expand("Wrap", None)]),
     ];
+    // Eight of them, open and closed.
+    let eight = |fan_in: Option<&'static str>| {
+        (1..8).fold(expand("Same", fan_in), |inner, _| {
+            expand(Flow::new("Same", [inner]), fan_in)
+        })
+    };
+    let eightfold = "[[[[[[[[1,2],[]],[]]]],[[]]],[]]]";
     vec![
+        same([eight(Some("Same"))], eightfold, eightfold),
+        same([eight(None)], eightfold, eightfold),
         same([twice(Some("Same"), Some("Same"))], input, output),
         same([twice(None, Some("Same"))], input, output),
         same([twice(None, None)], input, output),
