@@ -7,7 +7,7 @@
 )]
 
 use std::ffi::OsStr;
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -954,13 +954,19 @@ fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
 
 /// What a child says on standard error, until it has said this.
 fn until_said(child: &mut std::process::Child, part: &str) -> String {
-    let mut said = String::new();
-    let mut stderr = std::io::BufReader::new(child.stderr.as_mut().unwrap());
-    while !said.contains(part) {
-        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    // Byte by byte, so that what comes after it is left to be read.
+    let mut said = Vec::new();
+    let stderr = child.stderr.as_mut().unwrap();
+    let has_said = |said: &[u8]| {
+        let text = String::from_utf8_lossy(said);
+        text.ends_with('\n') && text.contains(part)
+    };
+    while !has_said(&said) {
+        let mut byte = [0];
+        assert_eq!(stderr.read(&mut byte).unwrap(), 1, "{said:?}");
+        said.extend(byte);
     }
-    assert!(stderr.buffer().is_empty(), "it would be lost");
-    said
+    String::from_utf8(said).unwrap()
 }
 
 fn send(child: &std::process::Child, signal: nix::sys::signal::Signal) {
@@ -1012,6 +1018,16 @@ fn a_run_that_waits_for_its_input_is_ended_by_a_person() {
     let place = Place::ready();
     let mut child = run_of(&place, &["Slow", "-"], Stdio::piped());
     let input = child.stdin.take();
+    // It reads: a system call whose first argument is descriptor 0.
+    let call = format!("/proc/{}/syscall", child.id());
+    let began = std::time::Instant::now();
+    while std::fs::read_to_string(&call).unwrap().split(' ').nth(1) != Some("0x0") {
+        assert!(
+            began.elapsed() < std::time::Duration::from_secs(30),
+            "it does not read"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     send(&child, nix::sys::signal::Signal::SIGINT);
     let status = child.wait().unwrap();
     assert!(!status.success(), "{status}");
@@ -1053,6 +1069,11 @@ fn a_run_says_what_came_of_it() {
     assert_eq!(halted.code, Some(1), "{halted:?}");
     assert_eq!(halted.json()["status"], "halted");
     assert!(halted.stderr.contains("F (1 attempt): "), "{halted:?}");
+    // Whether anybody reads it or not.
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    let halted = run(&["Slow", "0", "--json"], unread.into());
+    assert_eq!(halted.code, Some(1), "{halted:?}");
 
     let full = std::fs::OpenOptions::new()
         .write(true)

@@ -144,11 +144,14 @@ fn steps(found: &Found, config: &Config, house: &House, problems: &mut Vec<Probl
 /// The same of hooks.
 fn hooks(config: &Config, problems: &mut Vec<Problem>) {
     let hooks = &config.hooks;
-    for (of, both) in [
-        ("supervisor", &hooks.supervisor),
-        ("advancer", &hooks.advancer),
-        ("worker", &hooks.worker),
-    ] {
+    let all = [
+        ("supervisor", &hooks.supervisor, DaemonRole::All),
+        ("advancer", &hooks.advancer, DaemonRole::Advancer),
+        ("worker", &hooks.worker, DaemonRole::Worker),
+    ];
+    // A role of its own runs its own.
+    let here = |role| config.role == DaemonRole::All || config.role == role;
+    for (of, both, _) in all.into_iter().filter(|(.., role)| here(*role)) {
         for (moment, commands) in [("start", &both.start), ("stop", &both.stop)] {
             for argv in commands {
                 let path = std::env::var_os("PATH");

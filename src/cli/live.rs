@@ -40,14 +40,14 @@ impl Tree {
         Self { rows, width }
     }
 
-    /// The first row of a node that is not done.
+    /// The first row of a node that has begun and is not done, or the one after the last that is. Paths
+    /// that are not taken never begin.
     pub fn first_open(&self, progress: &[NodeProgress]) -> usize {
-        let done = |row: &Row| {
-            let mut of = progress.iter().filter(|found| found.node == row.node);
-            of.any(|node| node.completed == node.total)
-        };
-        let open = self.rows.iter().position(|row| !done(row));
-        open.unwrap_or(self.rows.len())
+        let of = |row: &Row| progress.iter().find(|found| found.node == row.node);
+        let open = |row: &Row| of(row).is_some_and(|node| node.completed < node.total);
+        let open_at = self.rows.iter().position(open);
+        let last = self.rows.iter().rposition(|row| of(row).is_some());
+        open_at.unwrap_or_else(|| last.map_or(0, |last| last + 1))
     }
 
     /// One line per node.
@@ -217,7 +217,10 @@ impl Frame {
         let shown = self.rows[from..from + room].iter();
         let lines = std::iter::once(&self.title).chain(shown);
         let lines = lines.chain(std::iter::once(&self.last));
-        lines.map(|line| cut(line, columns)).collect()
+        match self.ended {
+            true => lines.cloned().collect(),
+            false => lines.map(|line| cut(line, columns)).collect(),
+        }
     }
 }
 
@@ -330,7 +333,7 @@ mod tests {
         assert_eq!(frame(false).fit(2, 80).len(), 2);
         assert_eq!(frame(false).fit(80, 80).len(), 32);
         let end = frame(true).fit(10, 80);
-        assert_eq!(end.len(), 32, "what stays is whole");
+        assert_eq!((end.len(), end[0].len()), (32, 100), "what stays is whole");
         let late = Frame {
             first: 30,
             ..frame(false)
@@ -363,5 +366,13 @@ mod tests {
         assert_eq!(lines[2].trim_end(), " ·     A");
         assert_eq!(lines[4].trim_end(), " ·   Merge");
         assert_eq!(lines[5].trim_end(), " · Report");
+        let at = |of: &[NodeProgress]| tree.first_open(of);
+        assert_eq!(at(&[]), 0);
+        assert_eq!(
+            at(&[progress("Read", 1, 1, 0), progress("Clean", 4, 2, 1)]),
+            1
+        );
+        // One that was passed by is waited for no more.
+        assert_eq!(at(&[progress("Read", 1, 1, 0), progress("B", 4, 4, 0)]), 4);
     }
 }

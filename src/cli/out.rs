@@ -58,6 +58,16 @@ impl Out {
         )
     }
 
+    /// Prints what is nobody's to change: the output of a run.
+    pub fn raw(self, text: &str) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout().lock();
+        written(
+            stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush()),
+        )
+    }
+
     /// Prints one JSON value and ends the line.
     pub fn value(self, value: &impl Serialize) -> Result<(), Failure> {
         let mut text = match self.terminal {

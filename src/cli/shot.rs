@@ -4,7 +4,7 @@
 //! stops processes itself (`process::start` does).
 
 use std::cell::RefCell;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,11 @@ pub struct Shot {
 /// How far a run was followed.
 #[derive(Default)]
 struct Followed {
+    /// It may have been triggered.
+    asked: bool,
     run: Option<RunId>,
+    /// What it was seen to be last.
+    status: Option<RunStatus>,
     end: Option<Result<(), Failure>>,
 }
 
@@ -71,18 +75,30 @@ pub fn run(
         followed.borrow_mut().end = Some(end);
         0
     })?;
-    let Followed { run, end } = followed.into_inner();
-    match (end, run) {
-        (Some(end), _) => end.map(|()| code),
+    let followed = followed.into_inner();
+    let (message, help) = match (followed.end, followed.run) {
+        (Some(end), _) => return end.map(|()| code),
         // It was told to stop.
-        (None, Some(run)) => {
-            let problem = Problem::new(format!("stopped, and the run {run} is left in progress"));
-            Err(Failure::failed(problem.help("`ductworkd` goes on with it")))
+        (None, Some(run)) => match followed.status {
+            Some(status) if status.is_terminal() => (
+                format!("stopped; the run {run} has {status}"),
+                format!("`ductworkd show {run}` shows it"),
+            ),
+            _ => (
+                format!("stopped, and the run {run} is left in progress"),
+                "`ductworkd` goes on with it".to_owned(),
+            ),
+        },
+        (None, None) if followed.asked => (
+            "stopped while the run was triggered: there may be one".to_owned(),
+            "`ductworkd runs` lists them".to_owned(),
+        ),
+        (None, None) => {
+            let problem = Problem::new("stopped before there was a run");
+            return Err(Failure::failed(problem));
         }
-        (None, None) => Err(Failure::failed(Problem::new(
-            "stopped before there was a run",
-        ))),
-    }
+    };
+    Err(Failure::failed(Problem::new(message).help(help)))
 }
 
 /// Follows a run to its end, and prints what came of it.
@@ -99,6 +115,7 @@ async fn follow(
         key: shot.key.as_deref(),
         input: shot.input.get(),
     };
+    followed.borrow_mut().asked = true;
     let triggered = trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?;
     let triggered = &triggered[0];
     let id = triggered.run_id;
@@ -111,6 +128,7 @@ async fn follow(
         let status = state
             .as_ref()
             .map_or(RunStatus::Cancelled, |state| state.status);
+        followed.borrow_mut().status = Some(status);
         view.show(&query::progress(&mut conn, id).await?, status);
         if status != RunStatus::InProgress {
             break status;
@@ -151,21 +169,21 @@ async fn report(
     let output = query::run_state(conn, id)
         .await?
         .and_then(|state| state.output);
-    if shot.out.json {
-        shot.out.value(&Answer {
+    let written = match output {
+        output if shot.out.json => shot.out.value(&Answer {
             run_id: id,
             pipeline: &shot.definition.pipeline,
             created: triggered.created,
             status: Some(status),
             output,
-        })?;
-    } else if let Some(output) = output {
-        shot.out.text(&printed(&output, shot.out.terminal))?;
-    }
+        }),
+        Some(output) => shot.out.raw(&printed(&output, shot.out.terminal)),
+        None => Ok(()),
+    };
     match status {
-        RunStatus::Completed => return Ok(()),
+        RunStatus::Completed => return written,
         RunStatus::Halted => {
-            eprintln!("{}", style.red(&format!("run {id} halted")));
+            say(&style.red(&format!("run {id} halted")));
             for failed in query::failed_steps(conn, id, FAILURES_SHOWN).await? {
                 let last = failed.executions.last();
                 let class = last
@@ -175,23 +193,32 @@ async fn report(
                     .and_then(|last| last.error_message.as_deref())
                     .unwrap_or("");
                 let attempts = failed.executions.len();
-                eprintln!(
+                say(&format!(
                     "  {} ({}): {class}: {message}",
                     failed.node,
                     counted(attempts as u64, "attempt")
-                );
+                ));
             }
-            eprintln!("  look at it:  ductworkd show {id}");
-            eprintln!("  go on:       ductworkd revive {id}");
+            say(&format!("  look at it:  ductworkd show {id}"));
+            say(&format!("  go on:       ductworkd revive {id}"));
         }
         RunStatus::Dampened => {
-            eprintln!("{}", style.yellow(&format!("run {id} waits for a person")));
-            eprintln!("  why:    ductworkd why {id}");
-            eprintln!("  go on:  ductworkd resume {id}");
+            say(&style.yellow(&format!("run {id} waits for a person")));
+            say(&format!("  why:    ductworkd why {id}"));
+            say(&format!("  go on:  ductworkd resume {id}"));
         }
-        _ => eprintln!("run {id} is {status}"),
+        _ => say(&format!("run {id} is {status}")),
     }
-    Err(Failure::Quiet(Code::Failed))
+    match written {
+        Err(failure @ Failure::Told(..)) => Err(failure),
+        // Whether anybody reads it or not.
+        _ => Err(Failure::Quiet(Code::Failed)),
+    }
+}
+
+/// A line for people. Where nobody reads it, nobody is told; a run is not given up for that.
+fn say(line: &str) {
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// A value as it is printed: indented for people, as it is for programs.
@@ -223,7 +250,10 @@ impl<'a> View<'a> {
     fn new(shot: &'a Shot, id: RunId) -> Self {
         let terminal = std::io::stderr().is_terminal() && !shot.out.json;
         if !terminal {
-            eprintln!("run {id} of {} triggered", shot.definition.pipeline);
+            say(&format!(
+                "run {id} of {} triggered",
+                shot.definition.pipeline
+            ));
         }
         Self {
             shot,
@@ -268,7 +298,7 @@ impl<'a> View<'a> {
     /// What has changed, at most once a second.
     fn say(&mut self, progress: &[NodeProgress], status: RunStatus, done: u64, took: &str) {
         if status != RunStatus::InProgress {
-            eprintln!("{status}: {} in {took}", counted(done, "step"));
+            say(&format!("{status}: {} in {took}", counted(done, "step")));
             return;
         }
         if self
@@ -288,7 +318,7 @@ impl<'a> View<'a> {
             .collect();
         if now != self.said {
             let nodes: Vec<&str> = now.iter().map(|(text, _)| text.as_str()).collect();
-            eprintln!("{took}: {}", nodes.join(", "));
+            say(&format!("{took}: {}", nodes.join(", ")));
             self.said = now;
         }
         self.last_said = Some(Instant::now());

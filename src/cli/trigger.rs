@@ -107,7 +107,7 @@ impl Trigger {
             }
             match &answer.output {
                 _ if house.out.json => house.out.value(&answer)?,
-                Some(output) => house.out.text(&format!("{}\n", output.get()))?,
+                Some(output) => house.out.raw(&format!("{}\n", output.get()))?,
                 None => {}
             }
             match answer.status {

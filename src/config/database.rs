@@ -307,6 +307,12 @@ const SSL_MODES: [&str; 6] = [
 /// Refuses a parameter of the query that would be left out. Shows no value.
 fn parameter(pair: &str) -> Result<(), UrlError> {
     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+    let (Some(name), Some(value)) = (percent_decoded(name), percent_decoded(value)) else {
+        let message = "the query of the PostgreSQL address is not percent-encoded".to_owned();
+        let help = "write `%25` for a percent sign".to_owned();
+        return Err(UrlError { message, help });
+    };
+    let (name, value) = (name.as_str(), value.to_ascii_lowercase());
     if !PARAMETERS.contains(&name) && !name.starts_with("options[") {
         let known = name
             .chars()
@@ -323,7 +329,7 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
             },
         });
     }
-    if ["sslmode", "ssl-mode"].contains(&name) && !SSL_MODES.contains(&value) {
+    if ["sslmode", "ssl-mode"].contains(&name) && !SSL_MODES.contains(&value.as_str()) {
         return Err(UrlError {
             message: format!("`{name}` of the PostgreSQL address has no such value"),
             help: format!("it is one of {}", SSL_MODES.join(", ")),
@@ -362,7 +368,15 @@ mod tests {
             ),
             (
                 "%73slmode=x",
+                "`sslmode` of the PostgreSQL address has no such value",
+            ),
+            (
+                "a/b=x",
                 "a parameter of the PostgreSQL address is not understood",
+            ),
+            (
+                "host=%zz",
+                "the query of the PostgreSQL address is not percent-encoded",
             ),
         ] {
             let refused = parse(&format!("postgres://u:s3cret@h/d?{query}")).unwrap_err();
@@ -373,6 +387,7 @@ mod tests {
             "",
             "sslmode=verify-full&sslrootcert=/ca.pem",
             "options[search_path]=x&host=/run",
+            "options%5Bsearch_path%5D=x&sslmode=Require",
         ] {
             assert!(parse(&format!("postgres://h/d?{query}")).is_ok(), "{query}");
         }

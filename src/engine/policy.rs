@@ -2,7 +2,7 @@
 //!
 //! Owns: the order of precedence: the run's definition first, then the configuration.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::config::Config;
@@ -10,26 +10,34 @@ use crate::definition::Definition;
 use crate::machine::advance::AdvanceLimits;
 use crate::machine::outcome::StepLimits;
 
-/// The configuration, asked for what the engine needs.
+/// The configuration, asked for what the engine needs. Its clones are one policy.
 #[derive(Clone)]
 pub struct Policy {
-    config: Arc<Config>,
+    config: Arc<RwLock<Arc<Config>>>,
 }
 
 impl Policy {
     /// The policy that a configuration makes.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config }
+        Self {
+            config: Arc::new(RwLock::new(config)),
+        }
+    }
+
+    /// From now on this configuration holds.
+    pub fn take_over(&self, config: Arc<Config>) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
     /// The configuration itself.
-    pub fn config(&self) -> &Config {
-        &self.config
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The budgets of a step.
     pub fn step(&self, definition: &Definition, step: &str) -> StepLimits {
-        let of_config = &self.config.job_worker;
+        let config = self.config();
+        let of_config = &config.job_worker;
         let pipeline = definition.pipeline.as_str();
         let spec = definition.steps.get(step);
         StepLimits {
@@ -48,12 +56,13 @@ impl Policy {
     /// Longest an attempt at a step may take.
     pub fn timeout(&self, definition: &Definition, step: &str) -> Option<Duration> {
         let of_spec = definition.steps.get(step).and_then(|spec| spec.timeout);
-        of_spec.or_else(|| self.config.job_worker.timeout(&definition.pipeline, step))
+        of_spec.or_else(|| self.config().job_worker.timeout(&definition.pipeline, step))
     }
 
     /// What advancing a branch of a pipeline may cost.
     pub fn advance(&self, pipeline: &str) -> AdvanceLimits {
-        let of_config = &self.config.pipeline_advancer;
+        let config = self.config();
+        let of_config = &config.pipeline_advancer;
         AdvanceLimits {
             max_retry: of_config.max_retry(pipeline),
             max_crash: of_config.max_crash(pipeline),
@@ -63,16 +72,16 @@ impl Policy {
 
     /// For how long a claim holds without a heartbeat.
     pub fn lease(&self) -> Duration {
-        self.config.supervisor.reaper_timeout
+        self.config().supervisor.reaper_timeout
     }
 
     /// The time between heartbeats.
     pub fn beat_interval(&self) -> Duration {
-        self.config.supervisor.reaper_timeout / 6
+        self.config().supervisor.reaper_timeout / 6
     }
 
     /// The longest value that a fan-in may gather, in bytes.
     pub fn max_payload(&self, pipeline: &str) -> usize {
-        usize::try_from(self.config.job_worker.max_payload(pipeline)).unwrap_or(usize::MAX)
+        usize::try_from(self.config().job_worker.max_payload(pipeline)).unwrap_or(usize::MAX)
     }
 }

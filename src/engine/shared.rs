@@ -30,6 +30,9 @@ pub enum Mode {
     },
 }
 
+/// Longer than any drain.
+const RESTS: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What the tasks of a process share.
 pub struct Shared {
     state: Mutex<State>,
@@ -197,6 +200,11 @@ impl Shared {
     /// The loop's sign that work is progressing.
     pub fn progress(&self) {
         self.state().progress = Instant::now();
+    }
+
+    /// The loop has ended: no more signs are to come, and none are missed.
+    pub fn rest(&self) {
+        self.state().progress = Instant::now() + RESTS;
     }
 
     /// Since the loop's last sign of progress.

@@ -271,7 +271,12 @@ impl Life {
                     performer: Arc::new(performer),
                     ring: Arc::clone(&self.ring),
                 };
-                loops.spawn_local(worker.run())
+                let shared = Arc::clone(&self.shared);
+                loops.spawn_local(async move {
+                    worker.run().await;
+                    // What others drain is not its concern.
+                    shared.rest();
+                })
             }
             ChildKind::Advancer => {
                 let advancer = Advancer {
@@ -351,6 +356,7 @@ async fn attend(
     let mut idle = std::pin::pin!(idle);
     let mut quiet = false;
     let mut stopped = false;
+    let mut left = false;
     let leave = |until: Instant, cause| {
         // A supervisor may repeat its TERM: that gives nobody more time.
         let until = match shared.mode() {
@@ -385,7 +391,8 @@ async fn attend(
                 continue;
             }
             event = signals.recv() => event,
-            () = &mut idle, if shared.mode() == Mode::Run => {
+            () = &mut idle, if !left && shared.mode() == Mode::Run => {
+                left = true;
                 leave(Instant::now() + drain, StopCause::Shutdown);
                 continue;
             }
@@ -407,6 +414,8 @@ async fn attend(
                     false => leave(now + drain, StopCause::Shutdown),
                 }
             }
+            // Whoever is told to end does not wait for more words.
+            Ok(Event::Quiet) if matches!(shared.mode(), Mode::Drain { .. }) => {}
             Ok(Event::Quiet) => {
                 quiet = true;
                 shared.set_mode(Mode::Quiet);

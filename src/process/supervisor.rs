@@ -85,6 +85,8 @@ struct Kid {
 
 struct Supervisor {
     setup: Setup,
+    /// What the lifeline judges by.
+    policy: Policy,
     roster: Roster,
     kids: HashMap<Pid, Kid>,
     me: Arc<Shared>,
@@ -151,7 +153,7 @@ pub async fn supervise<F: Future<Output = u8>>(
     let _ = end.send(());
     // Without a database the farewell fails, and the reaper sees to the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
-    let stop_hook = Hook::of(Moment::SupervisorStop, &config, &functions);
+    let stop_hook = Hook::of(Moment::SupervisorStop, &supervisor.setup.config, &functions);
     if let Err(error) = stop_hook.run().await {
         events::hook_failed(&error);
     }
@@ -200,7 +202,7 @@ impl Supervisor {
                 pid_started_at: identity.started_ticks,
             },
             shared: Arc::clone(&me),
-            policy,
+            policy: policy.clone(),
             requests: answers,
             sweeper: Some((sweeper, config.supervisor.polling_timeout)),
             connected: watch::Sender::new(false),
@@ -213,6 +215,7 @@ impl Supervisor {
         };
         let roster = Roster::new(wanted(&setup.pipelines), limits);
         let supervisor = Self {
+            policy,
             setup,
             roster,
             kids: HashMap::new(),
@@ -377,6 +380,7 @@ impl Supervisor {
                 tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
                 // What they run drains, and what outlasts that is killed: not for nothing.
                 let same = config == self.setup.config && pipelines == self.setup.pipelines;
+                self.policy.take_over(Arc::clone(&config));
                 self.setup.config = config;
                 self.setup.pipelines = pipelines;
                 if !same {
@@ -506,7 +510,7 @@ impl Supervisor {
         };
         let why = match child.killed {
             Some(Cause::Crash) => "it stands still",
-            _ => "it did not end in time",
+            _ => "it was told to end, and did not",
         };
         tracing::warn!(child_pid = pid, child = %child.kind, why, "killing a child");
     }

@@ -78,6 +78,7 @@ on_every_database! {
         let mut advancer = house.start_as(&ADVANCER, &["start"]);
         let mut worker = house.start_as(&WORKER, &["start"]);
         worker.says_times("registered", 2).await;
+        advancer.says("registered").await;
         for pipeline in ["One", "Two"] {
             house.trigger(pipeline, "1", 1).await;
         }
@@ -93,7 +94,8 @@ on_every_database! {
                   WHERE datname = current_database() AND pid <> pg_backend_pid()",
             );
             let cut = house.conn.fetch(&CUT, &[]).await.unwrap();
-            assert!(cut.len() >= 6, "{}", cut.len());
+            // Of each of the worker's two: its lifeline's, and the one that works.
+            assert!(cut.len() >= 4, "{}", cut.len());
         }
         for pipeline in ["One", "Two"] {
             house.trigger(pipeline, "1", 1).await;

@@ -193,7 +193,7 @@ impl House {
                 location,
                 pipeline: PIPELINE.to_owned(),
                 performer: Arc::new(Performer::new(
-                    policy.config(),
+                    &policy.config(),
                     PIPELINE,
                     registry,
                     requests,
