@@ -65,6 +65,30 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// The supervisor says what a crash costs, and it was not replaced.
+    async fn a_reload_is_taken_over_by_whoever_judges_crashes(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let before = daemon.child("worker Waiting", None).await;
+        let file = house.path("ductwork.yml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let strict = text.replacen("max_crash: 1000", "max_crash: 1", 1);
+        assert_ne!(strict, text);
+        std::fs::write(&file, strict).unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        let worker = daemon.child("worker Waiting", Some(before)).await;
+        gone(before, PATIENCE).await;
+        let run = house.trigger("Waiting", "1", 1).await[0];
+        house.pids("pids", 1).await;
+        send(worker, Signal::SIGKILL);
+        house.run_ended(run).await;
+        assert_eq!(house.ended(PATIENCE).await, [RunStatus::Halted]);
+        daemon.stop().await;
+        house.audited().await;
+    }
+
     /// Leases are judged by the supervisor's settings, and its database is where it looks.
     async fn what_only_a_restart_can_change_changes_nothing_else(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
