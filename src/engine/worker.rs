@@ -15,7 +15,7 @@ use crate::machine::outcome::{self, Ending, ExecutionView};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
 use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{Committed, Finished, NOT_STARTED_DELAY, StoredError};
+use crate::store::commit::{Committed, Finished, StoredError};
 use crate::store::definition::Definitions;
 use crate::store::place::Place;
 use crate::store::process::Counters;
@@ -547,8 +547,7 @@ fn ending(
             error("timed_out", message, backtrace),
         ),
         Outcome::NotStarted { message } => {
-            // Each attempt is a row: what goes on for hours is not to leave one per second.
-            let delay = NOT_STARTED_DELAY * 2_u32.pow(attempt.saturating_sub(1).min(6));
+            let delay = outcome::not_started_delay(attempt);
             (
                 Ending::Released { delay },
                 None,

@@ -121,6 +121,13 @@ pub fn decide(view: ExecutionView, ending: Ending, limits: &StepLimits, spread: 
     }
 }
 
+/// Wait before what could not be started is tried again, after so many attempts: a second, then twice as
+/// long each time, up to about a minute. Each attempt is a row: what goes on for hours is not to leave
+/// one per second.
+pub fn not_started_delay(attempt: u32) -> Duration {
+    Duration::from_secs(1 << attempt.saturating_sub(1).min(6))
+}
+
 /// Wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.
 fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
     let initial = backoff.initial.as_secs_f64();

@@ -722,6 +722,3 @@ pub async fn landed(
     }
     Ok(landed)
 }
-
-/// The wait before work that could not be started is tried again.
-pub const NOT_STARTED_DELAY: Duration = Duration::from_secs(1);

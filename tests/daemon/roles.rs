@@ -148,6 +148,27 @@ on_every_database! {
         house.audited().await;
     }
 
+    async fn a_stop_is_not_undone_by_a_word_that_comes_after_it(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
+        let mut worker = house.start_as(&WORKER, &["start"]);
+        house.trigger("One", "1", 1).await;
+        house.said("pids", 1).await;
+        // Read in the order of their numbers, which is this one.
+        for signal in [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTIN] {
+            worker.send(signal);
+        }
+        let dump = eventually(PATIENCE, "a dump", async || {
+            let text = worker.text();
+            text.contains("  mode ").then_some(text)
+        })
+        .await;
+        assert!(dump.contains("  mode Drain"), "{dump}");
+        std::fs::write(house.path("go"), "").unwrap();
+        let (status, _) = worker.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        house.audited().await;
+    }
+
     async fn a_worker_without_a_supervisor_takes_in_what_its_killed_steps_leave(db: Db) {
         let settings = Settings { shutdown_timeout: "300ms", max_retry: 0, ..Settings::default() };
         let mut house = House::new(&db, settings, &[WAITING]).await;

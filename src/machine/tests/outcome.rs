@@ -205,6 +205,12 @@ fn alike(one: Verdict, other: Verdict) -> bool {
 }
 
 #[test]
+fn what_cannot_be_started_is_tried_ever_later_up_to_a_minute() {
+    let waits = [1, 2, 3, 7, 8, u32::MAX].map(|attempt| not_started_delay(attempt).as_secs());
+    assert_eq!(waits, [1, 2, 4, 64, 64, 64]);
+}
+
+#[test]
 fn every_ending_costs_what_was_written_down_for_it() {
     for cell in cells() {
         for ending in endings() {
