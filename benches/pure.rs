@@ -88,12 +88,14 @@ fn crossing(definition: &Definition, name: &str, output: &RawValue, parts: usize
         max_retry: 10,
         max_crash: 10,
         max_fan_out: None,
+        max_payload: usize::MAX,
     };
     let view = BranchView {
         node: NodeIndex(0),
         step: StepView::Succeeded(output),
         retries: 0,
         crashes: 0,
+        begun: false,
     };
     measure(name, parts, || {
         black_box(decide(black_box(&view), definition, &limits));

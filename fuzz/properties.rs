@@ -74,7 +74,7 @@ pub fn config(bytes: &[u8]) {
                     worker.shutdown_timeout(pipeline),
                     worker.backoff(pipeline, "A").max,
                     worker.timeout(pipeline, "A").unwrap_or_default(),
-                    config.pipeline_advancer.polling_timeout(pipeline),
+                    config.pipeline_advancer.polling_timeout,
                     config.supervisor.reaper_timeout,
                 ];
                 for span in spans {

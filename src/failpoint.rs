@@ -10,7 +10,7 @@
 //!
 //! | action | what happens |
 //! |---|---|
-//! | `error(CLASS)` | the operation fails: `unavailable`, `retryable`, `refused` |
+//! | `error(CLASS)` | the operation fails: `unavailable`, `retryable`, `hindered`, `refused` |
 //! | `droptx` | the connection is cut, with whatever transaction is open on it |
 //! | `acklost` | what was done is done, and who did it hears that the connection is gone |
 //! | `kill9`, `abort`, `exit(CODE)` | the process ends there |
@@ -163,7 +163,9 @@ mod armed {
         Unavailable,
         /// Try it again whole.
         Retryable,
-        /// Nothing: a bug, or a broken database.
+        /// Wait: its environment is in the way.
+        Hindered,
+        /// Nothing: a bug.
         Refused,
     }
 
@@ -238,6 +240,7 @@ mod armed {
         let action = match (word, argument) {
             ("error", "unavailable") => Action::Fault(Fault::Error(Class::Unavailable)),
             ("error", "retryable") => Action::Fault(Fault::Error(Class::Retryable)),
+            ("error", "hindered") => Action::Fault(Fault::Error(Class::Hindered)),
             ("error", "refused") => Action::Fault(Fault::Error(Class::Refused)),
             ("droptx", "") => Action::Fault(Fault::Cut),
             ("acklost", "") => Action::Fault(Fault::Lost),

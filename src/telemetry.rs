@@ -5,6 +5,7 @@
 //! process because nobody reads its log; lines are dropped instead, and counted.
 
 pub mod events;
+pub mod growing;
 mod line;
 mod queue;
 

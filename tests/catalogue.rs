@@ -5,14 +5,15 @@ use std::fs;
 use std::path::Path;
 
 /// How far each letter's rows go.
-const ROWS: [(char, u32); 7] = [
-    ('C', 13),
+const ROWS: [(char, u32); 8] = [
+    ('C', 14),
     ('E', 18),
     ('A', 20),
     ('H', 22),
     ('S', 21),
-    ('D', 18),
-    ('T', 8),
+    ('D', 20),
+    ('T', 12),
+    ('V', 7),
 ];
 
 fn root() -> &'static Path {

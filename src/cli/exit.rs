@@ -74,6 +74,11 @@ impl From<store::Error> for Failure {
                 };
                 Self::Told(Code::Unavailable, Problems(vec![problem.help(help)]))
             }
+            store::Error::Hindered { .. } => {
+                Self::failed(problem.help(
+                    "nothing was written; mend what the database says, or wait, and try again",
+                ))
+            }
             _ => Self::failed(problem),
         }
     }

@@ -10,6 +10,8 @@ use crate::model::RunId;
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::bells::Bells;
 use crate::process::start;
+use crate::process::writer::{self, Writer};
+use crate::store::process::ProcessRow;
 use crate::store::query::{self, Found, SHORTEST_PREFIX};
 use crate::store::{self, Conn, Location, Purpose, migrate};
 
@@ -57,6 +59,15 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         migrate::migrate(&mut conn).await?;
     }
     Ok(conn)
+}
+
+/// The process that keeps everybody from writing: SQLite's lock is taken, and no heartbeat has been
+/// written for a lease.
+pub fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
+    let lease = config.supervisor.reaper_timeout;
+    let all = !processes.is_empty() && processes.iter().all(|process| process.age >= lease);
+    let path = config.database.url.sqlite_path().filter(|_| all)?;
+    writer::of(path)
 }
 
 /// Whoever only reads must not leave an empty database behind.

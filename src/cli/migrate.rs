@@ -1,5 +1,8 @@
 //! `migrate`: creates or upgrades the schema.
 
+use std::io::Write;
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::process::start;
@@ -24,6 +27,9 @@ pub struct Migrate {
     /// Print the SQL, and connect to nothing
     #[arg(long)]
     print: bool,
+    /// How long to wait for others that hold locks on our tables [default: 60s]
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    wait: Option<Duration>,
 }
 
 impl Migrate {
@@ -31,18 +37,7 @@ impl Migrate {
         let config = house.config()?;
         let location = start::location(&config)?;
         if self.print {
-            let dialect = location.dialect();
-            let one = |migration: &Migration| {
-                let (version, name) = (migration.version, migration.name);
-                format!(
-                    "-- {version}: {name} ({})\n\n{}\n",
-                    dialect.as_str(),
-                    migration.sql(dialect)
-                )
-            };
-            return house
-                .out
-                .text(&MIGRATIONS.iter().map(one).collect::<String>());
+            return house.out.text(&migrate::script(location.dialect()));
         }
         house::block_on(async {
             if self.status {
@@ -50,7 +45,10 @@ impl Migrate {
             }
             let mut conn = location.connect(Purpose::Query).await?;
             if !self.status {
-                let done = migrate::migrate(&mut conn).await?;
+                let patience = self.wait.unwrap_or(migrate::PATIENCE);
+                // Nobody is left to be told where it is closed.
+                let mut told = |waits: &str| drop(writeln!(std::io::stderr(), "{waits}"));
+                let done = migrate::migrate_within(&mut conn, patience, &mut told).await?;
                 let applied: Vec<i64> = done.iter().map(|migration| migration.version).collect();
                 return match (house.out.json, done.as_slice()) {
                     (true, _) => house.out.value(&json!({ "applied": applied })),
@@ -64,6 +62,9 @@ impl Migrate {
                 };
             }
             let applied = migrate::applied(&mut conn).await?;
+            let unknown =
+                |version: &&i64| MIGRATIONS.iter().all(|known| known.version != **version);
+            let newer: Vec<i64> = applied.iter().filter(unknown).copied().collect();
             if house.out.json {
                 let one = |migration: &Migration| {
                     json!({
@@ -72,7 +73,10 @@ impl Migrate {
                         "applied": applied.contains(&migration.version),
                     })
                 };
-                let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).collect();
+                let newer = newer.iter().map(|version| {
+                    json!({ "version": version, "name": "of a newer ductworkd", "applied": true })
+                });
+                let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).chain(newer).collect();
                 return house.out.value(&all);
             }
             let row = |migration: &Migration| {
@@ -86,7 +90,14 @@ impl Migrate {
                     Cell::styled(word, style),
                 ]
             };
-            let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).collect();
+            let newer = newer.iter().map(|version| {
+                vec![
+                    Cell::new(version.to_string()),
+                    Cell::new("of a newer ductworkd"),
+                    Cell::styled("applied", out::GOOD),
+                ]
+            });
+            let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).chain(newer).collect();
             house.out.text(&out::table(&["VERSION", "NAME", ""], &rows))
         })
     }

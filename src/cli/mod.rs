@@ -11,6 +11,7 @@ mod check;
 mod context;
 mod drill;
 pub mod exit;
+mod health;
 mod house;
 mod init;
 mod live;

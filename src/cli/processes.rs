@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::model::{ProcessId, Role};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::process::{self, ProcessRow};
@@ -12,6 +12,7 @@ use crate::store::{Purpose, query};
 use crate::time;
 
 use super::exit::{Code, Failure};
+use super::health::{self, StuckJson};
 use super::house::{self, House};
 use super::out::{self, Cell};
 
@@ -23,7 +24,7 @@ use super::out::{self, Cell};
 ")]
 pub struct Processes {}
 
-/// Tells whether all supervisors are healthy.
+/// Tells whether all supervisors are healthy, and whether anything does not move although it should.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd health                  # of all hosts: for monitoring, cron
@@ -157,7 +158,13 @@ impl Health {
                 .iter()
                 .filter(|process| !healthy(process, &config))
                 .collect();
-            let fine = !asked.is_empty() && stale.is_empty();
+            let writer = house::kept_out(&config, &processes);
+            // An answer for one host or process alone decides whether that is restarted.
+            let stuck = match self.here || self.pid.is_some() {
+                true => Vec::new(),
+                false => health::stuck(&mut conn, &config).await?,
+            };
+            let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty();
             if house.out.json {
                 let shown = if self.verbose {
                     json(&processes, &config)
@@ -168,6 +175,8 @@ impl Health {
                     "healthy": fine,
                     "supervisors": asked.len(),
                     "stale": stale.len(),
+                    "writer": writer.as_ref().map(|writer| writer.pid),
+                    "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
                     "processes": self.verbose.then_some(shown),
                 });
                 house.out.value(&answer)?;
@@ -180,7 +189,7 @@ impl Health {
             if self.verbose && !processes.is_empty() {
                 house.out.text(&table(house, &processes, &config, now))?;
             }
-            match (asked.len(), stale.first()) {
+            let problem = match (asked.len(), stale.first()) {
                 (0, _) => {
                     let message = match self.pid {
                         Some(pid) => {
@@ -191,25 +200,32 @@ impl Health {
                         }
                         None => "unhealthy: no supervisor is registered".to_owned(),
                     };
-                    Err(Failure::failed(
-                        Problem::new(message).help("`ductworkd` starts one"),
-                    ))
+                    Some(Problem::new(message).help("`ductworkd` starts one"))
                 }
                 (n, Some(first)) => {
                     let age = time::whole(first.age);
+                    let kept_out = writer.map(|writer| {
+                        format!("; {writer} has SQLite's write lock, so that nobody can write")
+                    });
                     let message = format!(
-                        "unhealthy: {} of {n} processes are stale, {} {} on {} for {age}",
+                        "unhealthy: {} of {n} processes are stale, {} {} on {} for {age}{}",
                         stale.len(),
                         first.role,
                         first.pid,
-                        first.host
+                        first.host,
+                        kept_out.unwrap_or_default()
                     );
-                    Err(Failure::failed(
-                        Problem::new(message).help("`ductworkd processes` lists all"),
-                    ))
+                    Some(Problem::new(message).help("`ductworkd processes` lists all"))
                 }
-                (n, None) => house.out.text(&format!("healthy: {n} of {n}\n")),
+                (_, None) => None,
+            };
+            let stuck = stuck.iter().map(health::problem);
+            let problems: Vec<Problem> = problem.into_iter().chain(stuck).collect();
+            if !problems.is_empty() {
+                return Err(Failure::Told(Code::Failed, Problems(problems)));
             }
+            let n = asked.len();
+            house.out.text(&format!("healthy: {n} of {n}\n"))
         })
     }
 }

@@ -7,11 +7,13 @@ use serde_json::value::RawValue;
 
 use crate::model::*;
 use crate::store::Purpose;
+use crate::store::definition::Definitions;
 use crate::store::query::{self, ExecutionRow, StepRow};
 use crate::time;
 
 use super::exit::Failure;
 use super::house::{self, House};
+use super::out;
 use super::runs::RunJson;
 
 /// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
@@ -42,14 +44,22 @@ impl Show {
             let Some(detail) = query::show(&mut conn, run, limit).await? else {
                 return Err(house::no_run(&run.to_string()));
             };
+            let unreadable = match detail.run.status.is_terminal() {
+                true => None,
+                false => Definitions::default()
+                    .read(&mut conn, &detail.run.definition)
+                    .await?
+                    .err(),
+            };
             if house.out.json {
                 return house.out.value(&Whole {
                     run: RunJson::of(&detail.run),
+                    unreadable: unreadable.as_ref().map(ToString::to_string),
                     steps: detail.steps.iter().map(StepJson::of).collect(),
                     truncated: detail.truncated.then_some(true),
                 });
             }
-            let text = match detail.truncated && self.limit.is_none() {
+            let mut text = match detail.truncated && self.limit.is_none() {
                 true => {
                     let nodes = query::progress(&mut conn, run).await?;
                     let failed = query::failed_steps(&mut conn, run, 20).await?;
@@ -57,6 +67,10 @@ impl Show {
                 }
                 false => tree::draw(&detail),
             };
+            if let Some(unreadable) = unreadable {
+                let unreadable = out::clean(&unreadable.to_string());
+                text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
+            }
             house.out.text(&text)
         })
     }
@@ -66,6 +80,9 @@ impl Show {
 struct Whole<'a> {
     #[serde(flatten)]
     run: RunJson<'a>,
+    /// Only where this version cannot read the definition of a run that goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
     steps: Vec<StepJson<'a>>,
     /// Only where a limit was asked for, and reached.
     #[serde(skip_serializing_if = "Option::is_none")]

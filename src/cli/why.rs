@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::machine::why::why;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
+use crate::store::process;
 
 use super::exit::Failure;
 use super::house::{self, House};
@@ -32,7 +33,16 @@ impl Why {
             let Some(facts) = facts else {
                 return Err(house::no_run(&run.to_string()));
             };
-            let why = why(&facts);
+            let mut why = why(&facts);
+            // Nothing moves then, whatever else there is to say of a run that could.
+            let processes = process::processes(&mut conn).await?;
+            if let Some(writer) = house::kept_out(&config, &processes)
+                && !facts.status.is_terminal()
+            {
+                why.cause = "write_lock_held";
+                why.fact = format!("{writer} has SQLite's write lock, so that nobody can write");
+                why.remedy = Some("wait until it has ended its transaction, or end it".to_owned());
+            }
             if house.out.json {
                 return house.out.value(&json!({
                     "run_id": run,

@@ -210,21 +210,19 @@ impl JobWorker {
 /// Settings of the advancer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PipelineAdvancer {
-    count: Scoped<u32>,
+    /// How wide the advancer's batches are.
+    pub count: u32,
     max_retry: Scoped<u32>,
     max_crash: Scoped<u32>,
     backoff: Scoped<Backoff>,
-    polling_timeout: Scoped<Duration>,
-    shutdown_timeout: Scoped<Duration>,
+    /// Longest sleep before looking for work.
+    pub polling_timeout: Duration,
+    /// How long an advancement may go on after a stop was asked for.
+    pub shutdown_timeout: Duration,
     max_fan_out: Scoped<Option<u64>>,
 }
 
 impl PipelineAdvancer {
-    /// Tasks that advance branches.
-    pub fn count(&self, pipeline: &str) -> u32 {
-        *self.count.get(pipeline)
-    }
-
     /// Failed attempts to advance a branch before it halts.
     pub fn max_retry(&self, pipeline: &str) -> u32 {
         *self.max_retry.get(pipeline)
@@ -238,16 +236,6 @@ impl PipelineAdvancer {
     /// The wait between attempts to advance a branch.
     pub fn backoff(&self, pipeline: &str) -> Backoff {
         *self.backoff.get(pipeline)
-    }
-
-    /// Longest sleep before looking for work.
-    pub fn polling_timeout(&self, pipeline: &str) -> Duration {
-        *self.polling_timeout.get(pipeline)
-    }
-
-    /// How long an advancement may go on after a stop was asked for.
-    pub fn shutdown_timeout(&self, pipeline: &str) -> Duration {
-        *self.shutdown_timeout.get(pipeline)
     }
 
     /// Widest fan-out allowed (`steps.max_depth`); `None` is without limit.
@@ -482,12 +470,12 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             max_payload: read.by_pipeline("job_worker.max_payload", value::size),
         },
         pipeline_advancer: PipelineAdvancer {
-            count: read.by_pipeline("pipeline_advancer.count", value::count),
+            count: read.one("pipeline_advancer.count", value::count),
             max_retry: read.by_pipeline("pipeline_advancer.max_retry", value::count),
             max_crash: read.by_pipeline("pipeline_advancer.max_crash", value::count),
             backoff: read.backoff_by_pipeline("pipeline_advancer.backoff"),
-            polling_timeout: read.by_pipeline("pipeline_advancer.polling_timeout", value::span),
-            shutdown_timeout: read.by_pipeline("pipeline_advancer.shutdown_timeout", value::span),
+            polling_timeout: read.one("pipeline_advancer.polling_timeout", value::span),
+            shutdown_timeout: read.one("pipeline_advancer.shutdown_timeout", value::span),
             max_fan_out: read.by_pipeline("pipeline_advancer.steps.max_depth", value::limit),
         },
         supervisor: Supervisor {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, lines, nearest};
 
+use super::DEFAULT_ENVIRONMENT;
 use super::database::cover_passwords;
 use super::keys::{self, KEYS, LATER, PREFIX};
 use super::read::URL_VARIABLES;
@@ -184,7 +185,21 @@ fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<
         let mut entries = entries.iter();
         entries.find(|entry| entry.key == name && !is_key(name))
     };
-    let Some(section) = named(environment).or_else(|| named("default")) else {
+    let section = named(environment).or_else(|| {
+        let sections: Vec<&str> = entries
+            .iter()
+            .map(|entry| entry.key.as_str())
+            .filter(|name| !is_extension(name) && !is_key(name) && *name != "default")
+            .collect();
+        // One section holds for every environment; of several, the one that is missing was meant.
+        let default = named("default");
+        let expected = environment != DEFAULT_ENVIRONMENT && environment != "default";
+        if default.is_some() && expected && !sections.is_empty() {
+            faults.push(unknown_environment(&sections, environment, document.at));
+        }
+        default
+    });
+    let Some(section) = section else {
         if entries.iter().any(|entry| is_key(&entry.key)) {
             return Some(document);
         }
@@ -218,6 +233,19 @@ fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<
 
 fn is_map(node: &Node) -> bool {
     node.is_null() || node.as_map().is_some()
+}
+
+fn unknown_environment(sections: &[&str], environment: &str, at: yaml::Mark) -> Fault {
+    let environment = yaml::shorten(environment);
+    let help = match nearest(&environment, sections.iter().copied()) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => format!(
+            "the file has: default, {}; choose one with `--env` or DUCTWORK_ENV, or add a \
+             section `{environment}:`",
+            yaml::shorten(&sections.join(", "))
+        ),
+    };
+    Fault::new(at, format!("there is no section `{environment}`")).help(help)
 }
 
 fn no_section(entries: &[Entry], environment: &str, at: yaml::Mark) -> Fault {

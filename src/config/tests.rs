@@ -136,12 +136,12 @@ fn without_a_file_the_defaults_hold() {
     assert_eq!(worker.shutdown_timeout("P"), seconds(20));
     assert_eq!(worker.max_payload("P"), 16 * 1024 * 1024);
     let advancer = &config.pipeline_advancer;
-    assert_eq!(advancer.count("P"), 3);
+    assert_eq!(advancer.count, 3);
     assert_eq!(advancer.max_retry("P"), 10);
     assert_eq!(advancer.max_crash("P"), 10);
     assert_eq!(advancer.backoff("P").initial, seconds(1));
-    assert_eq!(advancer.polling_timeout("P"), seconds(1));
-    assert_eq!(advancer.shutdown_timeout("P"), seconds(20));
+    assert_eq!(advancer.polling_timeout, seconds(1));
+    assert_eq!(advancer.shutdown_timeout, seconds(20));
     assert_eq!(advancer.max_fan_out("P"), None);
     assert_eq!(
         config.supervisor,
@@ -161,7 +161,7 @@ const REFERENCE: &str = include_str!("../../config/ductwork.yml");
 fn the_shipped_configuration_says_the_defaults() {
     let desk = Desk::with(REFERENCE);
     let defaults = Desk::new();
-    for env in ["development", "production", "staging"] {
+    for env in ["development", "production", "default"] {
         let mut shipped = desk.load_as(None, Some(env)).unwrap();
         let mut built_in = defaults.load_as(None, Some(env)).unwrap();
         assert!(shipped.file.take().is_some());
@@ -329,11 +329,48 @@ fn the_environment_chooses_the_section() {
 }
 
 #[test]
+fn an_environment_that_no_section_is_named_for_is_an_error_where_there_are_several() {
+    let desk = Desk::with("default: {role: worker}\nproduction: {role: advancer}\nx-note: mine\n");
+    let told = |env| desk.load_as(None, Some(env)).unwrap_err().to_string();
+    let misspelt = told("prodution");
+    assert!(
+        misspelt.contains("there is no section `prodution`")
+            && misspelt.contains("did you mean `production`?"),
+        "{misspelt}"
+    );
+    let other = told("staging");
+    assert!(
+        other.contains("the file has: default, production;"),
+        "{other}"
+    );
+    assert_eq!(desk.load_as(None, None).unwrap().role, DaemonRole::Worker);
+    let one = Desk::with("default: {role: worker}\nx-note: mine\n");
+    let role = one.load_as(None, Some("staging")).unwrap().role;
+    assert_eq!(role, DaemonRole::Worker, "one section holds for all");
+}
+
+#[test]
 fn a_merge_replaces_groups_whole() {
     let text = "default: &default\n  job_worker: {count: 7, max_retry: 1}\n\
                 development:\n  <<: *default\n  job_worker: {count: 8}\n";
     let worker = Desk::with(text).config().job_worker;
     assert_eq!((worker.count("P"), worker.max_retry("P", "S")), (8, 3));
+}
+
+#[test]
+fn what_the_one_advancer_has_once_cannot_differ_by_pipeline() {
+    for key in ["count", "polling_timeout", "shutdown_timeout"] {
+        let text = format!("pipeline_advancer:\n  {key}: {{ default: 2, Orders: 3 }}\n");
+        let problems = Desk::with(&text)
+            .load_as(None, None)
+            .unwrap_err()
+            .to_string();
+        let told = format!("error: `pipeline_advancer.{key}` takes a ");
+        assert!(
+            problems.starts_with(&told) && problems.contains("not a map"),
+            "{problems}"
+        );
+    }
 }
 
 #[test]
@@ -361,7 +398,7 @@ default:
     max_payload: { Orders: 1MB }
     polling_timeout: { default: 250ms }
   pipeline_advancer:
-    count: *slow
+    max_retry: *slow
     backoff: { Orders: { initial: 5s } }
     steps: { max_depth: { default: 100, Orders: -1 } }
 "#;
@@ -398,7 +435,10 @@ default:
     assert_eq!(worker.max_payload("x"), 16 << 20);
     assert_eq!(worker.polling_timeout("x"), Duration::from_millis(250));
     let advancer = &config.pipeline_advancer;
-    assert_eq!((advancer.count("Slow"), advancer.count("x")), (1, 4));
+    assert_eq!(
+        (advancer.max_retry("Slow"), advancer.max_retry("x")),
+        (1, 4)
+    );
     assert_eq!(advancer.backoff("Orders").initial, seconds(5));
     assert_eq!(advancer.backoff("Orders").factor, 2.0);
     assert_eq!(
@@ -732,9 +772,10 @@ fn a_value_out_of_range_is_refused_at_its_place() {
         ("supervisor.reaper_timeout", "{default: 9}", format!("{reaper}, not a map")),
         ("job_worker.polling_timeout", "0", "takes a duration from 10ms to 1h, not `0`".into()),
         ("job_worker.timeout", "0", "takes `none` or a duration from 1ms to 365d, not `0`".into()),
-        ("job_worker.max_payload", "1", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `1`".into()),
-        ("job_worker.max_payload", "16M", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `16M`".into()),
-        ("job_worker.max_payload", "99999999999GiB", "takes a size from 1024 to 1073741824 bytes, such as `16MiB` or `1MB`, not `99999999999GiB`".into()),
+        ("job_worker.max_payload", "1", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `1`".into()),
+        ("job_worker.max_payload", "268435457", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `268435457`".into()),
+        ("job_worker.max_payload", "16M", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `16M`".into()),
+        ("job_worker.max_payload", "99999999999GiB", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `99999999999GiB`".into()),
         ("database.pool", "0", "takes a whole number from 1 to 100, not `0`".into()),
         ("role", "no", "is one of `all`, `advancer`, `worker`, not `no`".into()),
         ("role", "true", "is one of `all`, `advancer`, `worker`, not `true`".into()),
@@ -774,6 +815,20 @@ fn a_value_out_of_range_is_refused_at_its_place() {
             "{said:?}"
         );
     }
+}
+
+#[test]
+fn a_payload_that_no_database_takes_is_refused_with_what_to_do_instead() {
+    let most = |size| Desk::with(&only("job_worker.max_payload", size));
+    let config = most("256MiB").config();
+    assert_eq!(config.job_worker.max_payload("P"), 256 << 20);
+    for size in ["257MiB", "1GiB"] {
+        let problems = most(size).load_as(None, None).unwrap_err();
+        let help = problems.0[0].help.as_deref().unwrap_or_default();
+        assert!(help.contains("keep larger ones elsewhere"), "{help}");
+    }
+    let problems = most("1").load_as(None, None).unwrap_err();
+    assert_eq!(problems.0[0].help, None);
 }
 
 #[test]

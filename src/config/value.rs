@@ -239,7 +239,15 @@ pub fn size(node: &Node, key: &Key) -> Result<u64, Faults> {
             node,
             key,
             &format!("a size from {min} to {max} bytes, such as `16MiB` or `1MB`"),
-        ),
+        )
+        .map_err(|mut faults| {
+            if bytes.is_some_and(|bytes| bytes > max) {
+                let help = "a database takes a value in one piece, and holds it several times over: \
+                            keep larger ones elsewhere, and hand on where they are";
+                faults.iter_mut().for_each(|fault| fault.help = Some(help.into()));
+            }
+            faults
+        }),
     }
 }
 

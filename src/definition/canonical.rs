@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::builder::{Draft, Item, Kind, Path, To};
@@ -22,6 +23,9 @@ pub enum Error {
     /// Not JSON, or not of this shape.
     #[error("stored definition cannot be read")]
     Shape(#[source] serde_json::Error),
+    /// It has something that this version does not know: a newer one wrote it.
+    #[error("{0}")]
+    Unknown(String),
     /// The shape is right, but not the graph.
     #[error("stored definition is not sound: {0}")]
     Unsound(String),
@@ -39,11 +43,78 @@ impl Definition {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads a canonical form back, and makes sure that nothing can be out of range in it.
+    /// Reads a canonical form back, and makes sure that nothing can be out of range in it, and that
+    /// nothing in it was passed over: a version that does not know a field would run something else
+    /// than what was meant.
     pub fn from_canonical(text: &str) -> Result<Self, Error> {
-        let definition: Self = serde_json::from_str(text).map_err(Error::Shape)?;
+        let definition: Self = serde_json::from_str(text).map_err(|error| {
+            let stored = serde_json::from_str(text).unwrap_or_default();
+            match unknown_kind(&stored) {
+                Some(unknown) => Error::Unknown(unknown),
+                None => Error::Shape(error),
+            }
+        })?;
+        let canonical = definition.canonical();
+        if canonical != text {
+            let stored = serde_json::from_str(text).map_err(Error::Shape)?;
+            let read = serde_json::from_str(&canonical).map_err(Error::Shape)?;
+            if let Some(field) = passed_over(&stored, &read) {
+                return Err(Error::Unknown(format!("it has an unknown field `{field}`")));
+            }
+        }
         sound(&definition).map_err(Error::Unsound)?;
         Ok(definition)
+    }
+}
+
+/// The kind of a step that is of no kind this version knows: the reader of the format can only tell
+/// that none of them fits.
+fn unknown_kind(stored: &Value) -> Option<String> {
+    const KINDS: [&str; 2] = ["command", "native"];
+    const SETTINGS: [&str; 7] = [
+        "timeout",
+        "delay",
+        "max_retry",
+        "max_crash",
+        "backoff",
+        "env",
+        "cwd",
+    ];
+    stored
+        .get("steps")?
+        .as_object()?
+        .iter()
+        .find_map(|(step, spec)| {
+            let mut keys = spec.as_object()?.keys().map(String::as_str);
+            if keys.clone().any(|key| KINDS.contains(&key)) {
+                return None;
+            }
+            let kind = keys.find(|key| !SETTINGS.contains(key))?;
+            Some(format!("its step `{step}` is of an unknown kind, `{kind}`"))
+        })
+}
+
+/// The first field of `stored` that `read` does not have, where it stands.
+fn passed_over(stored: &Value, read: &Value) -> Option<String> {
+    let below = |name: &str, stored, read| {
+        let field = passed_over(stored, read)?;
+        Some(format!("{name}.{field}"))
+    };
+    match (stored, read) {
+        (Value::Object(stored), Value::Object(read)) => {
+            stored
+                .iter()
+                .find_map(|(name, stored)| match read.get(name) {
+                    Some(read) => below(name, stored, read),
+                    // What says nothing was passed over without harm.
+                    None => (!stored.is_null()).then(|| name.clone()),
+                })
+        }
+        (Value::Array(stored), Value::Array(read)) => {
+            let mut both = stored.iter().zip(read).enumerate();
+            both.find_map(|(index, (stored, read))| below(&index.to_string(), stored, read))
+        }
+        _ => None,
     }
 }
 
@@ -396,6 +467,36 @@ mod tests {
             let error = Definition::from_canonical(&bad).expect_err(damage);
             assert!(error.to_string().contains(reason), "{error}");
         }
+        for (part, addition, reason) in [
+            (
+                r#""B":{"native":null}"#,
+                r#""B":{"http":"GET /"}"#,
+                "its step `B` is of an unknown kind, `http`",
+            ),
+            (
+                r#""B":{"native":null}"#,
+                r#""B":{"native":null,"cpus":2}"#,
+                "it has an unknown field `steps.B.cpus`",
+            ),
+            (
+                r#""next":{"dampen":1}"#,
+                r#""next":{"dampen":1},"priority":3"#,
+                "it has an unknown field `nodes.0.priority`",
+            ),
+            (
+                r#"{"combine":{"node":4}}"#,
+                r#"{"combine":{"node":4,"any":2}}"#,
+                "it has an unknown field `nodes.1.next.divide.then.combine.any`",
+            ),
+        ] {
+            let newer = good.replacen(part, addition, 1);
+            assert_ne!(newer, good, "{part}");
+            let error = Definition::from_canonical(&newer).expect_err(addition);
+            assert_eq!(error.to_string(), reason);
+        }
+        // Said otherwise, it is the same.
+        let spaced = good.replace(',', ", ");
+        assert!(Definition::from_canonical(&spaced).is_ok());
         let empty = r#"{"pipeline":"P","nodes":[],"steps":{}}"#;
         assert!(Definition::from_canonical(empty).is_err());
     }

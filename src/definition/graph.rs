@@ -204,6 +204,17 @@ impl Default for Backoff {
 }
 
 impl Definition {
+    /// A pipeline of which nothing is known but its name.
+    pub fn silent(pipeline: &str) -> Self {
+        Self {
+            pipeline: pipeline.to_owned(),
+            on_halt: None,
+            nodes: Vec::new(),
+            start_delay: None,
+            steps: BTreeMap::new(),
+        }
+    }
+
     /// The node at `index`.
     pub fn node(&self, index: NodeIndex) -> &Node {
         &self.nodes[index.0]

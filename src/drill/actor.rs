@@ -265,9 +265,10 @@ impl Actor<'_> {
             max_retry: 0,
             max_crash: 3,
             max_fan_out: None,
+            max_payload: MAX_PAYLOAD,
         };
         let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let advanced = advance::advance(conn, claimed, MAX_PAYLOAD, &limits, definitions).await?;
+        let advanced = advance::advance(conn, claimed, &limits, definitions).await?;
         for branch in claimed {
             let (id, token) = (short(branch.id), short(branch.token));
             match advanced.stale.contains(&branch.id) {

@@ -16,16 +16,19 @@ use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
-use super::branches::{Answer, Branches, Operation, Terms};
+use super::branches::{Answer, Branches, Operation, Terms, Why};
 use super::shared::{Mode, Shared};
+use super::trouble::Trouble;
 use super::{Link, Policy, Ring, spread};
 
 /// Branches per batch for each of `count`. A batch holds its branches for one transaction;
 /// wider ones gain little and hold longer.
 const BRANCHES_PER_COUNT: usize = 64;
 
-/// About how long until a branch that erred is tried again.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Between two transactions of a wide expand, on SQLite: whoever waits for the one lock looks for it again
+/// within 2 ms, and would find it taken again if we were as quick as we can.
+/// Raced by `a_wide_expand_holds_up_no_other_pipeline`.
+const LET_OTHERS_WRITE: Duration = Duration::from_millis(4);
 
 /// The loop of one advancer process.
 pub struct Advancer {
@@ -56,6 +59,9 @@ impl Advancer {
         loop {
             self.shared.progress();
             let mode = self.shared.mode();
+            if mode != Mode::Run {
+                branches.stop_spreading();
+            }
             // What is claimed is advanced first.
             if matches!(mode, Mode::Drain { .. }) && !branches.is_busy() {
                 break;
@@ -86,25 +92,45 @@ impl Advancer {
             Err(error) if error.is_unavailable() => link.failed(&error),
             Err(error) => {
                 // A bug or a broken database: say so, and do not spin (E14).
-                events::advancing_failed(&error);
+                let text = crate::telemetry::chain(&error);
+                self.shared.trouble(Trouble::Advancing, "", &text);
                 link.failed(&error).max(Duration::from_secs(1))
             }
         }
     }
 
+    /// The advancer gets on: its trouble is over.
+    fn works(&self, link: &mut Link) {
+        link.worked();
+        self.shared.over(Trouble::Advancing, "");
+    }
+
     /// One operation, if it is time for it; how long to wait then.
     async fn turn(&self, link: &mut Link, branches: &mut Branches) -> Result<Duration, Error> {
-        let operation = branches.next();
-        if let Some((branch, error)) = operation.blames() {
-            events::advance_errored(branch, error);
-        }
-        let (conn, me) = match link.claiming(self.shared.process()).await {
-            Ok(connected) => connected,
+        match link.is_another().await {
+            Ok(false) => {}
+            Ok(true) => branches.doubt(),
             Err(error) => {
                 branches.doubt();
                 return Err(error);
             }
-        };
+        }
+        let operation = branches.next();
+        match operation.blames() {
+            Some((branch, Why::Refused(error))) => events::advance_refused(branch, error),
+            Some((
+                branch,
+                Why::Hindered {
+                    error,
+                    times,
+                    first,
+                },
+            )) if *first => {
+                events::advance_hindered(branch, error, *times);
+            }
+            _ => {}
+        }
+        let (conn, me) = link.claiming(self.shared.process()).await?;
         if let Operation::Claim = operation {
             // One look, for those who would otherwise open a transaction to find nothing.
             let wait = match advance::next_ready(conn).await? {
@@ -112,8 +138,11 @@ impl Advancer {
                 None => self.polling_timeout,
             };
             if !wait.is_zero() {
-                link.worked();
-                return Ok(wait.min(spread(self.polling_timeout)));
+                self.works(link);
+                return Ok(match branches.pass() {
+                    true => Duration::ZERO,
+                    false => wait.min(spread(self.polling_timeout)),
+                });
             }
             // From here on there may be leases to extend.
             self.shared.set_holding(true);
@@ -122,29 +151,33 @@ impl Advancer {
             pipelines: self.pipelines.as_deref(),
             most: (self.count as usize).max(1) * BRANCHES_PER_COUNT,
             lease: self.policy.lease(),
-            max_payload: self.policy.max_payload(""),
             limits: &|pipeline| self.policy.advance(pipeline),
             definitions: &self.definitions,
-            delay: spread(RETRY_DELAY),
+            backoff: &|pipeline, times| self.policy.advance_backoff(pipeline, times),
         };
         let answer = operation.perform(conn, me, &terms).await;
         let answer = branches.settle(&operation, answer)?;
         // To have read back what an error left behind is not to have got over it.
-        let gone_on = matches!(operation, Operation::Claim | Operation::Advance(_));
-        if gone_on && !branches.may_hold() {
-            link.worked();
+        let advanced = matches!(answer, Some(Answer::Advanced(_)));
+        if advanced || (matches!(operation, Operation::Claim) && !branches.may_hold()) {
+            self.works(link);
         }
         Ok(match answer {
             Some(Answer::Claimed(BranchClaim::Dead)) => {
                 self.shared.check.notify_one();
                 Duration::from_millis(100)
             }
-            Some(Answer::Claimed(BranchClaim::Taken(claimed))) if claimed.is_empty() => {
+            Some(Answer::Claimed(BranchClaim::Taken(claimed)))
+                if claimed.is_empty() && !branches.is_busy() =>
+            {
                 spread(self.polling_timeout)
             }
             Some(Answer::Advanced(advanced)) => {
                 self.advanced(&advanced);
-                Duration::ZERO
+                match advanced.spreading.is_empty() || self.location.file().is_none() {
+                    true => Duration::ZERO,
+                    false => LET_OTHERS_WRITE,
+                }
             }
             _ => Duration::ZERO,
         })
@@ -161,6 +194,10 @@ impl Advancer {
         });
         for branch in &advanced.stale {
             events::stale_advance(*branch);
+        }
+        for (_, unreadable) in &advanced.unreadable {
+            let (digest, text) = (&unreadable.digest, unreadable.to_string());
+            self.shared.trouble(Trouble::Definition, digest, &text);
         }
         events::crossed(&advanced.crossed);
     }

@@ -6,12 +6,13 @@
 //! (`store/explorer`). Pure but for `perform`, which calls the store.
 //! Never: decides where a branch goes (`machine::advance`), connects, waits, or tells anybody.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::machine::advance::AdvanceLimits;
 use crate::model::BranchId;
 use crate::store::advance::{self, Advanced, BranchClaim, ClaimedBranch, GiveBack};
-use crate::store::definition::Definitions;
+use crate::store::definition::{Definitions, Unreadable};
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error};
 
@@ -19,17 +20,54 @@ use crate::store::{Conn, Error};
 #[derive(Clone, Debug, Default)]
 pub struct Branches {
     claimed: Vec<ClaimedBranch>,
+    /// Those whose expand is wider than a transaction makes, in the order of their turns. Between two
+    /// of these turns others are claimed and advanced, so that one wide expand holds up nobody.
+    spreading: VecDeque<ClaimedBranch>,
+    /// The next turn is that of the first of them.
+    spreads_next: bool,
     /// A batch was refused: from now on each alone, so that one bad branch spends its own retries
     /// and nobody else's.
     alone: bool,
-    /// What is to be given back before anything else; with the error, where there was one.
-    giving: Option<Giving>,
+    /// What is to be given back before anything else.
+    giving: Option<(Vec<ClaimedBranch>, Why)>,
+    /// How many batches in a row the database could not advance for a reason of its own.
+    hindered: u32,
+    /// The batch that is claimed is one of them.
+    counted: bool,
     /// A transaction failed, so there may be claims that are not known here. Its process lives: its
     /// heartbeats would extend them for ever, and no reaper would take them.
     unsure: bool,
 }
 
-type Giving = (Vec<ClaimedBranch>, Option<Error>);
+/// Why branches are given back.
+#[derive(Clone, Debug)]
+pub enum Why {
+    /// They were found to be held, and nobody works at them.
+    Unsure,
+    /// The database could not advance this one now: its value is not to blame.
+    Hindered {
+        /// The database's answer.
+        error: Error,
+        /// How many batches in a row.
+        times: u32,
+        /// It is the first of its batch.
+        first: bool,
+    },
+    /// The database takes offence at what this one was to write.
+    Refused(Error),
+    /// This version cannot read what they rest on, for one of these reasons: not for so long.
+    Unreadable(String, Duration),
+}
+
+impl Why {
+    /// Why these of a batch are given back: until the first of them may be tried again.
+    fn unreadable(branches: &[(ClaimedBranch, Unreadable)]) -> Self {
+        let reason = branches.first().map(|(_, why)| why.to_string());
+        let pauses = branches.iter().map(|(_, why)| why.pause);
+        let pause = super::spread(pauses.max().unwrap_or_default());
+        Self::Unreadable(reason.unwrap_or_default(), pause)
+    }
+}
 
 /// What an advancer does at once with the database: one transaction, and after an error a question.
 #[derive(Clone, Debug)]
@@ -37,8 +75,8 @@ pub enum Operation {
     /// Asks what its process holds, once nothing that an earlier connection has sent can claim any
     /// more.
     ReadBack,
-    /// Gives branches back; with an error they spend a retry.
-    GiveBack(Vec<ClaimedBranch>, Option<Error>),
+    /// Gives branches back. A refusal spends a retry.
+    GiveBack(Vec<ClaimedBranch>, Why),
     /// Claims a batch.
     Claim,
     /// Advances these.
@@ -66,14 +104,12 @@ pub struct Terms<'a> {
     pub most: usize,
     /// For how long.
     pub lease: Duration,
-    /// Of the input that a fan-in makes, in bytes.
-    pub max_payload: usize,
     /// What advancing a branch of a pipeline may cost.
     pub limits: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
     /// Definitions met so far.
     pub definitions: &'a Definitions,
-    /// Until a branch that erred is tried again.
-    pub delay: Duration,
+    /// The wait before a branch of a pipeline is tried again, after so many failures.
+    pub backoff: advance::Backoff<'a>,
 }
 
 impl Branches {
@@ -82,19 +118,33 @@ impl Branches {
         if self.unsure {
             return Operation::ReadBack;
         }
-        if let Some((branches, error)) = &self.giving {
-            return Operation::GiveBack(branches.clone(), error.clone());
+        if let Some((branches, why)) = &self.giving {
+            return Operation::GiveBack(branches.clone(), why.clone());
         }
-        match self.claimed.as_slice() {
-            [] => Operation::Claim,
-            [first, ..] if self.alone => Operation::Advance(vec![*first]),
-            claimed => Operation::Advance(claimed.to_vec()),
+        match (self.claimed.as_slice(), self.spreading.front()) {
+            ([], Some(first)) if self.spreads_next => Operation::Advance(vec![*first]),
+            ([], _) => Operation::Claim,
+            ([first, ..], _) if self.alone => Operation::Advance(vec![*first]),
+            (claimed, _) => Operation::Advance(claimed.to_vec()),
+        }
+    }
+
+    /// Nothing can be claimed now. True when there is something else to do.
+    pub fn pass(&mut self) -> bool {
+        self.spreads_next = true;
+        !self.spreading.is_empty()
+    }
+
+    /// No more is claimed, and wide expands go on elsewhere, or later: they are given back.
+    pub fn stop_spreading(&mut self) {
+        if self.giving.is_none() && !self.spreading.is_empty() {
+            self.giving = Some((self.spreading.drain(..).collect(), Why::Unsure));
         }
     }
 
     /// True while there is something to do with what is held, before more is claimed.
     pub fn is_busy(&self) -> bool {
-        !self.claimed.is_empty() || self.giving.is_some()
+        !self.claimed.is_empty() || !self.spreading.is_empty() || self.giving.is_some()
     }
 
     /// True while there may be claims whose leases a heartbeat has to extend.
@@ -112,21 +162,35 @@ impl Branches {
         match (done, &answer) {
             (_, Ok(Answer::Held(held))) => {
                 self.unsure = false;
-                self.giving = (!held.is_empty()).then(|| (held.clone(), None));
+                self.giving = (!held.is_empty()).then(|| (held.clone(), Why::Unsure));
             }
             (_, Ok(Answer::GivenBack)) => self.giving = None,
-            (_, Ok(Answer::Claimed(BranchClaim::Taken(claimed)))) => {
-                self.claimed.clone_from(claimed);
+            (_, Ok(Answer::Claimed(claim))) => {
+                self.counted = false;
+                if let BranchClaim::Taken(claimed) = claim {
+                    self.claimed.clone_from(claimed);
+                }
+                self.spreads_next = true;
             }
-            (_, Ok(Answer::Claimed(BranchClaim::Dead))) => {}
             (Operation::Advance(batch), Ok(Answer::Advanced(advanced))) => {
-                let left = advanced.left.iter().copied();
-                self.claimed.splice(..batch.len(), left);
+                self.leave(batch);
+                self.claimed.splice(..0, advanced.left.iter().copied());
+                self.spreading.extend(&advanced.spreading);
+                self.spreads_next &= advanced.spreading.is_empty();
+                self.hindered = 0;
+                self.counted = false;
+                if !advanced.unreadable.is_empty() {
+                    let branches = advanced.unreadable.iter().map(|(branch, _)| *branch);
+                    self.giving = Some((branches.collect(), Why::unreadable(&advanced.unreadable)));
+                }
             }
             (_, Ok(Answer::Advanced(_))) => unreachable!("nothing else advances"),
             (Operation::Advance(batch), Err(error)) if !error.is_unavailable() => {
-                match batch.len() {
-                    1 => self.giving = Some((vec![self.claimed.remove(0)], Some(error.clone()))),
+                match batch.as_slice() {
+                    [alone] => {
+                        self.leave(batch);
+                        self.giving = Some((vec![*alone], self.why(error)));
+                    }
                     _ => self.alone = true,
                 }
                 return Ok(None);
@@ -137,19 +201,54 @@ impl Branches {
         answer.map(Some)
     }
 
+    /// Forgets a batch that was advanced, or is given back: the first that are claimed, or, where none
+    /// is, the first that spreads.
+    fn leave(&mut self, batch: &[ClaimedBranch]) {
+        if self.claimed.is_empty() {
+            self.spreading.pop_front();
+            self.spreads_next = false;
+        } else {
+            self.claimed.drain(..batch.len());
+        }
+    }
+
+    /// Why a branch is given back that could not be advanced alone. A hindrance counts once for a batch:
+    /// the wait grows with how long it lasts, and not with how many it has met.
+    fn why(&mut self, error: &Error) -> Why {
+        if error.blames_the_value() {
+            return Why::Refused(error.clone());
+        }
+        let first = !std::mem::replace(&mut self.counted, true);
+        self.hindered = self.hindered.saturating_add(u32::from(first));
+        Why::Hindered {
+            error: error.clone(),
+            times: self.hindered,
+            first,
+        }
+    }
+
     /// What is held has to be asked for: the next operation failed, or could not be begun.
     pub fn doubt(&mut self) {
         *self = Self {
             unsure: true,
+            hindered: self.hindered,
             ..Self::default()
         };
     }
 
-    /// All that it remembers, for whoever compares memories.
+    /// All that it remembers, for whoever compares memories: claims in lists, each of which has a
+    /// meaning of its own, and what else there is to know.
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> (&[ClaimedBranch], bool, Option<&Giving>, bool) {
-        let giving = self.giving.as_ref();
-        (&self.claimed, self.alone, giving, self.unsure)
+    pub(crate) fn memory(&self) -> ([Vec<ClaimedBranch>; 3], i64) {
+        let (given, refused) = match &self.giving {
+            Some((given, why)) => (given.clone(), !matches!(why, Why::Unsure)),
+            None => (Vec::new(), false),
+        };
+        let spreading = self.spreading.iter().copied().collect();
+        let flags = [self.unsure, self.alone, refused, self.spreads_next];
+        let bits = flags.iter().enumerate();
+        let bits = bits.map(|(bit, flag)| i64::from(*flag) << bit).sum();
+        ([self.claimed.clone(), given, spreading], bits)
     }
 }
 
@@ -166,17 +265,28 @@ impl Operation {
                 process::fence_earlier(conn, me).await?;
                 advance::held(conn, me.process).await.map(Answer::Held)
             }
-            Self::GiveBack(branches, error) => {
-                let message = error.as_ref().map(|error| crate::telemetry::chain(error));
-                let why = match &message {
-                    None => GiveBack::Released,
-                    Some(message) => GiveBack::Errored {
-                        class: "advance_failed",
+            Self::GiveBack(branches, why) => {
+                let message = match why {
+                    Why::Unsure => String::new(),
+                    Why::Hindered { error, .. } | Why::Refused(error) => {
+                        crate::telemetry::chain(error)
+                    }
+                    Why::Unreadable(reason, _) => reason.clone(),
+                };
+                let message = message.as_str();
+                let why = match why {
+                    Why::Unsure => GiveBack::Released,
+                    Why::Hindered { times, .. } => GiveBack::Hindered {
                         message,
-                        delay: terms.delay,
+                        times: *times,
+                    },
+                    Why::Refused(_) => GiveBack::Errored { message },
+                    Why::Unreadable(_, delay) => GiveBack::Unreadable {
+                        message,
+                        delay: *delay,
                     },
                 };
-                let given = advance::give_back(conn, branches, why).await;
+                let given = advance::give_back(conn, branches, why, terms.backoff).await;
                 given.map(|()| Answer::GivenBack)
             }
             Self::Claim => {
@@ -184,24 +294,17 @@ impl Operation {
                 claim.await.map(Answer::Claimed)
             }
             Self::Advance(branches) => {
-                let Terms {
-                    max_payload,
-                    limits,
-                    definitions,
-                    ..
-                } = *terms;
-                let advanced = advance::advance(conn, branches, max_payload, limits, definitions);
+                let advanced = advance::advance(conn, branches, terms.limits, terms.definitions);
                 advanced.await.map(Answer::Advanced)
             }
         }
     }
 
-    /// The branch that has erred, and how: it is to be given back for that.
-    pub fn blames(&self) -> Option<(BranchId, &Error)> {
+    /// The branch that could not be advanced, and why: it is to be given back for that.
+    pub fn blames(&self) -> Option<(BranchId, &Why)> {
         match self {
-            Self::GiveBack(branches, Some(error)) => {
-                branches.first().map(|branch| (branch.id, error))
-            }
+            Self::GiveBack(_, Why::Unsure | Why::Unreadable(..)) => None,
+            Self::GiveBack(branches, why) => branches.first().map(|branch| (branch.id, why)),
             _ => None,
         }
     }
@@ -231,6 +334,21 @@ mod tests {
 
     fn refused() -> Error {
         Error::Retryable(Arc::new(Source::Gone))
+    }
+
+    /// Of what the environment hinders, and of what is refused for its value.
+    fn hindered() -> Error {
+        Error::Hindered {
+            statement: "MOVE_BRANCHES",
+            source: Arc::new(Source::Gone),
+        }
+    }
+
+    fn refused_for_its_value() -> Error {
+        Error::Constraint {
+            constraint: "output".to_owned(),
+            source: Arc::new(Source::Gone),
+        }
     }
 
     fn taken<const N: usize>(claimed: [ClaimedBranch; N]) -> Answer {
@@ -293,7 +411,7 @@ mod tests {
             stage.fails(&Operation::ReadBack, gone());
             stage.succeeds(&Operation::ReadBack, Answer::Held(vec![one, two]));
             assert!(stage.0.is_busy());
-            let back = Operation::GiveBack(vec![one, two], None);
+            let back = Operation::GiveBack(vec![one, two], Why::Unsure);
             stage.succeeds(&back, Answer::GivenBack);
             assert!(!stage.0.may_hold());
             // And where nothing is held there is nothing to give back.
@@ -339,6 +457,151 @@ mod tests {
         // The next batch is whole again.
         stage.succeeds(&Operation::Claim, taken([good, last]));
         stage.succeeds(&advance([good, last]), advanced([]));
+    }
+
+    /// If each branch of a batch counted, a moment's hindrance would put off the last of them for a
+    /// minute.
+    #[test]
+    fn what_hinders_a_batch_counts_once_however_many_branches_it_has() {
+        let all: [ClaimedBranch; 9] = std::array::from_fn(|_| branch());
+        let mut stage = Stage::default();
+        for round in 1..=3 {
+            stage.succeeds(&Operation::Claim, taken(all));
+            let batch = stage.next(&advance(all));
+            assert!(matches!(stage.0.settle(&batch, Err(hindered())), Ok(None)));
+            for (at, one) in all.into_iter().enumerate() {
+                let alone = stage.next(&advance([one]));
+                assert!(matches!(stage.0.settle(&alone, Err(hindered())), Ok(None)));
+                let back = stage.0.next();
+                assert!(stage.0.settle(&back, Ok(Answer::GivenBack)).is_ok());
+                let Operation::GiveBack(branches, Why::Hindered { times, first, .. }) = back else {
+                    panic!("{back:?}");
+                };
+                // It is told once.
+                assert_eq!((branches, times, first), (vec![one], round, at == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_value_that_is_refused_spends_a_retry_and_what_hinders_is_counted_until_it_is_over() {
+        let [one, other] = [branch(), branch()];
+        let mut stage = Stage::default();
+        // How the branch is given back that this error has met alone.
+        let given_back = |stage: &mut Stage, error: fn() -> Error| {
+            stage.succeeds(&Operation::Claim, taken([one]));
+            let advance = stage.next(&advance([one]));
+            assert!(matches!(stage.0.settle(&advance, Err(error())), Ok(None)));
+            let back = stage.0.next();
+            assert!(stage.0.settle(&back, Ok(Answer::GivenBack)).is_ok());
+            match back {
+                Operation::GiveBack(branches, why) if branches == [one] => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (error, times) in [(hindered as fn() -> Error, 1), (refused, 2), (hindered, 3)] {
+            let why = given_back(&mut stage, error);
+            assert!(
+                matches!(why, Why::Hindered { times: count, first: true, .. } if count == times),
+                "{why:?}"
+            );
+        }
+        let why = given_back(&mut stage, refused_for_its_value);
+        assert!(matches!(why, Why::Refused(_)), "{why:?}");
+        // A connection that is lost in between ends nothing; an advance does.
+        stage.fails(&Operation::Claim, gone());
+        stage.succeeds(&Operation::ReadBack, Answer::Held(Vec::new()));
+        let why = given_back(&mut stage, hindered);
+        assert!(matches!(why, Why::Hindered { times: 4, .. }), "{why:?}");
+        stage.succeeds(&Operation::Claim, taken([other]));
+        stage.succeeds(&advance([other]), advanced([]));
+        let why = given_back(&mut stage, hindered);
+        assert!(matches!(why, Why::Hindered { times: 1, .. }), "{why:?}");
+    }
+
+    fn spreading<const N: usize>(branches: [ClaimedBranch; N]) -> Answer {
+        Answer::Advanced(Advanced {
+            spreading: branches.to_vec(),
+            ..Advanced::default()
+        })
+    }
+
+    #[test]
+    fn between_two_turns_of_wide_expands_others_are_claimed_and_advanced() {
+        let [wide, wider, other] = [branch(), branch(), branch()];
+        let mut stage = Stage::default();
+        stage.succeeds(&Operation::Claim, taken([wide, wider]));
+        stage.succeeds(&advance([wide, wider]), spreading([wide, wider]));
+        // The others' turn, then the first's, the others', the second's.
+        stage.succeeds(&Operation::Claim, taken([other]));
+        stage.succeeds(&advance([other]), advanced([]));
+        stage.succeeds(&advance([wide]), spreading([wide]));
+        stage.succeeds(&Operation::Claim, taken([]));
+        stage.succeeds(&advance([wider]), spreading([wider]));
+        // Where nothing is there to be claimed nobody waits for it.
+        assert!(stage.0.pass());
+        stage.succeeds(&advance([wide]), advanced([]));
+        assert!(stage.0.is_busy() && stage.0.pass());
+        stage.succeeds(&advance([wider]), advanced([]));
+        assert!(!stage.0.pass() && !stage.0.may_hold());
+    }
+
+    #[test]
+    fn whoever_claims_no_more_gives_back_what_spreads() {
+        let [wide, wider] = [branch(), branch()];
+        let mut stage = Stage::default();
+        stage.succeeds(&Operation::Claim, taken([wide, wider]));
+        stage.succeeds(&advance([wide, wider]), spreading([wide, wider]));
+        stage.0.stop_spreading();
+        let back = Operation::GiveBack(vec![wide, wider], Why::Unsure);
+        stage.succeeds(&back, Answer::GivenBack);
+        assert!(!stage.0.may_hold());
+        // What is refused in its turn is given back alone.
+        stage.succeeds(&Operation::Claim, taken([wide, wider]));
+        stage.succeeds(&advance([wide, wider]), spreading([wide, wider]));
+        stage.succeeds(&Operation::Claim, taken([]));
+        stage.is_refused(&advance([wide]));
+        let back = stage.0.next();
+        assert_eq!(back.blames().map(|(id, _)| id), Some(wide.id));
+        assert!(stage.0.settle(&back, Ok(Answer::GivenBack)).is_ok());
+        stage.succeeds(&Operation::Claim, taken([]));
+        stage.succeeds(&advance([wider]), advanced([]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_put_off_for_nothing_and_the_rest_goes_on() {
+        let [bad, last] = [branch(), branch()];
+        let unread = || Unreadable {
+            digest: "d".to_owned(),
+            reason: "it is new".to_owned(),
+            pause: Duration::from_secs(20),
+        };
+        for lost in [false, true] {
+            let mut stage = Stage::default();
+            stage.succeeds(&Operation::Claim, taken([bad, last]));
+            let advanced = Answer::Advanced(Advanced {
+                left: vec![last],
+                unreadable: vec![(bad, unread())],
+                ..Advanced::default()
+            });
+            stage.succeeds(&advance([bad, last]), advanced);
+            let next = stage.0.next();
+            let Operation::GiveBack(branches, Why::Unreadable(reason, pause)) = &next else {
+                panic!("{next:?}");
+            };
+            assert_eq!(*branches, [bad]);
+            assert!(reason.contains("it is new"));
+            assert!(*pause >= Duration::from_secs(15), "{pause:?}");
+            assert!(next.blames().is_none() && stage.0.may_hold());
+            if lost {
+                assert!(stage.0.settle(&next, Err(gone())).is_err());
+                stage.next(&Operation::ReadBack);
+                continue;
+            }
+            assert!(stage.0.settle(&next, Ok(Answer::GivenBack)).is_ok());
+            stage.succeeds(&advance([last]), self::advanced([]));
+            assert!(!stage.0.may_hold());
+        }
     }
 
     #[test]

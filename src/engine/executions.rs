@@ -10,14 +10,25 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::model::ExecutionId;
-use crate::store::claim::{self, Claim, Claimed};
+use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::place::Place;
 use crate::store::process::{self, Claimant};
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, portion};
 
-/// Results per transaction: a bound on how much one refused commit has to take apart.
+/// Results per transaction: a bound on how much one refused commit has to take apart. Their bytes are
+/// bounded beside.
 const BATCH_MAX: usize = 500;
+
+/// A batch with which the connection was lost so often in a row is taken apart. Once is an outage.
+const LOST_TOGETHER: u32 = 2;
+
+/// A result with which the connection was lost so often in a row, when it was alone and large, is not
+/// sent again. In between, the database has answered each time.
+const LOST_ALONE: u32 = 3;
+
+/// A smaller result is never the cause of a lost connection.
+const LARGE: usize = 64 << 20;
 
 /// The executions of a worker, as far as they do not run.
 #[derive(Clone, Debug)]
@@ -25,6 +36,11 @@ pub struct Executions {
     finished: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
+    /// How often in a row the connection was lost with the first of them, since how many they are
+    /// was last known to be right.
+    lost: u32,
+    /// The first is too large to be sent again: this was the answer each time.
+    unsent: Option<Error>,
     doubt: Doubt,
 }
 
@@ -54,8 +70,9 @@ pub enum Operation {
         /// How many.
         room: usize,
     },
-    /// Puts back what it has claimed and not started. Whoever has it done does not hold it any more.
-    PutBack(Vec<ExecutionId>),
+    /// Puts back what it has claimed and not started, to be due again after so long. Whoever has it
+    /// done does not hold it any more.
+    PutBack(Vec<ExecutionId>, Duration),
     /// Commits the first results, and takes the steps that follow along.
     Commit {
         /// So many of them.
@@ -71,9 +88,9 @@ pub enum Answer {
     /// The results that were committed.
     Landed(HashSet<ExecutionId>),
     /// What the process holds.
-    Held(Vec<Claimed>),
-    /// What was claimed, and the place of the last of it.
-    Claimed(Claim, Place),
+    Held(Held),
+    /// What was claimed.
+    Claimed(Claim, Rest),
     /// How many were put back.
     PutBack(usize),
     /// What a commit came to.
@@ -94,6 +111,8 @@ impl Default for Executions {
         Self {
             finished: Vec::new(),
             batch: BATCH_MAX,
+            lost: 0,
+            unsent: None,
             doubt: Doubt::No,
         }
     }
@@ -117,7 +136,18 @@ impl Executions {
 
     /// How many results the next commit takes.
     pub fn batch(&self) -> usize {
-        self.finished.len().min(self.batch)
+        portion::first(self.batch, self.finished.iter().map(Finished::bytes))
+    }
+
+    /// The bytes of the results that are to be committed.
+    pub fn bytes(&self) -> usize {
+        self.finished.iter().map(Finished::bytes).sum()
+    }
+
+    /// The error of the first result, where its size is to blame and it is to be changed before
+    /// anything is committed. Told once.
+    pub fn take_unsent(&mut self) -> Option<Error> {
+        self.unsent.take()
     }
 
     /// What has to be done before anything is claimed, put back or committed.
@@ -146,7 +176,7 @@ impl Executions {
 
     /// Takes note of an operation that could not be begun, because there is no connection.
     pub fn not_begun(&mut self, operation: &Operation) {
-        if let Operation::PutBack(_) = operation {
+        if let Operation::PutBack(..) = operation {
             self.doubt();
         }
     }
@@ -170,10 +200,10 @@ impl Executions {
             Operation::ReadHeld => claim::held(conn, me.process).await.map(Answer::Held),
             Operation::Claim { behind, room } => {
                 let claim = claim::claim_behind(conn, *behind, me, pipeline, *room, lease).await;
-                claim.map(|(claim, last)| Answer::Claimed(claim, last))
+                claim.map(|(claim, rest)| Answer::Claimed(claim, rest))
             }
-            Operation::PutBack(ids) => {
-                let count = claim::put_back(conn, me, pipeline, ids).await;
+            Operation::PutBack(ids, delay) => {
+                let count = claim::put_back(conn, me, pipeline, ids, *delay).await;
                 count.map(Answer::PutBack)
             }
             Operation::Commit { batch, room } => {
@@ -199,23 +229,40 @@ impl Executions {
         match (done, &mut answer) {
             (_, Ok(Answer::Landed(landed))) => {
                 let is_open = |it: &Finished| !landed.contains(&it.claimed.execution_id);
+                let before = self.finished.len();
                 self.finished.retain(is_open);
+                if self.finished.len() < before {
+                    // Only the answer was lost.
+                    self.lost = 0;
+                    self.unsent = None;
+                }
                 self.doubt = Doubt::Held;
             }
             (_, Ok(Answer::Held(held))) => {
-                held.retain(|claimed| !self.has(claimed.execution_id));
+                held.whole.retain(|claimed| !self.has(claimed.execution_id));
+                held.large.retain(|id| !self.has(*id));
                 self.doubt = Doubt::No;
             }
             (Operation::Commit { batch, .. }, Ok(_)) => {
                 self.finished.drain(..batch);
                 self.batch = (self.batch * 2).min(BATCH_MAX);
+                self.lost = 0;
             }
             (_, Ok(_)) => {}
             // Whatever became of it, nobody here runs them.
-            (Operation::Claim { .. } | Operation::PutBack(_), Err(_)) => self.doubt(),
-            (_, Err(Error::Unavailable { in_commit, .. })) => {
-                if *in_commit {
+            (Operation::Claim { .. } | Operation::PutBack(..), Err(_)) => self.doubt(),
+            (_, Err(error)) if error.is_unavailable() => {
+                if matches!(
+                    error,
+                    Error::Unavailable {
+                        in_commit: true,
+                        ..
+                    }
+                ) {
                     self.doubt();
+                }
+                if let Operation::Commit { batch, .. } = done {
+                    self.lost(*batch, error);
                 }
             }
             // One result that the database refuses must not hold up the others: by halves, until
@@ -223,6 +270,7 @@ impl Executions {
             // work is as good as before.
             (Operation::Commit { batch, .. }, Err(error)) => match batch {
                 1 if error.blames_the_value() => {}
+                1 if error.may_blame_the_size() && self.is_large() => self.lost(1, error),
                 1 => self.finished.rotate_left(1),
                 batch => {
                     self.batch = *batch / 2;
@@ -234,10 +282,43 @@ impl Executions {
         answer.map(Some)
     }
 
+    /// A commit went with its connection, and it is asked first what became of it. So another one is
+    /// only sent once the database has answered: when that happens again and again it is no outage,
+    /// but what is sent. As with a refusal, the batch is taken apart until the result is alone.
+    fn lost(&mut self, batch: usize, error: &Error) {
+        if !error.may_blame_the_size() {
+            return;
+        }
+        self.lost += 1;
+        match batch {
+            1 if self.lost < LOST_ALONE => {}
+            1 => {
+                self.lost = 0;
+                match self.is_large() {
+                    true => self.unsent = Some(error.clone()),
+                    false => self.finished.rotate_left(1),
+                }
+            }
+            batch if self.lost >= LOST_TOGETHER => {
+                self.batch = batch / 2;
+                // Each further loss halves it again; alone it is looked at from the beginning.
+                self.lost = match self.batch {
+                    1 => 0,
+                    _ => LOST_TOGETHER - 1,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn is_large(&self) -> bool {
+        self.finished.first().is_some_and(|it| it.bytes() >= LARGE)
+    }
+
     /// What it remembers beside the results, for whoever compares memories.
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> (usize, i64) {
-        (self.batch, self.doubt as i64)
+    pub(crate) fn memory(&self) -> [i64; 3] {
+        [self.batch as i64, i64::from(self.lost), self.doubt as i64]
     }
 
     fn has(&self, id: ExecutionId) -> bool {
@@ -255,6 +336,7 @@ mod tests {
     use crate::engine::slots::tests::claimed;
     use crate::machine::outcome::{Ending, Verdict};
     use crate::step::command::tests::assignment;
+    use crate::store::commit::StoredError;
     use crate::store::error::Source;
 
     fn finished() -> Finished {
@@ -299,6 +381,40 @@ mod tests {
             constraint: "output".to_owned(),
             source: Arc::new(Source::Gone),
         })
+    }
+
+    /// A result of so many bytes.
+    fn finished_of(bytes: usize) -> Finished {
+        Finished {
+            error: Some(StoredError {
+                class: "Own".to_owned(),
+                message: "x".repeat(bytes),
+                backtrace: None,
+            }),
+            ..finished()
+        }
+    }
+
+    fn succeeds(executions: &mut Executions) {
+        let commit = next_commit(executions);
+        let done = Ok(Answer::Committed(Committed::default()));
+        assert!(matches!(executions.settle(&commit, done), Ok(Some(_))));
+    }
+
+    /// The connection is lost with a commit, and the database answers again: nothing has landed but
+    /// these.
+    fn is_lost(executions: &mut Executions, landed: &[ExecutionId]) {
+        let commit = next_commit(executions);
+        assert!(executions.settle(&commit, gone(true)).is_err());
+        let landed = Answer::Landed(landed.iter().copied().collect());
+        for answer in [landed, Answer::Held(Held::default())] {
+            let question = executions.first().expect("a question");
+            assert!(matches!(
+                executions.settle(&question, Ok(answer)),
+                Ok(Some(_))
+            ));
+        }
+        assert!(executions.is_sure());
     }
 
     fn next_commit(executions: &Executions) -> Operation {
@@ -365,19 +481,27 @@ mod tests {
             Arc::clone(&executions.finished()[0].claimed),
             finished().claimed,
         );
-        let held = [known, Arc::clone(&unknown)].map(Arc::unwrap_or_clone);
-        let answer = executions.settle(&second, Ok(Answer::Held(held.to_vec())));
+        let large = ExecutionId::new();
+        let held = Held {
+            large: vec![known.execution_id, large],
+            whole: [known, Arc::clone(&unknown)]
+                .map(Arc::unwrap_or_clone)
+                .to_vec(),
+            unread: Vec::new(),
+        };
+        let answer = executions.settle(&second, Ok(Answer::Held(held)));
         let Ok(Some(Answer::Held(held))) = answer else {
             panic!("{answer:?}");
         };
-        assert_eq!(held.len(), 1);
-        assert_eq!(held[0].execution_id, unknown.execution_id);
+        assert_eq!(held.whole.len(), 1);
+        assert_eq!(held.whole[0].execution_id, unknown.execution_id);
+        assert_eq!(held.large, [large]);
         assert!(executions.first().is_none());
     }
 
     #[test]
     fn a_commit_that_failed_for_sure_leaves_no_doubt_and_a_claim_or_a_putting_back_always_does() {
-        let put_back = || Operation::PutBack(vec![finished().claimed.execution_id]);
+        let put_back = || Operation::PutBack(vec![finished().claimed.execution_id], Duration::ZERO);
         let doubtful = |operation: Operation, answer| {
             let (mut executions, _) = with(1);
             assert!(executions.settle(&operation, answer).is_err());
@@ -400,6 +524,102 @@ mod tests {
             let (mut executions, _) = with(1);
             executions.not_begun(&operation);
             assert_eq!(!executions.is_sure(), doubtful);
+        }
+    }
+
+    #[test]
+    fn a_batch_has_as_many_results_as_fit_together() {
+        let (mut executions, _) = with(3);
+        let half = portion::BYTES_MAX / 2;
+        for bytes in [half, half, 1, portion::BYTES_MAX + 1, 1] {
+            executions.finish(finished_of(bytes));
+        }
+        for (batch, left) in [(5, 3), (1, 2), (1, 1), (1, 0)] {
+            assert_eq!(executions.batch(), batch);
+            succeeds(&mut executions);
+            assert_eq!(executions.finished().len(), left);
+        }
+        assert_eq!(executions.batch(), 0);
+        let (executions, _) = with(2 * BATCH_MAX);
+        assert_eq!(executions.batch(), BATCH_MAX);
+    }
+
+    #[test]
+    fn a_batch_with_which_the_connection_is_lost_again_and_again_is_taken_apart() {
+        let (mut executions, all) = with(9);
+        // Once is an outage.
+        is_lost(&mut executions, &[]);
+        assert_eq!(executions.batch(), 9);
+        for batch in [4, 2, 1, 1, 1] {
+            is_lost(&mut executions, &[]);
+            assert_eq!(executions.batch(), batch);
+            assert_eq!(ids(&executions), all);
+        }
+        // Alone it lets the others go first; small as it is, it is not to blame.
+        is_lost(&mut executions, &[]);
+        assert_eq!(ids(&executions), [&all[1..], &all[..1]].concat());
+        assert!(executions.take_unsent().is_none());
+        for left in [8, 6, 2, 0] {
+            succeeds(&mut executions);
+            assert_eq!(executions.finished().len(), left);
+        }
+    }
+
+    #[test]
+    fn a_large_result_with_which_alone_the_connection_is_lost_three_times_is_not_sent_again() {
+        let large = || {
+            let mut executions = Executions::default();
+            executions.finish(finished_of(LARGE));
+            executions.finish(finished());
+            assert_eq!(executions.batch(), 1);
+            executions
+        };
+        let mut executions = large();
+        let all = ids(&executions);
+        for _ in 0..2 {
+            is_lost(&mut executions, &[]);
+            assert!(executions.take_unsent().is_none());
+        }
+        is_lost(&mut executions, &[]);
+        assert!(
+            executions
+                .take_unsent()
+                .is_some_and(|error| error.is_unavailable())
+        );
+        assert!(executions.take_unsent().is_none());
+        assert_eq!(ids(&executions), all);
+
+        // Where it was stored after all, nothing is to blame.
+        let mut executions = large();
+        (0..2).for_each(|_| is_lost(&mut executions, &[]));
+        let landed = [executions.finished[0].claimed.execution_id];
+        is_lost(&mut executions, &landed);
+        assert!(executions.take_unsent().is_none());
+        assert_eq!(executions.finished().len(), 1);
+
+        // A commit that went well in between, a smaller result, a full disk: an outage.
+        let mut executions = large();
+        (0..2).for_each(|_| is_lost(&mut executions, &[]));
+        succeeds(&mut executions);
+        executions.finished.insert(0, finished_of(LARGE));
+        (0..2).for_each(|_| is_lost(&mut executions, &[]));
+        assert!(executions.take_unsent().is_none());
+
+        let mut executions = Executions::default();
+        executions.finish(finished_of(LARGE - 1));
+        for _ in 0..20 {
+            is_lost(&mut executions, &[]);
+            assert!(executions.take_unsent().is_none());
+        }
+
+        let mut executions = large();
+        for in_commit in [false, true].repeat(10) {
+            let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None);
+            let source = Arc::new(Source::Sqlite(full));
+            let commit = next_commit(&executions);
+            let full = Err(Error::Unavailable { source, in_commit });
+            assert!(executions.settle(&commit, full).is_err());
+            assert!(executions.take_unsent().is_none());
         }
     }
 }

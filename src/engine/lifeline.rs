@@ -2,7 +2,25 @@
 //!
 //! Owns: registration, heartbeats, the process's incarnation; notifications from other hosts;
 //! the run contexts of native steps; for a role that runs alone, the sweep as well.
-//! Never: claims work.
+//! Never: claims work, or waits for anything long enough to beat late (ADR 0021).
+//!
+//! What each of its statements can wait for, and who holds it. Its connection waits for no lock as
+//! long as from one beat to the next, and for no answer as long as two (`store::patience`); what was
+//! not to be had is left for a later turn, and is no error.
+//!
+//! - `register` inserts a row that nobody else knows: for nothing.
+//! - A beat writes the process's own row. The process's own claims and commits hold it, each one
+//!   statement long, which waits for a lock for a shorter time than the beat does; so does a reaper
+//!   that gives back what the process held.
+//! - What is held is read without a lock, and leases are extended where nobody has a lock.
+//! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs
+//!   that is under way, and then for the rows that they held, which a cancellation or an advance may
+//!   have. Between two of the dead it lets a beat through.
+//! - A context is read without a lock; `set` waits for another step that sets the same key, and for
+//!   whoever deletes the run.
+//! - `notify` queues behind the commit of another notification.
+//! - Whether there is any work is read without a lock.
+//! - `deregister` waits as a beat does; it ends the process, whose supervisor waits for so long.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,11 +30,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, NewProcess};
-use crate::store::{Conn, Error, Location, context};
+use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
 
+use super::keeping::Keeping;
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
+use super::trouble::Lasting;
 use super::{Link, Policy, Ring};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or
@@ -27,8 +47,11 @@ pub const CHANNEL: &str = "ductwork";
 /// (H8). Longer than any statement of ours: the widest fan-out takes seconds.
 const WEDGED_AFTER: Duration = Duration::from_secs(300);
 
-/// Runs deleted per request: a bound on how long a heartbeat waits behind it.
-const PRUNE_AT_ONCE: u64 = 1_000;
+/// Until what could not be locked is tried again.
+const LATER: Duration = Duration::from_millis(50);
+
+/// How many sweeps pass between two looks for what was left half done.
+const LOOK_EVERY: u32 = 10;
 
 /// Something to do on the second connection.
 pub enum Request {
@@ -44,7 +67,9 @@ pub enum Request {
     Sweep(oneshot::Sender<()>),
     /// Is any work left in these pipelines (`None`: in any)?
     AnyWork(Option<Vec<String>>, Reply<bool>),
-    /// Delete runs that ended longer ago than this.
+    /// Can this program work with the schema, and is it newer than this program?
+    Schema(Reply<Option<i64>>),
+    /// See to it that runs are deleted that ended longer ago than this.
     Prune(Duration),
 }
 
@@ -71,6 +96,8 @@ pub struct Lifeline {
     pub house: String,
     /// Rings after a recovery.
     pub ring: Arc<dyn Ring>,
+    /// Somebody has what the last beat needed, and that was said.
+    pub kept_waiting: bool,
 }
 
 impl Lifeline {
@@ -80,7 +107,14 @@ impl Lifeline {
         loop {
             let begun = async {
                 let mut conn = self.location.listen(CHANNEL).await?;
-                process::register(&mut conn, &self.row).await?;
+                let registered = process::register(&mut conn, &self.row).await;
+                // Whoever keeps us out may be one that everybody can see.
+                if let (Err(error), Some((sweeper, _))) = (&registered, &self.sweeper)
+                    && error.is_not_now()
+                {
+                    sweeper.look(&mut conn).await?;
+                }
+                registered?;
                 Ok::<Conn, Error>(conn)
             };
             match begun.await {
@@ -110,15 +144,21 @@ impl Lifeline {
         let mut beat = tokio::time::Instant::now();
         let mut sweep = tokio::time::Instant::now();
         let mut retry = tokio::time::Instant::now();
+        // What could not be locked, while what was asked after it waits.
+        let mut later = None;
+        let mut told = Told::default();
+        let (mut keeping, mut swept) = (Keeping::default(), 0u32);
         loop {
             let Some(open) = &mut conn else {
                 tokio::select! {
                     _ = &mut stopped => return,
                     () = tokio::time::sleep_until(retry) => {}
                 }
+                // A lease may have another length by now.
+                let location = self.location.clone().leased(self.policy.lease());
                 let connected = tokio::select! {
                     _ = &mut stopped => return,
-                    connected = self.location.listen(CHANNEL) => connected,
+                    connected = location.listen(CHANNEL) => connected,
                 };
                 match connected {
                     Ok(open) => {
@@ -143,12 +183,16 @@ impl Lifeline {
                 _ = &mut stopped => Next::Stop,
                 () = tokio::time::sleep_until(beat) => Next::Beat,
                 () = shared.check.notified() => Next::Beat,
-                Some(request) = self.requests.recv() => Next::Answer(request),
+                () = tokio::time::sleep(LATER), if later.is_some() => {
+                    later.take().map_or(Next::Beat, Next::Answer)
+                }
+                Some(request) = self.requests.recv(), if later.is_none() => Next::Answer(request),
                 () = tokio::time::sleep_until(sweep), if sweeps => Next::Sweep,
                 heard = open.notified() => Next::Heard(heard),
             };
             let done = match next {
                 Next::Stop => {
+                    keeping.stop().await;
                     if let Err(error) = process::deregister(open, self.shared.process()).await {
                         events::deregister_failed(&error);
                     }
@@ -160,25 +204,44 @@ impl Lifeline {
                 Next::Beat => {
                     beat = tokio::time::Instant::now() + self.policy.beat_interval();
                     let beaten = self.beat(open).await;
+                    let beaten = match beaten {
+                        Ok(true) => tell(open, &self.shared, &mut told).await.map(|()| true),
+                        beaten => beaten,
+                    };
                     // A database that can be reached but not written (a full disk, a standby) is
                     // not back: only a beat says so.
-                    if beaten.is_ok() && !*self.connected.borrow() {
+                    if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
                         link.worked();
                         self.connected.send_replace(true);
                     }
-                    beaten
+                    if matches!(beaten, Ok(false)) {
+                        beat = tokio::time::Instant::now() + self.policy.beat_interval() / 4;
+                    }
+                    beaten.map(drop)
                 }
                 Next::Answer(Request::Sweep(done)) => {
-                    let swept = self.sweep(open).await;
+                    let swept = self.sweep(open, beat.into_std()).await;
                     // Whoever asked may have gone; if it failed, the next sweep finds the same.
                     let _ = done.send(());
                     swept
                 }
-                Next::Answer(request) => answer(open, request).await,
+                Next::Answer(Request::Prune(older_than)) => {
+                    self.keep(open, Some(older_than), &mut keeping).await
+                }
+                Next::Answer(request) => {
+                    let answered = answer(open, request).await;
+                    answered.map(|left| later = left)
+                }
                 Next::Sweep => {
                     let every = self.sweeper.as_ref().map(|(_, every)| *every);
                     sweep = tokio::time::Instant::now() + every.unwrap_or_default();
-                    self.sweep(open).await
+                    swept = swept.wrapping_add(1);
+                    match self.sweep(open, beat.into_std()).await {
+                        Ok(()) if swept % LOOK_EVERY == 1 => {
+                            self.keep(open, None, &mut keeping).await
+                        }
+                        done => done,
+                    }
                 }
                 Next::Heard(Ok(first)) => {
                     let mut from_elsewhere = !first.starts_with(&self.house);
@@ -199,6 +262,8 @@ impl Lifeline {
                     self.connected.send_replace(false);
                     conn = None;
                 }
+                // Somebody else has what it takes: the next sweep may find it free.
+                Err(error) if error.is_not_now() => events::lifeline_waits(&error),
                 Err(error) => {
                     events::lifeline_failed(&error);
                     beat = tokio::time::Instant::now() + Duration::from_secs(1);
@@ -207,45 +272,77 @@ impl Lifeline {
         }
     }
 
-    async fn sweep(&mut self, conn: &mut Conn) -> Result<(), Error> {
+    async fn sweep(&mut self, conn: &mut Conn, until: Instant) -> Result<(), Error> {
         match &mut self.sweeper {
             Some((sweeper, _)) => {
                 let me = self.shared.process();
-                sweeper.sweep(conn, me, self.ring.as_ref()).await
+                sweeper.sweep(conn, me, self.ring.as_ref(), until).await
             }
             None => Ok(()),
         }
     }
 
-    async fn beat(&mut self, conn: &mut Conn) -> Result<(), Error> {
+    /// Looks whether there is something to delete or to finish; that is done elsewhere.
+    async fn keep(
+        &self,
+        conn: &mut Conn,
+        retention: Option<Duration>,
+        keeping: &mut Keeping,
+    ) -> Result<(), Error> {
+        let abandoned = self.policy.lease();
+        if crate::store::left_to_do(conn, retention, abandoned).await? {
+            keeping.begin(&self.location, retention, abandoned);
+        }
+        Ok(())
+    }
+
+    /// False: somebody else has the process's row, or SQLite's file. That is no sign of death, and
+    /// no error.
+    async fn beat(&mut self, conn: &mut Conn) -> Result<bool, Error> {
         let since = self.shared.since_progress();
         if since > WEDGED_AFTER {
             events::wedged(since);
-            return Ok(());
+            return Ok(true);
         }
         let asked = Instant::now();
         let id = self.shared.process();
         let holds = self.shared.holds();
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
-        let (quiet, lease) = (self.shared.mode() == Mode::Quiet, self.policy.lease());
-        match process::beat(conn, id, counters, quiet, lease, holds).await? {
-            Some(held) => {
+        let quiet = self.shared.mode() == Mode::Quiet;
+        let alive = match process::beat(conn, id, counters, quiet).await {
+            Err(error) if error.is_not_now() && !conn.is_broken() => {
+                if !std::mem::replace(&mut self.kept_waiting, true) {
+                    events::beat_waits(&error);
+                }
+                self.forget();
+                return Ok(false);
+            }
+            alive => alive?,
+        };
+        self.kept_waiting = false;
+        match alive {
+            true => {
                 // A database that took no writes for so long let nobody beat: whoever was
                 // watched meanwhile was not seen to be dead.
                 let late = self.shared.since_beat() > self.policy.lease() / 2;
-                if let Some((sweeper, _)) = self.sweeper.as_mut().filter(|_| late) {
-                    sweeper.forget();
+                if late {
+                    self.forget();
                 }
                 self.shared.beaten();
                 if holds {
+                    let held = match process::hold_on(conn, id, self.policy.lease()).await {
+                        // Nobody can tell at the moment: it goes on until somebody can.
+                        Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(true),
+                        held => held?,
+                    };
                     let lost = self.shared.stop_all_but(&held, asked);
                     if lost > 0 {
                         events::claims_lost(lost);
                     }
                 }
             }
-            None => {
+            false => {
                 let old = self.be_born();
                 process::register(conn, &self.row).await?;
                 events::declared_dead(old, self.row.id);
@@ -254,7 +351,17 @@ impl Lifeline {
                 self.shared.wake.notify_one();
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// RACE: somebody keeps everybody from writing. For as long as we cannot write, nobody else's
+    /// silence is a sign of death, and whoever is first to write afterwards may be we, with a sweep.
+    /// So the second witness begins anew whenever a beat could not be written. Raced by
+    /// `a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is_named`.
+    fn forget(&mut self) {
+        if let Some((sweeper, _)) = &mut self.sweeper {
+            sweeper.forget();
+        }
     }
 
     /// A new id for the row; the old one.
@@ -262,6 +369,27 @@ impl Lifeline {
         let id = ProcessId::new();
         std::mem::replace(&mut self.row.id, id)
     }
+}
+
+/// The process whose row tells of a trouble, and of which.
+#[derive(Default)]
+struct Told(Option<(ProcessId, String)>);
+
+/// Tells with the process's row what keeps it from getting on, where that is not told already.
+async fn tell(conn: &mut Conn, shared: &Shared, told: &mut Told) -> Result<(), Error> {
+    let process = shared.process();
+    let trouble = shared.troubled();
+    let now = trouble
+        .as_ref()
+        .map(|trouble| (process, trouble.text.clone()));
+    if now == told.0 {
+        return Ok(());
+    }
+    let trouble = trouble.as_ref();
+    let trouble = trouble.map(|Lasting { text, lasted }| (text.as_str(), *lasted));
+    process::tell(conn, process, trouble).await?;
+    told.0 = now;
+    Ok(())
 }
 
 enum Next {
@@ -272,16 +400,17 @@ enum Next {
     Heard(Result<String, Error>),
 }
 
-async fn answer(conn: &mut Conn, request: Request) -> Result<(), Error> {
+/// Answers a request; the request again, when it was a write that somebody else's lock kept out.
+async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Request>, Error> {
     /// Sends the answer, whether anybody still waits for it or not; keeps what breaks the link.
-    fn send<T>(reply: Reply<T>, answer: Result<T, Error>) -> Result<(), Error> {
+    fn send<T>(reply: Reply<T>, answer: Result<T, Error>) -> Result<Option<Request>, Error> {
         let broken = answer
             .as_ref()
             .err()
             .filter(|error| error.is_unavailable())
             .cloned();
         let _ = reply.send(answer);
-        broken.map_or(Ok(()), Err)
+        broken.map_or(Ok(None), Err)
     }
 
     match request {
@@ -291,8 +420,12 @@ async fn answer(conn: &mut Conn, request: Request) -> Result<(), Error> {
         }
         Request::Set(run, key, value, reply) => {
             // A run that was deleted under its step has no context to keep.
-            let set = context::set(conn, run, &key, value.get()).await;
-            send(reply, set.map(drop))
+            match context::set(conn, run, &key, value.get()).await {
+                Err(error) if error.is_not_now() && !conn.is_broken() => {
+                    Ok(Some(Request::Set(run, key, value, reply)))
+                }
+                set => send(reply, set.map(drop)),
+            }
         }
         Request::List(run, reply) => {
             let entry = |tuple: context::Tuple| Ok((tuple.key.clone(), value(tuple)?));
@@ -302,19 +435,13 @@ async fn answer(conn: &mut Conn, request: Request) -> Result<(), Error> {
                 tuples.and_then(|tuples| tuples.into_iter().map(entry).collect()),
             )
         }
-        Request::Notify(payload) => conn.notify(CHANNEL, &payload).await,
+        Request::Notify(payload) => conn.notify(CHANNEL, &payload).await.map(|()| None),
         Request::AnyWork(pipelines, reply) => send(
             reply,
             crate::store::any_work(conn, pipelines.as_deref()).await,
         ),
-        Request::Prune(older_than) => {
-            let pruned = crate::store::prune::prune(conn, older_than, PRUNE_AT_ONCE).await?;
-            if pruned > 0 {
-                events::pruned(pruned);
-            }
-            Ok(())
-        }
-        Request::Sweep(_) => Ok(()),
+        Request::Schema(reply) => send(reply, migrate::newer(conn).await),
+        Request::Prune(_) | Request::Sweep(_) => Ok(None),
     }
 }
 

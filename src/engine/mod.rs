@@ -7,6 +7,7 @@
 pub mod advancer;
 pub mod branches;
 pub mod executions;
+pub mod keeping;
 pub mod lifeline;
 pub mod pace;
 pub mod perform;
@@ -14,17 +15,20 @@ pub mod policy;
 pub mod reaper;
 pub mod shared;
 pub mod slots;
+pub mod stuck;
+pub mod trouble;
 pub mod worker;
 
 pub use policy::Policy;
 pub use shared::{Mode, Shared};
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::model::ProcessId;
 use crate::store::process::Claimant;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
 
 /// Rings other processes. A ring is a hint that saves a wait; the truth is in the database, and
 /// whoever missed a ring finds it at the next poll.
@@ -45,8 +49,12 @@ pub struct Link {
     location: Location,
     conn: Option<Conn>,
     failures: u32,
+    /// Since when it fails, and how often that was said.
+    lost: Growing<()>,
     /// How many connections were given up.
     epoch: u32,
+    /// How many had been when it was last asked whether this is another.
+    known: u32,
 }
 
 /// The longest wait between attempts to reconnect: work resumes within it after an outage.
@@ -59,7 +67,9 @@ impl Link {
             location,
             conn: None,
             failures: 0,
+            lost: Growing::default(),
             epoch: 0,
+            known: 0,
         }
     }
 
@@ -82,6 +92,16 @@ impl Link {
         Ok((self.get().await?, Claimant { process, epoch }))
     }
 
+    /// Connects if need be; true, once, when it is another connection than before.
+    ///
+    /// RACE: it leads to a heir of the server that lacks the last commits: what we had seen committed is
+    /// ours again there, and our heartbeats would keep it for ever. So whoever comes back asks what it
+    /// holds. Raced by `a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is`.
+    pub async fn is_another(&mut self) -> Result<bool, Error> {
+        self.get().await?;
+        Ok(std::mem::replace(&mut self.known, self.epoch) != self.epoch)
+    }
+
     fn give_up(&mut self) {
         self.conn = None;
         self.epoch += 1;
@@ -98,7 +118,7 @@ impl Link {
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
         self.failures += 1;
-        if self.failures == 1 {
+        if self.lost.meet(&(), Instant::now()).is_some() {
             events::database_lost(error);
         }
         let wait = Duration::from_millis(50 << self.failures.min(6)).min(RECONNECT_MAX);
@@ -111,6 +131,7 @@ impl Link {
             events::database_back(self.failures);
         }
         self.failures = 0;
+        self.lost.over(&());
     }
 
     /// Closes it.

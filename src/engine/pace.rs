@@ -1,6 +1,6 @@
-//! How far ahead of its slots a worker claims.
+//! How far ahead of its slots a worker claims, and how soon again what it cannot get.
 //!
-//! Owns: the decision, from how long its steps take. Never: claims.
+//! Owns: both decisions, the first from how long its steps take. Never: claims.
 //!
 //! A step that takes microseconds costs far less than the transaction that fetches it, so a
 //! worker of such steps holds some that wait, and its commits carry many. What waits here cannot
@@ -20,6 +20,16 @@ const AHEAD_MAX: usize = 500;
 
 /// The weight of the newest step in the mean.
 const NEWEST: f64 = 1.0 / 16.0;
+
+/// The first and the longest wait for somebody who holds a lock on all that is due.
+const VAIN: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// The wait after a claim that took nothing although something was due, when as many before it did not
+/// either.
+pub fn in_vain(before: u32) -> Duration {
+    let [first, longest] = VAIN;
+    first.saturating_mul(1 << before.min(16)).min(longest)
+}
 
 /// What a worker knows of its steps.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +53,11 @@ impl Pace {
         self.suspect = suspect;
     }
 
+    /// True when the last claim brought something that has seen a process die.
+    pub fn is_suspect(&self) -> bool {
+        self.suspect
+    }
+
     /// How many to hold beyond those that run in `slots`, of which one has run for `longest`.
     pub fn ahead(&self, slots: usize, longest: Duration) -> usize {
         let Some(mean) = self.mean.filter(|_| !self.suspect) else {
@@ -64,6 +79,13 @@ mod tests {
         let mut pace = Pace::default();
         (0..100).for_each(|_| pace.took(took));
         pace
+    }
+
+    #[test]
+    fn what_is_asked_for_in_vain_is_asked_for_more_and_more_seldom() {
+        let waits: Vec<u128> = (0..9).map(|before| in_vain(before).as_millis()).collect();
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+        assert_eq!(in_vain(u32::MAX), Duration::from_secs(1));
     }
 
     #[test]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::advance::AdvanceLimits;
-use crate::machine::outcome::StepLimits;
+use crate::machine::outcome::{self, StepLimits};
+
+use super::chance;
 
 /// The configuration, asked for what the engine needs. Its clones are one policy.
 #[derive(Clone)]
@@ -67,7 +69,16 @@ impl Policy {
             max_retry: of_config.max_retry(pipeline),
             max_crash: of_config.max_crash(pipeline),
             max_fan_out: of_config.max_fan_out(pipeline),
+            max_payload: usize::try_from(config.job_worker.max_payload(pipeline))
+                .unwrap_or(usize::MAX),
         }
+    }
+
+    /// The wait before a branch of a pipeline is advanced again, after so many attempts in a row that
+    /// failed.
+    pub fn advance_backoff(&self, pipeline: &str, times: u32) -> Duration {
+        let backoff = self.config().pipeline_advancer.backoff(pipeline);
+        outcome::retry_delay(times, backoff, chance())
     }
 
     /// For how long a claim holds without a heartbeat.
@@ -78,10 +89,5 @@ impl Policy {
     /// The time between heartbeats.
     pub fn beat_interval(&self) -> Duration {
         self.config().supervisor.reaper_timeout / 6
-    }
-
-    /// The longest value that a fan-in may gather, in bytes.
-    pub fn max_payload(&self, pipeline: &str) -> usize {
-        usize::try_from(self.config().job_worker.max_payload(pipeline)).unwrap_or(usize::MAX)
     }
 }

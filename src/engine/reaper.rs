@@ -18,11 +18,13 @@ use crate::store::definition::Definitions;
 use crate::store::process::{self, Death, ProcessRow};
 use crate::store::{Conn, Error, clock};
 use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
 
+use super::stuck::Reports;
 use super::{Policy, Ring};
 
-/// How many sweeps pass between two looks for claims without a process. They cannot exist;
-/// looking for them is a net under the net.
+/// How many sweeps pass between two looks for claims without a process. Those cannot exist; looking for
+/// them is a net under the net.
 const ORPHANS_EVERY: u32 = 10;
 
 /// How far the database's clock may fall behind ours from one sweep to the next without having
@@ -46,6 +48,11 @@ impl Witness {
     pub fn seen(&self) -> impl Iterator<Item = (ProcessId, i64, Instant)> {
         let seen = self.seen.iter();
         seen.map(|(id, (beat_seq, since))| (*id, *beat_seq, *since))
+    }
+
+    /// Forgets one: it was kept from beating.
+    fn forget_one(&mut self, id: ProcessId) {
+        self.seen.remove(&id);
     }
 
     /// Looks at all processes, and leaves in each row the age of its heartbeat that both
@@ -119,6 +126,13 @@ pub struct Sweeper {
     witness: Witness,
     clock: Clock,
     sweeps: u32,
+    /// Whose rows were locked by somebody at the last sweep.
+    locked: Vec<ProcessId>,
+    reports: Reports,
+    /// Part of the last sweeps failed.
+    sweeping: Growing<()>,
+    /// Processes that could not be recovered.
+    failed: Growing<ProcessId>,
     /// Where the rows of each sweep go.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
 }
@@ -133,6 +147,10 @@ impl Sweeper {
             witness: Witness::default(),
             clock: Clock::default(),
             sweeps: 0,
+            locked: Vec::new(),
+            reports: Reports::default(),
+            sweeping: Growing::default(),
+            failed: Growing::default(),
             seen: None,
         }
     }
@@ -148,35 +166,53 @@ impl Sweeper {
         self.witness.forget();
     }
 
-    /// One sweep over all processes but `me`: nobody reaps itself (H2).
+    /// Shows the rows as they are, and judges nobody.
+    pub async fn look(&self, conn: &mut Conn) -> Result<(), Error> {
+        if let Some(seen) = &self.seen {
+            seen.send_replace(process::processes(conn).await?.into());
+        }
+        Ok(())
+    }
+
+    /// One sweep over all processes but `me`: nobody reaps itself (H2). After `until` it leaves the
+    /// rest of the dead to the next sweep: there is a heartbeat to be written.
     pub async fn sweep(
         &mut self,
         conn: &mut Conn,
         me: ProcessId,
         ring: &dyn Ring,
+        until: Instant,
     ) -> Result<(), Error> {
         let mut rows = process::processes(conn).await?;
         let now = Instant::now();
         if let Some(row) = rows.first() {
             self.clock.look(row.seen_at, now);
         }
-        // One of all sweepers does it. Should it be dead, its heir does.
+        // One of all sweepers looks after the clock and the log. Should it be dead, its heir does.
         let first = rows.iter().find(|row| row.supervisor.is_none());
-        if self.clock.set_back && first.is_some_and(|row| row.id == me) {
-            let overtaken = clock::was_set_back(conn).await?;
-            self.clock.set_back = false;
-            if overtaken != clock::Overtaken::default() {
-                events::clock_set_back(&overtaken);
-            }
-            for pipeline in &overtaken.pipelines {
-                ring.work(pipeline);
-            }
-            if overtaken.branches > 0 {
-                ring.branches();
+        let first = first.is_some_and(|row| row.id == me);
+        if first {
+            let put_right = match self.clock.set_back {
+                true => clock::was_set_back(conn).await,
+                // It may have been set forth and back between two sweeps.
+                false => clock::branches_were_overtaken(conn).await,
+            };
+            match put_right {
+                Ok(overtaken) => {
+                    self.sweeping.over(&());
+                    self.set_back(&overtaken, ring);
+                }
+                Err(error) => {
+                    if self.sweeping.meet(&(), now).is_some() {
+                        events::sweep_failed(&error);
+                    }
+                    broken(conn, error)?;
+                }
             }
         }
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
+        self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
         }
@@ -184,13 +220,16 @@ impl Sweeper {
         for row in &rows {
             match (self.proof)(row) {
                 Some(ProvenDeath::Crashed(how)) => {
-                    self.recover(conn, row.id, Death::Proven { how: &how }, ring)
-                        .await?;
+                    let death = Death::Proven { how: &how };
+                    self.recover_one(conn, row.id, death, ring).await?;
                 }
                 Some(ProvenDeath::Stopped) => {
-                    self.recover(conn, row.id, Death::Stopped, ring).await?;
+                    self.recover_one(conn, row.id, Death::Stopped, ring).await?;
                 }
-                None => {}
+                None => continue,
+            }
+            if Instant::now() >= until {
+                return Ok(());
             }
         }
         for row in rows.iter().filter(|row| row.age >= stale_after) {
@@ -198,16 +237,78 @@ impl Sweeper {
                 beat_seq: row.beat_seq,
                 stale_after,
             };
-            self.recover(conn, row.id, death, ring).await?;
+            self.recover_one(conn, row.id, death, ring).await?;
+            if Instant::now() >= until {
+                return Ok(());
+            }
         }
         self.sweeps += 1;
         if self.sweeps % ORPHANS_EVERY == 1 {
             for id in process::orphans(conn).await? {
                 let how = "its row is gone and its leases are over";
-                self.recover(conn, id, Death::Proven { how }, ring).await?;
+                let death = Death::Proven { how };
+                self.recover_one(conn, id, death, ring).await?;
             }
         }
+        if first {
+            self.reports.look(conn, stale_after, now).await?;
+        }
         Ok(())
+    }
+
+    /// Judges nobody whose row somebody has locked: no heartbeat can be written there.
+    async fn spare_the_locked(
+        &mut self,
+        conn: &mut Conn,
+        rows: &mut [ProcessRow],
+    ) -> Result<(), Error> {
+        let silent = rows.iter().filter(|row| row.age > self.policy.lease() / 2);
+        let silent: Vec<ProcessId> = silent.map(|row| row.id).collect();
+        let locked = match silent.is_empty() {
+            true => silent,
+            false => process::kept_from_beating(conn, silent).await?,
+        };
+        for row in rows.iter_mut().filter(|row| locked.contains(&row.id)) {
+            row.age = Duration::ZERO;
+            // Once may have been another reaper, which asks the same.
+            if self.locked.contains(&row.id) {
+                self.witness.forget_one(row.id);
+            }
+        }
+        self.locked = locked;
+        Ok(())
+    }
+
+    fn set_back(&mut self, overtaken: &clock::Overtaken, ring: &dyn Ring) {
+        self.clock.set_back = false;
+        if *overtaken != clock::Overtaken::default() {
+            events::clock_set_back(overtaken);
+        }
+        for pipeline in &overtaken.pipelines {
+            ring.work(pipeline);
+        }
+        if overtaken.branches > 0 {
+            ring.branches();
+        }
+    }
+
+    /// Gives back what one of the dead held. Where that fails, the others are recovered all the same,
+    /// unless the connection is gone.
+    async fn recover_one(
+        &mut self,
+        conn: &mut Conn,
+        id: ProcessId,
+        death: Death<'_>,
+        ring: &dyn Ring,
+    ) -> Result<(), Error> {
+        let Err(error) = self.recover(conn, id, death, ring).await else {
+            self.failed.over(&id);
+            return Ok(());
+        };
+        if self.failed.meet(&id, Instant::now()).is_some() {
+            events::recovery_failed(id, &error);
+        }
+        broken(conn, error)
     }
 
     /// Gives back what a dead process held, and rings for it.
@@ -231,6 +332,14 @@ impl Sweeper {
             ring.branches();
         }
         Ok(())
+    }
+}
+
+/// The error, if nothing more can be done through this connection.
+fn broken(conn: &Conn, error: Error) -> Result<(), Error> {
+    match error.is_unavailable() || conn.is_broken() {
+        true => Err(error),
+        false => Ok(()),
     }
 }
 

@@ -14,6 +14,8 @@ use crate::model::{ExecutionId, ProcessId};
 use crate::step::{Assignment, StopCause};
 use crate::store::process::Counters;
 
+use super::trouble::{Lasting, Trouble, Troubles};
+
 /// What the process is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -44,6 +46,7 @@ pub struct Shared {
     counters: AtomicCounters,
     /// The loop may hold something that is not in `state`.
     holding: AtomicBool,
+    troubles: Mutex<Troubles>,
 }
 
 struct State {
@@ -95,6 +98,7 @@ impl Shared {
             check: Notify::new(),
             counters: AtomicCounters::default(),
             holding: AtomicBool::new(false),
+            troubles: Mutex::default(),
         })
     }
 
@@ -220,6 +224,25 @@ impl Shared {
     /// Since the last heartbeat that was written.
     pub fn since_beat(&self) -> Duration {
         self.state().beat.elapsed()
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, Troubles> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of something that keeps the process from getting on, and says it if it is time to.
+    pub fn trouble(&self, trouble: Trouble, about: &str, text: &str) {
+        self.troubles().meet(trouble, about, text, Instant::now());
+    }
+
+    /// It does so no more.
+    pub fn over(&self, trouble: Trouble, about: &str) {
+        self.troubles().over(trouble, about);
+    }
+
+    /// What keeps the process from getting on, and has for a while.
+    pub fn troubled(&self) -> Option<Lasting> {
+        self.troubles().told(Instant::now())
     }
 
     /// Adds to the counters.

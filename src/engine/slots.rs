@@ -15,11 +15,16 @@ use crate::definition::Definition;
 use crate::model::ExecutionId;
 use crate::step::{Assignment, Outcome, StopSignal};
 use crate::store::claim::Claimed;
+use crate::store::portion;
 use crate::telemetry::events;
 
 use super::pace::Pace;
 use super::perform::Performer;
 use super::shared::Shared;
+
+/// Results that are not committed hold up what waits when they have so many bytes: a worker whose steps
+/// are quicker than its commits would hold the outputs of all that it has claimed ahead.
+const RESULTS_MAX: usize = 4 * portion::BYTES_MAX;
 
 /// The slots of one worker.
 pub struct Slots {
@@ -35,8 +40,12 @@ pub struct Slots {
 
 struct State {
     waiting: VecDeque<Job>,
+    /// The bytes of their inputs.
+    waiting_bytes: usize,
     running: HashMap<ExecutionId, Instant>,
     done: Vec<Done>,
+    /// The bytes of the results that were taken and are not committed.
+    kept: usize,
     /// When a waiting job was last taken, or began to wait in an empty queue.
     served: Instant,
     pace: Pace,
@@ -44,14 +53,20 @@ struct State {
 
 /// A claimed execution.
 pub struct Job {
-    /// What was claimed.
+    /// What was claimed, without its input.
     pub claimed: Arc<Claimed>,
     /// Its run's definition.
     pub definition: Arc<Definition>,
-    /// What its step is told.
+    /// What its step is told, with its input.
     pub assignment: Arc<Assignment>,
     /// Tells it to stop.
     pub stop: StopSignal,
+}
+
+impl Job {
+    fn bytes(&self) -> usize {
+        self.assignment.input.get().len()
+    }
 }
 
 /// A job that has ended.
@@ -79,8 +94,10 @@ impl Slots {
             shared,
             state: RefCell::new(State {
                 waiting: VecDeque::new(),
+                waiting_bytes: 0,
                 running: HashMap::new(),
                 done: Vec::new(),
+                kept: 0,
                 served: Instant::now(),
                 pace: Pace::default(),
             }),
@@ -94,9 +111,22 @@ impl Slots {
         if state.waiting.is_empty() {
             state.served = Instant::now();
         }
+        state.waiting_bytes += job.bytes();
         state.waiting.push_back(job);
-        if state.running.len() < self.count
-            && let Some(job) = self.next(&mut state)
+        self.fill(&mut state);
+    }
+
+    /// Takes note of how many bytes the results have that were taken and are not committed.
+    pub fn keeps(self: &Rc<Self>, bytes: usize) {
+        let mut state = self.state.borrow_mut();
+        state.kept = bytes;
+        self.fill(&mut state);
+    }
+
+    /// Runs what waits in the slots that are free.
+    fn fill(self: &Rc<Self>, state: &mut State) {
+        while state.running.len() < self.count
+            && let Some(job) = self.next(state)
         {
             let slot = Rc::clone(self);
             tokio::task::spawn_local(slot.serve(job));
@@ -137,7 +167,7 @@ impl Slots {
     /// is put back for standing here too long. Proven by
     /// `what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it`.
     fn next(&self, state: &mut State) -> Option<Job> {
-        match self.shared.since_beat() < self.lease {
+        match self.shared.since_beat() < self.lease && state.results() < RESULTS_MAX {
             true => state.take(),
             false => None,
         }
@@ -199,6 +229,11 @@ impl Slots {
         self.state.borrow_mut().pace.suspect(suspect);
     }
 
+    /// True when the last claim brought something that has seen a process die.
+    pub fn is_suspect(&self) -> bool {
+        self.state.borrow().pace.is_suspect()
+    }
+
     /// For how long what waits has waited without any of it being taken; `None` when nothing
     /// waits.
     pub fn stuck(&self) -> Option<Duration> {
@@ -208,7 +243,9 @@ impl Slots {
 
     /// Takes out what waits: it will not run here.
     pub fn withdraw(&self) -> Vec<ExecutionId> {
-        let waiting = std::mem::take(&mut self.state.borrow_mut().waiting);
+        let mut state = self.state.borrow_mut();
+        state.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut state.waiting);
         let ids = waiting.iter().map(|job| job.claimed.execution_id);
         ids.inspect(|id| self.shared.let_go(*id)).collect()
     }
@@ -223,12 +260,25 @@ impl State {
     /// The next waiting job, which runs from now on.
     fn take(&mut self) -> Option<Job> {
         let job = self.waiting.pop_front()?;
+        self.waiting_bytes -= job.bytes();
         self.served = Instant::now();
         self.running.insert(job.claimed.execution_id, self.served);
         Some(job)
     }
 
+    /// The bytes of the results that are not committed.
+    fn results(&self) -> usize {
+        let done = self.done.iter().map(|done| match &done.outcome {
+            Outcome::Success(output) => output.get().len(),
+            _ => 0,
+        });
+        self.kept + done.sum::<usize>()
+    }
+
     fn ahead(&self, slots: usize) -> usize {
+        if self.waiting_bytes >= portion::BYTES_MAX {
+            return 0;
+        }
         let longest = self.running.values().map(Instant::elapsed).max();
         self.pace.ahead(slots, longest.unwrap_or_default())
     }
@@ -238,7 +288,6 @@ impl State {
 pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use serde_json::value::RawValue;
     use tokio::sync::{Semaphore, mpsc};
 
     use super::*;
@@ -267,7 +316,7 @@ pub(super) mod tests {
             retry_count: 0,
             crash_count: 0,
             definition: definition.digest(),
-            input: RawValue::from_string("1".to_owned()).expect("JSON"),
+            input: assignment.input.clone(),
         }
     }
 
@@ -321,7 +370,11 @@ pub(super) mod tests {
         }
 
         fn put(&self) {
-            let assignment = Arc::new(assignment("1"));
+            self.put_with("1");
+        }
+
+        fn put_with(&self, input: &str) {
+            let assignment = Arc::new(assignment(input));
             let stop = self.shared.hold(Arc::clone(&assignment));
             self.slots.put(Job {
                 claimed: Arc::new(claimed(&self.definition, &assignment)),
@@ -386,6 +439,61 @@ pub(super) mod tests {
             stage.have_begun(3).await;
             stage.one_ends().await;
             stage.have_begun(4).await;
+            stage.one_ends().await;
+            assert!(stage.slots.is_empty());
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_claimed_ahead_of_inputs_that_are_large() {
+        let stage = Stage::new();
+        let steps = async {
+            stage.shared.beaten();
+            // So that all that is put waits.
+            stage.slots.keeps(RESULTS_MAX);
+            // Steps so quick that many would be.
+            (0..200).for_each(|_| stage.slots.state.borrow_mut().pace.took(Duration::ZERO));
+            let room = stage.slots.room(0);
+            assert!(room > 100, "{room}");
+            stage.put();
+            stage.put();
+            assert_eq!(stage.slots.room(0), room - 2);
+            let large = format!("\"{}\"", "x".repeat(portion::BYTES_MAX - 2));
+            stage.put_with(&large);
+            assert_eq!(stage.slots.room(0), 0);
+            assert_eq!(stage.slots.withdraw().len(), 3);
+            assert_eq!(stage.slots.room(0), room);
+            // Once it runs, it waits no more; it ends at once, as its step takes a number.
+            stage.put_with(&large);
+            assert_eq!(stage.slots.room(0), 0);
+            stage.slots.keeps(0);
+            stage.slots.ended.notified().await;
+            assert_eq!(stage.slots.take_done().len(), 1);
+            assert_eq!(stage.slots.state.borrow().waiting_bytes, 0);
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
+    async fn results_that_are_not_committed_hold_up_what_waits_once_they_are_large() {
+        let stage = Stage::new();
+        let steps = async {
+            stage.shared.beaten();
+            stage.slots.keeps(RESULTS_MAX - 1);
+            stage.put();
+            stage.put();
+            stage.have_begun(1).await;
+            stage.may_end.add_permits(1);
+            stage.slots.ended.notified().await;
+            // Its result of one byte is one too many.
+            assert_eq!(stage.slots.free(), 0);
+            assert!(stage.slots.state.borrow().running.is_empty());
+            assert_eq!(stage.slots.take_done().len(), 1);
+            stage.slots.keeps(RESULTS_MAX);
+            assert!(stage.slots.state.borrow().running.is_empty());
+            stage.slots.keeps(0);
+            stage.have_begun(2).await;
             stage.one_ends().await;
             assert!(stage.slots.is_empty());
         };

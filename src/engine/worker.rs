@@ -10,22 +10,26 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde_json::value::RawValue;
+
 use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending, ExecutionView};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
-use crate::store::claim::{self, Claim, Claimed};
+use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
 use crate::store::commit::{Committed, Finished, StoredError};
-use crate::store::definition::Definitions;
+use crate::store::definition::{Definitions, Unreadable, VERSION};
 use crate::store::place::Place;
 use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
 use super::executions::{Answer, Executions, Operation, Terms};
+use super::pace::in_vain;
 use super::perform::Performer;
 use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
+use super::trouble::Trouble;
 use super::{Link, Policy, Ring, chance, spread};
 
 /// How long a worker that is to end tries to store its last results when the database is away.
@@ -43,6 +47,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// In a backlog each claim begins where the last one ended, and this often at the beginning: for what
 /// has come to stand before that place, or was locked by somebody.
 const LOOK_BEFORE: Duration = Duration::from_secs(1);
+
+/// Until a claimed row is tried again in which a word is unknown.
+const UNREAD_PAUSE: Duration = Duration::from_secs(30);
 
 /// The loop of one worker process.
 pub struct Worker {
@@ -73,6 +80,10 @@ struct Loop {
     look: Instant,
     /// Where the last claim ended, while they are full, and since when none began at the beginning.
     behind: Option<(Place, Instant)>,
+    /// How many claims in a row took nothing although something was due.
+    vain: u32,
+    /// The most to claim at once: as many as could be held, where inputs are large.
+    most: usize,
 }
 
 impl Loop {
@@ -98,6 +109,8 @@ impl Worker {
             eager: true,
             look: Instant::now(),
             behind: None,
+            vain: 0,
+            most: usize::MAX,
         };
         let mut modes = self.shared.modes();
         let mut stopped = false;
@@ -106,6 +119,7 @@ impl Worker {
             for done in state.slots.take_done() {
                 self.finish(&mut state, done);
             }
+            state.slots.keeps(state.executions.bytes());
             self.shared.set_holding(state.executions.may_hold());
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
@@ -123,6 +137,7 @@ impl Worker {
                 }
             }
             let turned = self.turn(&mut state, mode).await;
+            state.slots.keeps(state.executions.bytes());
             self.shared.set_holding(state.executions.may_hold());
             self.shared.sent(state.link.take_statements());
             let wait = match turned {
@@ -137,7 +152,8 @@ impl Worker {
                         wait
                     } else {
                         // A bug or a broken database: say so, and do not spin (E14).
-                        events::working_failed(&error);
+                        let text = crate::telemetry::chain(&error);
+                        self.shared.trouble(Trouble::Working, "", &text);
                         wait.max(Duration::from_secs(1))
                     }
                 }
@@ -155,7 +171,10 @@ impl Worker {
             };
             tokio::select! {
                 () = state.slots.ended.notified() => {}
-                () = self.shared.wake.notified() => state.eager = true,
+                () = self.shared.wake.notified() => {
+                    state.eager = true;
+                    state.vain = 0;
+                }
                 _ = modes.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
@@ -168,22 +187,38 @@ impl Worker {
         // A process that could not beat for a whole lease may have been declared dead.
         let fresh = self.shared.since_beat() < self.policy.lease();
         let claiming = mode == Mode::Run && fresh;
+        if state.link.is_another().await? {
+            state.executions.doubt();
+        }
         // After a transaction whose fate is unknown: forgets the results that had been committed,
         // and takes up what had been claimed for us (E11).
         while let Some(first) = state.executions.first() {
             if let Some(Answer::Held(held)) = self.perform(state, &first).await? {
-                let unknown = held.into_iter();
+                let Held {
+                    whole,
+                    large,
+                    unread,
+                } = held;
+                let unknown = whole.into_iter();
                 let unknown = unknown.filter(|claimed| !state.slots.has(claimed.execution_id));
-                self.begin_all(state, unknown.collect()).await?;
+                self.begin_all(state, unknown.collect(), unread).await?;
+                let unknown = large.into_iter().filter(|id| !state.slots.has(*id));
+                let unknown: Vec<ExecutionId> = unknown.collect();
+                if !unknown.is_empty() {
+                    self.put_back(state, unknown, Duration::ZERO).await?;
+                }
             }
         }
         let stuck = state.slots.stuck();
         let draining = matches!(mode, Mode::Drain { .. });
         if stuck.is_some_and(|stuck| draining || stuck > STUCK_AFTER) {
             let waiting = state.slots.withdraw();
-            self.put_back(state, waiting).await?;
+            self.put_back(state, waiting, Duration::ZERO).await?;
         }
-        if claiming && !self.claim(state).await? {
+        // Where a step may kill this process, nothing that has ended waits for its commit when one
+        // starts.
+        let first = state.slots.is_suspect() && !state.executions.finished().is_empty();
+        if claiming && !first && !self.claim(state).await? {
             return Ok(Duration::from_millis(100));
         }
         if !state.executions.finished().is_empty() {
@@ -230,6 +265,7 @@ impl Worker {
     /// process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
         let room = state.slots.appetite(state.executions.finished().len());
+        let room = room.min(state.most);
         if room == 0 {
             return Ok(true);
         }
@@ -249,9 +285,14 @@ impl Worker {
             _ => (Place::FIRST, now),
         };
         let claim = Operation::Claim { behind, room };
-        let Some(Answer::Claimed(claim, last)) = self.perform(state, &claim).await? else {
+        let Some(Answer::Claimed(claim, rest)) = self.perform(state, &claim).await? else {
             unreachable!("a claim is answered by what was claimed");
         };
+        let Rest {
+            last,
+            mut excess,
+            unread,
+        } = rest;
         let claimed = match claim {
             Claim::Dead => {
                 self.shared.check.notify_one();
@@ -259,25 +300,44 @@ impl Worker {
             }
             Claim::Taken(claimed) => claimed,
         };
-        let full = claimed.len() == room;
+        // Claims may succeed while commits fail.
+        if state.executions.finished().is_empty() {
+            self.shared.over(Trouble::Working, "");
+        }
+        // What was too much to hold is put back, and the next claims are as small as this one was; they
+        // grow again.
+        state.most = match excess.is_empty() {
+            true => state.most.saturating_mul(2),
+            false => claimed.len().max(1),
+        };
+        let full = claimed.len() + excess.len() + unread.len() == room;
         // Only from the beginning is it known that there is nothing more.
         state.eager = full || behind != Place::FIRST;
         if full {
             state.behind = Some((last, since));
         }
-        match claimed.is_empty() {
-            true => drop(self.next_due(state).await?),
-            false => state.look = Instant::now() + LOOK_AGAIN,
+        if claimed.is_empty() && unread.is_empty() {
+            // Somebody holds a lock on what is due: it could be asked for all the time.
+            if self.next_due(state).await?.is_zero() && behind == Place::FIRST {
+                state.look = Instant::now() + spread(in_vain(state.vain)).min(self.poll());
+                state.vain = state.vain.saturating_add(1);
+            }
+        } else {
+            state.look = Instant::now() + LOOK_AGAIN;
+            state.vain = 0;
         }
         let suspect = claimed.iter().any(|claimed| claimed.crash_count > 0);
         state.slots.suspect(suspect);
         let free = if suspect { state.slots.free() } else { room };
-        let excess: Vec<ExecutionId> = claimed.iter().skip(free).map(|c| c.execution_id).collect();
-        self.begin_all(state, claimed.into_iter().take(free).collect())
-            .await?;
+        excess.extend(claimed.iter().skip(free).map(|c| c.execution_id));
+        // RACE: a step kills us as soon as it has begun: what is to be put back, because it has died in
+        // such company before, would die again. So it is put back first. Raced by
+        // `a_step_that_kills_its_worker_takes_nobody_along`.
         if !excess.is_empty() {
-            self.put_back(state, excess).await?;
+            self.put_back(state, excess, Duration::ZERO).await?;
         }
+        let begun = claimed.into_iter().take(free).collect();
+        self.begin_all(state, begun, unread).await?;
         Ok(true)
     }
 
@@ -290,18 +350,28 @@ impl Worker {
         Ok(wait)
     }
 
-    /// Gives claimed executions back that were not started.
-    async fn put_back(&self, state: &mut Loop, waiting: Vec<ExecutionId>) -> Result<(), Error> {
-        let answer = self.perform(state, &Operation::PutBack(waiting)).await?;
-        if let Some(Answer::PutBack(count)) = answer {
+    /// Gives claimed executions back that were not started, to be due again after `delay`.
+    async fn put_back(
+        &self,
+        state: &mut Loop,
+        waiting: Vec<ExecutionId>,
+        delay: Duration,
+    ) -> Result<(), Error> {
+        let put_back = Operation::PutBack(waiting, delay);
+        if let Some(Answer::PutBack(count)) = self.perform(state, &put_back).await? {
             events::put_back(count);
-            self.ring.work(&self.pipeline);
+            if delay.is_zero() {
+                self.ring.work(&self.pipeline);
+            }
         }
         Ok(())
     }
 
     /// Commits what has ended, and begins what follows.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
+        if let Some(error) = state.executions.take_unsent() {
+            self.refused(state, &error);
+        }
         let batch = state.executions.batch();
         let finished = state.executions.finished();
         let room = match claiming {
@@ -318,6 +388,7 @@ impl Worker {
             .await
         {
             Ok(Some(Answer::Committed(committed))) => {
+                self.shared.over(Trouble::Working, "");
                 self.committed(state, &ended, committed).await
             }
             Ok(_) => Ok(()),
@@ -336,13 +407,18 @@ impl Worker {
         let Some(finished) = state.executions.first_mut() else {
             return;
         };
-        if finished.output.take().is_none() {
+        let Some(output) = finished.output.take() else {
             return;
-        }
-        let message = crate::telemetry::chain(error);
+        };
+        let bytes = output.get().len();
+        let lost = match error.is_unavailable() {
+            true => "the connection was lost each time that it was sent: ",
+            false => "",
+        };
+        let why = crate::telemetry::chain(error);
         finished.error = Some(StoredError {
             class: "output_not_stored".to_owned(),
-            message: format!("its output could not be stored: {message}"),
+            message: format!("its output of {bytes} bytes could not be stored: {lost}{why}"),
             backtrace: None,
         });
         finished.ending = Ending::Error {
@@ -397,7 +473,7 @@ impl Worker {
         if committed.dead {
             self.shared.check.notify_one();
         }
-        self.begin_all(state, committed.born).await?;
+        self.begin_all(state, committed.born, Vec::new()).await?;
         if state.is_empty() {
             // Whoever rang while we worked may not have been heard.
             state.look = Instant::now();
@@ -405,20 +481,33 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives claimed executions to the slots.
+    /// Gives claimed executions to the slots. Those that this version cannot read are left to others:
+    /// put back, until there may be a newer version to take them. They hold up nobody else.
     ///
     /// RACE: while we waited for the database to answer, we were told to claim no more. What we got
     /// all the same is put back: a step that starts now would be killed soon. Proven by
     /// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
-    async fn begin_all(&self, state: &mut Loop, claimed: Vec<Claimed>) -> Result<(), Error> {
-        if self.shared.mode() != Mode::Run && !claimed.is_empty() {
-            let ids = claimed.iter().map(|it| it.execution_id).collect();
-            return self.put_back(state, ids).await;
+    async fn begin_all(
+        &self,
+        state: &mut Loop,
+        claimed: Vec<Claimed>,
+        unread: Vec<Unread>,
+    ) -> Result<(), Error> {
+        let mut left: Vec<ExecutionId> = unread.iter().map(|it| it.execution_id).collect();
+        if self.shared.mode() != Mode::Run && !(claimed.is_empty() && left.is_empty()) {
+            left.extend(claimed.iter().map(|it| it.execution_id));
+            return self.put_back(state, left, Duration::ZERO).await;
         }
-        self.shared.count(Counters {
-            claimed: claimed.len() as u64,
-            ..Counters::default()
-        });
+        let mut pause = Duration::ZERO;
+        for unread in unread {
+            pause = UNREAD_PAUSE;
+            let text = format!(
+                "an execution cannot be run by this version ({VERSION}): {}",
+                unread.reason
+            );
+            self.shared.trouble(Trouble::Row, &unread.reason, &text);
+        }
+        let mut begun = claimed.len();
         let mut unknown = Vec::new();
         for claimed in claimed {
             match self.definitions.get(&claimed.definition) {
@@ -428,13 +517,32 @@ impl Worker {
         }
         for claimed in unknown {
             match self.definition(state, &claimed).await {
-                Ok(definition) => self.begin(state, claimed, definition),
+                Ok(Ok(definition)) => {
+                    self.shared.over(Trouble::Definition, &claimed.definition);
+                    self.begin(state, claimed, definition);
+                }
+                Ok(Err(unreadable)) => {
+                    begun -= 1;
+                    pause = pause.max(unreadable.pause);
+                    left.push(claimed.execution_id);
+                    let (digest, text) = (&unreadable.digest, unreadable.to_string());
+                    self.shared.trouble(Trouble::Definition, digest, &text);
+                }
                 Err(error) => {
                     // It is still ours, and is read back when the database is.
                     state.executions.doubt();
                     return Err(error);
                 }
             }
+        }
+        self.shared.count(Counters {
+            claimed: begun as u64,
+            ..Counters::default()
+        });
+        if !left.is_empty() {
+            // Not before this process tries to read them again.
+            let delay = pause.mul_f64(1.0 + 0.25 * chance());
+            self.put_back(state, left, delay).await?;
         }
         Ok(())
     }
@@ -443,20 +551,23 @@ impl Worker {
         &self,
         state: &mut Loop,
         claimed: &Claimed,
-    ) -> Result<Arc<Definition>, Error> {
+    ) -> Result<Result<Arc<Definition>, Unreadable>, Error> {
         let conn = state.link.get().await?;
-        self.definitions.load(conn, &claimed.definition).await
+        self.definitions.read(conn, &claimed.definition).await
     }
 
-    fn begin(&self, state: &Loop, claimed: Claimed, definition: Arc<Definition>) {
+    fn begin(&self, state: &Loop, mut claimed: Claimed, definition: Arc<Definition>) {
+        // Nobody needs it twice, nor once the step has ended.
+        let input = std::mem::replace(&mut claimed.input, RawValue::NULL.to_owned());
         let assignment = Arc::new(Assignment {
+            process: self.shared.process(),
             run_id: claimed.run_id,
             pipeline: self.pipeline.clone(),
             step: claimed.step.clone(),
             step_id: claimed.step_id,
             execution_id: claimed.execution_id,
             attempt: claimed.attempt,
-            input: claimed.input.clone(),
+            input,
             timeout: self.policy.timeout(&definition, &claimed.step),
         });
         let stop = self.shared.hold(Arc::clone(&assignment));

@@ -20,6 +20,9 @@ pub struct BranchView<'a> {
     pub retries: u32,
     /// Earlier attempts at this transition whose process died.
     pub crashes: u32,
+    /// Some of the branches of its expand are there already: a wide one takes several transactions. It
+    /// goes on to its end, whatever the budgets say, because those branches run.
+    pub begun: bool,
 }
 
 /// How a step ended.
@@ -41,6 +44,8 @@ pub struct AdvanceLimits {
     pub max_crash: u32,
     /// The widest fan-out allowed; `None` is without limit.
     pub max_fan_out: Option<u64>,
+    /// The longest array that a fan-in may gather, in bytes.
+    pub max_payload: usize,
 }
 
 /// What is to be written for a branch. Holds positions and values, no ids and no times.
@@ -118,6 +123,17 @@ impl Elements<'_> {
         self.len() == 0
     }
 
+    /// How long the text of the element at `index` is.
+    pub fn bytes(&self, index: usize) -> usize {
+        match self {
+            Self::Array(items) => items[index].get().len(),
+            Self::Object(entries) => {
+                let (key, value) = &entries[index];
+                "[,]".len() + key.get().len() + value.get().len()
+            }
+        }
+    }
+
     /// The JSON text of the element at `index`.
     pub fn text(&self, index: usize) -> Cow<'_, str> {
         match self {
@@ -142,15 +158,16 @@ pub fn decide<'a>(
     };
     // As of a step: `max_retry` errors may be spent, and the `max_crash`-th crash (the first, when
     // this is 0) was the last.
-    if view.crashes >= limits.max_crash.max(1) {
+    if !view.begun && view.crashes >= limits.max_crash.max(1) {
         let reason = HaltReason::AdvancerCrashesExhausted;
         return Advance::Halt { reason };
     }
-    if view.retries > limits.max_retry {
+    if !view.begun && view.retries > limits.max_retry {
         let reason = HaltReason::AdvancerRetriesExhausted;
         return Advance::Halt { reason };
     }
-    let too_wide = |width: usize| limits.max_fan_out.is_some_and(|max| width as u64 > max);
+    let too_wide =
+        |width: usize| !view.begun && limits.max_fan_out.is_some_and(|max| width as u64 > max);
     match &definition.node(view.node).next {
         Edge::End => Advance::End {
             value: Value::Output,
@@ -206,11 +223,13 @@ pub fn decide_simple<'a>(
         step: StepView::Succeeded(output),
         retries: 0,
         crashes: 0,
+        begun: false,
     };
     let limits = AdvanceLimits {
         max_retry: 0,
         max_crash: 0,
         max_fan_out: None,
+        max_payload: 0,
     };
     Some(decide(&view, definition, &limits))
 }

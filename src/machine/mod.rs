@@ -8,6 +8,7 @@ pub mod advance;
 pub mod barrier;
 pub mod outcome;
 pub mod revive;
+pub mod stuck;
 pub mod transition;
 pub mod why;
 

@@ -129,7 +129,7 @@ pub fn not_started_delay(attempt: u32) -> Duration {
 }
 
 /// Wait after the `errors`-th error: `initial × factor^(errors-1)`, at most `max`, ± jitter.
-fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
+pub fn retry_delay(errors: u32, backoff: Backoff, spread: f64) -> Duration {
     let initial = backoff.initial.as_secs_f64();
     let exponent = i32::try_from(errors.saturating_sub(1)).unwrap_or(i32::MAX);
     let growth = backoff.factor.powi(exponent).min(f64::MAX);

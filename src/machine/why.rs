@@ -18,6 +18,8 @@ pub struct Facts {
     pub status: RunStatus,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// It is being cancelled: when that was last gone on with.
+    pub cancelling_at: Option<i64>,
     /// The run that continues it.
     pub revived_as: Option<RunId>,
     /// The database's time.
@@ -32,6 +34,10 @@ pub struct Facts {
     pub barriers: Vec<BarrierFact>,
     /// Why branches halted.
     pub halts: Vec<HaltFact>,
+    /// Why this version cannot read its definition, where it cannot.
+    pub unreadable: Option<String>,
+    /// The first digits of its definition's digest, as troubles name it.
+    pub definition: String,
     /// Executions of its pipeline that are due; `None` when it is not queued.
     pub backlog: Option<u64>,
 }
@@ -53,6 +59,8 @@ pub struct ProcessFact {
     pub age: Duration,
     /// It claims nothing until it is told to.
     pub quiet: bool,
+    /// What keeps it from getting on.
+    pub trouble: Option<String>,
 }
 
 /// A branch that waits for no others.
@@ -161,11 +169,34 @@ pub fn why(facts: &Facts) -> Why {
         RunStatus::Cancelled => Why::new("cancelled", format!("it was cancelled{}", ended()))
             .remedy(format!("ductworkd trigger {}", facts.pipeline)),
         RunStatus::Halted => halted(facts, &ended()),
+        RunStatus::InProgress | RunStatus::Dampened if facts.cancelling_at.is_some() => {
+            cancelling(facts)
+        }
         RunStatus::InProgress | RunStatus::Dampened => match facts.leaves.first() {
             None => Why::new("unknown", "nothing that could move it is known".into())
                 .remedy("this should not be: run `ductworkd audit`".into()),
-            Some(_) => active(facts, &run),
+            Some(_) => match &facts.unreadable {
+                None => active(facts, &run),
+                Some(unreadable) => Why::new("unreadable", format!("its {unreadable}")).remedy(
+                    "start a newer `ductworkd`: what it rests on is of a newer version".into(),
+                ),
+            },
         },
+    }
+}
+
+fn cancelling(facts: &Facts) -> Why {
+    let at = facts.cancelling_at.unwrap_or(facts.now);
+    let last = time::relative(at, facts.now);
+    let fact = format!("it is being cancelled, part by part; the last part {last}");
+    let why = Why::new("cancelling", fact);
+    let idle = Duration::from_micros(facts.now.saturating_sub(at).max(0).unsigned_abs());
+    match idle >= facts.stale_after {
+        true => why.remedy(format!(
+            "ductworkd cancel {}    # goes on; a daemon that runs does so by itself",
+            facts.run_id
+        )),
+        false => why,
     }
 }
 
@@ -253,6 +284,9 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             time::whole(facts.stale_after)
         ));
     }
+    if let Some(troubled) = troubled(facts, leaf, &place) {
+        return troubled;
+    }
     match leaf.state {
         LeafState::Queued { due_at } if due_at > facts.now => {
             let attempt = attempt(leaf);
@@ -314,6 +348,36 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         )
         .remedy("this should not be: run `ductworkd audit`".into()),
     }
+}
+
+/// Whoever could move it is there, and has said why it does not.
+fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let role = match leaf.state {
+        LeafState::Queued { .. } => Role::Worker,
+        LeafState::Ready { .. } => Role::Advancer,
+        _ => return None,
+    };
+    let serves = |process: &&ProcessFact| {
+        let own = process.pipeline.as_deref();
+        process.role == role
+            && own.is_none_or(|own| own == facts.pipeline)
+            && process.age < facts.stale_after
+    };
+    // A definition that cannot be read concerns its own runs alone.
+    let concerns = |trouble: &&String| {
+        !trouble.starts_with("definition ") || trouble.contains(&facts.definition)
+    };
+    let mut processes = facts.processes.iter().filter(serves);
+    let (process, trouble) = processes
+        .find_map(|process| Some((process, process.trouble.as_ref().filter(concerns)?)))?;
+    let fact = format!(
+        "{} waits: the {} (pid {} on {}) cannot get on: {trouble}{place}",
+        leaf.node, process.role, process.pid, process.host
+    );
+    Some(
+        Why::new("trouble", fact)
+            .remedy("mend that; where its version is too old, start a newer `ductworkd`".into()),
+    )
 }
 
 fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
@@ -408,6 +472,7 @@ mod tests {
             pipeline: "P".into(),
             status: RunStatus::InProgress,
             ended_at: None,
+            cancelling_at: None,
             revived_as: None,
             now: NOW,
             stale_after: Duration::from_secs(30),
@@ -415,6 +480,8 @@ mod tests {
             leaves: leaf.into_iter().collect(),
             barriers: Vec::new(),
             halts: Vec::new(),
+            unreadable: None,
+            definition: "0123456789ab".into(),
             backlog: Some(3),
         }
     }
@@ -428,6 +495,7 @@ mod tests {
             pid: 7,
             age: Duration::from_secs(age_s),
             quiet: false,
+            trouble: None,
         }
     }
 
@@ -455,6 +523,14 @@ mod tests {
                 ..process(role, 1)
             }]
         };
+        let troubled = |role, digest: &str| {
+            vec![ProcessFact {
+                trouble: Some(format!(
+                    "definition {digest} cannot be read by this version"
+                )),
+                ..process(role, 1)
+            }]
+        };
         let one_of_two = |role| [quiet(role), fresh(role)].concat();
         let cases = [
             (running, fresh(Role::Worker), "running"),
@@ -473,6 +549,23 @@ mod tests {
             (ready(0), one_of_two(Role::Advancer), "ready"),
             (ready(0), fresh(Role::Worker), "no_advancer"),
             (ready(9), vec![], "advance_not_due"),
+            (
+                queued(-5),
+                troubled(Role::Worker, "0123456789ab"),
+                "trouble",
+            ),
+            (queued(5), troubled(Role::Worker, "0123456789ab"), "trouble"),
+            (
+                queued(-5),
+                troubled(Role::Worker, "ba9876543210"),
+                "backlog",
+            ),
+            (
+                ready(0),
+                troubled(Role::Advancer, "0123456789ab"),
+                "trouble",
+            ),
+            (ready(0), troubled(Role::Advancer, "ba9876543210"), "ready"),
             (LeafState::Asked, vec![], "dampened"),
             (LeafState::Nothing, vec![], "unknown"),
         ];
@@ -484,6 +577,22 @@ mod tests {
             assert_eq!(why(&facts).cause, cause, "{state:?}");
         }
         assert_eq!(why(&facts(None)).cause, "unknown");
+        let unread = Facts {
+            unreadable: Some("definition 0123456789ab cannot be read".into()),
+            ..facts(Some(queued(-5)))
+        };
+        assert_eq!(why(&unread).cause, "unreadable");
+    }
+
+    #[test]
+    fn a_run_that_is_being_cancelled_says_so_and_who_goes_on_when_nobody_does() {
+        let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
+        facts.cancelling_at = Some(NOW - SECOND);
+        assert_eq!(why(&facts).cause, "cancelling");
+        assert_eq!(why(&facts).remedy, None);
+        facts.cancelling_at = Some(NOW - 60 * SECOND);
+        let remedy = why(&facts).remedy.unwrap();
+        assert!(remedy.starts_with("ductworkd cancel 0000"), "{remedy}");
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
-use super::start::until_idle;
+use super::start::{OUTGROWN, outgrown, until_idle};
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -127,10 +127,17 @@ impl Child {
                 for life in &lives {
                     life.work(&self, &location, &policy, &definitions, &mut loops);
                 }
-                let idle = idle(&first.requests, self.until_idle.clone());
+                // A supervisor looks at the schema for its children.
+                let alone = self.supervisor.is_none();
+                let over = async {
+                    tokio::select! {
+                        () = idle(&first.requests, self.until_idle.clone()) => ExitCode::SUCCESS,
+                        () = outgrown(&first.requests), if alone => ExitCode::from(OUTGROWN),
+                    }
+                };
                 let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
                 let (drain, parent) = (self.drain(), self.parent);
-                attend(&mut signals, &mut loops, &all, drain, parent, dumper, idle).await
+                attend(&mut signals, &mut loops, &all, drain, parent, dumper, over).await
             }
         };
         if self.supervisor.is_none() {
@@ -152,7 +159,7 @@ impl Child {
     fn drain(&self) -> Duration {
         let of = |kind: &ChildKind| match kind {
             ChildKind::Worker { pipeline } => self.config.job_worker.shutdown_timeout(pipeline),
-            ChildKind::Advancer => self.config.pipeline_advancer.shutdown_timeout(""),
+            ChildKind::Advancer => self.config.pipeline_advancer.shutdown_timeout,
         };
         self.kinds.iter().map(of).max().unwrap_or_default()
     }
@@ -235,6 +242,7 @@ impl Life {
             connected: watch::Sender::new(false),
             house: bells.house(),
             ring: Arc::clone(&ring),
+            kept_waiting: false,
         };
         let conn = lifeline.begin().await;
         let (end, ended) = oneshot::channel();
@@ -282,8 +290,8 @@ impl Life {
                 let advancer = Advancer {
                     location: location.clone(),
                     pipelines: config.pipelines.names(),
-                    count: config.pipeline_advancer.count(""),
-                    polling_timeout: config.pipeline_advancer.polling_timeout(""),
+                    count: config.pipeline_advancer.count,
+                    polling_timeout: config.pipeline_advancer.polling_timeout,
                     policy: policy.clone(),
                     shared: Arc::clone(&self.shared),
                     definitions: Arc::clone(definitions),
@@ -351,9 +359,10 @@ async fn attend(
     drain: Duration,
     parent: Option<u32>,
     dumper: std::io::Result<Dumper>,
-    idle: impl Future<Output = ()>,
+    over: impl Future<Output = ExitCode>,
 ) -> ExitCode {
-    let mut idle = std::pin::pin!(idle);
+    let mut over = std::pin::pin!(over);
+    let mut code = ExitCode::SUCCESS;
     let mut quiet = false;
     let mut stopped = false;
     let mut left = false;
@@ -379,7 +388,7 @@ async fn attend(
             cause = time_is_up(shared.mode(), stopped) => {
                 if stopped {
                     events::loops_given_up();
-                    return ExitCode::SUCCESS;
+                    return code;
                 }
                 stopped = true;
                 shared.stop_all(cause);
@@ -391,13 +400,13 @@ async fn attend(
                 continue;
             }
             event = signals.recv() => event,
-            () = &mut idle, if !left && shared.mode() == Mode::Run => {
-                left = true;
+            ended = &mut over, if !left && shared.mode() == Mode::Run => {
+                (left, code) = (true, ended);
                 leave(Instant::now() + drain, StopCause::Shutdown);
                 continue;
             }
             ended = loops.join_next() => match ended {
-                None => return ExitCode::SUCCESS,
+                None => return code,
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
                     // A panic in a loop is a bug; a fresh process is better than half of one.

@@ -380,7 +380,6 @@ mod tests {
         let file = place.path().join("log");
         let of = |moment, functions: &Functions| Hook {
             functions: functions.at(moment),
-            timeout: Duration::from_millis(300),
             ..hook(place.path(), &[&["sh", "-c", "echo command >> log"]])
         };
         let mut functions = Functions::default();
@@ -407,11 +406,16 @@ mod tests {
             std::fs::read_to_string(&file).unwrap(),
             "command\nfunction\n"
         );
-        for (moment, how) in [
-            (Moment::WorkerStop, "panicked"),
-            (Moment::AdvancerStop, "took too long"),
-        ] {
-            let error = of(moment, &functions).run().await.unwrap_err();
+        // With RUST_BACKTRACE it may take seconds until a panic has been printed.
+        let panics = of(Moment::WorkerStop, &functions);
+        // Nothing but the function that never ends has to be quicker than this.
+        let endless = Hook {
+            commands: Vec::new(),
+            timeout: Duration::from_millis(300),
+            ..of(Moment::AdvancerStop, &functions)
+        };
+        for (hook, how) in [(panics, "panicked"), (endless, "took too long")] {
+            let error = hook.run().await.unwrap_err();
             assert!(error.to_string().ends_with(how), "{error}");
         }
         of(Moment::SupervisorStop, &functions).run().await.unwrap();
@@ -462,13 +466,19 @@ mod tests {
     async fn one_that_takes_too_long_is_killed_with_all_that_it_started() {
         let place = tempfile::tempdir().unwrap();
         let script = "trap '' TERM; sleep 1000 & echo $! > pid; wait; sleep 1000";
-        let hook = Hook {
-            timeout: Duration::from_millis(200),
-            ..hook(place.path(), &[&["sh", "-c", script]])
-        };
-        let error = hook.run().await.unwrap_err();
-        assert!(matches!(error, HookError::TimedOut { .. }), "{error}");
-        let pid = pid_in(&place.path().join("pid")).await;
+        let file = place.path().join("pid");
+        // As long as it takes the shell to get there.
+        let mut timeout = Duration::from_millis(200);
+        while !file.exists() {
+            let hook = Hook {
+                timeout,
+                ..hook(place.path(), &[&["sh", "-c", script]])
+            };
+            let error = hook.run().await.unwrap_err();
+            assert!(matches!(error, HookError::TimedOut { .. }), "{error}");
+            timeout *= 2;
+        }
+        let pid = pid_in(&file).await;
         eventually("its child is dead", || (!lives(pid)).then_some(()));
     }
 

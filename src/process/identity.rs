@@ -82,6 +82,11 @@ fn is_gone(pid: Pid, started_ticks: u64) -> bool {
     }
 }
 
+/// True when it is dead, but for somebody to wait for it.
+pub(super) fn is_corpse(pid: Pid) -> bool {
+    stat(pid).is_none_or(|stat| stat.is_corpse())
+}
+
 /// What is needed of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {

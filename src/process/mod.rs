@@ -5,6 +5,7 @@
 //!
 //! - [`roster`] decides (pure); [`spawn`], [`signal`], [`orphan`] carry out.
 //! - [`identity`] says who a process is, beyond its number.
+//! - [`writer`] finds who has SQLite's lock.
 //! - [`bell`] and [`notify`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.
 //! - `names` keeps a static program to the name services that it holds.
@@ -26,6 +27,7 @@ pub mod signal;
 pub mod spawn;
 pub mod start;
 pub mod supervisor;
+pub mod writer;
 
 #[cfg(test)]
 mod testing;

@@ -1,12 +1,15 @@
 //! What dead children leave behind.
 //!
 //! Owns: finding, ending and reaping the steps of a killed worker, which the kernel hands to
-//! the nearest subreaper, the supervisor. Never: touches a child of the roster, what a living
-//! worker's step started, or, as pid 1, what never was ours.
+//! the nearest subreaper, the supervisor; and, where that was killed as well, to somebody who knows
+//! nothing of them. Never: touches a child of the roster, what a living worker's step started, or, as
+//! pid 1, what never was ours.
 //!
 //! Whose an orphan is can be told only by what it was born with: it may have left its
 //! group and its session and may have lost its parents one after the other. So every child
-//! gets an environment variable of its own ([`TAG`]), which steps inherit.
+//! gets an environment variable of its own ([`TAG`]), which steps inherit. A supervisor knows those
+//! of its own children. Whose children others were is known to the database alone, so each step has
+//! the key of its worker's row besides ([`PROCESS`]).
 
 use std::collections::HashSet;
 use std::io;
@@ -15,9 +18,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid as NixPid;
 
+use crate::model::ProcessId;
+use crate::step::PROCESS;
+
 use super::identity;
 use super::roster::Pid;
-use super::spawn;
+use super::spawn::{self, Spawned};
 
 /// The variable that says which child a process descends from. Steps must inherit it.
 pub const TAG: &str = "DUCTWORK_CHILD";
@@ -92,6 +98,72 @@ pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
         }
         tokio::time::sleep(ROUND).await;
     }
+}
+
+/// Ends what the steps of a process that is dead have left behind on this host. Returns how many were
+/// killed, and how many were found too late to be. Blocks, for about as long as the killed take to die.
+/// One that does not even die is not left: it does nothing of its own any more, and may sit in the kernel
+/// for as long as a disk is gone.
+///
+/// Whoever was born with the key of that process is killed, and who shares a process group with one of
+/// them: a step has a group and a session of its own, which nobody can join from outside.
+pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
+    let mark = format!("{PROCESS}={process}").into_bytes();
+    let started = Instant::now();
+    let mut total = Sweep::default();
+    // Somebody whom such a step started: a daemon, say. It is no judge of that.
+    if std::env::var_os(PROCESS).is_some_and(|own| own == *process.to_string()) {
+        return Ok(total);
+    }
+    let ours = nix::unistd::getpgrp().as_raw();
+    let mut killed = HashSet::new();
+    loop {
+        let marked: Vec<Pid> = pids()?.filter(|pid| has(*pid, &mark)).collect();
+        let groups = marked
+            .iter()
+            .filter_map(|pid| Some(identity::stat(*pid)?.group));
+        let groups: HashSet<Pid> = groups.filter(|group| *group != ours).collect();
+        let is_left = |pid: Pid| {
+            let group = || identity::stat(pid).is_some_and(|stat| groups.contains(&stat.group));
+            !identity::is_corpse(pid) && (has(pid, &mark) || group())
+        };
+        let left: Vec<Pid> = match marked.is_empty() {
+            true => marked,
+            false => pids()?.filter(|pid| is_left(*pid)).collect(),
+        };
+        let late = left.iter().filter(|pid| !killed.contains(*pid)).count();
+        for pid in &left {
+            // The number may have come to mean another process since it was looked at. So the handle
+            // is taken first, and then it is looked at again: if that is another by then, the handle
+            // is of one that is gone.
+            if let Ok(handle) = Spawned::stranger(*pid)
+                && is_left(*pid)
+            {
+                handle.send(Signal::SIGKILL)?;
+                killed.insert(*pid);
+            }
+        }
+        total.killed = killed.len();
+        total.left = late;
+        if left.is_empty() || started.elapsed() >= bound {
+            return Ok(total);
+        }
+        std::thread::sleep(ROUND);
+    }
+}
+
+/// Every process that there is, as far as it can be seen from here.
+fn pids() -> io::Result<impl Iterator<Item = Pid>> {
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+/// True when it was born with this variable. A dead one has none.
+fn has(pid: Pid, variable: &[u8]) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment
+        .split(|byte| *byte == 0)
+        .any(|entry| entry == variable)
 }
 
 /// True when it may be killed.

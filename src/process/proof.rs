@@ -1,13 +1,21 @@
 //! Proofs of death for rows of the database, from what the kernel knows.
 //!
-//! Owns: telling that a row's process cannot exist any more. Never: guesses; a row of another
-//! boot or pid namespace proves nothing, whatever its pid (H12).
+//! Owns: telling that a row's process cannot exist any more, nor anything that its steps left behind:
+//! that is ended first. Never: guesses; a row of another boot or pid namespace proves nothing,
+//! whatever its pid (H12).
+
+use std::time::Duration;
 
 use crate::engine::reaper::{Proof, ProvenDeath};
+use crate::model::Role;
 use crate::store::process::ProcessRow;
 
 use super::identity::Identity;
+use super::orphan;
 use super::roster::Pid;
+
+/// How long what one dead worker's steps left behind is hunted at once. Whoever hunts waits meanwhile.
+const HUNT_BOUND: Duration = Duration::from_millis(100);
 
 /// The identity that a row recorded.
 pub fn identity(row: &ProcessRow) -> Identity {
@@ -20,11 +28,40 @@ pub fn identity(row: &ProcessRow) -> Identity {
     }
 }
 
+/// True when it can be proven from here that a row's process is dead, and when nothing is left of what
+/// its steps started: only then may they run again.
+///
+/// RACE: a worker was killed, and its supervisor with it, who would have hunted what the worker's steps
+/// left behind. So whoever proves the death hunts it, before it says so; where there was more than could
+/// be found in time, the next look tries again. Proven by
+/// `what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again`.
+pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
+    me.is_provably_dead(&identity(row)) && (row.role != Role::Worker || left_nothing(row))
+}
+
+fn left_nothing(row: &ProcessRow) -> bool {
+    match orphan::hunt(row.id, HUNT_BOUND) {
+        Ok(hunt) => {
+            if hunt.killed > 0 {
+                tracing::warn!(
+                    worker = %row.id,
+                    processes = hunt.killed,
+                    "ended what a dead worker's steps left behind"
+                );
+            }
+            hunt.left == 0
+        }
+        Err(error) => {
+            tracing::error!(%error, "cannot look for what a dead worker's steps left behind");
+            true
+        }
+    }
+}
+
 /// The proof that a process without children has: predecessors on this host that are gone.
 pub fn of_strangers() -> Box<Proof> {
     let me = Identity::current();
     Box::new(move |row| {
-        let gone = me.is_provably_dead(&identity(row));
-        gone.then(|| ProvenDeath::Crashed("it does not exist any more".to_owned()))
+        is_gone(&me, row).then(|| ProvenDeath::Crashed("it does not exist any more".to_owned()))
     })
 }

@@ -131,10 +131,11 @@ fn served(config: &Config, definitions: &[Definition]) -> Vec<String> {
 
 /// A connection to the configured database.
 pub fn location(config: &Config) -> Result<Location, store::Error> {
-    match config.database.url.sqlite_path() {
-        Some(path) => Ok(Location::sqlite(path)),
-        None => Location::parse(config.database.url.expose()),
-    }
+    let location = match config.database.url.sqlite_path() {
+        Some(path) => Location::sqlite(path),
+        None => Location::parse(config.database.url.expose())?,
+    };
+    Ok(location.leased(config.supervisor.reaper_timeout))
 }
 
 /// The runtime of every process: one thread, because what waits needs no more, and because
@@ -221,7 +222,13 @@ pub fn start_until(
             hooks: embedded.hooks.clone(),
             reload: reloader(options, embedded),
         };
-        let until = |handle| until(handle, config);
+        let until = |handle: Handle| async move {
+            let requests = handle.requests.clone();
+            tokio::select! {
+                code = until(handle, config) => code,
+                () = outgrown(&requests) => OUTGROWN,
+            }
+        };
         Ok(supervisor::supervise(setup, signals, until).await)
     })
 }
@@ -229,7 +236,8 @@ pub fn start_until(
 /// Creates or upgrades the schema.
 async fn prepare(location: &Location) -> Result<(), store::Error> {
     let mut conn = location.connect(Purpose::Query).await?;
-    for migration in migrate::migrate(&mut conn).await? {
+    let mut told = |waits: &str| tracing::warn!("{waits}");
+    for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut told).await? {
         tracing::info!(
             version = migration.version,
             name = migration.name,
@@ -378,6 +386,39 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
     let _ = ready.wait_for(|ready| *ready).await;
     until_idle(&handle.requests, config.pipelines.names()).await;
     0
+}
+
+/// The exit status of a daemon that ends because the schema has outgrown it.
+pub const OUTGROWN: u8 = 1;
+
+/// How often a daemon looks whether the schema has outgrown it.
+const SCHEMA_EVERY: Duration = Duration::from_secs(10);
+
+/// Returns when a newer program has changed the schema so that this one cannot work with it any more.
+/// One that it can work with is reported once.
+pub async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
+    let mut reported = None;
+    loop {
+        let (reply, answer) = oneshot::channel();
+        if requests.send(Request::Schema(reply)).is_ok() {
+            match answer.await {
+                Ok(Ok(Some(version))) if reported != Some(version) => {
+                    reported = Some(version);
+                    tracing::warn!(
+                        version,
+                        "the schema is newer than this ductworkd, which can work with it: install the \
+                         newer one here, too"
+                    );
+                }
+                Ok(Err(error @ store::Error::Schema(_))) => {
+                    tracing::error!(%error, "stopping");
+                    return;
+                }
+                _ => {}
+            }
+        }
+        tokio::time::sleep(SCHEMA_EVERY).await;
+    }
 }
 
 /// Returns when no work is left in these pipelines (`None`: in all).

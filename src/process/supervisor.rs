@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +37,7 @@ use super::proof;
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
+use super::writer;
 
 /// How long the last sweep of a stopping supervisor may take: what it does not give back now,
 /// the next start does at once, with the same proof.
@@ -94,6 +96,9 @@ struct Supervisor {
     requests: mpsc::UnboundedSender<Request>,
     /// The database takes no writes: nobody can beat, so nobody is judged.
     stalled: bool,
+    /// SQLite's file, and who had its lock when this was last looked at because nobody could write.
+    file: Option<PathBuf>,
+    writer: Option<Pid>,
     /// Pids of children that died because the daemon stops: what they held is released.
     stopped: Arc<Mutex<HashSet<Pid>>>,
     ready: watch::Sender<bool>,
@@ -172,6 +177,7 @@ impl Supervisor {
         // Checked by whoever made the set-up.
         let location =
             super::start::location(&config).unwrap_or_else(|_| Location::sqlite("ductwork.db"));
+        let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
         let bells = Bells::new(&location, requests.clone());
         let stopped: Arc<Mutex<HashSet<Pid>>> = Arc::default();
@@ -208,6 +214,7 @@ impl Supervisor {
             connected: watch::Sender::new(false),
             house: bells.house(),
             ring: bells.ringer(),
+            kept_waiting: false,
         };
         let limits = roster::Limits {
             reaper_timeout: config.supervisor.reaper_timeout,
@@ -223,6 +230,8 @@ impl Supervisor {
             identity,
             requests,
             stalled: false,
+            file,
+            writer: None,
             stopped,
             ready: watch::Sender::new(false),
             notify: Notify::from_environment(),
@@ -259,6 +268,7 @@ impl Supervisor {
             }
             self.tell();
             self.watch_own_beat();
+            self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
             if Instant::now() >= prune_at {
                 prune_at = Instant::now() + Duration::from_secs(60);
@@ -312,6 +322,31 @@ impl Supervisor {
             true => roster::Event::DatabaseLost,
             false => roster::Event::DatabaseBack { at },
         });
+    }
+
+    /// Whoever has SQLite's lock for longer than a lease is named; and ended, if it is a process of
+    /// ours that stands still, whoever its supervisor is: that one may stand still as well, and
+    /// nobody can work or be recovered until the lock is free.
+    fn watch_the_writer(&mut self, rows: &[ProcessRow]) {
+        let lease = self.setup.config.supervisor.reaper_timeout;
+        let kept_out = self.me.since_beat() > lease;
+        let before = self.writer.take();
+        let Some(file) = self.file.as_ref().filter(|_| kept_out) else {
+            return;
+        };
+        let Some(found) = writer::of(file) else {
+            return;
+        };
+        self.writer = Some(found.pid);
+        // Seen twice: many may have it one after the other, and it is no fault of the last one.
+        if before != Some(found.pid) {
+            events::kept_out(&found.to_string(), self.me.since_beat());
+        } else if writer::is_to_be_ended(&found, &self.identity, rows, lease) {
+            events::writer_ended(&found.to_string());
+            if let Err(error) = writer::end(&found) {
+                tracing::error!(pid = found.pid, %error, "it cannot be ended");
+            }
+        }
     }
 
     fn stop(&mut self, immediate: bool) {
@@ -396,14 +431,13 @@ impl Supervisor {
         self.notify.ready();
     }
 
-    /// New children beside the old ones, which drain: no moment without a claimer.
+    /// New children instead of all that there are.
     fn replace_all(&mut self) {
-        let at = self.at();
-        let none = Vec::new();
-        self.handle(roster::Event::Reload { wanted: none, at });
-        failpoint!("supervisor.replacing");
-        let wanted = wanted(&self.setup.pipelines);
-        self.handle(roster::Event::Reload { wanted, at });
+        if self.roster.is_draining() {
+            tracing::info!("those before them still drain: replacing them when these have ended");
+        }
+        let (at, wanted) = (self.at(), wanted(&self.setup.pipelines));
+        self.handle(roster::Event::Replace { wanted, at });
     }
 
     /// Tells the roster which of its children stand still: they beat no more, and what they
@@ -516,6 +550,9 @@ impl Supervisor {
     }
 
     fn spawn(&mut self, slot: SlotId, kind: &ChildKind) -> roster::Event {
+        if self.roster.is_draining() {
+            failpoint!("supervisor.replacing");
+        }
         let tag = uuid::Uuid::new_v4().simple().to_string();
         let config = &self.setup.config;
         let argv = (self.setup.argv)(config, kind, self.me.process());
@@ -659,11 +696,10 @@ fn wanted(pipelines: &[String]) -> Vec<ChildKind> {
 /// of them the daemon itself has ended.
 fn proof_of(me: Identity, stopped: Arc<Mutex<HashSet<Pid>>>) -> Box<crate::engine::reaper::Proof> {
     Box::new(move |row| {
-        let identity = proof::identity(row);
         // RACE: a child of ours has died, and nobody has waited for it yet. Why it died is known
         // only to the roster, which hears of it then: what was stopped is no crash. Raced by
         // `rolling_restarts_spend_no_crash`.
-        if !me.is_provably_dead(&identity) || identity.is_unreaped_child() {
+        if proof::identity(row).is_unreaped_child() || !proof::is_gone(&me, row) {
             return None;
         }
         let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);

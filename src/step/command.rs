@@ -34,7 +34,9 @@ use super::scratch::{OutputFile, Scratch};
 use super::spawn::{Ends, Image, spawn};
 use super::stderr::Log;
 use super::verdict::{Said, judge, too_large};
-use super::{Assignment, Limits, Outcome, StepError, StopCause, StopSignal, elapsed, stopped};
+use super::{
+    Assignment, Limits, Outcome, PROCESS, StepError, StopCause, StopSignal, elapsed, stopped,
+};
 use crate::failpoint::failpoint;
 
 /// How long what a program started may go on writing after the program itself has ended:
@@ -229,6 +231,8 @@ impl CommandRunner {
         }
         // What a person wrote wins over everything.
         added.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
+        // But not over the mark by which it is found.
+        added.insert(PROCESS.into(), assignment.process.to_string().into());
         added
     }
 

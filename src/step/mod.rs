@@ -27,11 +27,17 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::model::{ExecutionId, RunId, StepId};
+use crate::model::{ExecutionId, ProcessId, RunId, StepId};
+
+/// The variable of a step that says which process runs it, by the key of that process's row. Whatever a
+/// step starts inherits it, and can be told by it when nobody is left who knows of it.
+pub const PROCESS: &str = "DUCTWORK_PROCESS";
 
 /// One execution to perform.
 #[derive(Clone, Debug)]
 pub struct Assignment {
+    /// The process that performs it.
+    pub process: ProcessId,
     /// The run it belongs to.
     pub run_id: RunId,
     /// The run's pipeline.

@@ -18,7 +18,7 @@ use crate::model::*;
 use super::claim::{raw, touch};
 use super::conn::Conn;
 use super::crossing::{self, Crossed, Crossing, micros};
-use super::definition::Definitions;
+use super::definition::{Definitions, Unreadable};
 use super::error::Error;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
@@ -58,13 +58,15 @@ statements! {
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
                s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
                r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
-               a.id AS advancement_id
+               a.id AS advancement_id, f.id AS begun_id,
+               (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made
           FROM {rows:b(id id, token id)}
           JOIN ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           JOIN ductwork_runs r ON {key:r.id;br.run_id}
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}
           JOIN ductwork_advancements a ON {key:a.branch_id;br.id} AND a.completed_at IS NULL
+          LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.fired_at IS NULL
          ORDER BY br.id";
     LOCK_FENCED = "
         SELECT br.id FROM ductwork_branches br
@@ -87,11 +89,18 @@ statements! {
          WHERE completed_at IS NULL AND from_step_id IN
                (SELECT br.step_id FROM {rows:b(branch_id id, token id)}
                   JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token)";
+    /// What a branch that could not be advanced has spent already, and whose it is.
+    FAILED_ADVANCES = "
+        SELECT br.id, br.pipeline, t.retry_count
+          FROM {rows:b(branch_id id, token id)}
+          JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
+          JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}";
     RELEASE_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL,
-               ready_at = {now} + :delay
-          FROM {rows:b(branch_id id, token id)}
+               ready_at = {now} + b.delay,
+               last_advanced_at = {now}
+          FROM {rows:b(branch_id id, token id, delay int)}
          WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.claim_token = b.token";
     HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
@@ -212,6 +221,15 @@ async fn open_records(
 /// How much of outputs one transaction holds in memory, beyond the first.
 const OUTPUTS_MAX: i64 = 16 << 20;
 
+/// Branches that one transaction makes of expands, all together: what others wait for it, who share the
+/// advancer or, on SQLite, the database. Where faults are tried between two transactions, and where
+/// every order of them is, a small fan-out takes some.
+const SPREAD_AT_ONCE: usize = if cfg!(any(test, feature = "failpoints")) {
+    2
+} else {
+    2_000
+};
+
 /// What advancing a batch came to.
 #[derive(Debug, Default)]
 pub struct Advanced {
@@ -221,17 +239,25 @@ pub struct Advanced {
     pub stale: Vec<BranchId>,
     /// Branches for a transaction of their own: together, their outputs are too much to hold.
     pub left: Vec<ClaimedBranch>,
+    /// Branches whose expand is wider than one transaction makes: they are to be advanced again, and
+    /// stay claimed.
+    pub spreading: Vec<ClaimedBranch>,
+    /// Branches that this version cannot advance, because it cannot read what that rests on: still
+    /// claimed, to be given back.
+    pub unreadable: Vec<(ClaimedBranch, Unreadable)>,
     /// What the crossings did.
     pub crossed: Crossed,
 }
+
+/// What advancing a branch of this pipeline may cost.
+pub type Limits<'a> = &'a (dyn Fn(&str) -> AdvanceLimits + Sync);
 
 /// Advances a batch of claimed branches, in one transaction: load under the fence, decide,
 /// write, close. Those whose fence is gone drop out of it alone.
 pub async fn advance(
     conn: &mut Conn,
     claimed: &[ClaimedBranch],
-    max_payload: usize,
-    limits: &(dyn Fn(&str) -> AdvanceLimits + Sync),
+    limits: Limits<'_>,
     definitions: &Definitions,
 ) -> Result<Advanced, Error> {
     failpoint!(conn, "advance.begin");
@@ -249,13 +275,20 @@ pub async fn advance(
             .map(|branch| (branch.id, branch.token))
             .collect();
         let (mut fenced, mut left, mut held) = (Vec::new(), Vec::new(), 0);
+        let mut unreadable = Vec::new();
         for row in conn.fetch(&LOAD_FENCED, &[("b", (&rows).into())]).await? {
             let id = BranchId(row.get("id")?);
             // A branch has one open advancement (I9), so it is loaded once.
             let Some(token) = tokens.remove(&id) else {
                 continue;
             };
-            let branch = load(conn, &row, token, definitions).await?;
+            let branch = match load(conn, &row, token, definitions).await? {
+                Ok(branch) => branch,
+                Err(reason) => {
+                    unreadable.push((ClaimedBranch { id, token }, reason));
+                    continue;
+                }
+            };
             let size = branch.to_read();
             if held > 0 && held + size > OUTPUTS_MAX {
                 left.push(ClaimedBranch { id, token });
@@ -266,14 +299,25 @@ pub async fn advance(
         }
         read_outputs(conn, &mut fenced).await?;
         failpoint!(conn, "advance.loaded");
-        let crossings: Vec<Crossing<'_>> = fenced
+        let mut crossings: Vec<Crossing<'_>> = fenced
             .iter()
             .map(|branch| branch.crossing(&limits(&branch.pipeline)))
             .collect();
-        let crossed = crossing::cross(conn, &crossings, max_payload, definitions).await?;
+        let mut rest = SPREAD_AT_ONCE;
+        let mut spreading = Vec::new();
+        for crossing in &mut crossings {
+            if !crossing.is_whole_within(&mut rest) {
+                spreading.push(ClaimedBranch {
+                    id: crossing.branch_id,
+                    token: crossing.token,
+                });
+            }
+        }
+        let crossed = crossing::cross(conn, &crossings, limits, definitions).await?;
         failpoint!(conn, "advance.written");
         Ok(Advanced {
-            moved: crossings.len(),
+            moved: crossings.len() - spreading.len(),
+            spreading,
             // In the order of the claim, whatever the map's.
             stale: claimed
                 .iter()
@@ -281,6 +325,7 @@ pub async fn advance(
                 .filter(|id| tokens.contains_key(id))
                 .collect(),
             left,
+            unreadable,
             crossed,
         })
     });
@@ -329,6 +374,8 @@ struct Fenced {
     crashes: u32,
     transition: TransitionId,
     advancement: AdvancementId,
+    /// The barrier of the expand that it has begun, and how many branches that has.
+    begun: Option<(FanOutId, usize)>,
 }
 
 enum Ended {
@@ -346,13 +393,20 @@ async fn load(
     row: &super::Row,
     token: ClaimToken,
     definitions: &Definitions,
-) -> Result<Fenced, Error> {
+) -> Result<Result<Fenced, Unreadable>, Error> {
     let digest: String = row.get("definition")?;
-    let definition = definitions.load(conn, &digest).await?;
+    let definition = match definitions.read(conn, &digest).await? {
+        Ok(definition) => definition,
+        Err(unreadable) => return Ok(Err(unreadable)),
+    };
+    let unreadable = |reason| {
+        let digest = digest.clone();
+        Ok(Err(Unreadable::now(digest, reason)))
+    };
     let node: String = row.get("node")?;
-    let node = definition
-        .find(&node)
-        .ok_or_else(|| Error::Corrupt(format!("definition {digest} has no node {node}")))?;
+    let Some(node) = definition.find(&node) else {
+        return unreadable(format!("it has no node {node}"));
+    };
     let step_id = StepId(row.get("step_id")?);
     let step = match row.get::<Option<i64>>("size")? {
         Some(size) => Ended::Succeeded {
@@ -365,17 +419,21 @@ async fn load(
         None => {
             let args = [("step", step_id.0.into())];
             let reason = match conn.fetch_optional(&LAST_EXECUTION, &args).await? {
-                Some(last) => outcome::halt_reason(
-                    last.optional_word("result")?
-                        .unwrap_or(ExecutionResult::Error),
-                    last.get::<Option<String>>("error_class")?.as_deref(),
-                ),
+                Some(last) => {
+                    let word = last.get::<Option<String>>("result")?;
+                    let result = match word.map(|word| word.parse()).transpose() {
+                        Ok(result) => result.unwrap_or(ExecutionResult::Error),
+                        Err(unknown) => return unreadable(format!("of its step, {unknown}")),
+                    };
+                    let class = last.get::<Option<String>>("error_class")?;
+                    outcome::halt_reason(result, class.as_deref())
+                }
                 None => HaltReason::TransitionInvalid,
             };
             Ended::Failed(reason)
         }
     };
-    Ok(Fenced {
+    Ok(Ok(Fenced {
         id: BranchId(row.get("id")?),
         token,
         run_id: RunId(row.get("run_id")?),
@@ -391,7 +449,14 @@ async fn load(
         crashes: row.count("crash_count")?,
         transition: TransitionId(row.get("transition_id")?),
         advancement: AdvancementId(row.get("advancement_id")?),
-    })
+        begun: match row.get::<Option<uuid::Uuid>>("begun_id")? {
+            Some(id) => {
+                let made = row.get::<Option<i64>>("made")?.unwrap_or_default();
+                Some((FanOutId(id), usize::try_from(made).unwrap_or_default()))
+            }
+            None => None,
+        },
+    }))
 }
 
 impl Fenced {
@@ -412,6 +477,7 @@ impl Fenced {
             },
             retries: self.retries,
             crashes: self.crashes,
+            begun: self.begun.is_some(),
         };
         Crossing {
             branch_id: self.id,
@@ -426,6 +492,8 @@ impl Fenced {
             token: self.token,
             transition: self.transition,
             advancement: self.advancement,
+            begun: self.begun,
+            until: 0,
             advance: advance::decide(&view, &self.definition, limits),
         }
     }
@@ -436,39 +504,86 @@ impl Fenced {
 pub enum GiveBack<'a> {
     /// The process lost its connection before it could advance them: spends nothing.
     Released,
-    /// The attempt failed: spends one of the transition's retries.
-    Errored {
-        /// For machines.
-        class: &'a str,
+    /// The database could not carry the attempt out, so many times in a row: spends nothing.
+    Hindered {
+        /// For people.
+        message: &'a str,
+        /// Attempts in a row.
+        times: u32,
+    },
+    /// This version cannot read what advancing them rests on: spends nothing.
+    Unreadable {
         /// For people.
         message: &'a str,
         /// Wait before the next attempt.
         delay: Duration,
     },
+    /// The attempt was refused for what it was to write: spends one of the transition's retries.
+    Errored {
+        /// For people.
+        message: &'a str,
+    },
 }
 
-/// Gives claimed branches back, as far as they are still ours.
+/// The wait before a branch of this pipeline is tried again, after so many failures.
+pub type Backoff<'a> = &'a (dyn Fn(&str, u32) -> Duration + Sync);
+
+/// Gives claimed branches back, as far as they are still ours. Those of an attempt that failed wait
+/// for as long as `backoff` says.
 pub async fn give_back(
     conn: &mut Conn,
     claimed: &[ClaimedBranch],
     why: GiveBack<'_>,
+    backoff: Backoff<'_>,
 ) -> Result<(), Error> {
-    let (result, class, message, delay) = match why {
-        GiveBack::Released => (ExecutionResult::Released, None, None, Duration::ZERO),
-        GiveBack::Errored {
-            class,
-            message,
-            delay,
-        } => (ExecutionResult::Error, Some(class), Some(message), delay),
+    let (result, class, message) = match why {
+        GiveBack::Released => (ExecutionResult::Released, None, None),
+        GiveBack::Hindered { message, .. } => (
+            ExecutionResult::Released,
+            Some("advance_hindered"),
+            Some(message),
+        ),
+        GiveBack::Unreadable { message, .. } => (
+            ExecutionResult::Released,
+            Some("definition_unreadable"),
+            Some(message),
+        ),
+        GiveBack::Errored { message } => (
+            ExecutionResult::Error,
+            Some("advance_failed"),
+            Some(message),
+        ),
     };
-    let rows = Rows::new()
-        .ids("branch_id", claimed.iter().map(|branch| branch.id))
-        .ids("token", claimed.iter().map(|branch| branch.token));
+    let rows = || {
+        Rows::new()
+            .ids("branch_id", claimed.iter().map(|branch| branch.id))
+            .ids("token", claimed.iter().map(|branch| branch.token))
+    };
+    let ours = rows();
     conn.transaction(async |conn| {
+        let mut delays = HashMap::new();
+        if !matches!(why, GiveBack::Released) {
+            for row in conn
+                .fetch(&FAILED_ADVANCES, &[("b", (&ours).into())])
+                .await?
+            {
+                let backoff =
+                    |times| Ok::<_, Error>(backoff(&row.get::<String>("pipeline")?, times));
+                let delay = match why {
+                    GiveBack::Released => Duration::ZERO,
+                    GiveBack::Hindered { times, .. } => backoff(times)?,
+                    GiveBack::Unreadable { delay, .. } => delay,
+                    GiveBack::Errored { .. } => {
+                        backoff(row.count("retry_count")?.saturating_add(1))?
+                    }
+                };
+                delays.insert(BranchId(row.get("id")?), micros(delay));
+            }
+        }
         conn.execute(
             &CLOSE_ADVANCEMENTS,
             &[
-                ("b", (&rows).into()),
+                ("b", (&ours).into()),
                 ("result", result.as_str().into()),
                 ("class", class.into()),
                 ("message", message.into()),
@@ -476,15 +591,13 @@ pub async fn give_back(
         )
         .await?;
         if result == ExecutionResult::Error {
-            conn.execute(&COUNT_RETRIES, &[("b", (&rows).into())])
+            conn.execute(&COUNT_RETRIES, &[("b", (&ours).into())])
                 .await?;
         }
-        let delay = micros(delay).into();
-        conn.execute(
-            &RELEASE_BRANCHES,
-            &[("b", (&rows).into()), ("delay", delay)],
-        )
-        .await?;
+        let delay = |branch: &ClaimedBranch| delays.get(&branch.id).copied().unwrap_or_default();
+        let delayed = rows().ints("delay", claimed.iter().map(delay));
+        conn.execute(&RELEASE_BRANCHES, &[("b", (&delayed).into())])
+            .await?;
         Ok(())
     })
     .await

@@ -195,7 +195,9 @@ statements! {
         SELECT 'step' AS entity, from_step_id AS id, 'was left ' || count(*) || ' times' AS detail
           FROM ductwork_transitions
          GROUP BY from_step_id HAVING count(*) > 1");
-    /// Hooks name the transition that halted their run, but are none of its steps.
+    /// Hooks name the transition that halted their run, but are none of its steps. A wide expand takes
+    /// several transactions: until the last, its transition is open, and has produced the first step of
+    /// each branch that is there. Of a run that is being deleted some steps have gone.
     I11 = found!("
         SELECT 'transition' AS entity, t.id,
                'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
@@ -203,7 +205,14 @@ statements! {
           LEFT JOIN (SELECT transition_id, count(*) AS n FROM ductwork_steps
                       WHERE transition_id IS NOT NULL AND via <> 'on_halt'
                       GROUP BY transition_id) s ON s.transition_id = t.id
-         WHERE coalesce(t.produced, 0) <> coalesce(s.n, 0)
+          LEFT JOIN (SELECT f.branch_id, count(*) AS n
+                       FROM ductwork_fan_outs f
+                       JOIN ductwork_branches b ON b.id = f.branch_id AND b.status IN ('in_progress', 'advancing')
+                       JOIN ductwork_branches c ON c.fan_out_id = f.id
+                      WHERE f.fired_at IS NULL AND f.via = 'expand'
+                      GROUP BY f.branch_id) m ON m.branch_id = t.branch_id AND t.completed_at IS NULL
+         WHERE coalesce(t.produced, m.n, 0) <> coalesce(s.n, 0)
+           AND t.run_id NOT IN (SELECT id FROM ductwork_runs WHERE pruning_at IS NOT NULL)
         UNION ALL
         SELECT 'transition', id, 'has some of end, kind and product, but not all'
           FROM ductwork_transitions WHERE ", part_crossed!());
@@ -214,8 +223,9 @@ statements! {
           LEFT JOIN ductwork_runs r ON r.id = s.run_id
           LEFT JOIN ductwork_transitions t ON t.id = s.transition_id AND t.run_id = s.run_id
          WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt') AND t.id IS NULL
-           AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL)");
-    /// Cancelled branches do not arrive.
+           AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL) AND r.pruning_at IS NULL");
+    /// Cancelled branches do not arrive. Until an expand is whole its branch does not wait, and some of
+    /// its branches are still to come, which may have been cancelled.
     I13 = found!("
         SELECT 'fan_out' AS entity, f.id,
                'counts ' || f.arrived || ' of ' || f.width || ' arrived and ' || f.halted || ' halted; there are '
@@ -226,7 +236,9 @@ statements! {
                             sum(CASE WHEN status = 'halted' THEN 1 ELSE 0 END) AS halted
                        FROM ductwork_branches WHERE fan_out_id IS NOT NULL
                       GROUP BY fan_out_id) c ON c.fan_out_id = f.id
-         WHERE f.width <> coalesce(c.n, 0) OR f.arrived <> coalesce(c.ended, 0) OR f.halted <> coalesce(c.halted, 0)
+          LEFT JOIN ductwork_branches b ON b.id = f.branch_id AND f.via = 'expand' AND f.fired_at IS NULL
+                AND b.status IN ('in_progress', 'advancing', 'cancelled')
+         WHERE (f.width <> coalesce(c.n, 0) AND (b.id IS NULL OR f.width < c.n)) OR f.arrived <> coalesce(c.ended, 0) OR f.halted <> coalesce(c.halted, 0)
         UNION ALL
         SELECT 'fan_out', id, 'has ' || arrived || ' of ' || width || ' arrived, but has'
                 || CASE WHEN fired_at IS NULL THEN ' not' ELSE '' END || ' fired'
@@ -255,6 +267,7 @@ statements! {
          WHERE b.status <> 'completed'
            AND CASE b.status WHEN 'halted' THEN r.status = 'completed'
                              WHEN 'cancelled' THEN r.status IN ('completed', 'halted')
+                                  OR (r.status <> 'cancelled' AND r.cancelling_at IS NULL)
                              ELSE r.status NOT IN ('in_progress', 'dampened') END
         UNION ALL
         SELECT 'run', r.id, 'is ' || r.status || ', but no branch of it is'
@@ -324,6 +337,8 @@ statements! {
           FROM ductwork_fan_outs f
           LEFT JOIN ductwork_branches b ON b.id = f.branch_id
          WHERE f.fired_at IS NULL AND (b.id IS NULL OR b.status NOT IN ('waiting', 'cancelled'))
+           AND (b.id IS NULL OR f.via <> 'expand' OR b.status NOT IN ('in_progress', 'advancing')
+                OR f.width <= (SELECT count(*) FROM ductwork_branches c WHERE c.fan_out_id = f.id))
         UNION ALL
         SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
           FROM ductwork_fan_outs WHERE fired_at IS NULL
@@ -382,7 +397,15 @@ statements! {
         UNION ALL
         SELECT 'advancement', id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago'
           FROM ductwork_advancements
-         WHERE completed_at IS NULL AND lease_until < {now} - :grace");
+         WHERE completed_at IS NULL AND lease_until < {now} - :grace
+        UNION ALL
+        SELECT 'run', id, 'is being cancelled, but nobody has gone on with it for '
+               || (({now} - cancelling_at) / 1000000) || ' s'
+          FROM ductwork_runs WHERE cancelling_at < {now} - :grace
+        UNION ALL
+        SELECT 'run', id, 'is being deleted, but nobody has gone on with it for '
+               || (({now} - pruning_at) / 1000000) || ' s'
+          FROM ductwork_runs WHERE pruning_at < {now} - :grace");
     /// A backlog is no violation while every process has something in hand; one that has
     /// nothing, beside work that is long due, is.
     I26 = found!("
@@ -422,7 +445,9 @@ statements! {
           JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
                   FROM ductwork_branches WHERE fan_out_id IS NOT NULL
                  GROUP BY fan_out_id) c ON c.fan_out_id = f.id
-         WHERE c.first <> 0 OR c.last <> f.width - 1 OR c.n <> f.width
+          LEFT JOIN ductwork_branches b ON b.id = f.branch_id AND f.via = 'expand' AND f.fired_at IS NULL
+                AND b.status IN ('in_progress', 'advancing', 'cancelled')
+         WHERE c.first <> 0 OR c.last <> c.n - 1 OR (c.n <> f.width AND b.id IS NULL)
         UNION ALL
         SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
           FROM ductwork_fan_outs f
@@ -457,12 +482,17 @@ statements! {
           FROM ductwork_runs r
           LEFT JOIN ductwork_branches b ON b.run_id = r.id AND b.fan_out_id IS NULL
          GROUP BY r.id HAVING count(b.id) <> 1");
+    I33_TUPLES = found!("
+        SELECT 'run' AS entity, t.run_id AS id, 'is gone, but has ' || count(*) || ' values in its context' AS detail
+          FROM ductwork_tuples t
+          LEFT JOIN ductwork_runs r ON r.id = t.run_id
+         WHERE r.id IS NULL GROUP BY t.run_id");
     I33_DEFINITIONS = found!("
         SELECT 'run' AS entity, r.id, 'has a definition that is not stored' AS detail
           FROM ductwork_runs r
           LEFT JOIN ductwork_definitions d ON d.digest = r.definition
          WHERE d.digest IS NULL");
-    /// A cancellation closes what was being crossed.
+    /// A cancellation closes what was being crossed, and the branch that crossed it.
     I34 = found!("
         SELECT 'advancement' AS entity, a.id, 'succeeded, but at no transition of its branch' AS detail
           FROM ductwork_advancements a
@@ -471,10 +501,10 @@ statements! {
         UNION ALL
         SELECT 'transition', t.id, 'was crossed, but by ' || count(a.id) || ' attempts'
           FROM ductwork_transitions t
-          LEFT JOIN ductwork_runs r ON r.id = t.run_id
+          LEFT JOIN ductwork_branches b ON b.id = t.branch_id
           LEFT JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'success'
          WHERE t.completed_at IS NOT NULL
-         GROUP BY t.id, r.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(r.status, '') <> 'cancelled')");
+         GROUP BY t.id, b.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(b.status, '') <> 'cancelled')");
     I34_FAILED = found!("
         SELECT 'advancement' AS entity, a.id, 'is an attempt at no transition of its branch' AS detail
           FROM ductwork_advancements a
@@ -538,7 +568,7 @@ invariants! {
     I22 Always "claims belong to registered processes";
     I23 Always "a halted run has its hook, and no other run has one" unless nothing_has_halted;
     I24 Always "copied steps come from an earlier run of the lineage" unless there_are_no_copies;
-    I25 Eventually "no claim outlives its lease";
+    I25 Eventually "no claim outlives its lease, and nothing stays half done";
     I26 Eventually "no work waits beside an idle process";
     I27 Always "no heartbeat is from the future";
     I28 Always "a trigger key stands for one run";
@@ -546,7 +576,7 @@ invariants! {
     I31 Always "the queue holds exactly what is open and unclaimed";
     I32 Always "a run is dampened exactly while a branch of it waits for a person";
     I33 Always "every branch has its run, and every run its root and its definition"
-        unless each_run_has_its_root, I33_DEFINITIONS;
+        unless each_run_has_its_root, I33_TUPLES, I33_DEFINITIONS;
     I34 Always "attempts belong to what they were made at, and one of them crossed each transition"
         unless each_transition_was_crossed_once, I34_FAILED unless each_attempt_crossed,
         I34_EXECUTIONS unless each_step_has_a_first_attempt;
@@ -573,6 +603,7 @@ const BY_HASH: &[&str] = &[
     "I30",
     "I32",
     "I33",
+    "I33_TUPLES",
     "I34",
     "I34_EXECUTIONS",
 ];

@@ -174,15 +174,18 @@ impl Hands {
     }
 
     async fn advance(&mut self) {
-        let claimed = self.claim_branches().await;
+        let mut claimed = self.claim_branches().await;
         let limits = |_: &str| AdvanceLimits {
             max_retry: 3,
             max_crash: 3,
             max_fan_out: None,
+            max_payload: MAX_PAYLOAD,
         };
         let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let advanced = advance::advance(conn, &claimed, MAX_PAYLOAD, &limits, definitions);
-        advanced.await.unwrap();
+        while !claimed.is_empty() {
+            let advanced = advance::advance(conn, &claimed, &limits, definitions).await;
+            claimed = advanced.unwrap().spreading;
+        }
     }
 }
 
@@ -290,16 +293,11 @@ async fn busy(conn: Conn) -> Hands {
         max_retry: 3,
         max_crash: 3,
         max_fan_out: None,
+        max_payload: MAX_PAYLOAD,
     };
-    advance::advance(
-        &mut hands.conn,
-        &ready,
-        MAX_PAYLOAD,
-        &limits,
-        &hands.definitions,
-    )
-    .await
-    .unwrap();
+    advance::advance(&mut hands.conn, &ready, &limits, &hands.definitions)
+        .await
+        .unwrap();
 
     // Halted after an error, a crash and a second error, with its hook still to run.
     hands.trigger(&fail, "1").await;
@@ -330,11 +328,10 @@ async fn busy(conn: Conn) -> Hands {
     let ready = hands.claim_branches().await;
     assert_eq!(ready.len(), 1, "the question");
     let why = advance::GiveBack::Errored {
-        class: "test",
         message: "it was asked to",
-        delay: Duration::from_secs(3_600),
     };
-    advance::give_back(&mut hands.conn, &ready, why)
+    let an_hour = |_: &str, _| Duration::from_secs(3_600);
+    advance::give_back(&mut hands.conn, &ready, why, &an_hour)
         .await
         .unwrap();
     hands
@@ -475,6 +472,7 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I15", "UPDATE ductwork_branches SET status = 'halted' WHERE status = 'completed'"),
     ("I15", "UPDATE ductwork_branches SET status = 'cancelled' WHERE status = 'halted'"),
     ("I15", "DELETE FROM ductwork_branches"),
+    ("I15", "UPDATE ductwork_branches SET status = 'cancelled' WHERE status = 'dampened'"),
     ("I16", "UPDATE ductwork_runs SET halted_at = 5 WHERE status = 'in_progress'"),
     ("I17", "UPDATE ductwork_runs SET status = 'halted', halted_at = 5 WHERE status = 'in_progress'"),
     ("I17", "UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = 5 WHERE status = 'halted'"),
@@ -503,6 +501,8 @@ const CORRUPTIONS: &[(&str, &str)] = &[
              UPDATE ductwork_steps SET source_step_id = run_id WHERE via = 'collapse'"),
     ("I25", "UPDATE ductwork_executions SET lease_until = 5 WHERE completed_at IS NULL AND process_id IS NOT NULL"),
     ("I25", "UPDATE ductwork_advancements SET lease_until = 5 WHERE completed_at IS NULL"),
+    ("I25", "UPDATE ductwork_runs SET cancelling_at = 5 WHERE status = 'in_progress'"),
+    ("I25", "UPDATE ductwork_runs SET pruning_at = 5 WHERE status = 'completed'"),
     ("I26", "UPDATE ductwork_processes SET started_at = 5;
              UPDATE ductwork_availabilities SET due_at = 5;
              UPDATE ductwork_executions SET process_id = NULL WHERE completed_at IS NULL"),
@@ -520,6 +520,8 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I33", "DELETE FROM ductwork_runs"),
     ("I33", "DELETE FROM ductwork_branches WHERE fan_out_id IS NULL AND status = 'completed'"),
     ("I33", "DELETE FROM ductwork_definitions"),
+    ("I33", "INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
+             SELECT step_id, 'k', '1', 5, 5 FROM ductwork_branches"),
     ("I34", "DELETE FROM ductwork_transitions"),
     ("I34", "DELETE FROM ductwork_transitions WHERE id IN (SELECT transition_id FROM ductwork_advancements WHERE result = 'error')"),
     ("I34", "DELETE FROM ductwork_transitions WHERE via = 'end'"),

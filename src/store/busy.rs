@@ -11,7 +11,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// How long a connection waits for a lock before SQLite says that the database is busy.
+/// How long a connection waits for a lock before SQLite says that the database is busy, unless it
+/// was told otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lock is not tried more often than this; about what a small commit takes.
@@ -23,6 +24,13 @@ const LONGEST: Duration = Duration::from_millis(2);
 thread_local! {
     /// Since when this thread waits: SQLite tells how often it has asked, not for how long.
     static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// How long this thread waits at most.
+    static LIMIT: Cell<Duration> = const { Cell::new(PATIENCE) };
+}
+
+/// From now on this thread waits no longer than this.
+pub fn waits(limit: Duration) {
+    LIMIT.set(limit);
 }
 
 /// True, after a while, when the lock is to be tried again. Asked by SQLite, on the thread that
@@ -33,13 +41,13 @@ pub fn wait(asked: i32) -> bool {
         _ => Instant::now(),
     };
     SINCE.set(Some(since));
-    let pause = pause(since.elapsed());
+    let pause = pause(since.elapsed(), LIMIT.get());
     pause.inspect(|pause| std::thread::sleep(*pause)).is_some()
 }
 
 /// The next wait of somebody who has waited for `waited`; `None` after too long.
-fn pause(waited: Duration) -> Option<Duration> {
-    (waited < PATIENCE).then(|| (waited / 8).clamp(SHORTEST, LONGEST))
+fn pause(waited: Duration, limit: Duration) -> Option<Duration> {
+    (waited < limit).then(|| (waited / 8).clamp(SHORTEST, LONGEST))
 }
 
 #[cfg(test)]
@@ -48,16 +56,18 @@ mod tests {
 
     #[test]
     fn a_wait_is_a_fraction_of_what_was_waited_within_bounds() {
-        assert_eq!(pause(Duration::ZERO), Some(SHORTEST));
+        assert_eq!(pause(Duration::ZERO, PATIENCE), Some(SHORTEST));
         assert_eq!(
-            pause(Duration::from_millis(8)),
+            pause(Duration::from_millis(8), PATIENCE),
             Some(Duration::from_millis(1))
         );
-        assert_eq!(pause(Duration::from_secs(5)), Some(LONGEST));
+        assert_eq!(pause(Duration::from_secs(5), PATIENCE), Some(LONGEST));
     }
 
     #[test]
     fn patience_ends() {
-        assert_eq!(pause(PATIENCE), None);
+        assert_eq!(pause(PATIENCE, PATIENCE), None);
+        let limit = Duration::from_millis(250);
+        assert_eq!(pause(limit, limit), None);
     }
 }

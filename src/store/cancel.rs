@@ -1,63 +1,109 @@
 //! Cancelling a run.
 //!
-//! Owns: closing everything of a run that could still move, in one transaction. Never: stops
-//! a process; who runs a step of it learns by its next beat that the step is no longer its
-//! own, or at once from whoever asked for the cancellation. A cancelled run has no hook.
+//! Owns: closing everything of a run that could still move. Never: stops a process; who runs a
+//! step of it learns by its next beat that the step is no longer its own, or at once from whoever
+//! asked for the cancellation. A cancelled run has no hook.
+//!
+//! A run of few open branches is cancelled in one transaction. A wide one loses some of its
+//! branches per transaction ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)): nobody waits long
+//! for the rows of any of them. From the first on the run can only end cancelled, because a barrier
+//! at which a branch is missing never fires; `cancelling_at` says so, and whoever sweeps finishes
+//! what was left half done. A branch that waits goes after one of those that it waits for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
+use super::crossing::micros;
+use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::{Rows, statements};
+use super::statement::{Rows, Statement, statements};
 
 statements! {
     CANCEL_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
+    CANCEL_OPEN_BRANCHES = "
+        SELECT id, status, step_id, fan_out_id FROM ductwork_branches
+         WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
+         LIMIT :n";
     /// An open execution belongs to the current step of a branch. (A hook's does not; but then
     /// the run has ended.)
     CANCEL_OPEN_EXECUTIONS = "
         SELECT e.id FROM ductwork_branches br
           JOIN ductwork_executions e ON {key:e.step_id;br.step_id} AND e.result IS NULL
-         WHERE br.run_id = :run ORDER BY e.id";
-    CANCEL_OPEN_BRANCHES = "
-        SELECT id FROM ductwork_branches
-         WHERE run_id = :run AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
-         ORDER BY id";
+         WHERE {any:br.id;b(id id)}";
+    CANCEL_HOLD_PLACES = "
+        SELECT execution_id FROM ductwork_availabilities
+         WHERE {any:execution_id;b(id id)} ORDER BY execution_id {lock}";
+    CANCEL_HOLD_EXECUTIONS = "
+        SELECT id FROM ductwork_executions WHERE {any:id;b(id id)} ORDER BY id {lock}";
+    CANCEL_HOLD_BRANCHES = "
+        SELECT id, status, step_id, fan_out_id FROM ductwork_branches
+         WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
+         ORDER BY id {lock}";
+    /// Branches that wait in vain. (With an offset PostgreSQL asks for each of them; it would read
+    /// all branches that arrive anywhere when it believes that there are none.)
+    CANCEL_DOOMED = "
+        SELECT f.branch_id AS id FROM ductwork_fan_outs f
+         WHERE {any:f.branch_id;b(id id)} AND f.fired_at IS NULL
+           AND EXISTS (SELECT 1 FROM ductwork_branches c
+                        WHERE c.fan_out_id = f.id AND c.status = 'cancelled' LIMIT 1 OFFSET 0)";
     CANCEL_AVAILABILITIES = "
-        DELETE FROM ductwork_availabilities
-         WHERE execution_id IN (SELECT b.id FROM {rows:b(id id)})";
+        DELETE FROM ductwork_availabilities WHERE {any:execution_id;b(id id)}";
     CANCEL_EXECUTIONS = "
         UPDATE ductwork_executions SET completed_at = {now}, result = 'cancelled'
-          FROM {rows:b(id id)}
-         WHERE {key:ductwork_executions.id;b.id} AND ductwork_executions.result IS NULL
-        RETURNING ductwork_executions.process_id AS process_id";
+         WHERE {any:id;b(id id)} AND result IS NULL
+        RETURNING process_id";
     CANCEL_BRANCHES = "
         UPDATE ductwork_branches
            SET status = 'cancelled', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL
-          FROM {rows:b(id id)}
-         WHERE {key:ductwork_branches.id;b.id}
-           AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting', 'dampened')";
+         WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')";
     CANCEL_STEPS = "
         UPDATE ductwork_steps SET status = 'cancelled', completed_at = {now}
-         WHERE status IN ('in_progress', 'advancing', 'waiting')
-           AND id IN (SELECT br.step_id FROM ductwork_branches br WHERE br.run_id = :run)";
+         WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting')";
     CANCEL_ADVANCEMENTS = "
         UPDATE ductwork_advancements SET completed_at = {now}, result = 'cancelled'
-         WHERE completed_at IS NULL
-           AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = :run)";
+         WHERE {any:branch_id;b(id id)} AND completed_at IS NULL";
+    /// An expand that has begun has produced the branches that are there.
     CANCEL_TRANSITIONS = "
-        UPDATE ductwork_transitions SET completed_at = {now}, via = 'end', produced = 0
-         WHERE completed_at IS NULL
-           AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = :run)";
-    CANCEL_RUN = "
-        UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = {now}, dampened = 0
+        UPDATE ductwork_transitions
+           SET completed_at = {now}, via = 'end',
+               produced = coalesce((SELECT (SELECT max(c.ordinal) + 1 FROM ductwork_branches c
+                                             WHERE c.fan_out_id = f.id)
+                                      FROM ductwork_fan_outs f
+                                     WHERE {key:f.branch_id;ductwork_transitions.branch_id}
+                                       AND f.fired_at IS NULL), 0)
+         WHERE {any:branch_id;b(id id)} AND completed_at IS NULL";
+    /// Between two transactions: some branches are cancelled, others not yet.
+    CANCEL_SOME = "
+        UPDATE ductwork_runs
+           SET cancelling_at = {now}, dampened = dampened - :dampened,
+               status = CASE WHEN dampened = :dampened THEN 'in_progress' ELSE status END
          WHERE id = :run AND status IN ('in_progress', 'dampened')";
+    CANCEL_RUN = "
+        UPDATE ductwork_runs
+           SET status = 'cancelled', cancelled_at = {now}, dampened = 0, cancelling_at = NULL
+         WHERE id = :run AND status IN ('in_progress', 'dampened')";
+    /// Cancellations that nobody has gone on with for a while.
+    CANCEL_UNFINISHED = "
+        SELECT id FROM ductwork_runs
+         WHERE cancelling_at IS NOT NULL AND cancelling_at <= {now} - :age ORDER BY cancelling_at LIMIT 10";
 }
 
-/// Rows per statement.
-const CHUNK: usize = 1_000;
+/// Branches per transaction.
+pub const BATCH: usize = 500;
+
+/// Branches of which one look tells; the next one is taken when they are closed. Each look goes
+/// through those that are closed already.
+const LOOK: usize = 50_000;
+
+/// How long a transaction of a cancellation waits for somebody else's row. It has rows itself for
+/// which others wait, so it lets go of them rather, and asks again.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '200ms'";
 
 /// What a cancellation came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,76 +121,324 @@ pub enum Cancel {
     NotFound,
 }
 
-/// Cancels a run: all of it, or nothing when it has already ended.
+/// Cancels a run.
 ///
-/// What runs at this moment loses the right to commit (its guard no longer matches).
+/// What runs at this moment loses the right to commit (its guard no longer matches). Whoever does
+/// not learn what became of it asks again.
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
-    failpoint!(conn, "cancel.begin");
-    let cancelled = conn.transaction(async |conn| {
-        match status(conn, run_id).await? {
-            None => return Ok(Cancel::NotFound),
-            Some(status) if status.is_terminal() => return Ok(Cancel::NotActive(status)),
-            Some(_) => {}
+    cancel_by(conn, run_id, BATCH, &mut |_| {}).await
+}
+
+/// The same, so many branches per transaction; `told` hears how many are closed, after each.
+pub async fn cancel_by(
+    conn: &mut Conn,
+    run_id: RunId,
+    batch: usize,
+    told: &mut dyn FnMut(usize),
+) -> Result<Cancel, Error> {
+    let mut cancelling = Cancelling::of(run_id, batch);
+    loop {
+        let before = cancelling.closed;
+        if let Some(cancelled) = cancelling.step(conn).await? {
+            return Ok(cancelled);
         }
-        let run = [("run", run_id.0.into())];
-        let mut held = BTreeSet::new();
-        let mut touched = 0;
-        // RACE: while we close what we see, a branch may be split, an execution tried again,
-        // by a transaction that our statements wait for and whose new rows their snapshots
-        // have not seen. So we look again until there is nothing left to close. Whoever could
-        // still add something holds a row that we would then see open, so an empty look is
-        // final. Executions first, then branches, as everybody else locks them. Proven by
-        // `a_cancellation_leaves_nothing_open_whenever_it_comes`. (I15, I17)
-        loop {
-            let executions = ids(conn, &CANCEL_OPEN_EXECUTIONS, run_id).await?;
-            let branches = ids(conn, &CANCEL_OPEN_BRANCHES, run_id).await?;
-            if executions.is_empty() && branches.is_empty() {
-                break;
-            }
-            for chunk in executions.chunks(CHUNK) {
-                let rows = Rows::new().ids("id", chunk.iter().copied());
-                let rows = [("b", (&rows).into())];
-                // Its place in the queue first, as a claim takes them: a claim that has the
-                // place is waited for, then its execution is closed under it.
-                conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
-                for row in conn.fetch(&CANCEL_EXECUTIONS, &rows).await? {
-                    touched += 1;
-                    held.extend(row.get::<Option<uuid::Uuid>>("process_id")?.map(ProcessId));
+        match cancelling.closed > before {
+            true => told(cancelling.closed),
+            false => tokio::time::sleep(AGAIN).await,
+        }
+    }
+}
+
+/// The runs whose cancellation nobody has gone on with for so long.
+pub async fn unfinished(conn: &mut Conn, age: Duration) -> Result<Vec<RunId>, Error> {
+    let args = [("age", micros(age).into())];
+    let rows = conn.fetch(&CANCEL_UNFINISHED, &args).await?;
+    rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
+}
+
+/// An open branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    id: Uuid,
+    status: BranchStatus,
+    step: Uuid,
+    root: bool,
+}
+
+impl Open {
+    fn read(row: &super::Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            status: row.word("status")?,
+            step: row.get("step_id")?,
+            root: row.get::<Option<Uuid>>("fan_out_id")?.is_none(),
+        })
+    }
+
+    fn waits(&self) -> bool {
+        self.status == BranchStatus::Waiting
+    }
+}
+
+/// A cancellation under way.
+pub struct Cancelling {
+    run_id: RunId,
+    batch: usize,
+    /// Open branches that were seen and not yet closed; the next to be is the last.
+    seen: Vec<Open>,
+    held: BTreeSet<ProcessId>,
+    /// Branches closed so far.
+    pub closed: usize,
+}
+
+impl Cancelling {
+    /// Of this run, so many branches per transaction.
+    pub fn of(run_id: RunId, batch: usize) -> Self {
+        Self {
+            run_id,
+            batch: batch.max(1),
+            seen: Vec::new(),
+            held: BTreeSet::new(),
+            closed: 0,
+        }
+    }
+
+    /// One transaction; what the cancellation came to, if it was the last.
+    pub async fn step(&mut self, conn: &mut Conn) -> Result<Option<Cancel>, Error> {
+        if self.seen.is_empty() {
+            match status(conn, self.run_id).await? {
+                None => return Ok(Some(Cancel::NotFound)),
+                Some(status) if status.is_terminal() => {
+                    return Ok(Some(Cancel::NotActive(status)));
                 }
-                // RACE: it is put back while we wait for it, or between the two statements: its
-                // new place is in neither's snapshot. From now on nobody puts it back: it is closed.
-                // Proven by `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
-                conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
+                Some(_) => {}
             }
-            for chunk in branches.chunks(CHUNK) {
-                let rows = Rows::new().ids("id", chunk.iter().copied());
-                touched += conn
-                    .execute(&CANCEL_BRANCHES, &[("b", (&rows).into())])
-                    .await?;
+            let open = look(conn, self.run_id).await?;
+            if open.len() <= self.batch + 1 {
+                return self.end(conn, open).await;
             }
+            self.seen = in_order(open);
         }
-        if conn.execute(&CANCEL_RUN, &run).await? == 0 {
-            // It ended while we looked; then nothing of it was open, and nothing was touched.
-            if touched > 0 {
-                let text = format!("I15: {run_id:?} has ended, but {touched} rows of it had not");
+        let rest = self.seen.len().saturating_sub(self.batch);
+        let chunk = self.seen.split_off(rest);
+        self.some(conn, &chunk).await.map(|()| None)
+    }
+
+    /// Closes those that are seen here, which are few and all that are open, and the run.
+    async fn end(&mut self, conn: &mut Conn, seen: Vec<Open>) -> Result<Option<Cancel>, Error> {
+        failpoint!(conn, "cancel.begin");
+        let run_id = self.run_id;
+        let ended = conn.transaction(async |conn| {
+            let held = hold(conn, &seen).await?;
+            // RACE: a branch that we saw is split, or split further, before we have its lock. Its
+            // children were in no look, so there is another one, which is final: no other branch of
+            // the run can bring forth any, since all that were open are ours now. Proven by
+            // `a_cancellation_leaves_nothing_open_whenever_it_comes`. (I15, I17)
+            let open = look(conn, run_id).await?;
+            if open.iter().any(|now| !held.has(now)) {
+                return Ok(None);
+            }
+            let processes = close(conn, &held.branches, &held.executions).await?;
+            if conn
+                .execute(&CANCEL_RUN, &[("run", run_id.0.into())])
+                .await?
+                == 0
+            {
+                // It ended while we looked; then nothing of it was open, and nothing was touched.
+                let touched = held.branches.len();
+                if touched > 0 {
+                    let text =
+                        format!("I15: {run_id:?} has ended, but {touched} branches of it had not");
+                    return Err(Error::Corrupt(text));
+                }
+                return Ok(Some((None, status(conn, run_id).await?)));
+            }
+            failpoint!(conn, "cancel.written");
+            Ok(Some((Some(processes), None)))
+        });
+        let Some(ended) = later(ended.await)? else {
+            return Ok(None);
+        };
+        failpoint!(conn, "cancel.end");
+        Ok(match ended {
+            None => None,
+            Some((Some(processes), _)) => {
+                self.held.extend(processes);
+                let held = std::mem::take(&mut self.held).into_iter().collect();
+                Some(Cancel::Done { held })
+            }
+            Some((None, Some(status))) => Some(Cancel::NotActive(status)),
+            Some((None, None)) => Some(Cancel::NotFound),
+        })
+    }
+
+    /// Closes some of the run's branches, as far as they cannot be missed by anybody who goes on.
+    async fn some(&mut self, conn: &mut Conn, seen: &[Open]) -> Result<(), Error> {
+        failpoint!(conn, "cancel.begin");
+        let run_id = self.run_id;
+        let done = conn.transaction(async |conn| {
+            let mut held = hold(conn, seen).await?;
+            let waiting: Vec<Uuid> = held
+                .branches
+                .iter()
+                .filter(|it| it.waits())
+                .map(|it| it.id)
+                .collect();
+            let doomed = match waiting.is_empty() {
+                true => BTreeSet::new(),
+                false => ids(conn, &CANCEL_DOOMED, waiting)
+                    .await?
+                    .into_iter()
+                    .collect(),
+            };
+            // RACE: the last of those that a branch waits for arrives, and finds nobody to move. So
+            // a branch that waits is closed when one that it waits for is: then nobody can be the
+            // last. Proven by `a_barrier_fires_while_its_run_is_cancelled_branch_by_branch`. (I13)
+            held.branches
+                .retain(|it| !it.root && (!it.waits() || doomed.contains(&it.id)));
+            if held.branches.is_empty() {
+                return Ok((0, BTreeSet::new()));
+            }
+            let processes = close(conn, &held.branches, &held.executions).await?;
+            let dampened = |it: &&Open| it.status == BranchStatus::Dampened;
+            let args = [
+                ("run", run_id.0.into()),
+                (
+                    "dampened",
+                    held.branches.iter().filter(dampened).count().into(),
+                ),
+            ];
+            if conn.execute(&CANCEL_SOME, &args).await? == 0 {
+                let text = format!("I15: {run_id:?} has ended, but branches of it had not");
                 return Err(Error::Corrupt(text));
             }
-            return Ok(match status(conn, run_id).await? {
-                Some(status) => Cancel::NotActive(status),
-                None => Cancel::NotFound,
-            });
+            failpoint!(conn, "cancel.written");
+            Ok((held.branches.len(), processes))
+        });
+        let done = later(done.await)?;
+        if let Some((closed, processes)) = done {
+            self.held.extend(processes);
+            self.closed += closed;
         }
-        conn.execute(&CANCEL_STEPS, &run).await?;
-        conn.execute(&CANCEL_ADVANCEMENTS, &run).await?;
-        conn.execute(&CANCEL_TRANSITIONS, &run).await?;
-        failpoint!(conn, "cancel.written");
-        Ok(Cancel::Done {
-            held: held.into_iter().collect(),
-        })
-    });
-    let cancelled = cancelled.await?;
-    failpoint!(conn, "cancel.end");
-    Ok(cancelled)
+        failpoint!(conn, "cancel.end");
+        Ok(())
+    }
+}
+
+/// The wait before what could not be closed is looked at again.
+pub const AGAIN: Duration = Duration::from_millis(20);
+
+/// A transaction that waited too long for somebody else's rows has done nothing, and is for later.
+fn later<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
+    match done {
+        Ok(done) => Ok(Some(done)),
+        Err(Error::Retryable(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Those that move are closed before those that wait for them, and of these the younger before the
+/// older: they are the inner ones. The run's root is closed with the run.
+fn in_order(mut open: Vec<Open>) -> Vec<Open> {
+    open.retain(|it| !it.root);
+    open.sort_by_key(|it| (!it.waits(), it.id));
+    open
+}
+
+/// Open branches of a run.
+async fn look(conn: &mut Conn, run_id: RunId) -> Result<Vec<Open>, Error> {
+    let args = [("run", run_id.0.into()), ("n", LOOK.into())];
+    let rows = conn.fetch(&CANCEL_OPEN_BRANCHES, &args).await?;
+    rows.iter().map(Open::read).collect()
+}
+
+/// Open branches and executions, under lock.
+struct Held {
+    branches: Vec<Open>,
+    executions: Vec<Uuid>,
+}
+
+impl Held {
+    fn has(&self, branch: &Open) -> bool {
+        self.branches.iter().any(|held| held.id == branch.id)
+    }
+}
+
+/// Locks what is open of the branches that were seen, as it is by now.
+///
+/// RACE: an execution is tried again, a branch moves on, by a transaction that our locks wait for
+/// and whose new rows the look before them has not seen. So we look again until nothing is new.
+/// Whoever could still add something holds a row that we would then wait for, so a look that finds
+/// nothing new is final. Places in the queue first, as a claim takes them, then executions, then
+/// branches, as everybody else. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
+/// (I15, I17)
+async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
+    if conn.dialect() == Dialect::Postgres {
+        conn.script("SET", LOCK_TIMEOUT).await?;
+    }
+    let all: Vec<Uuid> = seen.iter().map(|it| it.id).collect();
+    let mut executions = BTreeSet::new();
+    let mut branches: BTreeMap<Uuid, Open> = BTreeMap::new();
+    loop {
+        let found = ids(conn, &CANCEL_OPEN_EXECUTIONS, all.clone()).await?;
+        let new: Vec<Uuid> = found
+            .into_iter()
+            .filter(|id| executions.insert(*id))
+            .collect();
+        if new.is_empty() && !branches.is_empty() {
+            break;
+        }
+        if conn.dialect() == Dialect::Postgres && !new.is_empty() {
+            ids_of(conn, &CANCEL_HOLD_PLACES, "execution_id", new.clone()).await?;
+            ids(conn, &CANCEL_HOLD_EXECUTIONS, new).await?;
+        }
+        let rows = Rows::new().ids("id", all.iter().copied());
+        branches.clear();
+        for row in conn
+            .fetch(&CANCEL_HOLD_BRANCHES, &[("b", (&rows).into())])
+            .await?
+        {
+            let open = Open::read(&row)?;
+            branches.insert(open.id, open);
+        }
+        if branches.is_empty() {
+            break;
+        }
+    }
+    Ok(Held {
+        branches: branches.into_values().collect(),
+        executions: executions.into_iter().collect(),
+    })
+}
+
+/// Closes branches that are held, with all that would move them; the processes that were at it.
+async fn close(
+    conn: &mut Conn,
+    branches: &[Open],
+    executions: &[Uuid],
+) -> Result<BTreeSet<ProcessId>, Error> {
+    let mut processes = BTreeSet::new();
+    if !executions.is_empty() {
+        let rows = Rows::new().ids("id", executions.iter().copied());
+        let rows = [("b", (&rows).into())];
+        // What was put back while we waited for it has a place by now. Proven by
+        // `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
+        conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
+        for row in conn.fetch(&CANCEL_EXECUTIONS, &rows).await? {
+            processes.extend(row.get::<Option<Uuid>>("process_id")?.map(ProcessId));
+        }
+    }
+    if !branches.is_empty() {
+        let rows = Rows::new().ids("id", branches.iter().map(|it| it.step));
+        conn.execute(&CANCEL_STEPS, &[("b", (&rows).into())])
+            .await?;
+        let rows = Rows::new().ids("id", branches.iter().map(|it| it.id));
+        let rows = [("b", (&rows).into())];
+        conn.execute(&CANCEL_BRANCHES, &rows).await?;
+        conn.execute(&CANCEL_ADVANCEMENTS, &rows).await?;
+        conn.execute(&CANCEL_TRANSITIONS, &rows).await?;
+    }
+    Ok(processes)
 }
 
 async fn status(conn: &mut Conn, run_id: RunId) -> Result<Option<RunStatus>, Error> {
@@ -155,9 +449,19 @@ async fn status(conn: &mut Conn, run_id: RunId) -> Result<Option<RunStatus>, Err
 
 async fn ids(
     conn: &mut Conn,
-    statement: &'static super::statement::Statement,
-    run_id: RunId,
-) -> Result<Vec<uuid::Uuid>, Error> {
-    let rows = conn.fetch(statement, &[("run", run_id.0.into())]).await?;
-    rows.iter().map(|row| row.get("id")).collect()
+    statement: &'static Statement,
+    of: Vec<Uuid>,
+) -> Result<Vec<Uuid>, Error> {
+    ids_of(conn, statement, "id", of).await
+}
+
+async fn ids_of(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    column: &str,
+    of: Vec<Uuid>,
+) -> Result<Vec<Uuid>, Error> {
+    let rows = Rows::new().ids("id", of);
+    let rows = conn.fetch(statement, &[("b", (&rows).into())]).await?;
+    rows.iter().map(|row| row.get(column)).collect()
 }

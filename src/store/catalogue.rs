@@ -3,7 +3,7 @@
 use super::statement::Statement;
 use super::{
     advance, audit, cancel, claim, clock, commit, context, crossing, definition, fill, migrate,
-    process, prune, query, resume, revive, sketch, trigger, why,
+    process, prune, query, resume, revive, sketch, stuck, trigger, why,
 };
 
 /// Every statement, by module.
@@ -27,6 +27,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         resume::STATEMENTS,
         revive::STATEMENTS,
         sketch::STATEMENTS,
+        stuck::STATEMENTS,
         trigger::STATEMENTS,
         why::STATEMENTS,
     ]

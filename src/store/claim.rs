@@ -4,6 +4,7 @@
 //! process and a lease, in one transaction; putting back what was never started. Never: runs
 //! anything.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -16,8 +17,18 @@ use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::place::Place;
+use super::portion;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
+
+/// The longest input that comes along with its claim: of a thousand such the answer has 16 MiB.
+/// Longer ones are asked for, as many at once as fit.
+macro_rules! input {
+    () => {
+        "CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
+               CAST(octet_length(s.input) AS bigint) AS size"
+    };
+}
 
 statements! {
     /// A process whose row is gone was declared dead: it claims nothing until it has registered
@@ -49,9 +60,10 @@ statements! {
         RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count";
     /// A row without an execution says that the process lives, and nothing was due. All or
     /// nothing: the statement is refused when something available was not free to be claimed (I2).
-    STAMPED in Part = "
+    STAMPED in Part = concat!("
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
-               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
+               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
+               ", input!(), ",
                br.fan_out_id, br.ordinal, r.definition,
                (SELECT max(due_at) FROM taken) AS last_due_at,
                (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
@@ -61,23 +73,26 @@ statements! {
                 JOIN ductwork_steps s ON {key:s.id;e.step_id}
                 JOIN ductwork_branches br ON {key:br.id;s.branch_id}
                 JOIN ductwork_runs r ON {key:r.id;s.run_id}) ON true
-         ORDER BY e.id";
+         ORDER BY e.id");
     CLAIM joins [
         ("touched", &TOUCH_PROCESS),
         ("taken", &TAKE_AVAILABILITIES),
         ("stamped", &STAMP_EXECUTIONS),
         ("", &STAMPED),
     ];
-    LOAD_CLAIMED = "
+    LOAD_CLAIMED = concat!("
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
-               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via, s.input,
+               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
+               ", input!(), ",
                br.fan_out_id, br.ordinal, r.definition
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
           JOIN ductwork_branches br ON {key:br.id;s.branch_id}
           JOIN ductwork_runs r ON {key:r.id;s.run_id}
-         ORDER BY e.id";
+         ORDER BY e.id");
+    LARGE_INPUTS = "
+        SELECT s.id, s.input FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
     /// What was claimed but never started is as if it had not been claimed.
     UNCLAIM = "
         UPDATE ductwork_executions
@@ -87,12 +102,19 @@ statements! {
            AND ductwork_executions.process_id = :process
            AND ductwork_executions.result IS NULL
         RETURNING ductwork_executions.id AS id";
+    /// Without a delay they go before all that is due, as they did when they were claimed. They get the time
+    /// of the queue's head and not their own, so that the queue never looks older than it is.
     QUEUE_AGAIN = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT b.id, :pipeline, {now} FROM {rows:b(id id)}";
+        SELECT b.id, :pipeline,
+               coalesce(CASE WHEN :delay > 0 THEN {now} + :delay END,
+                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
+                           FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
+                        {now})
+          FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
-    HELD = "
+    pub(super) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL";
 }
 
@@ -131,6 +153,16 @@ pub struct Claimed {
     pub input: Box<RawValue>,
 }
 
+/// An execution that this process owns and cannot run: a newer version wrote what this one does not
+/// know, or something else is wrong with it. It is to be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// The execution.
+    pub execution_id: ExecutionId,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
 /// What a claim came to.
 #[derive(Debug)]
 pub enum Claim {
@@ -140,7 +172,31 @@ pub enum Claim {
     Dead,
 }
 
-/// Takes up to `n` due executions of `pipeline` for the claimant's process, leased for `lease`.
+/// What else there is to know of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// The place of the last that was taken.
+    pub last: Place,
+    /// What was taken as well, and is to be put back: together, the inputs are too much to hold.
+    pub excess: Vec<ExecutionId>,
+    /// What was taken as well, and is to be put back for later: it cannot be understood.
+    pub unread: Vec<Unread>,
+}
+
+/// What a process holds, as it was found.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// With their inputs.
+    pub whole: Vec<Claimed>,
+    /// Those whose inputs are too long to be read before it is known who wants them.
+    pub large: Vec<ExecutionId>,
+    /// Those that cannot be understood.
+    pub unread: Vec<Unread>,
+}
+
+/// Takes up to `n` due executions of `pipeline` for the claimant's process, leased for `lease`; fewer
+/// where their inputs are too much to hold. When one of them cannot be understood, that is an error, and
+/// all are put back.
 pub async fn claim(
     conn: &mut Conn,
     claimant: Claimant,
@@ -148,11 +204,23 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
-    let (claim, _) = claim_behind(conn, Place::FIRST, claimant, pipeline, n, lease).await?;
-    Ok(claim)
+    let (claim, rest) = claim_behind(conn, Place::FIRST, claimant, pipeline, n, lease).await?;
+    let mut back = rest.excess;
+    if let (Claim::Taken(taken), Some(_)) = (&claim, rest.unread.first()) {
+        back.extend(rest.unread.iter().map(|unread| unread.execution_id));
+        back.extend(taken.iter().map(|claimed| claimed.execution_id));
+    }
+    if !back.is_empty() {
+        put_back(conn, claimant, pipeline, &back, Duration::ZERO).await?;
+    }
+    match rest.unread.into_iter().next() {
+        Some(Unread { reason, .. }) => Err(Error::Corrupt(reason)),
+        None => Ok(claim),
+    }
 }
 
-/// The same, of what stands behind a place; and the last that was taken.
+/// The same, of what stands behind a place; and what is too much, or cannot be understood, is the
+/// caller's to put back.
 pub async fn claim_behind(
     conn: &mut Conn,
     place: Place,
@@ -160,9 +228,13 @@ pub async fn claim_behind(
     pipeline: &str,
     n: usize,
     lease: Duration,
-) -> Result<(Claim, Place), Error> {
+) -> Result<(Claim, Rest), Error> {
+    let none = |last| Rest {
+        last,
+        excess: Vec::new(),
+        unread: Vec::new(),
+    };
     let [behind, behind_id] = place.args();
-    let pipeline_name = pipeline;
     let pipeline = ("pipeline", pipeline.into());
     let [process, epoch] = claimant.args();
     let lease = ("lease", micros(lease).into());
@@ -180,15 +252,14 @@ pub async fn claim_behind(
         let mut rows = conn.alone(&CLAIM, &args).await?;
         failpoint!(conn, "claim.end");
         if rows.is_empty() {
-            return Ok((Claim::Dead, place));
+            return Ok((Claim::Dead, none(place)));
         }
         rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
         let last = match rows.first() {
             Some(row) => Place::of(row, "last_due_at", "last_id")?,
             None => place,
         };
-        let taken = understood(conn, claimant, pipeline_name, &rows).await?;
-        return Ok((Claim::Taken(taken), last));
+        return with_inputs(conn, understood(&rows)?, last).await;
     }
     let loaded = conn.transaction(async |conn| {
         if !touch(conn, claimant).await? {
@@ -225,26 +296,74 @@ pub async fn claim_behind(
     let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
     let Some((rows, last)) = loaded else {
-        return Ok((Claim::Dead, place));
+        return Ok((Claim::Dead, none(place)));
     };
-    let taken = understood(conn, claimant, pipeline_name, &rows).await?;
-    Ok((Claim::Taken(taken), last))
+    with_inputs(conn, understood(&rows)?, last).await
 }
 
-/// What was claimed. When one of them cannot be understood, all are put back: nobody would run what
-/// is ours and unknown to us.
-async fn understood(
+/// Reads the inputs that did not come along, as many as fit beside those that did. An input that is
+/// gone is of a run that was cancelled and pruned meanwhile: it is put back like what does not fit, which
+/// finds that it is not held any more.
+async fn with_inputs(
     conn: &mut Conn,
-    claimant: Claimant,
-    pipeline: &str,
-    rows: &[Row],
-) -> Result<Vec<Claimed>, Error> {
-    let taken: Result<Vec<Claimed>, Error> = rows.iter().map(claimed).collect();
-    if taken.is_err() {
-        let ids = ids(rows)?.into_iter().map(ExecutionId);
-        put_back(conn, claimant, pipeline, &ids.collect::<Vec<_>>()).await?;
+    (mut taken, unread): (Vec<Taken>, Vec<Unread>),
+    last: Place,
+) -> Result<(Claim, Rest), Error> {
+    let sizes = taken.iter().map(|taken| taken.size);
+    let fit = portion::first(taken.len(), sizes);
+    let mut excess: Vec<ExecutionId> = taken
+        .drain(fit..)
+        .map(|taken| taken.claimed.execution_id)
+        .collect();
+    let large = taken.iter().filter(|taken| taken.is_large);
+    let large: Vec<StepId> = large.map(|taken| taken.claimed.step_id).collect();
+    let mut inputs = HashMap::new();
+    if !large.is_empty() {
+        let rows = Rows::new().ids("id", large);
+        for row in conn.fetch(&LARGE_INPUTS, &[("b", (&rows).into())]).await? {
+            inputs.insert(StepId(row.get("id")?), raw(row.get("input")?)?);
+        }
     }
-    taken
+    let mut claimed = Vec::with_capacity(taken.len());
+    for Taken {
+        claimed: mut it,
+        is_large,
+        ..
+    } in taken
+    {
+        match (is_large, inputs.remove(&it.step_id)) {
+            (false, _) => claimed.push(it),
+            (true, Some(input)) => {
+                it.input = input;
+                claimed.push(it);
+            }
+            (true, None) => excess.push(it.execution_id),
+        }
+    }
+    let rest = Rest {
+        last,
+        excess,
+        unread,
+    };
+    Ok((Claim::Taken(claimed), rest))
+}
+
+/// What was claimed, and of it what cannot be understood: one such row holds up no other.
+fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
+    let (mut understood, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        match taken(row) {
+            Ok(taken) => understood.push(taken),
+            Err(error) => unread.push(Unread {
+                execution_id: ExecutionId(row.get("id")?),
+                reason: match error {
+                    Error::Corrupt(reason) => reason,
+                    error => error.to_string(),
+                },
+            }),
+        }
+    }
+    Ok((understood, unread))
 }
 
 /// The guarded write that every claim begins with; false when the process was declared dead.
@@ -260,8 +379,8 @@ fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
 }
 
 /// Puts executions that the claimant's process has claimed but not started back into the queue: no
-/// attempt was made, so none is closed. Those that it holds no more stay as they are. Returns how
-/// many.
+/// attempt was made, so none is closed. They are due again after `delay`. Those that the process holds no
+/// more stay as they are. Returns how many.
 ///
 /// What is put back may be what was taken up again since, if this arrives late: it is fenced as
 /// claims are.
@@ -270,6 +389,7 @@ pub async fn put_back(
     claimant: Claimant,
     pipeline: &str,
     executions: &[ExecutionId],
+    delay: Duration,
 ) -> Result<usize, Error> {
     let rows = Rows::new().ids("id", executions.iter().copied());
     conn.transaction(async |conn| {
@@ -283,7 +403,11 @@ pub async fn put_back(
         let freed = ids(&conn.fetch(&UNCLAIM, &args).await?)?;
         if !freed.is_empty() {
             let rows = Rows::new().ids("id", freed.iter().copied());
-            let args = [("b", (&rows).into()), ("pipeline", pipeline.into())];
+            let args = [
+                ("b", (&rows).into()),
+                ("pipeline", pipeline.into()),
+                ("delay", micros(delay).into()),
+            ];
             conn.execute(&QUEUE_AGAIN, &args).await?;
         }
         Ok(freed.len())
@@ -291,19 +415,20 @@ pub async fn put_back(
     .await
 }
 
-/// The executions `ids`, as far as they are the process's.
-async fn load(conn: &mut Conn, process: ProcessId, ids: &Rows<'_>) -> Result<Vec<Claimed>, Error> {
-    let rows = conn
-        .fetch(
-            &LOAD_CLAIMED,
-            &[("b", ids.into()), ("process", process.0.into())],
-        )
-        .await?;
-    rows.iter().map(claimed).collect()
+/// An execution that was taken.
+struct Taken {
+    /// Its input is `null` where it did not come along.
+    claimed: Claimed,
+    is_large: bool,
+    /// The input's.
+    size: usize,
 }
 
-fn claimed(row: &Row) -> Result<Claimed, Error> {
-    Ok(Claimed {
+fn taken(row: &Row) -> Result<Taken, Error> {
+    let input = row.get::<Option<String>>("input")?;
+    let is_large = input.is_none();
+    let input = input.map_or_else(|| Ok(RawValue::NULL.to_owned()), raw)?;
+    let claimed = Claimed {
         execution_id: ExecutionId(row.get("id")?),
         step_id: StepId(row.get("step_id")?),
         run_id: RunId(row.get("run_id")?),
@@ -318,7 +443,12 @@ fn claimed(row: &Row) -> Result<Claimed, Error> {
         retry_count: row.count("retry_count")?,
         crash_count: row.count("crash_count")?,
         definition: row.get("definition")?,
-        input: raw(row.get("input")?)?,
+        input,
+    };
+    Ok(Taken {
+        claimed,
+        is_large,
+        size: usize::try_from(row.get::<i64>("size")?).unwrap_or(usize::MAX),
     })
 }
 
@@ -334,9 +464,26 @@ pub async fn next_due(conn: &mut Conn, pipeline: &str) -> Result<Option<Duration
 
 /// Everything that `process` holds: what it knows, and what it was given in a transaction whose
 /// answer was lost.
-pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<Claimed>, Error> {
+pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
     let rows = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
-    load(conn, process, &Rows::new().ids("id", ids(&rows)?)).await
+    let rows = Rows::new().ids("id", ids(&rows)?);
+    let args = [("b", (&rows).into()), ("process", process.0.into())];
+    let loaded = conn.fetch(&LOAD_CLAIMED, &args).await?;
+    let (understood, unread) = understood(&loaded)?;
+    let mut held = Held {
+        unread,
+        ..Held::default()
+    };
+    for Taken {
+        claimed, is_large, ..
+    } in understood
+    {
+        match is_large {
+            true => held.large.push(claimed.execution_id),
+            false => held.whole.push(claimed),
+        }
+    }
+    Ok(held)
 }
 
 /// A stored payload as JSON.

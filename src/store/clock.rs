@@ -8,10 +8,8 @@
 //! future, and would wait until the clock is where it was.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::conn::Conn;
-use super::crossing::micros;
 use super::error::Error;
 use super::statement::statements;
 
@@ -29,12 +27,23 @@ statements! {
                  WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
          WHERE ductwork_availabilities.execution_id = w.execution_id
         RETURNING ductwork_availabilities.pipeline AS pipeline";
+    /// A branch that was claimed before waits since it was given back, any other since its step's end.
     READY_AGAIN = "
-        UPDATE ductwork_branches SET ready_at = {now} WHERE ready_at > {now} + :most RETURNING id";
+        UPDATE ductwork_branches
+           SET ready_at = {now} + CASE WHEN ductwork_branches.ready_at > w.since
+                                       THEN ductwork_branches.ready_at - w.since ELSE 0 END,
+               last_advanced_at = {now}
+          FROM (SELECT br.id, CASE WHEN t.id IS NULL THEN s.completed_at
+                                   ELSE br.last_advanced_at END AS since
+                  FROM ductwork_branches br
+                  JOIN ductwork_steps s ON s.id = br.step_id
+                  LEFT JOIN ductwork_transitions t
+                    ON t.from_step_id = br.step_id AND t.completed_at IS NULL
+                 WHERE br.ready_at > {now}) w
+         WHERE ductwork_branches.id = w.id AND ductwork_branches.ready_at > {now}
+           AND w.since > {now}
+        RETURNING ductwork_branches.id AS id";
 }
-
-/// The longest that a branch is ever told to wait before it is claimed again.
-const BRANCH_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// What was put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,14 +60,22 @@ pub struct Overtaken {
 /// back; where it was not, nothing is found.
 pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
     let due = conn.fetch(&DUE_AGAIN, &[]).await?;
-    let most = [("most", micros(BRANCH_WAIT_MAX).into())];
-    let ready = conn.fetch(&READY_AGAIN, &most).await?;
     Ok(Overtaken {
         executions: due.len(),
         pipelines: due
             .iter()
             .map(|row| row.get("pipeline"))
             .collect::<Result<_, _>>()?,
+        ..branches_were_overtaken(conn).await?
+    })
+}
+
+/// The same for branches alone. Few of them wait at a time, so this may be called when nobody
+/// noticed that the clock was set back: it may have been set forth and back between two looks.
+pub async fn branches_were_overtaken(conn: &mut Conn) -> Result<Overtaken, Error> {
+    let ready = conn.fetch(&READY_AGAIN, &[]).await?;
+    Ok(Overtaken {
         branches: ready.len(),
+        ..Overtaken::default()
     })
 }

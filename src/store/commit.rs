@@ -40,7 +40,7 @@ macro_rules! columns {
          output text, ready int, ends int, transition_id id, via text, produced int, \
          advancement_id id, claim_token id, next_step_id id, next_ordinal int, next_node text, \
          next_step text, attempt_id id, attempt_step_id id, attempt int, retry_count int, \
-         crash_count int, leased int, delay int, arrives_at id"
+         crash_count int, leased int, due_in int, arrives_at id"
     };
 }
 
@@ -142,7 +142,11 @@ statements! {
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL");
     QUEUE_ATTEMPTS in Sqlite = concat!("
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT held.attempt_id, :pipeline, {moment:held} + held.delay
+        SELECT held.attempt_id, :pipeline,
+               coalesce({moment:held} + held.due_in,
+                        (SELECT CASE WHEN min(a.due_at) < {moment:held} THEN min(a.due_at) - 1 END
+                           FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
+                        {moment:held})
           FROM ", held!(), " WHERE held.attempt_id IS NOT NULL AND held.leased = 0");
     RECORD_TRANSITIONS in Sqlite = concat!("
         INSERT INTO ductwork_transitions
@@ -246,6 +250,20 @@ pub struct Finished {
     pub output: Option<Box<RawValue>>,
     /// Class, message and backtrace, when it did not.
     pub error: Option<StoredError>,
+}
+
+impl Finished {
+    /// The bytes of what it brings: its output, or its error.
+    pub fn bytes(&self) -> usize {
+        let output = self
+            .output
+            .as_deref()
+            .map_or(0, |output| output.get().len());
+        let error = self.error.as_ref().map_or(0, |error| {
+            error.message.len() + error.backtrace.as_ref().map_or(0, String::len)
+        });
+        output + error
+    }
 }
 
 /// What is kept of an error.
@@ -440,7 +458,9 @@ struct Attempt {
     retry_count: u32,
     crash_count: u32,
     leased: bool,
-    delay: Duration,
+    /// Microseconds from now; `None`: it goes before all of its pipeline that is due, as it did when it was
+    /// claimed.
+    due_in: Option<i64>,
 }
 
 fn plan(finished: &[Finished], mut room: usize) -> Vec<Planned<'_>> {
@@ -473,7 +493,11 @@ fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
                 leased: false,
-                delay,
+                due_in: match finished.ending {
+                    // It does not go behind a backlog that it stood before when it was claimed.
+                    Ending::Released { .. } if delay.is_zero() => None,
+                    _ => Some(micros(delay)),
+                },
             });
         }
         Verdict::Fail => {
@@ -535,7 +559,7 @@ impl<'a> Planned<'a> {
             retry_count: 0,
             crash_count: 0,
             leased,
-            delay,
+            due_in: Some(micros(delay)),
         });
     }
 
@@ -664,9 +688,9 @@ fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
             "leased",
             attempt().map(|attempt| i64::from(attempt.is_some_and(|a| a.leased))),
         )
-        .ints(
-            "delay",
-            attempt().map(|attempt| attempt.map_or(0, |a| micros(a.delay))),
+        .optional_ints(
+            "due_in",
+            attempt().map(|attempt| attempt.and_then(|attempt| attempt.due_in)),
         )
         .optional_ids("arrives_at", all().map(|row| row.arrives_at))
 }

@@ -4,7 +4,8 @@
 //! A connection belongs to one task; it is never shared, never pooled, and never dropped
 //! inside a transaction by cancelling a future: whoever waits on the database waits it out
 //! (sqlx#4385 lets the next borrower inherit a cancelled transaction). After an error whose
-//! effect is unknown it is closed, not reused.
+//! effect is unknown it is closed, not reused; so it is when no answer has come for too long, whose
+//! bound is the connection's own (`patience`).
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ use super::error::{Error, Source};
 #[cfg(test)]
 use super::explorer::local::Local;
 use super::packed;
+use super::patience::{self, Patience};
 use super::postgres::Postgres;
 use super::sqlite::{self, Answer, Sqlite};
 use super::statement::{Arg, Args, Statement, find};
@@ -35,6 +37,8 @@ const TRANSACTION_ATTEMPTS: u32 = 20;
 #[derive(Clone)]
 pub struct Location {
     target: Target,
+    /// How long claims hold: what may be waited for depends on it.
+    lease: Duration,
 }
 
 #[derive(Clone)]
@@ -49,6 +53,8 @@ pub enum Purpose {
     /// The engine: short statements by key. Sequential scans and hash joins are priced out, so
     /// that a plan made while the tables were empty is still right when they are full.
     Engine,
+    /// The same, and heartbeats: nothing is waited for that would make them late.
+    Lifeline,
     /// Reading and administration: the planner as it is.
     Query,
 }
@@ -68,14 +74,23 @@ impl Location {
                 .map_err(|error| Error::Schema(format!("not a database URL: {error}")))?;
             Target::Postgres(Box::new(options))
         };
-        Ok(Self { target })
+        Ok(Self::of(target))
     }
 
     /// A SQLite file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Self {
-            target: Target::Sqlite(path.into()),
-        }
+        Self::of(Target::Sqlite(path.into()))
+    }
+
+    fn of(target: Target) -> Self {
+        let lease = patience::LEASE;
+        Self { target, lease }
+    }
+
+    /// The same, where claims hold for so long.
+    pub fn leased(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
     }
 
     /// SQLite's file.
@@ -121,25 +136,30 @@ impl Location {
 
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
-        Ok(Conn::of(match &self.target {
+        let patience = Patience::of(purpose, self.lease);
+        let inner = match &self.target {
             Target::Postgres(options) => {
-                let connected = Postgres::connect(options, purpose, CONNECT_TIMEOUT);
+                let connected = Postgres::connect(options, purpose, patience, CONNECT_TIMEOUT);
                 Inner::Postgres(connected.await?)
             }
             Target::Sqlite(path) => {
-                let opened = Sqlite::open(path.clone(), cache_kib(purpose), CONNECT_TIMEOUT);
-                Inner::Sqlite(opened.await?)
+                let (path, cache) = (path.clone(), cache_kib(purpose));
+                let waits = patience.lock.filter(|_| patience.hurried);
+                Inner::Sqlite(Sqlite::open(path, cache, waits, CONNECT_TIMEOUT).await?)
             }
-        }))
+        };
+        Ok(Conn::of(inner, patience))
     }
 
-    /// Opens a connection that also hears notifications, where the database has them.
+    /// Opens a connection for a lifeline, which also hears notifications where the database has
+    /// them.
     pub async fn listen(&self, channel: &str) -> Result<Conn, Error> {
         let Target::Postgres(options) = &self.target else {
-            return self.connect(Purpose::Engine).await;
+            return self.connect(Purpose::Lifeline).await;
         };
-        let listener = Postgres::listen(options, channel, CONNECT_TIMEOUT).await?;
-        Ok(Conn::of(Inner::Postgres(listener)))
+        let patience = Patience::of(Purpose::Lifeline, self.lease);
+        let listener = Postgres::listen(options, channel, patience, CONNECT_TIMEOUT).await?;
+        Ok(Conn::of(Inner::Postgres(listener), patience))
     }
 }
 
@@ -169,7 +189,7 @@ pub fn percent_decoded(text: &str) -> Option<String> {
 fn cache_kib(purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Engine => 8_000,
-        Purpose::Query => 2_000,
+        Purpose::Lifeline | Purpose::Query => 2_000,
     }
 }
 
@@ -183,6 +203,7 @@ pub struct Conn {
     /// Digests of the definitions that were stored on it.
     pub(super) saved: HashSet<String>,
     bounds: Bounds,
+    patience: Patience,
 }
 
 /// A transaction's bounds. On SQLite they travel with its first and its last statement: each trip
@@ -262,21 +283,31 @@ impl Conn {
     /// The explorer's.
     #[cfg(test)]
     pub(super) fn local(local: Local) -> Self {
-        Self::of(Inner::Local(Box::new(local)))
+        Self::of(Inner::Local(Box::new(local)), Self::PATIENCE)
     }
 
     #[cfg(test)]
     pub(super) fn sqlite(sqlite: Sqlite) -> Self {
-        Self::of(Inner::Sqlite(sqlite))
+        Self::of(Inner::Sqlite(sqlite), Self::PATIENCE)
     }
 
-    fn of(inner: Inner) -> Self {
+    #[cfg(test)]
+    const PATIENCE: Patience = Patience {
+        answer: patience::LEASE,
+        statement: None,
+        lock: None,
+        hurried: false,
+        silence: patience::LEASE,
+    };
+
+    fn of(inner: Inner, patience: Patience) -> Self {
         Self {
             inner,
             broken: false,
             statements: 0,
             saved: HashSet::new(),
             bounds: Bounds::Sent,
+            patience,
         }
     }
 
@@ -316,7 +347,7 @@ impl Conn {
             return Ok(self.ask_sqlite(statement, args, None).await?.written);
         };
         self.statements += 1;
-        let done = conn.execute(statement, args).await;
+        let done = self.patience.answered(conn.execute(statement, args)).await;
         done.map_err(|error| self.failed(error, statement.name))
     }
 
@@ -331,7 +362,7 @@ impl Conn {
             return Ok(answer.rows.into_iter().map(Row::Sqlite).collect());
         };
         self.statements += 1;
-        match conn.fetch(statement, args).await {
+        match self.patience.answered(conn.fetch(statement, args)).await {
             Ok(rows) => Ok(rows.into_iter().map(Row::Postgres).collect()),
             Err(error) => Err(self.failed(error, statement.name)),
         }
@@ -421,7 +452,7 @@ impl Conn {
                         in_commit: true,
                     });
                 }
-                Err(Error::Retryable(_)) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {
+                Err(error) if self.tries_again(&error, attempt) => {
                     again_after(attempt).await;
                     attempt += 1;
                 }
@@ -435,7 +466,7 @@ impl Conn {
         self.statements += 1;
         let sql = statement.sql(self.dialect());
         let prepared = match &mut self.inner {
-            Inner::Postgres(conn) => conn.check(sql).await.map_err(Source::from),
+            Inner::Postgres(conn) => self.patience.answered(conn.check(sql)).await,
             Inner::Sqlite(conn) => conn.check(sql).await,
             #[cfg(test)]
             Inner::Local(_) => return Ok(()),
@@ -450,7 +481,7 @@ impl Conn {
         }
         self.statements += 1;
         let done = match &mut self.inner {
-            Inner::Postgres(conn) => conn.script(text).await.map_err(Source::from),
+            Inner::Postgres(conn) => self.patience.answered(conn.script(text)).await,
             Inner::Sqlite(conn) => conn.script(text).await,
             #[cfg(test)]
             Inner::Local(local) => return local.script(name, text),
@@ -512,7 +543,7 @@ impl Conn {
                 self.broken |= self.dialect() != Dialect::Sqlite;
             }
             match failed {
-                Error::Retryable(_) if attempt < TRANSACTION_ATTEMPTS && !self.broken => {
+                failed if self.tries_again(&failed, attempt) => {
                     again_after(attempt).await;
                     attempt += 1;
                 }
@@ -543,7 +574,7 @@ impl Conn {
             return Ok(());
         };
         self.statements += 1;
-        let done = conn.notify(channel, payload).await;
+        let done = self.patience.answered(conn.notify(channel, payload)).await;
         done.map_err(|error| self.failed(error, "NOTIFY"))
     }
 
@@ -569,11 +600,20 @@ impl Conn {
     /// Ends the connection politely.
     pub async fn close(self) {
         match self.inner {
-            Inner::Postgres(conn) => conn.close().await,
+            // It may have gone silent meanwhile; then it is closed all the same.
+            Inner::Postgres(conn) => drop(self.patience.answered(conn.close()).await),
             Inner::Sqlite(conn) => conn.close().await,
             #[cfg(test)]
             Inner::Local(_) => {}
         }
+    }
+
+    /// Whether a transaction that failed is to be tried again, whole and at once.
+    fn tries_again(&self, error: &Error, attempt: u32) -> bool {
+        matches!(error, Error::Retryable(_))
+            && attempt < TRANSACTION_ATTEMPTS
+            && !self.broken
+            && !self.patience.hurried
     }
 
     fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {

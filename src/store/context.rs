@@ -17,9 +17,13 @@ statements! {
     LIST_TUPLES = "
         SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
          WHERE run_id = :run ORDER BY key";
+    /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips
+    /// ours, so either it finds the tuple, or we find the run gone. Proven by
+    /// `a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it`. (I33)
     SET_TUPLE = "
         INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
-        SELECT r.id, :key, :value, {now}, {now} FROM ductwork_runs r WHERE r.id = :run
+        SELECT r.id, :key, :value, {now}, {now} FROM ductwork_runs r
+         WHERE r.id = :run AND r.pruning_at IS NULL {share}
         ON CONFLICT (run_id, key) DO UPDATE
            SET value = excluded.value, last_set_at = excluded.last_set_at";
     DELETE_TUPLE = "DELETE FROM ductwork_tuples WHERE run_id = :run AND key = :key";

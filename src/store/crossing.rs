@@ -22,6 +22,7 @@ use crate::model::*;
 
 use super::conn::Conn;
 use super::error::Error;
+use super::portion;
 use super::statement::{Rows, statements};
 
 /// Rows per statement: enough that a statement's cost is its rows', few enough that a
@@ -72,8 +73,12 @@ statements! {
           FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int)}";
     INSERT_AVAILABILITIES = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT b.execution_id, b.pipeline, {now} + b.delay
-          FROM {rows:b(execution_id id, pipeline text, delay int)}";
+        SELECT b.execution_id, b.pipeline,
+               coalesce({now} + b.due_in,
+                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
+                           FROM ductwork_availabilities a WHERE a.pipeline = b.pipeline),
+                        {now})
+          FROM {rows:b(execution_id id, pipeline text, due_in int)}";
     /// The one write that moves a branch. Its guard: the branch still stands at the step it is
     /// moved from, under the claim of whoever moves it (none for a branch that waited at its
     /// barrier).
@@ -86,6 +91,13 @@ statements! {
            AND ductwork_branches.step_id = b.from_step_id
            AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
            AND ductwork_branches.claim_token IS NOT DISTINCT FROM b.token";
+    /// RACE: two advancers make branches of one expand, the one with a claim that was taken away. Each
+    /// of its transactions writes the branch under its claim, so the zombie's is refused; and no two
+    /// branches have one place (I30). Proven by `a_zombie_advancer_spreads_nothing`. (I9)
+    HOLD_BRANCHES = "
+        UPDATE ductwork_branches SET last_advanced_at = {now}
+          FROM {rows:b(id id, token id)}
+         WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     /// A branch that ended with a fan-out: its value is the array of the fan-out's outputs.
     GATHER_OUTPUTS = "
         UPDATE ductwork_branches
@@ -102,7 +114,7 @@ statements! {
     /// first, which are the inner ones, as a cascade takes them.
     LOCK_FAN_OUTS = "
         SELECT id FROM ductwork_fan_outs
-         WHERE id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY id DESC {lock}";
+         WHERE {any:id;b(id id)} ORDER BY id DESC {lock}";
     /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
     /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings
     /// would let both miss it (R1, R2). Proven by
@@ -124,7 +136,7 @@ statements! {
     FAN_OUT_SIZES = "
         SELECT b.id, CAST(sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1 AS bigint) AS size
           FROM {rows:b(id id)}
-          JOIN ductwork_branches c ON c.fan_out_id = b.id
+          JOIN ductwork_branches c ON {key:c.fan_out_id;b.id}
           JOIN ductwork_steps s ON {key:s.id;c.step_id}
          GROUP BY b.id";
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
@@ -192,8 +204,37 @@ pub struct Crossing<'a> {
     pub transition: TransitionId,
     /// The record of the attempt.
     pub advancement: AdvancementId,
+    /// The barrier of the expand that it has begun in an earlier transaction, and how many branches
+    /// that has by now.
+    pub begun: Option<(FanOutId, usize)>,
+    /// How many it has after this transaction.
+    pub until: usize,
     /// What it does.
     pub advance: Advance<'a>,
+}
+
+impl Crossing<'_> {
+    /// Takes as many branches for its expand as it wants of those that are left for this transaction.
+    /// False when it wants more: it does not leave its step yet.
+    pub(super) fn is_whole_within(&mut self, rest: &mut usize) -> bool {
+        let Advance::Spread { elements, .. } = &self.advance else {
+            return true;
+        };
+        let made = self.begun.map_or(0, |(_, made)| made);
+        let sizes = (made..elements.len()).map(|ordinal| elements.bytes(ordinal));
+        let more = portion::first(*rest, sizes);
+        self.until = made + more;
+        *rest -= more;
+        self.is_whole()
+    }
+
+    /// False while more of its expand is to come.
+    fn is_whole(&self) -> bool {
+        match &self.advance {
+            Advance::Spread { elements, .. } => self.until == elements.len(),
+            _ => true,
+        }
+    }
 }
 
 /// What a batch of crossings did, beyond the rows.
@@ -243,8 +284,9 @@ pub(super) struct NewExecution<'a> {
     pub attempt: u32,
     pub retry_count: u32,
     pub crash_count: u32,
-    /// Available after this.
-    pub delay: Duration,
+    /// Microseconds from now; `None`: it goes before all of its pipeline that is due, as it did when it was
+    /// claimed.
+    pub due_in: Option<i64>,
 }
 
 struct Moved<'a> {
@@ -273,6 +315,10 @@ struct Standing<'a> {
     transition: TransitionId,
     /// Its value, where that is not its current step's output.
     gathered: Option<FanOutId>,
+    /// The barrier of the expand that it has begun, and how many branches that has.
+    begun: Option<(FanOutId, usize)>,
+    /// How many it has after this transaction.
+    until: usize,
     /// `None`: it halts because branches of its fan-out did.
     advance: Option<Advance<'a>>,
 }
@@ -283,6 +329,10 @@ struct Writes<'a> {
     executions: Vec<NewExecution<'a>>,
     branches: Vec<NewBranch<'a>>,
     fan_outs: Vec<(FanOutId, &'a str, Via, usize, usize)>,
+    /// Expands: whose they are, and their barriers.
+    spreads: Vec<(usize, FanOutId)>,
+    /// Branches whose expand goes on in another transaction, with their claims.
+    held: Vec<(BranchId, ClaimToken)>,
     moved: Vec<Moved<'a>>,
     gathered: Vec<(BranchId, FanOutId)>,
     arrivals: BTreeMap<FanOutId, Arriving>,
@@ -298,11 +348,11 @@ struct Arriving {
 }
 
 /// Makes a batch of crossings. All of them happen, or the transaction must be rolled back. A
-/// fan-in whose array is longer than `max_payload` bytes halts.
+/// fan-in whose array is longer than its pipeline's limit halts.
 pub async fn cross(
     conn: &mut Conn,
     crossings: &[Crossing<'_>],
-    max_payload: usize,
+    limits: super::advance::Limits<'_>,
     definitions: &super::definition::Definitions,
 ) -> Result<Crossed, Error> {
     if crossings.is_empty() {
@@ -330,11 +380,11 @@ pub async fn cross(
         }
         for branch in &standing {
             // Their steps are made in chunks, and never stand in `writes`.
-            if let Some(Advance::Spread { elements, .. }) = &branch.advance {
+            if let Some(Advance::Spread { .. }) = &branch.advance {
                 let produced = produced
                     .entry(branch.transition)
                     .or_insert((Via::Expand, 0));
-                produced.1 += elements.len() as i64;
+                produced.1 += branch.until as i64;
             }
         }
         let arrivals = std::mem::take(&mut writes.arrivals);
@@ -343,11 +393,12 @@ pub async fn cross(
         if fired.is_empty() {
             break;
         }
-        loaded = load_waiting(conn, fired, max_payload, definitions).await?;
+        loaded = load_waiting(conn, fired, limits, definitions).await?;
         failpoint!(conn, "cross.fired");
         standing = loaded.iter().map(Loaded::standing).collect();
     }
-    record(conn, crossings, &produced).await?;
+    let whole: Vec<&Crossing<'_>> = crossings.iter().filter(|it| it.is_whole()).collect();
+    record(conn, &whole, &produced).await?;
     Ok(crossed)
 }
 
@@ -366,6 +417,8 @@ impl<'a> Standing<'a> {
             token: Some(crossing.token),
             transition: crossing.transition,
             gathered: None,
+            begun: crossing.begun,
+            until: crossing.until,
             advance: Some(crossing.advance.clone()),
         }
     }
@@ -437,6 +490,7 @@ fn plan<'a>(index: usize, branch: &Standing<'a>, writes: &mut Writes<'a>, crosse
         }
         Advance::Split { paths } => {
             let fan_out = fan_out(index, branch, Via::Divide, paths.len(), writes);
+            wait(branch, writes);
             for (ordinal, to) in paths.iter().enumerate() {
                 let input = Input::OutputOf(branch.from);
                 child(branch, fan_out, ordinal, *to, Via::Divide, input, writes);
@@ -444,7 +498,17 @@ fn plan<'a>(index: usize, branch: &Standing<'a>, writes: &mut Writes<'a>, crosse
         }
         // The children are made by `apply`, in chunks: there may be a million.
         Advance::Spread { elements, .. } => {
-            fan_out(index, branch, Via::Expand, elements.len(), writes);
+            let fan_out = match branch.begun {
+                Some((fan_out, _)) => fan_out,
+                None => fan_out(index, branch, Via::Expand, elements.len(), writes),
+            };
+            writes.spreads.push((index, fan_out));
+            match branch.token {
+                Some(token) if branch.until < elements.len() => {
+                    writes.held.push((branch.branch_id, token));
+                }
+                _ => wait(branch, writes),
+            }
         }
         Advance::Hold { at } => {
             let node = branch.definition.node(*at);
@@ -487,7 +551,13 @@ fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Write
     }
 }
 
-/// The barrier of a split; the branch waits at it.
+/// The branch waits at its barrier: all that it was split into is there.
+fn wait<'a>(branch: &Standing<'a>, writes: &mut Writes<'a>) {
+    let moved = branch.moved(BranchStatus::Waiting, branch.from);
+    writes.moved.push(moved);
+}
+
+/// The barrier of a split.
 fn fan_out<'a>(
     index: usize,
     branch: &Standing<'a>,
@@ -498,9 +568,6 @@ fn fan_out<'a>(
     let id = FanOutId::new();
     let node = &branch.definition.node(branch.node).name;
     writes.fan_outs.push((id, node, via, width, index));
-    writes
-        .moved
-        .push(branch.moved(BranchStatus::Waiting, branch.from));
     id
 }
 
@@ -556,7 +623,7 @@ fn enqueue<'a>(
         attempt: 1,
         retry_count: 0,
         crash_count: 0,
-        delay,
+        due_in: Some(micros(delay)),
     });
 }
 
@@ -566,29 +633,8 @@ async fn apply<'a>(
     mut writes: Writes<'a>,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
-    let moved = Rows::new()
-        .ids("id", writes.moved.iter().map(|row| row.id))
-        .ids("from_step_id", writes.moved.iter().map(|row| row.from))
-        .optional_ids("token", writes.moved.iter().map(|row| row.token))
-        .texts("status", writes.moved.iter().map(|row| row.status.as_str()))
-        .ids("step_id", writes.moved.iter().map(|row| row.step_id))
-        .optional_texts(
-            "halt_reason",
-            writes
-                .moved
-                .iter()
-                .map(|row| row.halt_reason.map(HaltReason::as_str)),
-        )
-        .optional_texts("output", writes.moved.iter().map(|row| row.output));
-    let count = conn
-        .execute(&MOVE_BRANCHES, &[("b", (&moved).into())])
-        .await?;
-    if count != writes.moved.len() as u64 {
-        return Err(Error::Corrupt(format!(
-            "I9: {} branches were to be moved under their claims, {count} were",
-            writes.moved.len()
-        )));
-    }
+    move_branches(conn, &writes.moved).await?;
+    hold(conn, &writes.held).await?;
     // Who waited left its step long ago.
     let left: Vec<StepId> = writes
         .moved
@@ -610,10 +656,10 @@ async fn apply<'a>(
     }
     insert_fan_outs(conn, standing, &writes).await?;
     insert_children(conn, &mut writes, crossed).await?;
-    for (id, _, _, _, index) in &std::mem::take(&mut writes.fan_outs) {
-        let branch = &standing[*index];
+    for (index, fan_out) in std::mem::take(&mut writes.spreads) {
+        let branch = &standing[index];
         if let Some(Advance::Spread { to, elements }) = &branch.advance {
-            spread(conn, branch, *id, *to, elements, crossed).await?;
+            spread(conn, branch, fan_out, *to, elements, crossed).await?;
         }
     }
     failpoint!(conn, "cross.made");
@@ -644,7 +690,58 @@ async fn insert_fan_outs(
     Ok(())
 }
 
-/// The branches of an expand, a chunk at a time.
+/// Moves branches, all of them, or the transaction must be rolled back.
+async fn move_branches(conn: &mut Conn, moved: &[Moved<'_>]) -> Result<(), Error> {
+    if moved.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new()
+        .ids("id", moved.iter().map(|row| row.id))
+        .ids("from_step_id", moved.iter().map(|row| row.from))
+        .optional_ids("token", moved.iter().map(|row| row.token))
+        .texts("status", moved.iter().map(|row| row.status.as_str()))
+        .ids("step_id", moved.iter().map(|row| row.step_id))
+        .optional_texts(
+            "halt_reason",
+            moved
+                .iter()
+                .map(|row| row.halt_reason.map(HaltReason::as_str)),
+        )
+        .optional_texts("output", moved.iter().map(|row| row.output));
+    let count = conn
+        .execute(&MOVE_BRANCHES, &[("b", (&rows).into())])
+        .await?;
+    if count != moved.len() as u64 {
+        return Err(Error::Corrupt(format!(
+            "I9: {} branches were to be moved under their claims, {count} were",
+            moved.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Asserts the claims of branches that are split further in another transaction.
+async fn hold(conn: &mut Conn, held: &[(BranchId, ClaimToken)]) -> Result<(), Error> {
+    if held.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new()
+        .ids("id", held.iter().map(|row| row.0))
+        .ids("token", held.iter().map(|row| row.1));
+    let count = conn
+        .execute(&HOLD_BRANCHES, &[("b", (&rows).into())])
+        .await?;
+    if count != held.len() as u64 {
+        return Err(Error::Corrupt(format!(
+            "I9: {} branches were to be split under their claims, {count} were",
+            held.len()
+        )));
+    }
+    Ok(())
+}
+
+/// The branches of an expand that this transaction makes, a chunk at a time: of as many as are few, and
+/// as are not too long together.
 async fn spread(
     conn: &mut Conn,
     parent: &Standing<'_>,
@@ -653,9 +750,10 @@ async fn spread(
     elements: &Elements<'_>,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
-    let mut from = 0;
-    while from < elements.len() {
-        let until = elements.len().min(from + CHUNK);
+    let mut from = parent.begun.map_or(0, |(_, made)| made);
+    while from < parent.until {
+        let sizes = (from..parent.until).map(|ordinal| elements.bytes(ordinal));
+        let until = from + portion::first(CHUNK, sizes);
         let mut writes = Writes::default();
         for ordinal in from..until {
             let input = Input::Text(elements.text(ordinal));
@@ -762,7 +860,7 @@ pub(super) async fn insert_executions(
         let table = Rows::new()
             .ids("execution_id", rows.iter().map(|row| row.id))
             .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .ints("delay", rows.iter().map(|row| micros(row.delay)));
+            .optional_ints("due_in", rows.iter().map(|row| row.due_in));
         conn.execute(&INSERT_AVAILABILITIES, &[("b", (&table).into())])
             .await?;
     }
@@ -857,7 +955,7 @@ async fn enqueue_hook(
         attempt: 1,
         retry_count: 0,
         crash_count: 0,
-        delay: Duration::ZERO,
+        due_in: Some(0),
     };
     crossed.available.insert(root.pipeline.to_owned());
     insert_executions(conn, &[execution]).await
@@ -930,7 +1028,7 @@ struct Loaded {
 async fn load_waiting(
     conn: &mut Conn,
     fired: Vec<Fired>,
-    max_payload: usize,
+    limits: super::advance::Limits<'_>,
     definitions: &super::definition::Definitions,
 ) -> Result<Vec<Loaded>, Error> {
     let rows = Rows::new().ids("id", fired.iter().map(|fired| fired.id));
@@ -959,16 +1057,18 @@ async fn load_waiting(
         let node = definition
             .find(&node)
             .ok_or_else(|| Error::Corrupt(format!("definition {digest} has no node {node}")))?;
+        let pipeline: String = row.get("pipeline")?;
+        let size = sizes.get(&fired.id).copied().unwrap_or_default();
         loaded.push(Loaded {
             run_id: RunId(row.get("run_id")?),
-            pipeline: row.get("pipeline")?,
+            too_large: size.unsigned_abs() > limits(&pipeline).max_payload as u64,
+            pipeline,
             definition,
             fan_out_id: row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId),
             ordinal: row.get("ordinal")?,
             from: StepId(row.get("step_id")?),
             from_ordinal: row.get("step_ordinal")?,
             node,
-            too_large: sizes.get(&fired.id).copied().unwrap_or_default() > max_payload as i64,
             fired,
         });
     }
@@ -1005,6 +1105,8 @@ impl Loaded {
             token: None,
             transition: self.fired.transition,
             gathered: Some(self.fired.id),
+            begun: None,
+            until: 0,
             advance,
         }
     }
@@ -1013,9 +1115,12 @@ impl Loaded {
 /// Closes the records of the crossings.
 async fn record(
     conn: &mut Conn,
-    crossings: &[Crossing<'_>],
+    crossings: &[&Crossing<'_>],
     produced: &HashMap<TransitionId, (Via, i64)>,
 ) -> Result<(), Error> {
+    if crossings.is_empty() {
+        return Ok(());
+    }
     let of = |crossing: &Crossing<'_>| produced[&crossing.transition];
     let rows = Rows::new()
         .ids("id", crossings.iter().map(|row| row.transition))

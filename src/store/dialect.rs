@@ -65,8 +65,10 @@ impl Dialect {
             }
             (Self::Postgres, "skip_locked") => to.push_str("FOR UPDATE SKIP LOCKED"),
             (Self::Postgres, "lock") => to.push_str("FOR UPDATE"),
+            // The row stays until we are done; whoever writes other columns of it need not wait.
+            (Self::Postgres, "share") => to.push_str("FOR KEY SHARE"),
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
-            (Self::Sqlite, "skip_locked" | "lock") => {}
+            (Self::Sqlite, "skip_locked" | "lock" | "share") => {}
             (_, "rows") => self.rows(argument, to),
             // A row that is looked up by its key: `{key:table.id;b.id}`. On PostgreSQL as an index
             // condition that no join can be merged or hashed on: a plan made while the tables
@@ -79,6 +81,24 @@ impl Dialect {
             (Self::Sqlite, "key") => {
                 let (key, value) = argument.split_once(';').expect("a key has a value");
                 write!(to, "{key} = {value}").expect("a string takes all");
+            }
+            // One of a batch of keys: `{any:table.id;b(id id)}`. On PostgreSQL an index condition on
+            // the array itself: joined with the batch as a table, or looked for in it by a subquery,
+            // a plan that was made without statistics may read the whole table, or go through the
+            // batch for each of its rows.
+            (Self::Postgres, "any") => {
+                let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
+                let (alias, columns) = columns(rows);
+                let [(name, "id")] = columns[..] else {
+                    unreachable!("{rows:?} is no column of keys")
+                };
+                write!(to, "{key} = ANY (:{alias}.{name}::uuid[])").expect("a string takes all");
+            }
+            (Self::Sqlite, "any") => {
+                let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
+                let (alias, _) = columns(rows);
+                write!(to, "{key} IN (SELECT c0 FROM ductwork_rows(:{alias}))")
+                    .expect("a string takes all");
             }
             // The rows of another part of a joined statement, `{of:taken(id id)}`: SQLite is
             // given them as a parameter of that name.

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use rusqlite::ffi;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use super::blame::{self, Blame};
+
 /// The driver's word.
 #[derive(Debug, thiserror::Error)]
 pub enum Source {
@@ -46,6 +51,16 @@ pub enum Error {
         /// The connection was lost while a COMMIT was on its way.
         in_commit: bool,
     },
+    /// Its environment is in the way: a full disk, no memory, a right that was revoked, a limit of time,
+    /// a person who cancelled the statement. Rolled back; try the same again, later.
+    #[error("the database could not carry out {statement} now")]
+    Hindered {
+        /// The statement's name.
+        statement: &'static str,
+        /// The driver's word.
+        #[source]
+        source: Arc<Source>,
+    },
     /// A deadlock, a serialisation failure, a lock timeout: rolled back, try it whole again.
     #[error("the transaction has to be tried again")]
     Retryable(#[source] Arc<Source>),
@@ -64,7 +79,8 @@ pub enum Error {
     /// What is stored cannot be understood.
     #[error("the database holds what this program does not understand: {0}")]
     Corrupt(String),
-    /// Anything else: a bug, or a database that is broken (full disk, lost rights).
+    /// What was to be written is not taken ([`Error::blames_the_value`]), or the statement is not: a bug,
+    /// or a schema that somebody has changed.
     #[error("the database refused statement {statement}")]
     Refused {
         /// The statement's name.
@@ -81,21 +97,39 @@ impl Error {
         matches!(self, Self::Unavailable { .. })
     }
 
+    /// True when somebody else has what it waits for, it took too long, or the environment is in the
+    /// way: nothing was done, and the same may be possible a little later.
+    pub fn is_not_now(&self) -> bool {
+        matches!(self, Self::Retryable(_) | Self::Hindered { .. })
+    }
+
     /// True when what was to be written is to blame, and not the database: it will be refused
     /// whenever it is tried again.
     pub fn blames_the_value(&self) -> bool {
         match self {
             Self::Constraint { .. } => true,
-            // PostgreSQL: what a column, a constraint, a limit or somebody's trigger does not take.
-            // SQLite: too big, and the same.
+            Self::Refused { source, .. } => source.blame() == Blame::Value,
+            _ => false,
+        }
+    }
+
+    /// True when the size of what was to be written may be to blame, as far as this error tells: its
+    /// connection was lost with it, or the server had no room for it in its memory. PostgreSQL ends
+    /// the connection of a client whose message is a gigabyte, and so may whatever lies between.
+    pub fn may_blame_the_size(&self) -> bool {
+        match self {
+            // A disk that is full ends no connection.
+            Self::Unavailable { source, in_commit } => {
+                *in_commit && !matches!(source.as_ref(), Source::Sqlite(_))
+            }
             Self::Refused { source, .. } => match source.as_ref() {
                 Source::Postgres(error) => {
-                    const CLASSES: [&str; 4] = ["22", "23", "54", "P0001"];
+                    // Out of memory; and what it says of an allocation that it never makes.
+                    const CODES: [&str; 2] = ["53200", "XX000"];
                     let code = error.as_database_error().and_then(|error| error.code());
-                    code.is_some_and(|code| CLASSES.iter().any(|class| code.starts_with(class)))
+                    code.is_some_and(|code| CODES.contains(&code.as_ref()))
                 }
-                Source::Sqlite(error) => matches!(primary(error), Some(18 | 19)),
-                Source::Io(_) | Source::Gone => false,
+                Source::Sqlite(_) | Source::Io(_) | Source::Gone => false,
             },
             _ => false,
         }
@@ -130,23 +164,20 @@ impl Error {
 
     /// The classification of a driver's error during `statement`.
     pub(super) fn of(source: Source, statement: &'static str) -> Self {
-        let kind = match &source {
-            Source::Postgres(error) => of_postgres(error),
-            Source::Sqlite(error) => of_sqlite(error),
-            Source::Io(_) | Source::Gone => Kind::Unavailable,
-        };
+        let (blame, constraint) = (source.blame(), source.constraint());
         let source = Arc::new(source);
-        match kind {
-            Kind::Unavailable => Self::Unavailable {
+        match (blame, constraint) {
+            (Blame::Connection, _) => Self::Unavailable {
                 source,
                 in_commit: statement == "COMMIT",
             },
-            Kind::Retryable => Self::Retryable(source),
-            Kind::Constraint(constraint) => Self::Constraint { constraint, source },
-            Kind::Part => Self::Corrupt(format!(
+            (Blame::Contention, _) => Self::Retryable(source),
+            (Blame::Environment, _) => Self::Hindered { statement, source },
+            (Blame::Part, _) => Self::Corrupt(format!(
                 "a part of {statement} found less than it was to write"
             )),
-            Kind::Other => Self::Refused { statement, source },
+            (Blame::Value, Some(constraint)) => Self::Constraint { constraint, source },
+            (Blame::Value, None) | (Blame::Program, _) => Self::Refused { statement, source },
         }
     }
 }
@@ -157,73 +188,67 @@ impl From<crate::model::UnknownWord> for Error {
     }
 }
 
-enum Kind {
-    Part,
-    Unavailable,
-    Retryable,
-    Constraint(String),
-    Other,
-}
-
-fn of_postgres(error: &sqlx::Error) -> Kind {
-    let database = match error {
-        sqlx::Error::Database(database) => database,
-        sqlx::Error::Io(_)
-        | sqlx::Error::Protocol(_)
-        | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
-        | sqlx::Error::WorkerCrashed => return Kind::Unavailable,
-        _ => return Kind::Other,
-    };
-    let code = database.code().unwrap_or_default();
-    match code.as_ref() {
-        // Serialisation failure, deadlock, lock timeout.
-        "40001" | "40P01" | "55P03" => Kind::Retryable,
-        // The only division in our statements is there for this.
-        "22012" => Kind::Part,
-        // Shutting down, starting up, crashed, out of connections, read-only after a failover,
-        // idle timeouts: it will be back.
-        "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" | "25P03" => Kind::Unavailable,
-        code if code.starts_with("08") => Kind::Unavailable,
-        _ if database.is_unique_violation()
-            || database.is_check_violation()
-            || database.is_foreign_key_violation() =>
-        {
-            let constraint = database.constraint().unwrap_or(database.message());
-            Kind::Constraint(constraint.to_owned())
+impl Source {
+    /// What is to blame for it.
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Postgres(sqlx::Error::Database(error)) => {
+                let error = error.downcast_ref::<PgDatabaseError>();
+                let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+                // A value of a GiB or more is told as an error of the server's allocator, whose other
+                // complaint, that there is no memory, has a code of its own.
+                let too_large = error.code() == "XX000" && error.file() == Some("mcxt.c");
+                match too_large && !ended {
+                    true => Blame::Value,
+                    false => blame::of_sqlstate(error.code(), ended),
+                }
+            }
+            // A value that the driver cannot encode.
+            Self::Postgres(sqlx::Error::Encode(_)) => Blame::Value,
+            // The driver does not understand an answer, or is asked for what it cannot do.
+            Self::Postgres(
+                sqlx::Error::Decode(_)
+                | sqlx::Error::ColumnDecode { .. }
+                | sqlx::Error::ColumnNotFound(_)
+                | sqlx::Error::ColumnIndexOutOfBounds { .. }
+                | sqlx::Error::TypeNotFound { .. }
+                | sqlx::Error::RowNotFound
+                | sqlx::Error::Configuration(_)
+                | sqlx::Error::InvalidArgument(_)
+                | sqlx::Error::InvalidSavePointStatement,
+            ) => Blame::Program,
+            Self::Postgres(_) | Self::Io(_) | Self::Gone => Blame::Connection,
+            // The `abs` of `{whole:…}`, and no sum of ours comes near it.
+            Self::Sqlite(error) if error.to_string() == "integer overflow" => Blame::Part,
+            Self::Sqlite(error) => match error.sqlite_error() {
+                Some(error) => blame::of_sqlite(error.extended_code),
+                None => Blame::Program,
+            },
         }
-        _ => Kind::Other,
     }
-}
 
-fn of_sqlite(error: &rusqlite::Error) -> Kind {
-    use rusqlite::ffi::{
-        SQLITE_BUSY, SQLITE_CANTOPEN, SQLITE_CONSTRAINT_CHECK, SQLITE_CONSTRAINT_FOREIGNKEY,
-        SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE, SQLITE_ERROR, SQLITE_FULL,
-        SQLITE_IOERR, SQLITE_LOCKED,
-    };
-    let extended = error.sqlite_error().map(|error| error.extended_code);
-    match (primary(error), extended) {
-        // They have already waited out the busy timeout.
-        (Some(SQLITE_BUSY | SQLITE_LOCKED), _) => Kind::Retryable,
-        // A disk that may get better; nothing was committed.
-        (Some(SQLITE_IOERR | SQLITE_FULL | SQLITE_CANTOPEN), _) => Kind::Unavailable,
-        (
-            _,
-            Some(
-                SQLITE_CONSTRAINT_UNIQUE
-                | SQLITE_CONSTRAINT_PRIMARYKEY
-                | SQLITE_CONSTRAINT_CHECK
-                | SQLITE_CONSTRAINT_FOREIGNKEY,
-            ),
-        ) => Kind::Constraint(error.to_string()),
-        // The `abs` of `{whole:…}`, and no sum of ours comes near it.
-        (Some(SQLITE_ERROR), _) if error.to_string() == "integer overflow" => Kind::Part,
-        _ => Kind::Other,
+    /// The constraint that refused the write, as far as the database tells.
+    fn constraint(&self) -> Option<String> {
+        match self {
+            Self::Postgres(error) => {
+                let error = error.as_database_error()?;
+                let refused = error.is_unique_violation()
+                    || error.is_check_violation()
+                    || error.is_foreign_key_violation();
+                let name = error.constraint().unwrap_or(error.message());
+                refused.then(|| name.to_owned())
+            }
+            Self::Sqlite(error) => {
+                let refused = matches!(
+                    error.sqlite_error()?.extended_code,
+                    ffi::SQLITE_CONSTRAINT_UNIQUE
+                        | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+                        | ffi::SQLITE_CONSTRAINT_CHECK
+                        | ffi::SQLITE_CONSTRAINT_FOREIGNKEY
+                );
+                refused.then(|| error.to_string())
+            }
+            Self::Io(_) | Self::Gone => None,
+        }
     }
-}
-
-/// SQLite's primary code: the low byte of the extended one.
-fn primary(error: &rusqlite::Error) -> Option<i32> {
-    Some(error.sqlite_error()?.extended_code & 0xff)
 }

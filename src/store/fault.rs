@@ -22,6 +22,10 @@ impl Conn {
         match failpoint::reach(name) {
             None => Ok(()),
             Some(Fault::Error(Class::Retryable)) => Err(Error::Retryable(source())),
+            Some(Fault::Error(Class::Hindered)) => Err(Error::Hindered {
+                statement: name,
+                source: source(),
+            }),
             Some(Fault::Error(Class::Refused)) => Err(Error::Refused {
                 statement: name,
                 source: source(),

@@ -2,7 +2,10 @@
 //!
 //! Owns: the migrations and the record of those applied. Each is one transaction with its own
 //! record as first write: of two supervisors that start at once one waits for the other on
-//! that row, and one killed half-way leaves nothing (D15).
+//! that row, and one killed half-way leaves nothing (D15). On PostgreSQL it waits for nobody longer
+//! than others can wait for it.
+
+use std::time::{Duration, Instant};
 
 use super::conn::Conn;
 use super::dialect::Dialect;
@@ -40,8 +43,37 @@ pub const MIGRATIONS: &[Migration] = &[
         postgres: include_str!("../../migrations/postgres/0003_quiet.sql"),
         sqlite: include_str!("../../migrations/sqlite/0003_quiet.sql"),
     },
+    Migration {
+        version: 4,
+        name: "part by part",
+        postgres: include_str!("../../migrations/postgres/0004_part_by_part.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0004_part_by_part.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "troubles",
+        postgres: include_str!("../../migrations/postgres/0005_troubles.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0005_troubles.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "rolling upgrades",
+        postgres: include_str!("../../migrations/postgres/0006_rolling_upgrades.sql"),
+        sqlite: include_str!("../../migrations/sqlite/0006_rolling_upgrades.sql"),
+    },
 ];
 
+/// How long a migration waits for locks that others hold, if nobody says otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it lets the others go on before it tries again.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Whoever comes after a migration that waits for a table waits as well, for whatever it waits for: a
+/// dump reads for hours. So it gives up its place again and again.
+const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
+
+/// The table that says which migrations were applied.
 const CREATE_RECORD: &str = "
     CREATE TABLE IF NOT EXISTS ductwork_migrations (
         version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
@@ -50,6 +82,20 @@ statements! {
     RECORD = "
         INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (:version, :name, {now})";
     APPLIED = "SELECT version FROM ductwork_migrations ORDER BY version";
+    NEEDS = "
+        SELECT coalesce(max(needs), 0) AS needs FROM ductwork_migrations
+         WHERE version > :known";
+    /// Of those that hold a lock on a table of ours, whoever does so for the longest time.
+    IN_THE_WAY in Postgres = "
+        SELECT a.pid::bigint AS pid, a.application_name AS name,
+               coalesce(a.state, 'unknown') AS state, left(a.query, 80) AS query,
+               CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS bigint) AS seconds
+          FROM pg_stat_activity a
+         WHERE a.pid <> pg_backend_pid() AND a.xact_start IS NOT NULL
+           AND EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+                        WHERE l.pid = a.pid AND l.granted
+                          AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid))
+         ORDER BY a.xact_start LIMIT 1";
 }
 
 impl Migration {
@@ -60,6 +106,32 @@ impl Migration {
             Dialect::Sqlite => self.sqlite,
         }
     }
+
+    /// The same with its record, for people who apply it by hand.
+    fn script(&self, dialect: Dialect) -> String {
+        let Self { version, name, .. } = self;
+        let record = RECORD.sql(dialect).trim();
+        let values = [version.to_string(), format!("'{name}'")];
+        let record = (1..)
+            .zip(values)
+            .fold(record.to_owned(), |record, (at, value)| {
+                record
+                    .replace(&format!("${at}"), &value)
+                    .replace(&format!("?{at}"), &value)
+            });
+        let sql = self.sql(dialect).trim();
+        format!(
+            "-- {version}: {name} ({})\n\n{sql}\n\n{record};\n\n",
+            dialect.as_str()
+        )
+    }
+}
+
+/// All migrations as one script, which leaves a database as `migrate` does.
+pub fn script(dialect: Dialect) -> String {
+    let scripts = MIGRATIONS.iter().map(|migration| migration.script(dialect));
+    let record = CREATE_RECORD.trim();
+    format!("{record};\n\n{}", scripts.collect::<String>())
 }
 
 /// The versions that the database has. Empty for a database without our tables.
@@ -72,40 +144,141 @@ pub async fn applied(conn: &mut Conn) -> Result<Vec<i64>, Error> {
     }
 }
 
+/// The version of the schema, where it is newer than this program and this program can work with it all
+/// the same: a newer program has added to it.
+///
+/// Fails when a newer program has changed what this one relies on.
+pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
+    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let Some(version) = applied(conn).await?.pop().filter(|it| *it > known) else {
+        return Ok(None);
+    };
+    let row = conn
+        .fetch_optional(&NEEDS, &[("known", known.into())])
+        .await?;
+    let needs = row.map(|row| row.get::<i64>("needs")).transpose()?;
+    match needs.is_some_and(|needs| needs > known) {
+        false => Ok(Some(version)),
+        true => Err(Error::Schema(format!(
+            "the database is at version {version} of the schema, with which this program, which \
+             knows version {known}, cannot work: install the newer ductworkd"
+        ))),
+    }
+}
+
 /// Applies what is missing; the migrations that were applied by this call.
 ///
-/// Fails when the database is newer than this program.
+/// Fails when a newer program has changed what this one relies on.
 pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> {
-    check_not_newer(&applied(conn).await?)?;
+    migrate_within(conn, PATIENCE, &mut |_| {}).await
+}
+
+/// The same, for as long as others hold locks that it needs, but no longer than this. `told` hears what
+/// each migration waits for.
+pub async fn migrate_within(
+    conn: &mut Conn,
+    patience: Duration,
+    told: &mut dyn FnMut(&str),
+) -> Result<Vec<&'static Migration>, Error> {
+    newer(conn).await?;
     create_record(conn).await?;
+    let began = Instant::now();
     let mut done = Vec::new();
     for migration in MIGRATIONS {
         if applied(conn).await?.contains(&migration.version) {
             continue;
         }
-        let dialect = conn.dialect();
-        failpoint!(conn, "migrate.begin");
-        let applied = conn
-            .transaction(async |conn| {
-                let args = [
-                    ("version", migration.version.into()),
-                    ("name", migration.name.into()),
-                ];
-                conn.execute(&RECORD, &args).await?;
-                conn.script(migration.name, migration.sql(dialect)).await?;
-                failpoint!(conn, "migrate.written");
-                Ok(())
-            })
-            .await;
-        failpoint!(conn, "migrate.end");
-        match applied {
-            Ok(()) => done.push(migration),
-            // Another process was faster.
-            Err(Error::Constraint { .. }) => {}
-            Err(error) => return Err(error),
+        loop {
+            match apply(conn, migration).await? {
+                Applied::Now => done.push(migration),
+                Applied::ByAnother => {}
+                Applied::Locked => {
+                    let Migration { version, name, .. } = migration;
+                    let holder = in_the_way(conn).await?;
+                    if began.elapsed() >= patience {
+                        return Err(Error::Schema(format!(
+                            "migration {version} ({name}) was not applied, because others hold locks \
+                             on our tables: {holder}; wait until that has ended, or end it, and try \
+                             again"
+                        )));
+                    }
+                    told(&format!("migration {version} ({name}) waits for {holder}"));
+                    tokio::time::sleep(PAUSE.min(patience)).await;
+                    continue;
+                }
+            }
+            break;
         }
     }
     Ok(done)
+}
+
+enum Applied {
+    Now,
+    /// Another process was faster.
+    ByAnother,
+    /// Somebody holds a lock that it needs.
+    Locked,
+}
+
+async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
+    let dialect = conn.dialect();
+    let mut is_locked = false;
+    failpoint!(conn, "migrate.begin");
+    let applied = conn
+        .transaction(async |conn| {
+            let args = [
+                ("version", migration.version.into()),
+                ("name", migration.name.into()),
+            ];
+            let written = async {
+                if dialect == Dialect::Postgres {
+                    conn.script("SET LOCAL lock_timeout", LOCK_TIMEOUT).await?;
+                }
+                conn.execute(&RECORD, &args).await?;
+                conn.script(migration.name, migration.sql(dialect)).await
+            };
+            let written = written.await;
+            is_locked = matches!(written, Err(Error::Retryable(_)));
+            match written {
+                // A transaction that is to be tried again is, at once: whoever waits behind this one
+                // would hardly come to its turn.
+                Err(Error::Retryable(_)) if dialect == Dialect::Postgres => {
+                    Err(Error::Schema("a lock is held by another".to_owned()))
+                }
+                written => written,
+            }?;
+            failpoint!(conn, "migrate.written");
+            Ok(())
+        })
+        .await;
+    failpoint!(conn, "migrate.end");
+    match applied {
+        Ok(()) => Ok(Applied::Now),
+        Err(Error::Constraint { .. }) => Ok(Applied::ByAnother),
+        Err(_) if is_locked => Ok(Applied::Locked),
+        Err(error) => Err(error),
+    }
+}
+
+/// Who holds locks on our tables, as far as the database tells.
+async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
+    if conn.dialect() == Dialect::Sqlite {
+        return Ok("another process writes, or has the database for itself".to_owned());
+    }
+    let Some(row) = conn.fetch_optional(&IN_THE_WAY, &[]).await? else {
+        return Ok("somebody whom the server does not show".to_owned());
+    };
+    let name: String = row.get("name")?;
+    let query: String = row.get("query")?;
+    Ok(format!(
+        "pid {} ({}, {}, for {} s): {}",
+        row.get::<i64>("pid")?,
+        if name.is_empty() { "no name" } else { &name },
+        row.get::<String>("state")?,
+        row.get::<i64>("seconds")?,
+        query.split_whitespace().collect::<Vec<_>>().join(" ")
+    ))
 }
 
 /// PostgreSQL's IF NOT EXISTS may still collide with a concurrent creation, in its catalogue.
@@ -120,17 +293,17 @@ async fn create_record(conn: &mut Conn) -> Result<(), Error> {
             Err(Error::Constraint { .. } | Error::Refused { .. } | Error::Retryable(_))
                 if attempts < 5 =>
             {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
             created => return created,
         }
     }
 }
 
-/// Fails unless the schema is the one this program was built for.
+/// Fails unless this program can work with the schema.
 pub async fn check(conn: &mut Conn) -> Result<(), Error> {
+    newer(conn).await?;
     let applied = applied(conn).await?;
-    check_not_newer(&applied)?;
     let missing = MIGRATIONS.iter().filter(|m| !applied.contains(&m.version));
     match missing.count() {
         0 => Ok(()),
@@ -141,13 +314,55 @@ pub async fn check(conn: &mut Conn) -> Result<(), Error> {
     }
 }
 
-fn check_not_newer(applied: &[i64]) -> Result<(), Error> {
-    let newest = MIGRATIONS.last().map_or(0, |migration| migration.version);
-    match applied.iter().find(|version| **version > newest) {
-        None => Ok(()),
-        Some(version) => Err(Error::Schema(format!(
-            "the database is at version {version} of the schema, this program knows {newest}; \
-             install the newer ductworkd"
-        ))),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// True when a program that does not know of it can go on beside it.
+    fn only_adds(sql: &str) -> bool {
+        let lines = sql
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"));
+        let sql = lines.collect::<Vec<_>>().join(" ").to_lowercase();
+        sql.split(';').map(str::trim).all(|statement| {
+            let words: Vec<&str> = statement.split_whitespace().collect();
+            match words.as_slice() {
+                [] | ["create", "table" | "index", ..] => true,
+                ["alter", "type", _, "add", "value", ..] => true,
+                ["alter", "table", _, "add", "column", _, _, rest @ ..] => {
+                    !rest.contains(&"not") || rest.contains(&"default")
+                }
+                _ => false,
+            }
+        })
+    }
+
+    #[test]
+    fn a_migration_only_adds_or_says_how_old_a_program_may_be_that_works_with_it() {
+        for migration in MIGRATIONS.iter().filter(|migration| migration.version > 5) {
+            for sql in [migration.postgres, migration.sqlite] {
+                assert!(
+                    only_adds(sql) || sql.contains("UPDATE ductwork_migrations SET needs = "),
+                    "migration {} ({})",
+                    migration.version,
+                    migration.name
+                );
+            }
+        }
+        assert!(only_adds(
+            "-- a\nCREATE INDEX x ON y (z);\nALTER TABLE a ADD COLUMN b text"
+        ));
+        assert!(only_adds(
+            "ALTER TABLE a ADD COLUMN b bigint NOT NULL DEFAULT 0"
+        ));
+        for sql in [
+            "ALTER TABLE a ADD COLUMN b bigint NOT NULL",
+            "ALTER TABLE a DROP COLUMN b",
+            "DROP TABLE a",
+            "CREATE UNIQUE INDEX x ON y (z)",
+            "UPDATE a SET b = 1",
+        ] {
+            assert!(!only_adds(sql), "{sql}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod advance;
 pub mod audit;
+mod blame;
 mod busy;
 pub mod cancel;
 pub mod catalogue;
@@ -28,7 +29,9 @@ pub mod limit;
 pub mod measure;
 pub mod migrate;
 mod packed;
+mod patience;
 pub mod place;
+pub mod portion;
 mod postgres;
 pub mod process;
 pub mod prune;
@@ -40,6 +43,7 @@ pub mod sandbox;
 mod sketch;
 pub mod sqlite;
 pub mod statement;
+pub mod stuck;
 pub mod trigger;
 pub mod why;
 
@@ -60,6 +64,36 @@ statement::statements! {
             SELECT 1 FROM ductwork_executions e
              WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL
                AND (:all = 1 OR e.pipeline IN (SELECT b.name FROM {rows:b(name text)})))";
+    /// What is begun is found by indexes that are empty as a rule.
+    LEFT_TO_DO = "
+        SELECT 1 AS found WHERE EXISTS (
+            SELECT 1 FROM ductwork_runs r
+             WHERE r.cancelling_at IS NOT NULL AND r.cancelling_at <= {now} - :abandoned)
+        OR EXISTS (
+            SELECT 1 FROM ductwork_runs r
+             WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= {now} - :abandoned)
+        OR EXISTS (
+            SELECT 1 FROM ductwork_runs r
+             WHERE :retained = 1 AND r.status IN ('completed', 'halted', 'cancelled')
+               AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age)";
+}
+
+/// True where a cancellation or a deletion is half done and nobody has gone on with it for
+/// `abandoned`, or where a run has ended longer ago than `retention`.
+pub async fn left_to_do(
+    conn: &mut Conn,
+    retention: Option<std::time::Duration>,
+    abandoned: std::time::Duration,
+) -> Result<bool, Error> {
+    let args = [
+        ("abandoned", crossing::micros(abandoned).into()),
+        ("retained", i64::from(retention.is_some()).into()),
+        (
+            "age",
+            crossing::micros(retention.unwrap_or_default()).into(),
+        ),
+    ];
+    Ok(conn.fetch_optional(&LEFT_TO_DO, &args).await?.is_some())
 }
 
 /// True while work is left in these pipelines (`None`: in any): running, due, or delayed. What

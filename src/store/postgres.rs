@@ -12,6 +12,7 @@ use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as
 use super::conn::Purpose;
 use super::dialect::Dialect;
 use super::error::{Error, Source};
+use super::patience::Patience;
 use super::statement::{Arg, Args, Column, Statement, find};
 
 /// A connection. One that hears notifications is another type to the driver, and so to every
@@ -20,7 +21,7 @@ pub enum Postgres {
     /// It hears none.
     Plain(PgConnection),
     /// It hears those of one channel.
-    Listener(Box<PgListener>),
+    Listener(Box<Listener>),
 }
 
 impl Postgres {
@@ -31,9 +32,10 @@ impl Postgres {
     pub async fn connect(
         options: &PgConnectOptions,
         purpose: Purpose,
+        patience: Patience,
         within: Duration,
     ) -> Result<Self, Error> {
-        let options = configured(options, purpose);
+        let options = configured(options, purpose, patience);
         let attempt = async {
             let mut conn = PgConnection::connect_with(&options).await?;
             settings_arrived(&mut conn).await?;
@@ -49,9 +51,10 @@ impl Postgres {
     pub async fn listen(
         options: &PgConnectOptions,
         channel: &str,
+        patience: Patience,
         within: Duration,
     ) -> Result<Self, Error> {
-        let options = configured(options, Purpose::Engine);
+        let options = configured(options, Purpose::Lifeline, patience);
         let attempt = async {
             // The listener wants a pool; of one connection, which is the listener's.
             let pool = PgPoolOptions::new()
@@ -61,11 +64,12 @@ impl Postgres {
                 .max_lifetime(None)
                 .connect_with(options)
                 .await?;
-            let mut listener = PgListener::connect_with(&pool).await?;
+            let mut listener = Listener(Some(PgListener::connect_with(&pool).await?));
+            let heard = listener.get();
             // A lost connection must be seen, and everything looked at anew (D8).
-            listener.eager_reconnect(false);
-            settings_arrived(&mut listener).await?;
-            listener.listen(channel).await?;
+            heard.eager_reconnect(false);
+            settings_arrived(&mut *heard).await?;
+            heard.listen(channel).await?;
             Ok(Self::Listener(Box::new(listener)))
         };
         bounded(attempt, within).await
@@ -80,7 +84,7 @@ impl Postgres {
         let query = sqlx::query_with(statement.sql(Dialect::Postgres), arguments(statement, args));
         let done = match self {
             Self::Plain(conn) => query.execute(conn).await,
-            Self::Listener(conn) => conn.as_mut().execute(query).await,
+            Self::Listener(conn) => conn.get().execute(query).await,
         };
         done.map(|done| done.rows_affected())
     }
@@ -94,7 +98,7 @@ impl Postgres {
         let query = sqlx::query_with(statement.sql(Dialect::Postgres), arguments(statement, args));
         match self {
             Self::Plain(conn) => query.fetch_all(conn).await,
-            Self::Listener(conn) => conn.as_mut().fetch_all(query).await,
+            Self::Listener(conn) => conn.get().fetch_all(query).await,
         }
     }
 
@@ -103,7 +107,7 @@ impl Postgres {
         let script = sqlx::raw_sql(text);
         let done = match self {
             Self::Plain(conn) => script.execute(conn).await,
-            Self::Listener(conn) => conn.as_mut().execute(script).await,
+            Self::Listener(conn) => conn.get().execute(script).await,
         };
         done.map(drop)
     }
@@ -113,7 +117,7 @@ impl Postgres {
         let sql = sqlx::SqlSafeStr::into_sql_str(sql);
         let prepared = match self {
             Self::Plain(conn) => conn.prepare(sql).await,
-            Self::Listener(conn) => conn.as_mut().prepare(sql).await,
+            Self::Listener(conn) => conn.get().prepare(sql).await,
         };
         prepared.map(drop)
     }
@@ -124,7 +128,7 @@ impl Postgres {
         let query = query.bind(payload);
         let done = match self {
             Self::Plain(conn) => query.execute(conn).await,
-            Self::Listener(conn) => conn.as_mut().execute(query).await,
+            Self::Listener(conn) => conn.get().execute(query).await,
         };
         done.map(drop)
     }
@@ -136,7 +140,7 @@ impl Postgres {
         let Self::Listener(listener) = self else {
             return std::future::pending().await;
         };
-        match listener.try_recv().await? {
+        match listener.get().try_recv().await? {
             Some(notification) => Ok(notification.payload().to_owned()),
             None => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())),
         }
@@ -146,16 +150,44 @@ impl Postgres {
     pub fn notified_already(&mut self) -> Option<String> {
         match self {
             Self::Plain(_) => None,
-            Self::Listener(listener) => Some(listener.next_buffered()?.payload().to_owned()),
+            Self::Listener(listener) => {
+                let heard = listener.get().next_buffered()?;
+                Some(heard.payload().to_owned())
+            }
         }
     }
 
     /// Ends the connection politely: one that is going away needs no farewell to be gone.
-    pub async fn close(self) {
+    pub async fn close(self) -> Result<(), sqlx::Error> {
         match self {
-            Self::Plain(conn) => drop(conn.close().await),
-            Self::Listener(_) => {}
+            Self::Plain(conn) => conn.close().await,
+            Self::Listener(_) => Ok(()),
         }
+    }
+}
+
+/// The driver's listener, which goes when it is dropped. Left to itself it would say farewell, in
+/// a task of its own, and wait for the answer; on a connection that has gone silent none comes, and
+/// the socket would stay open.
+pub struct Listener(Option<PgListener>);
+
+impl Listener {
+    fn get(&mut self) -> &mut PgListener {
+        self.0.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Its task is given to a runtime that ends before it begins.
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let (Some(listener), Ok(runtime)) = (self.0.take(), runtime) else {
+            return;
+        };
+        let entered = runtime.enter();
+        drop(listener);
+        drop(entered);
+        runtime.shutdown_background();
     }
 }
 
@@ -205,17 +237,36 @@ fn connect_error(error: sqlx::Error) -> Error {
     }
 }
 
-fn configured(options: &PgConnectOptions, purpose: Purpose) -> PgConnectOptions {
+fn configured(
+    options: &PgConnectOptions,
+    purpose: Purpose,
+    patience: Patience,
+) -> PgConnectOptions {
+    let ms = |time: Duration| time.as_millis().max(1).to_string();
+    // Zero would be the system's own.
+    let seconds = |time: Duration| time.as_secs().max(1).to_string();
+    let bound = |time: Option<Duration>| time.map_or("0".to_owned(), ms);
     let options = options
         .clone()
         .application_name("ductworkd")
         .statement_cache_capacity(256)
         .disable_statement_logging()
         .options([("default_transaction_isolation", "read committed")])
-        .options([("idle_in_transaction_session_timeout", IDLE_TIMEOUT)]);
+        .options([("idle_in_transaction_session_timeout", IDLE_TIMEOUT)])
+        .options([
+            ("statement_timeout", bound(patience.statement)),
+            ("lock_timeout", bound(patience.lock)),
+            // Of a client that can be reached no more nobody tells the server. It asks for a sign of
+            // life then, and ends the session, with its locks; none of this is for local sockets,
+            // where it is taken and does nothing.
+            ("tcp_user_timeout", ms(patience.silence)),
+            ("tcp_keepalives_idle", seconds(patience.silence / 2)),
+            ("tcp_keepalives_interval", seconds(patience.silence / 6)),
+            ("tcp_keepalives_count", "3".to_owned()),
+        ]);
     match purpose {
         Purpose::Query => options,
-        Purpose::Engine => options.options([
+        Purpose::Engine | Purpose::Lifeline => options.options([
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),

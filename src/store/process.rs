@@ -11,7 +11,8 @@ use crate::failpoint::failpoint;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
-use super::conn::Conn;
+use super::claim::HELD;
+use super::conn::{Conn, Row};
 use super::crossing::{self, NewExecution, micros};
 use super::definition::Definitions;
 use super::error::Error;
@@ -28,21 +29,35 @@ statements! {
         UPDATE ductwork_processes
            SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
                succeeded = :succeeded, errored = :errored, crashed = :crashed,
-               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
+               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet,
+               worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END
          WHERE id = :id";
+    TELL = "
+        UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
+    /// What somebody else has locked is left to the next beat: a lease is six beats long. RACE: a
+    /// wide run is cancelled, or somebody looks at rows `FOR UPDATE`, and has what we hold for longer
+    /// than a lease. A beat that waited for it would make a healthy process look dead. Proven by
+    /// `a_beat_waits_for_no_lock_on_what_the_process_holds`.
     EXTEND_LEASES = "
         UPDATE ductwork_executions SET lease_until = {now} + :lease
          WHERE process_id = :id AND completed_at IS NULL
-        RETURNING id";
+           AND id IN (SELECT id FROM ductwork_executions
+                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})";
     EXTEND_ADVANCEMENTS = "
         UPDATE ductwork_advancements SET lease_until = {now} + :lease
-         WHERE process_id = :id AND completed_at IS NULL";
+         WHERE process_id = :id AND completed_at IS NULL
+           AND id IN (SELECT id FROM ductwork_advancements
+                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})";
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
                p.advanced, p.stale, p.statements, p.quiet
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
+    /// A row that somebody has locked cannot be beaten: its silence says nothing of its process. On
+    /// SQLite nobody locks a row.
+    BEATABLE = "
+        SELECT id FROM ductwork_processes WHERE {any:id;b(id id)} {skip_locked}";
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
     /// A heartbeat that is later than the clock says nothing of its age: the clock was set back
@@ -89,7 +104,8 @@ statements! {
            AND ductwork_transitions.completed_at IS NULL";
     GIVE_BACK_BRANCHES = "
         UPDATE ductwork_branches
-           SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now}
+           SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now},
+               last_advanced_at = {now}
           FROM {rows:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     /// RACE: a connection was given up, and the claim that was sent through it arrives after we
@@ -261,58 +277,82 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
     Ok(())
 }
 
-/// A heartbeat: raises `beat_seq`, and extends every lease of the process, in one transaction.
+/// A heartbeat: raises `beat_seq`. False when the process was declared dead.
 ///
-/// A process that holds nothing has no lease to extend: `holds` spares the idle two statements.
-/// Returns the executions it still holds (the others were cancelled, or given away), or
-/// `None` when the process was declared dead.
+/// It is a transaction of its own and writes one row, so that it waits for nothing else.
 pub async fn beat(
     conn: &mut Conn,
     process: ProcessId,
     counters: Counters,
     quiet: bool,
-    lease: Duration,
-    holds: bool,
-) -> Result<Option<Vec<ExecutionId>>, Error> {
-    let lease = || ("lease", micros(lease).into());
-    let id = || ("id", process.0.into());
+) -> Result<bool, Error> {
     let count = |value: u64| (value as i64).into();
-    let alive = async |conn: &mut Conn| {
-        let args = [
-            id(),
-            ("claimed", count(counters.claimed)),
-            ("succeeded", count(counters.succeeded)),
-            ("errored", count(counters.errored)),
-            ("crashed", count(counters.crashed)),
-            ("advanced", count(counters.advanced)),
-            ("stale", count(counters.stale)),
-            ("statements", count(counters.statements)),
-            ("quiet", count(u64::from(quiet))),
-        ];
-        Ok::<bool, Error>(conn.execute(&BEAT, &args).await? == 1)
-    };
+    let args = [
+        ("id", process.0.into()),
+        ("claimed", count(counters.claimed)),
+        ("succeeded", count(counters.succeeded)),
+        ("errored", count(counters.errored)),
+        ("crashed", count(counters.crashed)),
+        ("advanced", count(counters.advanced)),
+        ("stale", count(counters.stale)),
+        ("statements", count(counters.statements)),
+        ("quiet", count(u64::from(quiet))),
+    ];
     failpoint!(conn, "beat.begin");
-    if !holds {
-        return Ok(alive(conn).await?.then(Vec::new));
-    }
-    let beaten = conn.transaction(async |conn| {
-        if !alive(conn).await? {
-            return Ok(None);
-        }
-        let held = conn.fetch(&EXTEND_LEASES, &[id(), lease()]).await?;
-        conn.finish(&EXTEND_ADVANCEMENTS, &[id(), lease()]).await?;
-        let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
-        held.collect::<Result<_, Error>>().map(Some)
-    });
-    let beaten = beaten.await?;
+    let alive = conn.execute(&BEAT, &args).await? == 1;
     failpoint!(conn, "beat.end");
-    Ok(beaten)
+    Ok(alive)
 }
 
-/// All process rows, oldest first.
+/// The executions that a process holds (others that it had were cancelled, or given away), and their
+/// leases, and those of its advancements, are extended; for a process that may hold something, after
+/// a beat that told that it lives.
+///
+/// What is held is read without a lock: what somebody else has locked is still ours. Its lease is
+/// extended by the next beat, or the one after that.
+pub async fn hold_on(
+    conn: &mut Conn,
+    process: ProcessId,
+    lease: Duration,
+) -> Result<Vec<ExecutionId>, Error> {
+    let held = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
+    let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
+    let held = held.collect::<Result<_, Error>>()?;
+    let args = [("id", process.0.into()), ("lease", micros(lease).into())];
+    let extended = conn.transaction(async |conn| {
+        conn.execute(&EXTEND_LEASES, &args).await?;
+        conn.finish(&EXTEND_ADVANCEMENTS, &args).await?;
+        Ok(())
+    });
+    match extended.await {
+        // A table as a whole is locked, or SQLite's file.
+        Err(error) if error.is_not_now() && !conn.is_broken() => Ok(held),
+        extended => extended.map(|()| held),
+    }
+}
+
+/// Tells with its row what keeps a process from getting on, and for how long it has; or that nothing
+/// does any more.
+pub async fn tell(
+    conn: &mut Conn,
+    process: ProcessId,
+    trouble: Option<(&str, Duration)>,
+) -> Result<(), Error> {
+    let args = [
+        ("id", process.0.into()),
+        ("trouble", trouble.map(|(text, _)| text).into()),
+        ("lasted", trouble.map(|(_, lasted)| micros(lasted)).into()),
+    ];
+    conn.execute(&TELL, &args).await?;
+    Ok(())
+}
+
+/// All process rows, oldest first. Those of a role that only a newer version knows are left to that
+/// version.
 pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
     let rows = conn.fetch(&PROCESSES, &[]).await?;
     rows.iter()
+        .filter(|row| has_known_role(row))
         .map(|row| {
             let count = |name| row.get::<i64>(name).map(|value| value as u64);
             let last_heartbeat_at: i64 = row.get("last_heartbeat_at")?;
@@ -348,6 +388,25 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
             })
         })
         .collect()
+}
+
+/// Those of these processes whose rows somebody else has locked at this moment, or that are gone.
+pub async fn kept_from_beating(
+    conn: &mut Conn,
+    mut silent: Vec<ProcessId>,
+) -> Result<Vec<ProcessId>, Error> {
+    let rows = Rows::new().ids("id", silent.iter().map(|id| id.0));
+    for row in conn.fetch(&BEATABLE, &[("b", (&rows).into())]).await? {
+        let free = ProcessId(row.get("id")?);
+        silent.retain(|id| *id != free);
+    }
+    Ok(silent)
+}
+
+/// True unless a newer version wrote it.
+pub(super) fn has_known_role(row: &Row) -> bool {
+    let role = row.get::<String>("role");
+    role.is_ok_and(|role| role.parse::<Role>().is_ok())
 }
 
 /// Why a process is taken for dead.
@@ -472,34 +531,41 @@ async fn give_back_executions(
     let rows = Rows::new().ids("id", ids);
     let mut lost = Vec::new();
     for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
+        let pipeline: String = row.get("pipeline")?;
         let digest: String = row.get("definition")?;
-        let definition: Arc<Definition> = definitions.load(conn, &digest).await?;
+        // What only a newer version can read is recovered all the same: a definition that says
+        // nothing leaves the budgets to the configuration.
+        let definition = match definitions.read(conn, &digest).await? {
+            Ok(definition) => definition,
+            Err(_) => Arc::new(Definition::silent(&pipeline)),
+        };
         let view = ExecutionView {
             retry_count: row.count("retry_count")?,
             crash_count: row.count("crash_count")?,
         };
         let limits = limits(&definition, &row.get::<String>("step")?);
         let verdict = outcome::decide(view, why.ending, &limits, 0.5);
-        lost.push((row, verdict, definition));
+        lost.push((row, verdict, pipeline));
     }
     let mut again = Vec::new();
     let mut failed = Vec::new();
     let mut halted = Vec::new();
-    for (row, verdict, definition) in &lost {
+    for (row, verdict, pipeline) in &lost {
         let step_id = StepId(row.get("step_id")?);
         match verdict {
             Verdict::Again { delay, next } => again.push(NewExecution {
                 id: ExecutionId::new(),
                 step_id,
-                pipeline: &definition.pipeline,
+                pipeline,
                 attempt: row.count("attempt")? + 1,
                 retry_count: next.retry_count,
                 crash_count: next.crash_count,
-                delay: *delay,
+                // It does not go behind a backlog that it stood before when it was claimed.
+                due_in: (!delay.is_zero()).then(|| micros(*delay)),
             }),
             _ => {
                 failed.push(step_id);
-                if row.word::<Via>("via")? != Via::OnHalt {
+                if row.get::<String>("via")? != Via::OnHalt.as_str() {
                     halted.push(BranchId(row.get("branch_id")?));
                 }
             }

@@ -5,11 +5,18 @@
 //! A run that was revived is kept as long as the run that was made from it: a lineage goes
 //! from its newest end. So nothing ever refers to a run, or to a step, that is gone, and
 //! nothing of an active lineage goes.
+//!
+//! A transaction deletes some runs whole, or, of a run that is wider than that, some branches with
+//! all that is theirs ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Its root and its row go
+//! last. In between `pruning_at` says that it is as good as gone: nobody revives it, and whoever
+//! prunes next goes on with it, however old it is.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
 
 use crate::failpoint::failpoint;
-use crate::model::*;
 
 use super::conn::Conn;
 use super::crossing::micros;
@@ -17,9 +24,18 @@ use super::error::Error;
 use super::place::Place;
 use super::statement::{Rows, statements};
 
-/// Runs per transaction: enough to share its cost, few enough that nobody waits for it long. Where
-/// faults are tried between two batches, a few runs make some.
-const BATCH: u64 = if cfg!(feature = "failpoints") { 2 } else { 200 };
+/// Bounds of a transaction. Where faults are tried between two, few rows make some.
+const TINY: bool = cfg!(feature = "failpoints");
+
+/// Runs per transaction, at most: each of them is locked.
+const RUNS: u64 = if TINY { 2 } else { 500 };
+
+/// Branches per transaction: at least, to begin with, and at most. As many as take about as long as
+/// one should.
+const BRANCHES: [usize; 3] = if TINY { [2, 2, 2] } else { [50, 200, 2_000] };
+
+/// How long a transaction should take: nobody notices who waits behind it.
+const TOOK: Duration = Duration::from_millis(100);
 
 statements! {
     ENDED_RUNS = "
@@ -29,6 +45,10 @@ statements! {
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
            AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
          ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n {skip_locked}";
+    /// Those whose deletion has begun.
+    HALF_PRUNED_RUNS = "
+        SELECT r.id FROM ductwork_runs r
+         WHERE r.pruning_at IS NOT NULL ORDER BY r.pruning_at LIMIT :n {skip_locked}";
     COUNT_ENDED_RUNS = "
         SELECT count(*) AS n FROM ductwork_runs r
          WHERE r.status IN ('completed', 'halted', 'cancelled')
@@ -41,40 +61,39 @@ statements! {
     STILL_PRUNABLE = "
         SELECT r.id FROM {rows:b(id id)}
           JOIN ductwork_runs r ON {key:r.id;b.id}
-         WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
+         WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
            AND (r.status <> 'halted' OR NOT EXISTS (
                 SELECT 1 FROM ductwork_branches br
                   JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via = 'on_halt'
                   JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
-                 WHERE br.run_id = r.id AND br.fan_out_id IS NULL))";
-    PRUNE_TUPLES = "
-        DELETE FROM ductwork_tuples WHERE run_id IN (SELECT b.id FROM {rows:b(id id)})";
-    PRUNE_ADVANCEMENTS = "
-        DELETE FROM ductwork_advancements WHERE transition_id IN (
-            SELECT t.id FROM {rows:b(id id)}
-              JOIN ductwork_branches br ON br.run_id = b.id
-              JOIN ductwork_steps s ON s.branch_id = br.id
-              JOIN ductwork_transitions t ON t.from_step_id = s.id)";
-    PRUNE_TRANSITIONS = "
-        DELETE FROM ductwork_transitions WHERE from_step_id IN (
-            SELECT s.id FROM {rows:b(id id)}
-              JOIN ductwork_branches br ON br.run_id = b.id
-              JOIN ductwork_steps s ON s.branch_id = br.id)";
-    PRUNE_EXECUTIONS = "
-        DELETE FROM ductwork_executions WHERE step_id IN (
-            SELECT s.id FROM {rows:b(id id)}
-              JOIN ductwork_branches br ON br.run_id = b.id
-              JOIN ductwork_steps s ON s.branch_id = br.id)";
-    PRUNE_STEPS = "
-        DELETE FROM ductwork_steps WHERE branch_id IN (
-            SELECT br.id FROM {rows:b(id id)} JOIN ductwork_branches br ON br.run_id = b.id)";
-    PRUNE_FAN_OUTS = "
-        DELETE FROM ductwork_fan_outs WHERE branch_id IN (
-            SELECT br.id FROM {rows:b(id id)} JOIN ductwork_branches br ON br.run_id = b.id)";
-    PRUNE_BRANCHES = "
-        DELETE FROM ductwork_branches WHERE run_id IN (SELECT b.id FROM {rows:b(id id)})";
-    PRUNE_RUNS = "
-        DELETE FROM ductwork_runs WHERE id IN (SELECT b.id FROM {rows:b(id id)})";
+                 WHERE {key:br.run_id;r.id} AND br.fan_out_id IS NULL))";
+    /// That they are no roots is wrapped: PostgreSQL would read all branches of all fan-outs when it
+    /// believes that there are none.
+    PRUNABLE_BRANCHES = "
+        SELECT br.id, br.run_id, br.fan_out_id FROM ductwork_branches br
+         WHERE {any:br.run_id;b(id id)}
+           AND CASE WHEN br.fan_out_id IS NULL THEN 0 ELSE 1 END = 1
+         LIMIT :n";
+    PRUNABLE_ROOTS = "
+        SELECT br.id FROM ductwork_branches br WHERE {any:br.run_id;b(id id)}";
+    PRUNABLE_STEPS = "
+        SELECT s.id, t.id AS transition_id
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_transitions t ON {key:t.from_step_id;s.id}
+         WHERE {any:s.branch_id;b(id id)}";
+    BEGIN_PRUNING = "
+        UPDATE ductwork_runs SET pruning_at = {now} WHERE {any:id;b(id id)}";
+    PRUNE_TUPLES = "DELETE FROM ductwork_tuples WHERE {any:run_id;b(id id)}";
+    PRUNE_ADVANCEMENTS = "DELETE FROM ductwork_advancements WHERE {any:transition_id;b(id id)}";
+    PRUNE_TRANSITIONS = "DELETE FROM ductwork_transitions WHERE {any:id;b(id id)}";
+    PRUNE_EXECUTIONS = "DELETE FROM ductwork_executions WHERE {any:step_id;b(id id)}";
+    PRUNE_STEPS = "DELETE FROM ductwork_steps WHERE {any:id;b(id id)}";
+    /// Those of the branches that were split, and those at which they arrived: a barrier that has
+    /// lost some of its branches would not add up.
+    PRUNE_FAN_OUTS = "DELETE FROM ductwork_fan_outs WHERE {any:branch_id;b(id id)}";
+    PRUNE_BARRIERS = "DELETE FROM ductwork_fan_outs WHERE {any:id;b(id id)}";
+    PRUNE_BRANCHES = "DELETE FROM ductwork_branches WHERE {any:id;b(id id)}";
+    PRUNE_RUNS = "DELETE FROM ductwork_runs WHERE {any:id;b(id id)}";
 }
 
 /// How many runs ended at least `older_than` ago: for a person to know, before they are deleted.
@@ -89,41 +108,118 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
-    let (mut pruned, mut in_pass, mut place) = (0, 0, Place::FIRST);
-    while pruned < limit {
-        let n = BATCH.min(limit - pruned);
+    let mut pruning = Pruning::of(Some(older_than), limit);
+    while pruning.step(conn).await? {}
+    Ok(pruning.runs)
+}
+
+/// A deletion under way.
+pub struct Pruning {
+    /// None: only what was begun.
+    older_than: Option<Duration>,
+    limit: u64,
+    /// Runs that are gone so far.
+    pub runs: u64,
+    in_pass: u64,
+    place: Place,
+    branches: usize,
+    bounds: [usize; 3],
+}
+
+impl Pruning {
+    /// Of what ended so long ago, at most so many runs.
+    pub fn of(older_than: Option<Duration>, limit: u64) -> Self {
+        Self {
+            older_than,
+            limit,
+            runs: 0,
+            in_pass: 0,
+            place: Place::FIRST,
+            branches: BRANCHES[1],
+            bounds: BRANCHES,
+        }
+    }
+
+    /// The same, so many branches per transaction, however long it takes.
+    #[must_use]
+    pub fn by(mut self, branches: usize) -> Self {
+        (self.branches, self.bounds) = (branches, [branches; 3]);
+        self
+    }
+
+    /// One transaction; false when there is nothing left to do.
+    pub async fn step(&mut self, conn: &mut Conn) -> Result<bool, Error> {
+        if self.runs >= self.limit {
+            return Ok(false);
+        }
+        let n = RUNS.min(self.limit - self.runs).min(self.branches as u64);
         failpoint!(conn, "prune.begin");
+        let (older_than, place, branches) = (self.older_than, self.place, self.branches);
+        let asked = Instant::now();
         let batch = conn
-            .transaction(async |conn| batch(conn, older_than, place, n).await)
+            .transaction(async |conn| {
+                // What was begun, by whomever, comes first; what another prune has at this moment is
+                // its own to finish.
+                let begun = half_pruned(conn, n).await?;
+                let (seen, last) = match older_than {
+                    Some(age) if begun.is_empty() => ended(conn, age, place, n).await?,
+                    _ => (begun, None),
+                };
+                let part = delete(conn, seen, branches).await?;
+                failpoint!(conn, "prune.written");
+                Ok((part, last))
+            })
             .await?;
         failpoint!(conn, "prune.end");
-        pruned += batch.deleted;
-        in_pass += batch.deleted;
-        // What is held back by a hook that nobody runs is left behind, so that it holds back
-        // nothing else. A pass that deleted something may have made room for another: a lineage
-        // goes one run at a time, from its newest end.
-        (place, in_pass) = match batch.last {
-            Some(last) => (last, in_pass),
-            None if in_pass > 0 => (Place::FIRST, 0),
-            None => break,
-        };
+        self.branches = fitting(self.branches, asked.elapsed(), self.bounds);
+        let (part, last) = batch;
+        self.runs += part.runs;
+        self.in_pass += part.runs;
+        if part.more {
+            // The same runs again.
+        } else if let Some(last) = last {
+            // What is held back by a hook that nobody runs is left behind, so that it holds back
+            // nothing else.
+            self.place = last;
+        } else if part.runs > 0 {
+            // That was begun before. There may be more of it, and what is old enough is as it was.
+        } else if self.in_pass > 0 {
+            // A pass that deleted something may have made room for another: a lineage goes one run
+            // at a time, from its newest end.
+            (self.place, self.in_pass) = (Place::FIRST, 0);
+        } else {
+            return Ok(false);
+        }
         failpoint!(conn, "prune.between");
+        Ok(true)
     }
-    Ok(pruned)
 }
 
-struct Batch {
-    /// The last that was looked at; none when there was none.
-    last: Option<Place>,
-    deleted: u64,
+/// As many branches as one transaction should delete, after it took so long for so many. (Decides
+/// nothing but the size of the next.)
+fn fitting(branches: usize, took: Duration, [least, _, most]: [usize; 3]) -> usize {
+    let next = match took {
+        took if took > TOOK => branches / 2,
+        took if took < TOOK / 2 => branches * 2,
+        _ => branches,
+    };
+    next.clamp(least, most)
 }
 
-async fn batch(
+async fn half_pruned(conn: &mut Conn, n: u64) -> Result<Vec<Uuid>, Error> {
+    let seen = conn
+        .fetch(&HALF_PRUNED_RUNS, &[("n", (n as i64).into())])
+        .await?;
+    ids(&seen, "id")
+}
+
+/// The next runs that ended so long ago, under lock, and the last of them.
+async fn ended(
     conn: &mut Conn,
     older_than: Duration,
     behind: Place,
     n: u64,
-) -> Result<Batch, Error> {
+) -> Result<(Vec<Uuid>, Option<Place>), Error> {
     let [behind, behind_id] = behind.args();
     let args = [
         ("age", micros(older_than).into()),
@@ -132,38 +228,103 @@ async fn batch(
         ("n", (n as i64).into()),
     ];
     let seen = conn.fetch(&ENDED_RUNS, &args).await?;
-    let Some(last) = seen.last() else {
-        let (last, deleted) = (None, 0);
-        return Ok(Batch { last, deleted });
-    };
-    let last = Some(Place::of(last, "ended_at", "id")?);
-    let seen = run_ids(seen)?;
-    let rows = Rows::new().ids("id", seen.iter().copied());
+    let last = seen.last().map(|row| Place::of(row, "ended_at", "id"));
+    let last = last.transpose()?;
+    let seen = ids(&seen, "id")?;
+    let rows = Rows::new().ids("id", seen);
     let runs = conn
         .fetch(&STILL_PRUNABLE, &[("b", (&rows).into())])
         .await?;
-    let rows = Rows::new().ids("id", run_ids(runs)?);
-    let rows = [("b", (&rows).into())];
-    // What hangs on a row goes before the row, because it is found through it. There are no
-    // availabilities: no execution of these runs is open.
-    for statement in [
-        &PRUNE_TUPLES,
-        &PRUNE_ADVANCEMENTS,
-        &PRUNE_TRANSITIONS,
-        &PRUNE_EXECUTIONS,
-        &PRUNE_STEPS,
-        &PRUNE_FAN_OUTS,
-        &PRUNE_BRANCHES,
-    ] {
-        conn.execute(statement, &rows).await?;
-        failpoint!(conn, "prune.deleted");
-    }
-    let deleted = conn.execute(&PRUNE_RUNS, &rows).await?;
-    failpoint!(conn, "prune.written");
-    Ok(Batch { last, deleted })
+    Ok((ids(&runs, "id")?, last))
 }
 
-fn run_ids(rows: Vec<super::Row>) -> Result<Vec<RunId>, Error> {
-    let ids = rows.iter().map(|row| Ok(RunId(row.get("id")?)));
-    ids.collect()
+/// What one transaction has deleted.
+struct Part {
+    /// Runs that are gone.
+    runs: u64,
+    /// Some of what was to be deleted is still there.
+    more: bool,
+}
+
+/// Deletes runs that are held under lock, or so many of their branches.
+async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part, Error> {
+    if runs.is_empty() {
+        let (runs, more) = (0, false);
+        return Ok(Part { runs, more });
+    }
+    let rows = Rows::new().ids("id", runs.iter().copied());
+    let args = [("b", (&rows).into()), ("n", at_most.into())];
+    let branches = conn.fetch(&PRUNABLE_BRANCHES, &args).await?;
+    let more = branches.len() >= at_most;
+    if more {
+        // There may be others; whose they are is not known, so none of the runs is whole any more.
+        let begun: BTreeSet<Uuid> = ids(&branches, "run_id")?.into_iter().collect();
+        let rows = Rows::new().ids("id", begun);
+        conn.execute(&BEGIN_PRUNING, &[("b", (&rows).into())])
+            .await?;
+    }
+    let barriers: BTreeSet<Uuid> = ids(&branches, "fan_out_id")?.into_iter().collect();
+    let rows = Rows::new().ids("id", barriers);
+    conn.execute(&PRUNE_BARRIERS, &[("b", (&rows).into())])
+        .await?;
+    delete_branches(conn, ids(&branches, "id")?).await?;
+    if more {
+        return Ok(Part { runs: 0, more });
+    }
+    let rows = Rows::new().ids("id", runs.iter().copied());
+    let rows = [("b", (&rows).into())];
+    let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
+    delete_branches(conn, ids(&roots, "id")?).await?;
+    conn.execute(&PRUNE_TUPLES, &rows).await?;
+    let runs = conn.execute(&PRUNE_RUNS, &rows).await?;
+    Ok(Part { runs, more })
+}
+
+/// Branches with all that is theirs. What hangs on a row goes before the row. There are no
+/// availabilities: no execution of these runs is open.
+async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Error> {
+    if branches.is_empty() {
+        return Ok(());
+    }
+    let branches = Rows::new().ids("id", branches);
+    let branches = [("b", (&branches).into())];
+    let found = conn.fetch(&PRUNABLE_STEPS, &branches).await?;
+    let steps = Rows::new().ids("id", ids(&found, "id")?);
+    let mut left = Vec::new();
+    for row in &found {
+        left.extend(row.get::<Option<Uuid>>("transition_id")?);
+    }
+    let transitions = Rows::new().ids("id", left);
+    for (statement, rows) in [
+        (&PRUNE_ADVANCEMENTS, &transitions),
+        (&PRUNE_TRANSITIONS, &transitions),
+        (&PRUNE_EXECUTIONS, &steps),
+        (&PRUNE_STEPS, &steps),
+    ] {
+        conn.execute(statement, &[("b", rows.into())]).await?;
+        failpoint!(conn, "prune.deleted");
+    }
+    conn.execute(&PRUNE_FAN_OUTS, &branches).await?;
+    conn.execute(&PRUNE_BRANCHES, &branches).await?;
+    Ok(())
+}
+
+fn ids(rows: &[super::Row], column: &str) -> Result<Vec<Uuid>, Error> {
+    rows.iter().map(|row| row.get(column)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_took_long_is_followed_by_a_smaller_one() {
+        let ms = Duration::from_millis;
+        let bounds = [50, 200, 2_000];
+        assert_eq!(fitting(200, ms(10), bounds), 400);
+        assert_eq!(fitting(200, ms(70), bounds), 200);
+        assert_eq!(fitting(200, ms(150), bounds), 100);
+        assert_eq!(fitting(60, ms(150), bounds), 50);
+        assert_eq!(fitting(1_500, ms(10), bounds), 2_000);
+    }
 }

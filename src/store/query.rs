@@ -24,7 +24,7 @@ pub const SHORTEST_PREFIX: usize = 4;
 macro_rules! run_columns {
     () => {
         "r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
-         r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at,
+         r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
          coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
                     WHERE e.step_id = (SELECT s.id
                                          FROM ductwork_branches b
@@ -34,13 +34,14 @@ macro_rules! run_columns {
     };
 }
 
+// A run whose deletion has begun is gone for whoever reads.
 statements! {
     RUNS = concat!("
         SELECT ", run_columns!(), "
           FROM ductwork_runs r
          WHERE (:all = 1 OR r.pipeline = :pipeline)
            AND r.triggered_at >= {now} - :since
-           AND r.id < :before
+           AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
     /// Status by status, so that the few halted runs among a million are found by the index.
     RUNS_OF_STATUS = concat!("
@@ -49,12 +50,13 @@ statements! {
          WHERE r.status = :status
            AND (:all = 1 OR r.pipeline = :pipeline)
            AND r.triggered_at >= {now} - :since
-           AND r.id < :before
+           AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
-    RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run");
-    RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run";
+    RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL");
+    RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
-        SELECT id FROM ductwork_runs WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2";
+        SELECT id FROM ductwork_runs
+         WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT 2";
     HALT_REASONS = "
         SELECT DISTINCT br.run_id, br.halt_reason
           FROM {rows:b(id id)}
@@ -149,6 +151,8 @@ pub struct Run {
     pub halted_at: Option<i64>,
     /// µs since 1970.
     pub cancelled_at: Option<i64>,
+    /// It is being cancelled: when it was last gone on with.
+    pub cancelling_at: Option<i64>,
     /// Why branches of it halted, each reason once.
     pub halt_reasons: Vec<HaltReason>,
 }
@@ -570,6 +574,7 @@ fn run_row(row: &Row) -> Result<Run, Error> {
         completed_at: row.get("completed_at")?,
         halted_at: row.get("halted_at")?,
         cancelled_at: row.get("cancelled_at")?,
+        cancelling_at: row.get("cancelling_at")?,
         halt_reasons: Vec::new(),
     })
 }

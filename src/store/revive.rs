@@ -8,8 +8,6 @@
 //! What is not copied: transitions and advancements (the crossings were made by the old run;
 //! copies name their originals as `source_step_id`), executions, the hook.
 
-use std::time::Duration;
-
 use crate::failpoint::failpoint;
 use crate::machine::revive::{HaltedView, Restart, restart};
 use crate::model::*;
@@ -25,8 +23,8 @@ statements! {
     /// `prune_and_revive_at_once_leave_no_run_without_its_origin`.
     HOLD_HALTED_RUN = "
         UPDATE ductwork_runs SET halted_at = halted_at
-         WHERE id = :from AND status = 'halted'";
-    REVIVABLE_STATUS = "SELECT status FROM ductwork_runs WHERE id = :from";
+         WHERE id = :from AND status = 'halted' AND pruning_at IS NULL";
+    REVIVABLE_STATUS = "SELECT status FROM ductwork_runs WHERE id = :from AND pruning_at IS NULL";
     SUCCESSOR = "SELECT id FROM ductwork_runs WHERE revived_from = :from";
     /// RACE: sixteen people revive one run. `revived_from` is unique, so one insert wins
     /// (T2). Proven by `of_sixteen_revives_at_once_one_wins`. (I21)
@@ -53,7 +51,7 @@ statements! {
                {copied:f.parent_fan_out_id}, f.parent_ordinal, f.created_at,
                CASE WHEN f.arrived - f.halted = f.width THEN f.fired_at END
           FROM ductwork_branches br
-          JOIN ductwork_fan_outs f ON f.branch_id = br.id
+          JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id}
          WHERE br.run_id = :from";
     REVIVE_COMPLETED_STEPS = "
         INSERT INTO ductwork_steps
@@ -84,7 +82,7 @@ statements! {
                {copied:f.id} AS fan_out_id
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
-          LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+          LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
          WHERE br.run_id = :from AND br.halt_reason IS NOT NULL
          ORDER BY br.id";
     RESTART_BRANCHES = "
@@ -107,7 +105,7 @@ statements! {
         SELECT br.id, br.step_id, f.id AS fan_out_id
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
-          LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+          LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
          WHERE br.fan_out_id = :fan_out
          ORDER BY br.ordinal DESC LIMIT 1";
 }
@@ -261,7 +259,7 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
             attempt: 1,
             retry_count: 0,
             crash_count: 0,
-            delay: Duration::ZERO,
+            due_in: Some(0),
         })
         .collect();
     crossing::insert_executions(conn, &executions).await

@@ -233,11 +233,17 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database `path`, made if it is not there, within so long.
+    /// Opens the database `path`, made if it is not there, within so long. `waits`: no longer than
+    /// this for a lock.
     ///
     /// # Errors
     /// `Schema` when it cannot be used as it is, `Unavailable` for all else.
-    pub async fn open(path: PathBuf, cache_kib: u32, within: Duration) -> Result<Self, Error> {
+    pub async fn open(
+        path: PathBuf,
+        cache_kib: u32,
+        waits: Option<Duration>,
+        within: Duration,
+    ) -> Result<Self, Error> {
         let (questions, asked) = mpsc::channel::<Question>();
         let (opened, open) = oneshot::channel();
         let (ends, ended) = oneshot::channel();
@@ -245,6 +251,7 @@ impl Sqlite {
             // Dropped last, when the session is closed.
             let _ends: oneshot::Sender<()> = ends;
             let until = Instant::now() + within;
+            waits.into_iter().for_each(busy::waits);
             let session = match open_file(&path, cache_kib, until) {
                 Ok(session) => session,
                 Err(error) => return drop(opened.send(Err(error))),
@@ -569,7 +576,7 @@ mod tests {
     async fn a_connection_whose_thread_is_gone_is_broken() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.db");
-        let sqlite = Sqlite::open(path, 2_000, Duration::from_secs(5))
+        let sqlite = Sqlite::open(path, 2_000, None, Duration::from_secs(5))
             .await
             .unwrap();
         let gone = sqlite.ask(|_| -> () { panic!("on purpose") });

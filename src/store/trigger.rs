@@ -15,9 +15,10 @@ use super::crossing::micros;
 use super::definition;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::portion;
 use super::statement::{Rows, statements};
 
-/// Runs per statement.
+/// Runs per statement; their bytes are bounded beside.
 const CHUNK: usize = 1_000;
 
 /// One row per run: its key, its value, and the keys of what it begins with.
@@ -52,9 +53,10 @@ statements! {
         RETURNING id");
     /// As an array: joins of the parts of a statement are not hashed.
     MADE in Part = "SELECT asked.* FROM asked WHERE asked.id = ANY (ARRAY(SELECT id FROM runs))";
+    /// An input of another length is another input, and need not be read to know it.
     RUNS_BY_KEY = "
-        SELECT r.id, r.trigger_key, r.input
-          FROM {rows:b(trigger_key text)}
+        SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) = b.size THEN r.input END AS input
+          FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
     INSERT_ROOTS in Sqlite = concat!("
         INSERT INTO ductwork_branches (id, run_id, pipeline, ordinal, status, step_id, last_advanced_at)
@@ -129,9 +131,10 @@ pub struct Triggered {
 
 /// Starts runs of one definition; one answer per element of `runs`, in their order.
 ///
-/// One transaction per thousand runs; on PostgreSQL one statement. A second trigger with a key returns
-/// the first run. Lost acknowledgement, or a database that goes away after some of them: with a key,
-/// trigger again; without, the run may exist. Any error says nothing of an earlier thousand.
+/// One transaction per thousand runs, or fewer where their inputs are large; on PostgreSQL one
+/// statement. A second trigger with a key returns the first run. Lost acknowledgement, or a database
+/// that goes away after some of them: with a key, trigger again; without, the run may exist. Any error
+/// says nothing of an earlier transaction.
 pub async fn trigger(
     conn: &mut Conn,
     definition: &Definition,
@@ -140,8 +143,9 @@ pub async fn trigger(
 ) -> Result<Vec<Triggered>, Error> {
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
-    for chunk in runs.chunks(CHUNK) {
-        let inserted = insert(conn, definition, &digest, chunk, delay).await;
+    while let left @ [_, ..] = &runs[triggered.len()..] {
+        let together = portion::first(CHUNK, left.iter().map(|run| run.input.len()));
+        let inserted = insert(conn, definition, &digest, &left[..together], delay).await;
         triggered.extend(inserted.map_err(|error| match triggered.is_empty() {
             true => error,
             false => error.after_commit(),
@@ -209,17 +213,25 @@ async fn insert(
     };
     failpoint!(conn, "trigger.end");
     // Of those that were not made, the runs that their keys had started.
-    let mut known: HashMap<String, (RunId, String)> = HashMap::new();
+    let mut known: HashMap<String, (RunId, Option<String>)> = HashMap::new();
     if created.len() < runs.len() {
-        let keys = Rows::new().texts("trigger_key", first.keys().copied());
+        let asked = runs
+            .iter()
+            .filter_map(|run| Some((run.key?, run.input.len())));
+        let asked: HashSet<(&str, usize)> = asked.collect();
+        let keys = Rows::new()
+            .texts("trigger_key", asked.iter().map(|(key, _)| *key))
+            .ints("size", asked.iter().map(|(_, size)| *size as i64));
         let args = [
             ("b", (&keys).into()),
             ("pipeline", (&definition.pipeline).into()),
         ];
         let found = conn.fetch(&RUNS_BY_KEY, &args).await;
         for row in found.map_err(Error::after_commit)? {
-            let run = (RunId(row.get("id")?), row.get("input")?);
-            known.insert(row.get("trigger_key")?, run);
+            // Once for each length that was asked for, of which at most one is its own.
+            let (id, input) = (RunId(row.get("id")?), row.get("input")?);
+            let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
+            run.1 = run.1.take().or(input);
         }
     }
     let told = runs.iter().zip(&ids).map(|(run, id)| {
@@ -240,7 +252,7 @@ async fn insert(
         Ok(Triggered {
             run_id: *run_id,
             created: false,
-            input_differs: run.input != input,
+            input_differs: input.as_deref() != Some(run.input),
         })
     });
     told.collect()

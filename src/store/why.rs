@@ -2,6 +2,7 @@
 //!
 //! Owns: reading them, bounded, in one snapshot. Never: concludes anything from them.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -10,10 +11,10 @@ use crate::machine::why::{BarrierFact, Facts, HaltFact, Leaf, LeafState, Process
 use crate::model::*;
 
 use super::conn::{Conn, Row};
-use super::definition::Definitions;
+use super::definition::{Definitions, short};
 use super::error::Error;
 use super::statement::statements;
-use super::{process, query};
+use super::{process, query, stuck};
 
 statements! {
     /// Those nearest to moving first, so that the limit cuts off what matters least.
@@ -62,11 +63,12 @@ pub async fn facts(
             return Ok(None);
         };
         let args = [("run", run.0.into())];
-        let definition = definitions.load(conn, &found.definition).await?;
+        let definition = definitions.read(conn, &found.definition).await?;
         let mut facts = Facts {
             run_id: run,
             status: found.status,
             ended_at: found.ended_at(),
+            cancelling_at: found.cancelling_at,
             revived_as: None,
             now: query::now(conn).await?,
             stale_after,
@@ -76,6 +78,8 @@ pub async fn facts(
             halts: Vec::new(),
             backlog: None,
             pipeline: found.pipeline,
+            unreadable: definition.as_ref().err().map(ToString::to_string),
+            definition: short(&found.definition).to_owned(),
         };
         if found.status.is_terminal() {
             for row in conn.fetch(&HALTS, &args).await? {
@@ -91,9 +95,10 @@ pub async fn facts(
         }
         for row in conn.fetch(&LEAVES, &args).await? {
             let node: String = row.get("node")?;
-            let place = definition.find(&node);
+            let place = definition.as_ref().ok();
+            let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
             facts.leaves.push(Leaf {
-                prompt: place.and_then(|at| definition.node(at).prompt.clone()),
+                prompt: place.and_then(|node| node.prompt.clone()),
                 attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
                 state: state(&row)?,
                 node,
@@ -106,6 +111,11 @@ pub async fn facts(
                 arrived: row.get("arrived")?,
             });
         }
+        let mut troubles: HashMap<ProcessId, String> = stuck::movers(conn)
+            .await?
+            .into_iter()
+            .filter_map(|mover| Some((mover.id, mover.trouble?.0)))
+            .collect();
         for process in process::processes(conn).await? {
             facts.processes.push(ProcessFact {
                 id: process.id,
@@ -115,6 +125,7 @@ pub async fn facts(
                 pid: process.pid,
                 age: process.age,
                 quiet: process.quiet,
+                trouble: troubles.remove(&process.id),
             });
         }
         let pipeline = [("pipeline", (&facts.pipeline).into())];

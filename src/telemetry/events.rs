@@ -16,7 +16,8 @@ use crate::store::process::{Death, Recovered};
 
 use super::chain;
 
-/// The database went away, or cannot be reached. Said once per outage and connection.
+/// The database went away, or cannot be reached. Said once per outage and connection, and now and then
+/// while it lasts.
 pub fn database_lost(error: &crate::store::Error) {
     warn!(error = chain(error), "waiting for the database");
 }
@@ -42,6 +43,39 @@ pub fn deregister_failed(error: &crate::store::Error) {
 /// The database refused something of the lifeline's.
 pub fn lifeline_failed(error: &crate::store::Error) {
     error!(error = chain(error), "heartbeat or request failed");
+}
+
+/// A heartbeat cannot be written, because somebody else has what it takes. Said once until one was.
+pub fn beat_waits(error: &crate::store::Error) {
+    warn!(
+        error = chain(error),
+        "the heartbeat waits for a lock that somebody else has; it is tried again and again"
+    );
+}
+
+/// Nobody has been able to write to the SQLite database for longer than a lease.
+pub fn kept_out(writer: &str, since: Duration) {
+    warn!(
+        writer,
+        seconds = since.as_secs(),
+        "another process has SQLite's write lock; nobody is taken for dead meanwhile"
+    );
+}
+
+/// A process of ours stands still with SQLite's lock, and its lease is over.
+pub fn writer_ended(writer: &str) {
+    warn!(
+        writer,
+        "killing a process that stands still with SQLite's write lock"
+    );
+}
+
+/// The lifeline could not have a lock that it needed for something else, and goes on without.
+pub fn lifeline_waits(error: &crate::store::Error) {
+    info!(
+        error = chain(error),
+        "somebody else has a lock; what it is needed for is done later"
+    );
 }
 
 /// The loop shows no progress: the heartbeat is withheld.
@@ -72,19 +106,58 @@ pub fn stale_advance(branch: BranchId) {
     warn!(branch_id = %branch, "stale advance refused: the claim had been taken away");
 }
 
-/// The advancer's turn failed as a whole.
-pub fn advancing_failed(error: &crate::store::Error) {
-    error!(error = chain(error), "advancing failed");
+/// The advancer's turn failed as a whole. Said at once, and ever more rarely while it lasts.
+pub fn advancing_failed(error: &str, lasted: Duration) {
+    error!(error, seconds = lasted.as_secs(), "advancing failed");
 }
 
-/// Advancing one branch failed.
-pub fn advance_errored(branch: BranchId, error: &crate::store::Error) {
-    error!(branch_id = %branch, error = chain(error), "advancing a branch failed; it is tried again");
+/// The database takes offence at what advancing a branch was to write.
+pub fn advance_refused(branch: BranchId, error: &crate::store::Error) {
+    error!(branch_id = %branch, error = chain(error), "advancing a branch was refused; it spends a retry");
 }
 
-/// The worker's turn failed as a whole.
-pub fn working_failed(error: &crate::store::Error) {
-    error!(error = chain(error), "claiming or committing failed");
+/// The database could not advance a branch now, so often in a row. Told as seldom as it doubles.
+pub fn advance_hindered(branch: BranchId, error: &crate::store::Error, times: u32) {
+    if times.is_power_of_two() {
+        warn!(branch_id = %branch, error = chain(error), times,
+            "the database could not advance a branch; it is tried again, and spends no retry");
+    }
+}
+
+/// The worker's turn failed as a whole. Said at once, and ever more rarely while it lasts.
+pub fn working_failed(error: &str, lasted: Duration) {
+    error!(
+        error,
+        seconds = lasted.as_secs(),
+        "claiming or committing failed"
+    );
+}
+
+/// This version does not understand what is stored, and leaves it to a newer one. Said at once, and
+/// ever more rarely while it lasts.
+pub fn unreadable(error: &str, lasted: Duration) {
+    error!(
+        error,
+        seconds = lasted.as_secs(),
+        "cannot run what a newer version wrote; start a newer ductworkd"
+    );
+}
+
+/// What a process held could not be recovered. Said at once, and ever more rarely while it lasts.
+pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
+    error!(
+        process_id = %process,
+        error = chain(error),
+        "recovering what a dead process held failed; it is tried again"
+    );
+}
+
+/// Something of a sweep failed; the rest of it goes on.
+pub fn sweep_failed(error: &crate::store::Error) {
+    error!(
+        error = chain(error),
+        "a part of a sweep failed; it is tried again"
+    );
 }
 
 /// A worker ends, and the database has not been there to take its last results.
@@ -98,6 +171,18 @@ pub fn results_lost(count: usize) {
 /// A loop that is to end waits for a database that neither answers nor is gone.
 pub fn loops_given_up() {
     error!("ending without an answer of the database; what is held is recovered, and runs again");
+}
+
+/// Something does not move although it should: also what `health` tells.
+pub fn stuck(stuck: &crate::machine::stuck::Stuck) {
+    warn!(
+        cause = stuck.cause,
+        pipeline = stuck.pipeline,
+        run_id = stuck.run_id.map(tracing::field::display),
+        remedy = stuck.remedy,
+        "stuck: {}",
+        stuck.fact
+    );
 }
 
 /// Executions that were claimed ahead go back to the queue.
@@ -185,6 +270,19 @@ pub fn clock_set_back(overtaken: &Overtaken) {
         executions = overtaken.executions,
         branches = overtaken.branches,
         "the database's clock was set back; what was due before is due again"
+    );
+}
+
+/// A cancellation that somebody had left half done was finished.
+pub fn cancellation_finished(run: crate::model::RunId) {
+    info!(%run, "finished a cancellation that was left half done");
+}
+
+/// Deleting or finishing what was left half done failed; it is tried again later.
+pub fn keeping_failed(error: &crate::store::Error) {
+    error!(
+        error = chain(error),
+        "deleting old runs, or finishing what was begun, failed; it is tried again"
     );
 }
 

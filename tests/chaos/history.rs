@@ -173,6 +173,8 @@ pub enum Kind {
     Reset,
     /// Nothing gets through for a while, and nobody is told.
     BlackHole,
+    /// The connections that there are go silent for good; new ones can be opened.
+    Silent,
     /// Its only interface is gone; its kernel goes on sending.
     Partition,
     /// The same in one direction.
@@ -183,6 +185,18 @@ pub enum Kind {
     Delay,
     /// A host's clock is set.
     Clock,
+    /// A foreign session has locked one of our tables.
+    TableLock,
+    /// Somebody ends whatever statement of a host takes long.
+    StatementTimeout,
+    /// The disk of the server's tables is full.
+    FullTablespace,
+    /// A wide run is cancelled while its fan-out is made, or when it is.
+    WideCancel,
+    /// Runs that ended long ago are deleted.
+    Prune,
+    /// A run has a definition that only a newer version can read.
+    Newer,
 }
 
 impl Kind {
@@ -201,13 +215,29 @@ impl Kind {
     /// True when somebody can do nothing with the database for a while.
     pub fn is_outage(self) -> bool {
         use Kind::*;
-        self.is_of_the_disk() || matches!(self, Server | Lock | BlackHole | OneWay | Partition)
+        self.is_of_the_disk()
+            || matches!(
+                self,
+                Server
+                    | Lock
+                    | TableLock
+                    | StatementTimeout
+                    | FullTablespace
+                    | BlackHole
+                    | OneWay
+                    | Silent
+                    | Partition
+            )
     }
 
     /// True when whoever was hit goes on, and may know less than the database does.
     pub fn leaves_zombies(self) -> bool {
         use Kind::*;
-        self.is_of_the_disk() || matches!(self, Freeze | Sleep | BlackHole | OneWay | Partition)
+        self.is_of_the_disk()
+            || matches!(
+                self,
+                Freeze | Sleep | BlackHole | OneWay | Silent | Partition
+            )
     }
 }
 
@@ -283,24 +313,27 @@ impl Line {
 }
 
 impl History {
-    /// Adds what the database holds.
+    /// Adds what the database holds, but for the runs of some faults (`aside`).
     pub async fn read(&mut self, conn: &mut Conn) {
         static RUNS: Statement = Statement::new(
             "TEST_RUNS",
             "SELECT id, pipeline, status, input, output, revived_from, triggered_at,
                     coalesce(completed_at, halted_at, cancelled_at) AS ended_at
-               FROM ductwork_runs ORDER BY id",
+               FROM ductwork_runs WHERE pipeline <> 'Aside' ORDER BY id",
         );
         static STEPS: Statement = Statement::new(
             "TEST_STEPS",
-            "SELECT id, run_id, node, status, input, output, source_step_id
-               FROM ductwork_steps ORDER BY id",
+            "SELECT s.id, s.run_id, s.node, s.status, s.input, s.output, s.source_step_id
+               FROM ductwork_steps s
+              WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs r
+                                 WHERE r.id = s.run_id AND r.pipeline = 'Aside')
+              ORDER BY s.id",
         );
         static EXECUTIONS: Statement = Statement::new(
             "TEST_ATTEMPTS",
             "SELECT id, step_id, attempt, retry_count, crash_count, result, claimed_at,
                     error_message
-               FROM ductwork_executions ORDER BY step_id, attempt",
+               FROM ductwork_executions WHERE pipeline <> 'Aside' ORDER BY step_id, attempt",
         );
         self.runs = rows(conn, &RUNS, |row| {
             Ok(Run {

@@ -2,7 +2,7 @@
 //! ledger that the steps kept for themselves is held against what the database says.
 //!
 //! `workload` is what is run; `triggers` and `people` ask for it, cancel it and revive it; `plan` says
-//! what befalls it, and `strikes` does so to a `scene`. `history` is what is known afterwards,
+//! what befalls it, and `strikes`, `foreign` and `aside` do so to a `scene`. `history` is what is known afterwards,
 //! `oracle` and `orders` what must be true of that. The oracle shares nothing with the engine.
 
 #![expect(
@@ -33,7 +33,9 @@ mod cluster;
 #[path = "../daemon/house.rs"]
 mod house;
 
+mod aside;
 mod disk;
+mod foreign;
 mod history;
 mod log;
 mod network;
@@ -46,6 +48,7 @@ mod proxy;
 mod recovery;
 mod right;
 mod scene;
+mod space;
 mod storm;
 mod strikes;
 mod triggers;

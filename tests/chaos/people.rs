@@ -90,16 +90,17 @@ impl Desk {
     async fn order(&mut self, conns: &mut [Conn]) -> Result<(), Error> {
         static ACTIVE: Statement = Statement::new(
             "TEST_ACTIVE",
-            "SELECT id FROM ductwork_runs WHERE status = 'in_progress'",
+            "SELECT id FROM ductwork_runs WHERE status = 'in_progress' AND pipeline <> 'Aside'",
         );
         static HALTED: Statement = Statement::new(
             "TEST_HALTED",
-            "SELECT id FROM ductwork_runs r WHERE status = 'halted'
+            "SELECT id FROM ductwork_runs r WHERE status = 'halted' AND pipeline <> 'Aside'
                 AND NOT EXISTS (SELECT 1 FROM ductwork_runs s WHERE s.revived_from = r.id)",
         );
         static ENDED: Statement = Statement::new(
             "TEST_ENDED",
-            "SELECT id FROM ductwork_runs WHERE status <> 'in_progress' ORDER BY id DESC LIMIT 20",
+            "SELECT id FROM ductwork_runs WHERE status <> 'in_progress' AND pipeline <> 'Aside'
+              ORDER BY id DESC LIMIT 20",
         );
         let (first, second) = conns.split_at_mut(1);
         let (first, second) = (&mut first[0], &mut second[0]);

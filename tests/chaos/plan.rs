@@ -15,9 +15,9 @@ pub const HOSTS: usize = 2;
 const FAULTS: &str = "DUCTWORK_CHAOS_FAULTS";
 
 /// How often each fault is done in one round, on either database.
-const ANYWHERE: [(Kind, usize); 11] = [
-    (Kind::KillWorker, 4),
-    (Kind::KillStep, 4),
+const ANYWHERE: [(Kind, usize); 14] = [
+    (Kind::KillWorker, 5),
+    (Kind::KillStep, 5),
     (Kind::KillAdvancer, 3),
     (Kind::KillSupervisor, 2),
     (Kind::Freeze, 3),
@@ -27,6 +27,9 @@ const ANYWHERE: [(Kind, usize); 11] = [
     (Kind::Replace, 1),
     (Kind::Log, 1),
     (Kind::Descriptors, 1),
+    (Kind::WideCancel, 1),
+    (Kind::Prune, 1),
+    (Kind::Newer, 1),
 ];
 
 const ON_SQLITE: [(Kind, usize); 5] = [
@@ -38,14 +41,18 @@ const ON_SQLITE: [(Kind, usize); 5] = [
 ];
 
 /// Crashes of the server have a measure of their own.
-const ON_POSTGRES: [(Kind, usize); 7] = [
+const ON_POSTGRES: [(Kind, usize); 11] = [
     (Kind::Clock, 1),
     (Kind::Reset, 1),
     (Kind::BlackHole, 1),
     (Kind::Partition, 1),
     (Kind::OneWay, 2),
+    (Kind::Silent, 1),
     (Kind::Cut, 2),
     (Kind::Delay, 1),
+    (Kind::TableLock, 1),
+    (Kind::StatementTimeout, 1),
+    (Kind::FullTablespace, 1),
 ];
 
 /// Until the first crash of the server, and from one to the next: oftener, and nothing else
@@ -160,9 +167,22 @@ impl Blow {
             Kind::Descriptors => (one, "worker", more(300, 3_000)),
             Kind::Server => (HOSTS, "", below(1_500)),
             Kind::Lock => (HOSTS, "", below(3_000)),
+            // Some for longer than leases last.
+            Kind::TableLock => {
+                let most = [1_000, 1_000, 5_000][whom as usize % 3];
+                (HOSTS, "", more(200, most))
+            }
+            // So briefly that no lease ends: here and there a statement gets through, so whoever is
+            // born meanwhile may claim.
+            Kind::StatementTimeout => (all, "", more(200, 1_500)),
+            Kind::FullTablespace => (HOSTS, "", more(200, 1_500)),
+            Kind::WideCancel | Kind::Prune => (HOSTS, "", Duration::ZERO),
+            Kind::Newer => (HOSTS, "", more(300, 4_000)),
             // Where all are hit, nobody is given up: so briefly that no lease ends.
             _ if kind.is_of_the_disk() && all == HOSTS => (all, "", more(100, 1_500)),
             _ if kind.is_of_the_disk() => (all, "", more(100, 5_000)),
+            // Until a connection on which somebody works is given up.
+            Kind::Silent => (all, "", Duration::from_secs(10)),
             Kind::Reset | Kind::BlackHole | Kind::OneWay | Kind::Cut | Kind::Delay => {
                 (all, "", below(5_000))
             }
@@ -181,7 +201,7 @@ impl Blow {
     }
 }
 
-/// Those of a plan that were asked for: `3,7-12`, by their numbers.
+/// Those of a plan that were asked for: `3,7-12`, by their numbers, or `Silent`, all of a kind.
 pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
     let Ok(text) = std::env::var(FAULTS) else {
         return plan;
@@ -190,14 +210,19 @@ pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
         text.parse()
             .unwrap_or_else(|_| panic!("{FAULTS}: {text} is no number"))
     };
-    let ranges: Vec<_> = text
-        .split(',')
+    let is_kind = |text: &&str| text.starts_with(|first: char| first.is_ascii_uppercase());
+    let (kinds, numbers): (Vec<&str>, Vec<&str>) = text.split(',').partition(is_kind);
+    let ranges: Vec<_> = numbers
+        .into_iter()
         .map(|range| {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
             number(from)..=number(to)
         })
         .collect();
-    let asked = |blow: &Blow| ranges.iter().any(|range| range.contains(&blow.number));
+    let asked = |blow: &Blow| {
+        let kind = format!("{:?}", blow.kind);
+        kinds.contains(&kind.as_str()) || ranges.iter().any(|range| range.contains(&blow.number))
+    };
     plan.into_iter().filter(asked).collect()
 }
 

@@ -19,6 +19,9 @@ use crate::network::Network;
 struct Weather {
     /// Connections older than the last of these are gone.
     resets: u64,
+    /// Connections older than the last of these are silent: what comes in is lost, and who closes
+    /// one tells nobody.
+    silences: u64,
     /// Where there is a hole, nothing gets through to the server, or from it, and nobody is told.
     /// So many are there now, as each is closed by whoever has opened it.
     holes: [usize; 2],
@@ -30,6 +33,9 @@ struct Weather {
 const TO: usize = 0;
 /// And back.
 const FROM: usize = 1;
+
+/// A server finds out by itself that a client has gone without a word, after about so long.
+const KEPT_ALIVE: Duration = Duration::from_secs(10);
 
 /// A relay to a server, on a thread of its own.
 pub struct Proxy {
@@ -96,6 +102,11 @@ impl Proxy {
     /// Ends all connections at once, as a firewall would that has forgotten them.
     pub fn reset(&self) {
         self.change(|weather| weather.resets += 1);
+    }
+
+    /// From now on nothing gets through on the connections that there are, in either direction.
+    pub fn silence(&self) {
+        self.change(|weather| weather.silences += 1);
     }
 
     /// How often something was lost, held up or cut so far.
@@ -174,7 +185,11 @@ async fn relay(listener: std::net::TcpListener, server: PathBuf, mut passing: Pa
 
 async fn connection(client: TcpStream, server: PathBuf, passing: Passing) {
     let mut weather = passing.weather.clone();
-    let since = weather.borrow().resets;
+    let Weather {
+        resets: since,
+        silences,
+        ..
+    } = *weather.borrow();
     let relayed = async {
         passing.through(TO).await;
         passing.through(FROM).await;
@@ -187,8 +202,8 @@ async fn connection(client: TcpStream, server: PathBuf, passing: Passing) {
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::select! {
-            () = passing.pump(from_client, to_server, TO) => {}
-            () = passing.pump(from_server, to_client, FROM) => {}
+            () = passing.pump(from_client, to_server, TO, silences) => {}
+            () = passing.pump(from_server, to_client, FROM, silences) => {}
         }
     };
     tokio::select! {
@@ -223,6 +238,7 @@ impl Passing {
         mut from: impl AsyncRead + Unpin,
         mut to: impl AsyncWrite + Unpin,
         way: usize,
+        silences: u64,
     ) {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(read) = from.read(&mut buffer).await {
@@ -232,6 +248,14 @@ impl Passing {
                 tokio::time::sleep(delay).await;
             }
             self.through(way).await;
+            if self.weather.borrow().silences != silences {
+                match (read, way) {
+                    (0, TO) => return tokio::time::sleep(KEPT_ALIVE).await,
+                    (0, _) => return std::future::pending().await,
+                    _ => self.fires(),
+                }
+                continue;
+            }
             let budget = self.left.load(Ordering::Relaxed);
             let passed = read.min(budget);
             let sent = to.write_all(&buffer[..passed]).await;

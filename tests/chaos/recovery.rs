@@ -56,7 +56,14 @@ pub fn measure(history: &History) -> Recovery {
         }
     }
     for fault in history.faults.iter().filter(|fault| fault.kind.is_outage()) {
-        let network = matches!(fault.kind, Kind::BlackHole | Kind::OneWay | Kind::Partition);
+        let network = matches!(
+            fault.kind,
+            Kind::BlackHole
+                | Kind::OneWay
+                | Kind::Silent
+                | Kind::Partition
+                | Kind::StatementTimeout
+        );
         // Of whoever triggers.
         if network && fault.hit.is_empty() {
             continue;

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ductwork::store::Location;
 use ductwork::store::audit::{self, INVARIANTS, Kind as When, Violation};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::aside::Aside;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::disk::Disk;
@@ -18,9 +21,10 @@ use crate::house::*;
 use crate::log::{self, LogReader};
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
+use crate::space::Space;
 
 /// A fault that has not struck by then did not happen.
-const UNPROVEN: Duration = Duration::from_secs(30);
+pub const UNPROVEN: Duration = Duration::from_secs(30);
 
 /// A host: a supervisor with its children, and its way to the database.
 pub struct Host {
@@ -65,10 +69,13 @@ pub struct Scene {
     pub house: House,
     pub url: String,
     pub cluster: Option<Cluster>,
+    /// Where the server's tables are.
+    pub space: Option<Space>,
     /// By which the second host lives.
     pub clock: Option<Clock>,
     /// Between whoever triggers and the database.
     pub proxy: Option<Arc<Proxy>>,
+    pub aside: Aside,
     pub faults: Vec<Fault>,
     /// Late results that were refused, as daemons have said that have ended since.
     refused: usize,
@@ -83,11 +90,14 @@ pub struct Scene {
 impl Scene {
     /// A scene on which nothing has happened yet.
     pub fn new(house: House, url: String, cluster: Option<Cluster>) -> Self {
+        let location = Location::parse(&url).expect("the database's URL");
         Self {
             house,
             hosts: Vec::new(),
+            aside: Aside::new(location),
             url,
             cluster,
+            space: None,
             clock: None,
             proxy: None,
             faults: Vec::new(),
@@ -136,6 +146,26 @@ impl Scene {
                 unproven.lock().unwrap().push(blow);
             }
             end();
+        });
+    }
+
+    /// Does something beside everything else; false: it has struck nobody.
+    pub fn beside<F: Future<Output = bool>>(
+        &self,
+        blow: &Blow,
+        what: impl FnOnce() -> F + Send + 'static,
+    ) {
+        let (unproven, blow) = (Arc::clone(&self.unproven), blow.to_string());
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let what = || runtime.unwrap().block_on(what());
+            // One that panics has said why.
+            let fired = catch_unwind(AssertUnwindSafe(what)).unwrap_or(false);
+            if !fired {
+                unproven.lock().unwrap().push(blow);
+            }
         });
     }
 
@@ -210,9 +240,14 @@ impl Scene {
 
     /// What should hold at every moment, and does not.
     async fn broken(&mut self) -> Vec<Violation> {
-        let asked = Instant::now();
-        let audited = audit::audited(&mut self.house.conn, audit::GRACE).await;
-        let audited = audited.expect("an audit");
+        let mut asked = Instant::now();
+        let audited = loop {
+            match audit::audited(&mut self.house.conn, audit::GRACE).await {
+                // There is no room for what it would sort.
+                Err(error) if error.is_not_now() => asked = Instant::now(),
+                audited => break audited.expect("an audit"),
+            }
+        };
         // Far longer than it takes on a machine of its own: then whoever looks for it finds where.
         if asked.elapsed() > Duration::from_secs(5) {
             let mut took = audited.took;
@@ -272,15 +307,17 @@ impl Scene {
 
 /// True when a signal came before the first instruction of a program, which cannot help it.
 pub fn unborn(status: ExitStatus, said: &str) -> bool {
-    let signals = [Signal::SIGTERM, Signal::SIGHUP];
+    let signals = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR2];
     let by = signals.map(|signal| Some(signal as i32));
     by.contains(&status.signal()) && said.is_empty()
 }
 
-/// True when a start has found no database, or lost it before it was anybody. What the server has
-/// said on the way may stand in the log.
+/// True when a start has found no database, or lost it before it was anybody, or was kept there from
+/// what it had to do and says that it did nothing. What the server has said on the way may stand in
+/// the log.
 pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
-    status.code() == Some(69) && !said.contains("\"msg\":\"registered\"")
+    let hindered = status.code() == Some(1) && said.contains("nothing was written; mend");
+    (hindered || status.code() == Some(69)) && !said.contains("\"msg\":\"registered\"")
 }
 
 /// Lets them go on; some may have been killed by then.

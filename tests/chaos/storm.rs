@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 
+use crate::aside::{ASIDE, Aside};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::disk::Disk;
+use crate::foreign::{self, ROLES};
 use crate::history::{History, Kind, Line, Told};
 use crate::house::*;
 use crate::oracle::judge;
@@ -19,6 +21,7 @@ use crate::plan::{Blow, HOSTS, chosen, draw};
 use crate::proxy::Proxy;
 use crate::recovery::measure;
 use crate::scene::{Host, Scene};
+use crate::space::Space;
 use crate::support::{self, Db};
 use crate::triggers::Triggers;
 use crate::workload::{MAX_RETRY, SHAPES, STEP};
@@ -94,7 +97,8 @@ fn on_every_database() {
 }
 
 fn pipelines() -> Vec<String> {
-    SHAPES.iter().map(|shape| shape.yaml()).collect()
+    let shapes = SHAPES.iter().map(|shape| shape.yaml());
+    shapes.chain([ASIDE.to_owned()]).collect()
 }
 
 async fn on_sqlite(db: Db, plan: Vec<Blow>, dice: Dice) {
@@ -116,32 +120,42 @@ async fn on_sqlite(db: Db, plan: Vec<Blow>, dice: Dice) {
 
 async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    let space = Space::like(&cluster.data(""));
+    let url = foreign::database_in(&space, &cluster.url).await;
+    let location = Location::parse(&url).expect("the server's URL");
+    // What the test asks for itself waits for whoever has locked it.
+    let mut conn = location.connect(Purpose::Query).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
+    for role in ROLES {
+        let create = format!("CREATE ROLE {role} SUPERUSER LOGIN");
+        conn.script("CREATE ROLE", create.leak()).await.unwrap();
+    }
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let mut house = House::at(&cluster.url, conn, settings(), &pipelines).await;
-    let (url, socket) = (cluster.url.clone(), socket(&mut house.conn).await);
+    let mut house = House::at(&url, conn, settings(), &pipelines).await;
+    let socket = socket(&mut house.conn).await;
     let mut scene = Scene::new(house, url.clone(), Some(cluster));
+    scene.space = Some(space);
     let clock = Clock::new();
-    for host in 0..HOSTS {
+    for (host, role) in ROLES[..HOSTS].iter().enumerate() {
         let proxy = Proxy::apart(socket.clone());
         let mut wrapper = proxy.network.as_ref().expect("its own").under().to_vec();
         match host == HOSTS - 1 {
             true => wrapper.extend(clock.under()),
             false => wrapper.push("env".to_owned()),
         }
-        let url = by_way_of(&proxy, &url);
+        let url = by_way_of(&proxy, &url, role);
         wrapper.push(format!("DUCTWORK_DATABASE_URL={url}"));
         let host = Host::start(&scene.house, wrapper, Some(Arc::new(proxy)), None);
         scene.hosts.push(host);
     }
     scene.clock = Some(clock);
     let proxy = Proxy::to(socket);
-    let url = by_way_of(&proxy, &url);
+    let url = by_way_of(&proxy, &url, ROLES[HOSTS]);
     scene.proxy = Some(Arc::new(proxy));
-    storm(scene, plan, dice, Location::parse(&url).unwrap()).await;
+    let asking = Location::parse(&url).unwrap();
+    scene.aside = Aside::new(asking.clone());
+    storm(scene, plan, dice, asking).await;
 }
 
 /// Where the server listens on this machine, whatever network somebody is in.
@@ -154,8 +168,9 @@ async fn socket(conn: &mut Conn) -> PathBuf {
     PathBuf::from(row.get::<String>("file").unwrap())
 }
 
-/// The URL of a server behind this proxy.
-fn by_way_of(proxy: &Proxy, url: &str) -> String {
+/// The URL of a server behind this proxy, for this role.
+fn by_way_of(proxy: &Proxy, url: &str, role: &str) -> String {
+    let url = url.replacen("postgres@", &format!("{role}@"), 1);
     let (before, after) = url.rsplit_once(':').expect("a URL with a port");
     let (_, database) = after.split_once('/').expect("a URL with a database");
     format!("{before}:{}/{database}", proxy.port)

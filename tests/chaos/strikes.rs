@@ -34,10 +34,21 @@ impl Scene {
                 self.disk(blow);
             }
             Kind::Partition => self.part(blow),
-            Kind::Reset | Kind::BlackHole | Kind::OneWay | Kind::Cut | Kind::Delay => {
+            Kind::Reset
+            | Kind::BlackHole
+            | Kind::OneWay
+            | Kind::Silent
+            | Kind::Cut
+            | Kind::Delay => {
                 self.network(blow).await;
             }
             Kind::Clock => self.set_clock(blow).await,
+            Kind::TableLock => self.lock_table(blow).await,
+            Kind::StatementTimeout => self.end_statements(blow),
+            Kind::FullTablespace => self.fill_space(blow),
+            Kind::WideCancel => self.cancel_wide(blow),
+            Kind::Prune => self.prune(blow),
+            Kind::Newer => self.newer(blow),
         }
     }
 
@@ -182,13 +193,19 @@ impl Scene {
     }
 
     async fn server(&mut self, blow: &Blow) {
+        // One that has crashed does not come back where it has no room.
+        let space = self.space.as_ref().expect("a server of our own");
+        eventually(PATIENCE, "the server has room", async || {
+            (!space.is_full()).then_some(())
+        })
+        .await;
         let at = uptime();
         let cluster = self.cluster.as_ref().expect("a server of our own");
         cluster.down();
         tokio::time::sleep(blow.lasts).await;
         cluster.up();
         let location = Location::parse(&self.url).unwrap();
-        self.house.conn = location.connect(Purpose::Engine).await.unwrap();
+        self.house.conn = location.connect(Purpose::Query).await.unwrap();
         self.note(blow, String::new(), at, Duration::ZERO, Vec::new());
     }
 
@@ -244,7 +261,7 @@ impl Scene {
         let target = format!("{}: {}, {:?}", blow.host, blow.amount, blow.lasts);
         let mut lost = Vec::new();
         let mut lasts = blow.lasts;
-        let end = match blow.kind {
+        let end: Box<dyn FnOnce() + Send> = match blow.kind {
             Kind::Reset => {
                 // It may be that nobody has one, because the database was gone when they started.
                 eventually(PATIENCE, "a connection to reset", async || {
@@ -259,6 +276,18 @@ impl Scene {
             Kind::Cut => {
                 proxy.cut_after(blow.amount as usize % 20_000);
                 lasts = Duration::ZERO;
+                Box::new(|| {})
+            }
+            Kind::Silent => {
+                lost = hit;
+                // It may be that nobody has one: the network is parted, or they were just reset.
+                eventually(PATIENCE, "a connection to silence", async || {
+                    self.watch().await;
+                    proxy.silence();
+                    tokio::task::yield_now().await;
+                    fired().then_some(())
+                })
+                .await;
                 Box::new(|| {})
             }
             Kind::Delay => proxy.delayed(Duration::from_millis(1 + blow.amount % 30)),

@@ -112,7 +112,7 @@ async fn all(location: &Location, stop: &AtomicBool) -> Vec<Trigger> {
 async fn is_ready(conn: &mut Conn) -> Result<bool, Error> {
     static OPEN_RUNS: Statement = Statement::new(
         "TEST_OPEN_RUNS",
-        "SELECT id FROM ductwork_runs WHERE status = 'in_progress'",
+        "SELECT id FROM ductwork_runs WHERE status = 'in_progress' AND pipeline <> 'Aside'",
     );
     Ok(conn.fetch(&OPEN_RUNS, &[]).await?.len() < OPEN)
 }

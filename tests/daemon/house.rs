@@ -29,7 +29,7 @@ const TAG: &str = "TEST_HOUSE";
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Longer than anything takes on a loaded machine, for waits whose length is not the point.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The configuration of a house.
 pub struct Settings {

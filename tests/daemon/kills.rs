@@ -78,6 +78,40 @@ fn running(house: &House) -> Vec<i32> {
     pids.filter(|pid| lives(*pid)).collect()
 }
 
+/// Leaves something behind that has a session of its own and does not listen; says so if it meets what
+/// an earlier attempt has left, alive.
+const HAUNTED: &str = r#"
+pipeline: Haunted
+steps:
+  A:
+    command:
+      - sh
+      - -c
+      - |
+        mine=ghosts-$DUCTWORK_STEP_ID
+        if [ $DUCTWORK_ATTEMPT -gt 1 ]; then
+          # The command line of the dead is empty.
+          [ -n "$(cat /proc/$(cat $mine)/cmdline 2>/dev/null)" ] && echo haunted >> haunted
+          echo again >> again
+          exit 0
+        fi
+        setsid sh -c 'trap "" TERM HUP INT; echo $$ > $0; while :; do sleep 0.1; done' $mine &
+        until [ -s $mine ]; do sleep 0.02; done
+        cat $mine >> ghosts
+        until [ -e go ]; do sleep 0.05; done
+flow: [{ start: A }]
+"#;
+
+/// Kills a supervisor and its worker so that neither learns of the other's end.
+async fn kill_both(daemon: &mut Daemon, worker: &str) {
+    let worker = daemon.child(worker, None).await;
+    // Frozen first: it must not replace the worker, nor recover anything.
+    freeze(daemon.pid()).await;
+    send(worker, Signal::SIGKILL);
+    daemon.send(Signal::SIGKILL);
+    daemon.ended(PATIENCE).await;
+}
+
 on_every_database! {
     async fn killing_anybody_at_any_moment_loses_nothing_and_repeats_nothing(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[NESTED]).await;
@@ -229,18 +263,79 @@ flow: [{ start: A }]
         house.audited().await;
     }
 
+    /// Nobody is left who knows of them but the database.
+    async fn what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[HAUNTED]).await;
+        let mut daemon = house.start();
+        house.trigger("Haunted", "1", 3).await;
+        let ghosts = house.pids("ghosts", 3).await;
+        kill_both(&mut daemon, "worker Haunted").await;
+        for pid in &ghosts {
+            assert!(lives(*pid), "nothing to hunt: the test is empty");
+        }
+        let mut next = house.start();
+        house.completed(PATIENCE).await;
+        assert_eq!(house.lines("again").len(), 3);
+        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        for pid in &ghosts {
+            assert!(!lives(*pid), "{pid} is left");
+        }
+        next.says("ended what a dead worker's steps left behind").await;
+        next.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    /// Of another supervisor here, on the same database and on another.
+    async fn what_living_workers_run_is_nobody_elses_to_hunt(db: Db) {
+        let settings = || Settings { count: 1, ..Settings::default() };
+        let mut house = House::new(&db, settings(), &[HAUNTED]).await;
+        let mut daemon = house.start();
+        house.trigger("Haunted", "1", 1).await;
+        let dead = house.pids("ghosts", 1).await[0];
+        let mut other = house.start();
+        house.trigger("Haunted", "1", 1).await;
+        let alive = house.pids("ghosts", 2).await[1];
+        let elsewhere = Db::sqlite();
+        let mut strange_house = House::new(&elsewhere, settings(), &[HAUNTED]).await;
+        let mut stranger = strange_house.start();
+        strange_house.trigger("Haunted", "1", 1).await;
+        let strange = strange_house.pids("ghosts", 1).await[0];
+
+        kill_both(&mut daemon, "worker Haunted").await;
+        let mut next = house.start();
+        gone(dead, PATIENCE).await;
+        house.said("again", 1).await;
+        // Until they had looked at every row many times.
+        let beats = |rows: &[ductwork::store::process::ProcessRow]| rows.iter().map(|row| row.beat_seq).min();
+        let began = beats(&house.processes().await);
+        eventually(PATIENCE, "everybody has beaten twice", async || {
+            (beats(&house.processes().await) > began.map(|seq| seq + 1)).then_some(())
+        })
+        .await;
+        assert!(lives(alive) && lives(strange));
+        for house in [&house, &strange_house] {
+            std::fs::write(house.path("go"), "").unwrap();
+        }
+        house.completed(PATIENCE).await;
+        strange_house.completed(PATIENCE).await;
+        assert!(lives(alive) && lives(strange), "a step of a living worker may leave something behind");
+        for daemon in [&mut other, &mut next, &mut stranger] {
+            daemon.stop().await;
+        }
+        let executions = house.succeeded_once_each().await;
+        assert_eq!(executions.len(), 3, "{executions:#?}");
+        house.audited().await;
+        elsewhere.remove().await;
+    }
+
     /// Nobody tells the children to end, and nobody gives back what the worker held.
     async fn what_a_supervisor_and_its_worker_held_runs_again_after_a_start(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[STRAYING]).await;
         let mut daemon = house.start();
         house.trigger("Straying", "1", 2).await;
         let steps = house.pids("pids", 2).await;
-        let worker = daemon.child("worker Straying", None).await;
-        // Frozen first: it must not replace the worker, nor recover anything.
-        freeze(daemon.pid()).await;
-        send(worker, Signal::SIGKILL);
-        daemon.send(Signal::SIGKILL);
-        daemon.ended(PATIENCE).await;
+        kill_both(&mut daemon, "worker Straying").await;
         for pid in steps {
             gone(pid, Duration::from_secs(2)).await;
         }

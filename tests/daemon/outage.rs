@@ -345,6 +345,60 @@ async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_proces
     db.remove().await;
 }
 
+static HINDERED: Statement = Statement::new(
+    "HINDERED",
+    "SELECT count(*) AS n FROM ductwork_advancements WHERE error_class = 'advance_hindered'",
+);
+static RETRIES: Statement = Statement::new(
+    "RETRIES",
+    "SELECT CAST(sum(retry_count) AS bigint) AS n FROM ductwork_transitions",
+);
+
+async fn number(house: &mut House, statement: &'static Statement) -> i64 {
+    let rows = house.conn.fetch(statement, &[]).await.unwrap();
+    rows[0].get("n").unwrap()
+}
+
+/// As an index that is made on a table holds up whoever writes to it, where statements have a limit of
+/// time: more often than a branch may be refused.
+#[tokio::test]
+async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance() {
+    let db = Db::postgres().await;
+    let conn = db.conn().await;
+    let url = format!("{}%20-c%20statement_timeout%3D200ms", db.url);
+    let mut house = House::at(&url, conn, Settings::default(), &[FAN]).await;
+    let limits = [
+        ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
+        ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
+        ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "100ms"),
+        // Whatever else bounds a statement is a part of this.
+        ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
+    ];
+    let limits = limits.map(|(name, value)| (name, value.to_owned()));
+    house.variables.extend(limits);
+    let mut index = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE ductwork_fan_outs IN SHARE MODE";
+    sqlx::raw_sql(lock).execute(&mut index).await.unwrap();
+    house.trigger("Fan", "1", 1).await;
+    let mut daemon = house.start();
+    eventually(PATIENCE, "the branch was tried often", async || {
+        (number(&mut house, &HINDERED).await >= 4).then_some(())
+    })
+    .await;
+    sqlx::raw_sql("COMMIT").execute(&mut index).await.unwrap();
+    house.completed(PATIENCE).await;
+    assert_eq!(number(&mut house, &RETRIES).await, 0);
+    let told = daemon.logged("the database could not advance a branch");
+    // At the first, the second, the fourth, …: and never as a refusal.
+    assert!(!told.is_empty(), "{:#?}", daemon.log());
+    assert_eq!(daemon.logged("was refused").len(), 0);
+    daemon.stop().await;
+    house.succeeded_once_each().await;
+    house.audited().await;
+    drop(house);
+    db.remove().await;
+}
+
 async fn succeeded(house: &mut House) -> usize {
     let executions = house.executions().await;
     executions

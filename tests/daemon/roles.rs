@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ductwork::store::Dialect;
 use ductwork::store::statement::Statement;
+use ductwork::store::{Dialect, Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 
+use crate::cluster::Cluster;
 use crate::house::*;
 use crate::on_every_database;
 use crate::support::Db;
@@ -74,7 +75,19 @@ on_every_database! {
     /// of them does not know after a lost connection is not what another one holds.
     async fn a_worker_of_several_pipelines_is_as_many_workers(db: Db) {
         let settings = Settings { max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&waits("One"), &waits("Two")]).await;
+        let (one, two) = (waits("One"), waits("Two"));
+        let pipelines = [one.as_str(), two.as_str()];
+        // A server of its own: nothing tells the sessions of one test from those of another.
+        let cluster = (db.conn().await.dialect() == Dialect::Postgres).then(Cluster::start);
+        let mut house = match &cluster {
+            Some(cluster) => {
+                let location = Location::parse(&cluster.url).unwrap();
+                let mut conn = location.connect(Purpose::Engine).await.unwrap();
+                migrate::migrate(&mut conn).await.unwrap();
+                House::at(&cluster.url, conn, settings, &pipelines).await
+            }
+            None => House::new(&db, settings, &pipelines).await,
+        };
         let mut advancer = house.start_as(&ADVANCER, &["start"]);
         let mut worker = house.start_as(&WORKER, &["start"]);
         worker.says_times("registered", 2).await;
@@ -149,7 +162,9 @@ on_every_database! {
     }
 
     async fn a_stop_is_not_undone_by_a_word_that_comes_after_it(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
+        // The drain is not to end before the dump, for which a debugger's symbols are read.
+        let settings = Settings { shutdown_timeout: "10m", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[&waits("One"), &waits("Two")]).await;
         let mut worker = house.start_as(&WORKER, &["start"]);
         house.trigger("One", "1", 1).await;
         house.said("pids", 1).await;
@@ -166,6 +181,56 @@ on_every_database! {
         std::fs::write(house.path("go"), "").unwrap();
         let (status, _) = worker.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{status}");
+        house.audited().await;
+    }
+
+    /// Its runs go on where somebody works it: until then they wait, and not in silence.
+    async fn a_pipeline_that_nobody_works_any_more_is_told_of(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_LONG_AGO",
+            "UPDATE ductwork_availabilities SET due_at = due_at - 90000000",
+        );
+        let mut house = House::new(&db, Settings::default(), &[&waits("Kept"), &waits("Gone")]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        std::fs::write(house.path("go"), "").unwrap();
+        std::fs::rename(house.path("pipelines/Gone.yml"), house.path("Gone.yml")).unwrap();
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        let kept = house.trigger("Kept", "1", 1).await[0];
+        house.run_ended(kept).await;
+        eventually(PATIENCE, "nobody works it", async || {
+            daemon.children("worker Gone").is_empty().then_some(())
+        })
+        .await;
+        let run = house.trigger("Gone", "1", 1).await[0];
+        let health = |house: &House, verb: &[&str]| {
+            let done = house.run(&[], verb);
+            let said = [done.stdout, done.stderr].concat();
+            (done.status.code(), String::from_utf8(said).unwrap())
+        };
+        // It has just begun to wait.
+        assert_eq!(health(&house, &["health"]).0, Some(0));
+        house.conn.execute(&LONG_AGO, &[]).await.unwrap();
+        let (code, said) = health(&house, &["health"]);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("unhealthy: ") && said.contains("Gone"), "{said}");
+        let (code, said) = health(&house, &["health", "--json"]);
+        assert!(code == Some(1) && said.contains("\"no_worker\""), "{said}");
+        // No reason to start a container anew.
+        assert_eq!(health(&house, &["health", "--here"]).0, Some(0));
+        let (_, why) = health(&house, &["why", &run.to_string()]);
+        assert!(why.contains("no worker of Gone is alive") && why.contains("`pipelines`"), "{why}");
+        let reported = daemon.says("stuck: work of Gone is due for 1m ").await.remove(0);
+        assert_eq!(reported["cause"], "no_worker", "{reported}");
+        assert_eq!((&reported["pipeline"], &reported["run_id"]), (&"Gone".into(), &run.to_string().into()));
+
+        std::fs::rename(house.path("Gone.yml"), house.path("pipelines/Gone.yml")).unwrap();
+        daemon.send(Signal::SIGHUP);
+        house.completed(PATIENCE).await;
+        assert_eq!(health(&house, &["health"]).0, Some(0));
+        assert_eq!(daemon.logged("stuck: ").len(), 1);
+        daemon.stop().await;
         house.audited().await;
     }
 

@@ -128,6 +128,55 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// Each generation works as many steps at once as it may, and what drains goes on with its own.
+    async fn however_often_children_are_replaced_there_are_never_more_than_two_generations(db: Db) {
+        const BUSY: &str = r#"
+pipeline: Busy
+steps: { A: { command: [sh, -c, 'echo $$ >> pids; sleep 0.5; cat'] } }
+flow: [{ start: A }]
+"#;
+        let settings = Settings { count: 2, ..Settings::default() };
+        let mut house = House::new(&db, settings, &[BUSY]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Busy", "1", 60).await;
+        house.said("pids", 2).await;
+        let (mut most_workers, mut most_steps) = (0, 0);
+        let mut look = || {
+            let processes = daemon.processes();
+            let count = |kind: &str| processes.iter().filter(|it| it.kind.starts_with(kind)).count();
+            most_workers = most_workers.max(count("worker Busy"));
+            // The shell itself, and not what it runs.
+            most_steps = most_steps.max(count("sh -c echo"));
+        };
+        for _ in 0..25 {
+            daemon.send(Signal::SIGUSR2);
+            for _ in 0..5 {
+                look();
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        daemon.says("replacing them when these have ended").await;
+        // What is said last is what is in force in the end.
+        house.define(QUICK);
+        daemon.send(Signal::SIGHUP);
+        daemon.says("configuration reloaded").await;
+        let quick = house.trigger("Quick", "1", 1).await[0];
+        house.run_ended(quick).await;
+        house.completed(PATIENCE).await;
+        look();
+        assert!(most_workers == 2 && (2..=4).contains(&most_steps), "{most_workers}, {most_steps}");
+        eventually(PATIENCE, "nobody drains", async || {
+            let workers = daemon.children("worker Busy");
+            (workers.len() == 1 && daemon.children("worker Quick").len() == 1).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        let executions = house.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
+        house.audited().await;
+    }
+
     /// (T7)
     async fn a_run_keeps_the_definition_it_started_with_whatever_is_deployed(db: Db) {
         let ends_with = |step: &str| {

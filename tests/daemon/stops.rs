@@ -154,6 +154,8 @@ on_every_database! {
         let steps = house.pids("pids", 3).await;
         daemon.send(Signal::SIGTERM);
         daemon.says("stopping").await;
+        // The same signal at once would be the same request.
+        tokio::time::sleep(Duration::from_millis(150)).await;
         for pid in &steps {
             assert!(lives(*pid), "nothing to kill: the test is empty");
         }

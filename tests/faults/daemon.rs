@@ -556,6 +556,28 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// More often than a branch may be refused, at its beginning and with half of it written.
+    async fn what_hinders_the_database_spends_no_retry_of_an_advance(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        house.variables = armed(&house, &[]);
+        let faults = "advance.begin=8*error(hindered);cross.made=8*error(hindered)";
+        house.variables.extend([
+            ("DUCTWORK_FAIL", faults.to_owned()),
+            ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1".to_owned()),
+            ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "10ms".to_owned()),
+            ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "50ms".to_owned()),
+        ]);
+        house.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = house.start();
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        assert_eq!(house.lines("hits").len(), 16);
+        assert_eq!(daemon.logged("was refused").len(), 0);
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
     async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, action) = pause_in(place.path());

@@ -178,6 +178,7 @@ impl House {
             requests: answers,
             sweeper: None,
             connected: watch::Sender::new(false),
+            kept_waiting: false,
             house: "nobody".to_owned(),
             ring: Arc::clone(&ring),
         };
@@ -214,7 +215,7 @@ impl House {
                 location,
                 pipelines: None,
                 count: 1,
-                polling_timeout: policy.config().pipeline_advancer.polling_timeout(""),
+                polling_timeout: policy.config().pipeline_advancer.polling_timeout,
                 policy,
                 shared: Arc::clone(&shared),
                 definitions,

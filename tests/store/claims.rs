@@ -122,7 +122,7 @@ on_every_database! {
             assert_eq!(driver.conn.execute(strays, &[("step", step.into())]).await.unwrap(), 1);
             let refused = commit::commit(&mut driver.conn, &finished, committer).await;
             assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", strays.name);
-            let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+            let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
             assert_eq!(held.len(), 2);
             driver.conn.execute(comes_back, &[("step", step.into())]).await.unwrap();
         }
@@ -153,7 +153,7 @@ on_every_database! {
         let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
         driver.conn.execute(&MENDED, &[]).await.unwrap();
-        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+        let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
         assert!(held.is_empty(), "{held:?}");
         assert_eq!(driver.claim("P", 9).await.len(), 2);
     }
@@ -175,7 +175,7 @@ on_every_database! {
                     assert_eq!(claimed.len(), 7);
                     taken.extend(claimed.into_iter().map(|claimed| claimed.execution_id));
                 }
-                let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+                let held = claim::held(&mut driver.conn, driver.process).await.unwrap().whole;
                 assert_eq!(held.len(), taken.len());
                 taken
             }
@@ -243,6 +243,46 @@ on_every_database! {
         assert_eq!(taken, ready);
     }
 
+    /// However it comes back: before those that it stood before when it was claimed.
+    async fn what_is_put_back_keeps_its_place_in_the_queue(db: Db) {
+        let later = || tokio::time::sleep(Duration::from_millis(5));
+        for how in ["put back", "released", "recovered"] {
+            let mut driver = Driver::new(&db).await;
+            driver.limits = limits(0, 3);
+            let first = driver.trigger(&one(), "1").await;
+            later().await;
+            let second = driver.trigger(&one(), "2").await;
+            later().await;
+            let claimed = driver.claim("P", 1).await.remove(0);
+            assert_eq!(claimed.run_id, first);
+            later().await;
+            let third = driver.trigger(&one(), "3").await;
+            later().await;
+            match how {
+                "put back" => {
+                    let me = Claimant::new(driver.process);
+                    let ids = [claimed.execution_id];
+                    let put_back = claim::put_back(&mut driver.conn, me, "P", &ids, Duration::ZERO);
+                    assert_eq!(put_back.await.unwrap(), 1);
+                }
+                "released" => {
+                    let finished = driver.finished(claimed, Did::Released).await;
+                    driver.commit(&[finished]).await;
+                }
+                _ => {
+                    assert_eq!(driver.recover(driver.process).await.again, 1);
+                    driver.process = register(&mut driver.conn).await;
+                }
+            }
+            for run in [first, second, third] {
+                let claimed = driver.claim("P", 1).await.remove(0);
+                assert_eq!(claimed.run_id, run, "{how}");
+                let finished = driver.finished(claimed, Did::Returned(json!(1))).await;
+                driver.commit(&[finished]).await;
+            }
+        }
+    }
+
     async fn what_was_claimed_ahead_is_put_back_as_if_it_had_not_been_claimed(db: Db) {
         let mut driver = Driver::new(&db).await;
         let mut other = Driver::new(&db).await;
@@ -256,7 +296,7 @@ on_every_database! {
         let finished = [driver.finished(claimed[0].clone(), Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         let asked = [ids[0], ids[1], theirs.execution_id];
-        let put_back = claim::put_back(&mut driver.conn, Claimant::new(driver.process), "P", &asked).await;
+        let put_back = claim::put_back(&mut driver.conn, Claimant::new(driver.process), "P", &asked, Duration::ZERO).await;
         assert_eq!(put_back.unwrap(), 1);
         driver.audit().await;
         let again = other.claim("P", 9).await;
@@ -377,8 +417,8 @@ on_every_database! {
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
         let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
-        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false, LEASE, true).await;
-        assert_eq!(beat.unwrap(), None);
+        let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false).await;
+        assert!(!beat.unwrap());
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
 
@@ -400,14 +440,14 @@ on_every_database! {
 
         let claim = claim::claim(&mut driver.conn, past, "P", 1, LEASE).await.unwrap();
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
-        let back = claim::put_back(&mut driver.conn, past, "P", &held).await;
+        let back = claim::put_back(&mut driver.conn, past, "P", &held, Duration::ZERO).await;
         assert_eq!(back.unwrap(), 0);
         match commit::commit(&mut driver.conn, &finished, committer(past)).await {
             Ok(committed) => assert!(committed.dead),
             Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error:?}"),
         }
         driver.audit().await;
-        let still: Vec<_> = claim::held(&mut driver.conn, process).await.unwrap();
+        let still: Vec<_> = claim::held(&mut driver.conn, process).await.unwrap().whole;
         assert_eq!(still.iter().map(|it| it.execution_id).collect::<Vec<_>>(), held);
 
         let committed = commit::commit(&mut driver.conn, &finished, committer(present)).await;
@@ -481,6 +521,7 @@ on_every_database! {
         let claimed = driver.claim("P", 1).await.remove(0);
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
+        let at_once = |_: &str, _| Duration::ZERO;
         // More releases than the budget of retries has.
         for _ in 0..5 {
             let branches = driver.claim_branches(9).await;
@@ -488,20 +529,53 @@ on_every_database! {
             // An advancer that lost its connection finds what it holds by asking.
             let held = advance::held(&mut driver.conn, driver.process).await.unwrap();
             assert_eq!(held, branches);
-            advance::give_back(&mut driver.conn, &held, released).await.unwrap();
+            advance::give_back(&mut driver.conn, &held, released, &at_once).await.unwrap();
             driver.audit().await;
         }
         for _ in 0..3 {
             let branches = driver.claim_branches(9).await;
             assert_eq!(branches.len(), 1);
-            let delay = Duration::ZERO;
-            let errored = advance::GiveBack::Errored { class: "E", message: "no", delay };
-            advance::give_back(&mut driver.conn, &branches, errored).await.unwrap();
+            let errored = advance::GiveBack::Errored { message: "no" };
+            advance::give_back(&mut driver.conn, &branches, errored, &at_once).await.unwrap();
             driver.audit().await;
         }
         driver.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Halted);
         assert_eq!(driver.halt_reasons(run).await, ["advancer_retries_exhausted"]);
+    }
+
+    /// More often than it may be refused, and then the longer, the more often it was refused.
+    async fn an_advancement_that_the_database_hinders_costs_nothing_and_waits(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&divided(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        let asked = std::sync::Mutex::new(Vec::new());
+        let backoff = |pipeline: &str, times| {
+            asked.lock().unwrap().push((pipeline.to_owned(), times));
+            Duration::from_millis(u64::from(times))
+        };
+        let mut given_back = Vec::new();
+        for times in 1..=5 {
+            let branches = driver.wait_for_branches().await;
+            let hindered = advance::GiveBack::Hindered { message: "no room", times };
+            advance::give_back(&mut driver.conn, &branches, hindered, &backoff).await.unwrap();
+            given_back.push(("P".to_owned(), times));
+            driver.audit().await;
+        }
+        for times in 1..=2 {
+            let branches = driver.wait_for_branches().await;
+            let errored = advance::GiveBack::Errored { message: "no" };
+            advance::give_back(&mut driver.conn, &branches, errored, &backoff).await.unwrap();
+            given_back.push(("P".to_owned(), times));
+            driver.audit().await;
+        }
+        assert_eq!(*asked.lock().unwrap(), given_back);
+        let branches = driver.wait_for_branches().await;
+        driver.advance(&branches).await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Completed);
     }
 
     /// The same number as for a step: the `max_crash`-th death is the last.
@@ -539,8 +613,7 @@ on_every_database! {
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
-        let held = process::beat(&mut driver.conn, driver.process, counters, false, LEASE, true).await.unwrap();
-        assert_eq!(held.expect("it lives").len(), 1);
+        assert!(process::beat(&mut driver.conn, driver.process, counters, false).await.unwrap());
         let recovered =
             process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
         assert_eq!(recovered.unwrap(), process::Recovered::default());
@@ -637,9 +710,8 @@ on_every_database! {
         let done = ductwork::store::cancel::cancel(&mut other, cancelled).await.unwrap();
         let held = vec![driver.process];
         assert_eq!(done, ductwork::store::cancel::Cancel::Done { held });
-        let counters = Counters::default();
-        let held = process::beat(&mut driver.conn, driver.process, counters, false, LEASE, true).await.unwrap();
+        let held = process::hold_on(&mut driver.conn, driver.process, LEASE).await.unwrap();
         let kept = claimed.iter().find(|claimed| claimed.run_id != cancelled).unwrap();
-        assert_eq!(held, Some(vec![kept.execution_id]));
+        assert_eq!(held, [kept.execution_id]);
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::Pipeline;
 use ductwork::model::RunId;
+use ductwork::store::advance::{self, GiveBack};
 use ductwork::store::process::{self, Death, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -29,7 +30,7 @@ async fn an_hour_ahead(conn: &mut Conn) {
         "ductwork_runs": "triggered_at";
         "ductwork_steps": "created_at", "completed_at";
         "ductwork_executions": "claimed_at", "lease_until", "completed_at";
-        "ductwork_branches": "ready_at";
+        "ductwork_branches": "ready_at", "last_advanced_at";
         "ductwork_processes": "started_at", "last_heartbeat_at";
     };
     static DUE: Statement = Statement::new(
@@ -107,6 +108,34 @@ on_every_database! {
         let overtaken = clock::was_set_back(&mut driver.conn).await.unwrap();
         assert_eq!(overtaken, clock::Overtaken::default());
         assert!(wait(&mut driver, "Delayed").await > HOUR / 2);
+    }
+
+    /// Forth and back between two looks at the clock: its branch alone tells of it.
+    async fn a_branch_that_was_given_back_while_the_clock_was_ahead_waits_no_longer_than_meant(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let definition = Pipeline::named("Split").start("A").expand("B").collapse("C").build();
+        driver.trigger(&definition.unwrap(), "1").await;
+        let claimed = driver.claim("Split", 1).await.remove(0);
+        let finished = driver.finished(claimed, Did::Returned(json!([1, 2]))).await;
+        driver.commit(&[finished]).await;
+        for meant in [Duration::ZERO, HOUR / 2] {
+            let branches = driver.claim_branches(1).await;
+            assert_eq!(branches.len(), 1);
+            let hindered = GiveBack::Hindered { message: "no room", times: 1 };
+            let backoff = |_: &str, _| meant;
+            let given = advance::give_back(&mut driver.conn, &branches, hindered, &backoff);
+            given.await.unwrap();
+            let overtaken = clock::branches_were_overtaken(&mut driver.conn).await.unwrap();
+            assert_eq!(overtaken.branches, 0);
+            an_hour_ahead(&mut driver.conn).await;
+            assert!(driver.claim_branches(1).await.is_empty());
+            let overtaken = clock::branches_were_overtaken(&mut driver.conn).await.unwrap();
+            assert_eq!(overtaken.branches, 1);
+            let wait = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
+            let wait = Duration::from_micros(wait.max(0) as u64);
+            assert!(wait.abs_diff(meant) < Duration::from_secs(30), "{wait:?}");
+        }
     }
 
     async fn a_process_whose_heartbeat_is_later_than_now_can_be_declared_dead(db: Db) {

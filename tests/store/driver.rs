@@ -37,6 +37,8 @@ pub enum Did {
     TimedOut,
     /// Its process died.
     Crashed,
+    /// Its worker stopped.
+    Released,
 }
 
 /// A process of a test: an advancer and a worker in one.
@@ -120,6 +122,17 @@ impl Driver {
         }
     }
 
+    /// Takes ready branches, as soon as there is one.
+    pub async fn wait_for_branches(&mut self) -> Vec<ClaimedBranch> {
+        loop {
+            let taken = self.claim_branches(9).await;
+            if !taken.is_empty() {
+                return taken;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// What is to be committed for an execution that did this.
     pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
         let definition = self.definitions.load(&mut self.conn, &claimed.definition);
@@ -130,6 +143,10 @@ impl Driver {
             Did::Refused => (error(false), None),
             Did::TimedOut => (Ending::TimedOut, None),
             Did::Crashed => (Ending::Crashed, None),
+            Did::Released => {
+                let delay = Duration::ZERO;
+                (Ending::Released { delay }, None)
+            }
         };
         let view = ExecutionView {
             retry_count: claimed.retry_count,
@@ -170,15 +187,15 @@ impl Driver {
 
     /// Advances claimed branches.
     pub async fn advance(&mut self, claimed: &[ClaimedBranch]) -> advance::Advanced {
-        let max_fan_out = self.max_fan_out;
+        let (max_fan_out, max_payload) = (self.max_fan_out, self.max_payload);
         let limits = move |_: &str| AdvanceLimits {
             max_retry: 2,
             max_crash: ADVANCER_MAX_CRASH,
             max_fan_out,
+            max_payload,
         };
         let (conn, definitions) = (&mut self.conn, &self.definitions);
-        let advanced =
-            advance::advance(conn, claimed, self.max_payload, &limits, definitions).await;
+        let advanced = advance::advance(conn, claimed, &limits, definitions).await;
         let advanced = advanced.unwrap_or_else(|error| panic!("{error:?}"));
         self.audit().await;
         advanced
@@ -215,11 +232,12 @@ impl Driver {
             assert!(!committed.dead);
             claimed = committed.born;
         }
-        let branches = self.claim_branches(100).await;
-        if !branches.is_empty() {
+        let mut branches = self.claim_branches(100).await;
+        while !branches.is_empty() {
             worked = true;
             let advanced = self.advance(&branches).await;
             assert_eq!(advanced.stale, []);
+            branches = advanced.spreading;
         }
         worked
     }

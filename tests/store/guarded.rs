@@ -33,6 +33,25 @@ pub const GUARDED: &[Guarded] = &[
         "epoch < :epoch",
         "a_claim_through_a_connection_that_was_given_up_claims_nothing",
     ),
+    // Branches that are split twice, one after the other, and a run that is half deleted.
+    (
+        "LOAD_FENCED.3",
+        1,
+        "f.fired_at IS NULL",
+        "an_expand_that_follows_another_begins_anew",
+    ),
+    (
+        "CANCEL_TRANSITIONS.1",
+        1,
+        "f.fired_at IS NULL",
+        "what_is_cancelled_between_two_fan_outs_has_produced_nothing",
+    ),
+    (
+        "HOLD_HALTED_RUN.2",
+        1,
+        "pruning_at IS NULL",
+        "a_run_that_is_deleted_part_by_part_is_gone_at_once_and_sound_after_each",
+    ),
     // What no schedule brings about: a row that contradicts an invariant.
     (
         "OPEN_ADVANCEMENTS.2",

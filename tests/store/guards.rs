@@ -219,9 +219,9 @@ on_every_database! {
         let mut other = driver(&db).await;
         holder.trigger(&one(), "1").await;
         let held = [holder.claim("P", 1).await[0].execution_id];
-        let back = claim::put_back(&mut other.conn, Claimant::new(other.process), "P", &held).await;
+        let back = claim::put_back(&mut other.conn, Claimant::new(other.process), "P", &held, Duration::ZERO).await;
         assert_eq!(back.unwrap(), 0);
-        let back = claim::put_back(&mut holder.conn, Claimant::new(holder.process), "P", &held).await;
+        let back = claim::put_back(&mut holder.conn, Claimant::new(holder.process), "P", &held, Duration::ZERO).await;
         assert_eq!(back.unwrap(), 1);
     }
 
@@ -392,7 +392,7 @@ async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
         hold.execute(&IN_THE_WAY, &id).await.unwrap();
         let put_back = tokio::task::spawn_local(async move {
             let claimant = Claimant::new(worker.process);
-            claim::put_back(&mut worker.conn, claimant, "P", &held).await
+            claim::put_back(&mut worker.conn, claimant, "P", &held, Duration::ZERO).await
         });
         until_it_waits(&mut watch, puts_back).await;
         let cancelled =

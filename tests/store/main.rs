@@ -11,17 +11,23 @@ mod support;
 mod wires;
 
 mod batches;
+mod bytes;
 mod claims;
 mod clock;
 mod costs;
 mod driver;
 mod ends;
+mod errors;
 mod flows;
 #[cfg(feature = "failpoints")]
 mod guarded;
 mod guards;
+mod leases;
 mod queue;
 mod refusals;
 mod revivals;
 mod schema;
+mod spreads;
 mod tripwires;
+mod unread;
+mod wide;

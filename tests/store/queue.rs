@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
-use ductwork::store::claim::{self, Claim};
+use ductwork::store::claim::{self, Claim, Rest};
 use ductwork::store::place::Place;
 use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
@@ -50,7 +50,10 @@ async fn the_statistics_are_old(db: Db) {
     for _ in 0..10 {
         assert_eq!(driver.claim("P", 7).await.len(), 7);
     }
-    let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+    let held = claim::held(&mut driver.conn, driver.process)
+        .await
+        .unwrap()
+        .whole;
     assert_eq!(held.len(), 70);
     audit(&mut driver.conn).await;
 }
@@ -104,7 +107,7 @@ async fn an_old_snapshot_is_held(db: Db) {
             let (conn, process) = (&mut driver.conn, driver.process);
             let claimed =
                 claim::claim_behind(conn, place, Claimant::new(process), "P", 20, LEASE).await;
-            let (Claim::Taken(taken), last) = claimed.unwrap() else {
+            let (Claim::Taken(taken), Rest { last, .. }) = claimed.unwrap() else {
                 panic!("it lives")
             };
             assert_eq!(taken.len(), 20);

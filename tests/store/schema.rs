@@ -1,17 +1,108 @@
 //! The schema, and what is kept beside the runs.
 
-use std::time::Duration;
+use std::cell::RefCell;
+use std::process::Command;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use ductwork::definition::Pipeline;
 use ductwork::model::{RunId, RunStatus};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{context, migrate};
+use ductwork::store::{Conn, context, migrate};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, register, together};
 use crate::on_every_database;
 use crate::support::Db;
+
+/// A database as the first version made it.
+async fn of_the_first_version(db: &Db) -> Conn {
+    static RECORD: Statement = Statement::new(
+        "RECORD_BY_HAND",
+        "INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (1, 'initial', 1)",
+    );
+    let mut conn = db.connect().await;
+    let record = "CREATE TABLE ductwork_migrations
+        (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
+    conn.script("the record", record).await.unwrap();
+    let first = migrate::MIGRATIONS[0].sql(conn.dialect());
+    conn.script("the first version", first).await.unwrap();
+    conn.execute(&RECORD, &[]).await.unwrap();
+    conn
+}
+
+/// Somebody who reads for as long as it takes, as a dump does.
+async fn reader(db: &Db) -> Conn {
+    let mut conn = db.connect().await;
+    let read = "SET idle_in_transaction_session_timeout = 0; SET application_name = 'a_dump';
+        BEGIN; SELECT count(*) FROM ductwork_processes";
+    conn.script("READ", read).await.unwrap();
+    conn
+}
+
+async fn a_migration_that_waits(db: Db) {
+    static WRITE: Statement = Statement::new(
+        "TEST_WRITE",
+        "UPDATE ductwork_processes SET beat_seq = beat_seq + 1",
+    );
+    let mut conn = of_the_first_version(&db).await;
+    let mut reader = reader(&db).await;
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::clone(&told);
+    let migration = tokio::task::spawn_local(async move {
+        let mut told = |waits: &str| heard.borrow_mut().push(waits.to_owned());
+        let migrated = migrate::migrate_within(&mut conn, FOR_EVER, &mut told).await;
+        migrated.expect("a schema").len()
+    });
+    let mut writer = db.connect().await;
+    let mut longest = Duration::ZERO;
+    while told.borrow().len() < 2 {
+        assert!(
+            !migration.is_finished(),
+            "it waited for nobody: the test is empty"
+        );
+        let began = Instant::now();
+        writer.execute(&WRITE, &[]).await.unwrap();
+        longest = longest.max(began.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // It gives up its place after two seconds; before, they would have waited for ever.
+    assert!(
+        longest < Duration::from_secs(10),
+        "others waited for {longest:?}"
+    );
+    for waits in told.borrow().iter() {
+        let says = [
+            "migration 2 (epochs) waits for pid ",
+            "(a_dump, idle in transaction, for ",
+        ];
+        assert!(says.iter().all(|part| waits.contains(part)), "{waits}");
+    }
+
+    let tried = Command::new(env!("CARGO_BIN_EXE_ductworkd"))
+        .args(["migrate", "--wait", "1s"])
+        .env("DATABASE_URL", &db.url)
+        .output()
+        .expect("it runs");
+    assert_eq!(tried.status.code(), Some(1), "{tried:?}");
+    let said = String::from_utf8(tried.stderr).unwrap();
+    let last = said.lines().last().unwrap_or_default();
+    let says = "error: migration 2 (epochs) was not applied, because others hold locks on our tables: pid ";
+    assert!(last.starts_with(says) && last.contains("a_dump"), "{said}");
+
+    reader.script("COMMIT", "COMMIT").await.unwrap();
+    assert_eq!(migration.await.unwrap(), migrate::MIGRATIONS.len() - 1);
+    migrate::check(&mut writer).await.unwrap();
+}
+
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+/// (SQLite's readers keep nobody from writing.)
+#[tokio::test]
+async fn a_migration_that_waits_for_a_reader_lets_the_others_go_on() {
+    crate::support::with(Db::postgres().await, a_migration_that_waits).await;
+}
 
 on_every_database! {
     async fn four_supervisors_that_start_at_once_migrate_once(db: Db) {
@@ -35,17 +126,7 @@ on_every_database! {
     }
 
     async fn what_an_older_version_left_is_finished_by_this_one(db: Db) {
-        static RECORD: Statement = Statement::new(
-            "RECORD_BY_HAND",
-            "INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (1, 'initial', 1)",
-        );
-        let mut conn = db.connect().await;
-        let record = "CREATE TABLE ductwork_migrations
-            (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)";
-        conn.script("the record", record).await.unwrap();
-        let first = migrate::MIGRATIONS[0].sql(conn.dialect());
-        conn.script("the first version", first).await.unwrap();
-        conn.execute(&RECORD, &[]).await.unwrap();
+        let mut conn = of_the_first_version(&db).await;
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
         let new = [NewRun { key: None, input: "1" }];
         let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();

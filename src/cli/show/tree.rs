@@ -141,6 +141,12 @@ impl<'a> Tree<'a> {
         if let Some(key) = &run.trigger_key {
             line("key", &short(key, ROOM));
         }
+        if run.cancelling_at.is_some() {
+            line(
+                "cancelled",
+                "not yet wholly: its branches are closed part by part",
+            );
+        }
         line("input", &short(run.input.get(), ROOM));
         if let Some(output) = &run.output {
             line("output", &short(output.get(), ROOM));

@@ -53,6 +53,10 @@ fn expected(meaning: &Meaning, shape: &Shape, cell: Cell) -> String {
     if let Some(reason) = cell.failed {
         return format!("halts: `{reason}`");
     }
+    // An expand that has begun goes on.
+    if cell.begun {
+        return crossing(meaning, shape, None);
+    }
     match (cell.crashes >= MAX_CRASH, cell.retries > MAX_RETRY) {
         (true, _) => "halts: `advancer_crashes_exhausted`".to_owned(),
         (false, true) => "halts: `advancer_retries_exhausted`".to_owned(),
@@ -67,6 +71,7 @@ struct Cell {
     retries: u32,
     crashes: u32,
     limit: Option<u64>,
+    begun: bool,
 }
 
 /// Around a budget: below it, all of it, beyond it, and as far beyond as numbers go.
@@ -80,12 +85,13 @@ fn cells() -> Vec<Cell> {
     for failed in std::iter::once(None).chain(reasons) {
         for retries in around(MAX_RETRY) {
             for crashes in around(MAX_CRASH) {
-                for limit in LIMITS {
+                for (limit, begun) in LIMITS.iter().flat_map(|it| [(*it, false), (*it, true)]) {
                     cells.push(Cell {
                         failed,
                         retries,
                         crashes,
                         limit,
+                        begun,
                     });
                 }
             }
@@ -112,11 +118,13 @@ fn actual(definition: &Definition, output: &RawValue, cell: Cell) -> String {
         },
         retries: cell.retries,
         crashes: cell.crashes,
+        begun: cell.begun,
     };
     let limits = AdvanceLimits {
         max_retry: MAX_RETRY,
         max_crash: MAX_CRASH,
         max_fan_out: cell.limit,
+        max_payload: usize::MAX,
     };
     words(definition, &decide(&view, definition, &limits))
 }
@@ -141,7 +149,11 @@ fn words(definition: &Definition, advance: &Advance<'_>) -> String {
             format!("branches at {}", paths.join(", "))
         }
         Advance::Spread { to, elements } => {
-            let texts = (0..elements.len()).map(|index| elements.text(index).into_owned());
+            let texts = (0..elements.len()).map(|index| {
+                let text = elements.text(index).into_owned();
+                assert_eq!(elements.bytes(index), text.len());
+                text
+            });
             format!(
                 "branches at {} with {}",
                 name(to),
@@ -297,7 +309,7 @@ proptest! {
         let edges = edges();
         for edge in &edges {
             for (retries, crashes) in [(retries, crashes), (0, 0)] {
-                let cell = Cell { failed: None, retries, crashes, limit };
+                let cell = Cell { failed: None, retries, crashes, limit, begun: false };
                 prop_assert!(!actual(&edge.definition, &output, cell).is_empty());
             }
         }
@@ -307,7 +319,7 @@ proptest! {
     fn the_elements_of_an_output_are_its_elements_as_written(items in prop::collection::vec(any_json(), 1..6)) {
         let edges = edges();
         let expand = edges.iter().find(|edge| edge.name == "expand, then collapse").expect("listed");
-        let cell = Cell { failed: None, retries: 0, crashes: 0, limit: None };
+        let cell = Cell { failed: None, retries: 0, crashes: 0, limit: None, begun: false };
         let output = raw(&format!("[{}]", items.join(",")));
         let wanted = format!("branches at `P` with {}", list(&items));
         prop_assert_eq!(actual(&expand.definition, &output, cell), wanted);

@@ -8,7 +8,7 @@
 
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -96,7 +96,7 @@ struct Slot {
     state: State,
     /// Deaths since it was last healthy.
     deaths: u32,
-    /// False: removed by a reload, freed when its process is gone.
+    /// False: replaced, freed when its process is gone.
     wanted: bool,
 }
 
@@ -123,6 +123,8 @@ pub struct Roster {
     phase: Phase,
     quiet: bool,
     database: Database,
+    /// The children of a replacement that waits until those before them have drained.
+    next: Option<Vec<ChildKind>>,
 }
 
 impl Roster {
@@ -137,6 +139,7 @@ impl Roster {
             database: Database::Reachable {
                 judge_from: Duration::ZERO,
             },
+            next: None,
         };
         for kind in wanted {
             roster.add(kind, Duration::ZERO);
@@ -150,8 +153,14 @@ impl Roster {
         let mut orders = Vec::new();
         match event {
             Event::Spawned { slot, pid, at } => self.spawned(slot, pid, at, &mut orders),
-            Event::SpawnFailed { slot, at } => self.spawn_failed(slot, at, &mut orders),
-            Event::Exited { pid, at } => self.exited(pid, at, &mut orders),
+            Event::SpawnFailed { slot, at } => {
+                self.spawn_failed(slot, at, &mut orders);
+                self.replace_next(at, &mut orders);
+            }
+            Event::Exited { pid, at } => {
+                self.exited(pid, at, &mut orders);
+                self.replace_next(at, &mut orders);
+            }
             Event::Heartbeat { slot, pid, age, at } => {
                 self.heartbeat(slot, pid, age, at, &mut orders);
             }
@@ -161,11 +170,17 @@ impl Roster {
                 frozen,
                 at,
             } => self.seen(slot, pid, frozen, at, &mut orders),
-            Event::Tick { at } => self.tick(at, &mut orders),
+            Event::Tick { at } => {
+                self.tick(at, &mut orders);
+                self.replace_next(at, &mut orders);
+            }
             Event::Stop { at, immediate } => self.stop(at, immediate, &mut orders),
             Event::DatabaseLost => self.database = Database::Lost,
             Event::DatabaseBack { at } => self.database_back(at),
-            Event::Reload { wanted, at } => self.reload(wanted, at, &mut orders),
+            Event::Replace { wanted, at } => {
+                self.next = Some(wanted);
+                self.replace_next(at, &mut orders);
+            }
             Event::Quiet(quiet) => self.quiet(quiet, &mut orders),
         }
         self.exit_when_all_are_gone(&mut orders);
@@ -227,6 +242,14 @@ impl Roster {
     /// True from the first `Stop` on.
     pub fn is_stopping(&self) -> bool {
         self.phase != Phase::Running
+    }
+
+    /// True while children that were replaced still drain. One that does not even die of SIGKILL is
+    /// waited for by nobody.
+    pub fn is_draining(&self) -> bool {
+        self.slots
+            .values()
+            .any(|slot| !slot.wanted && !matches!(slot.state, State::Killed { reported: true, .. }))
     }
 
     fn add(&mut self, kind: ChildKind, at: Duration) {
@@ -446,6 +469,7 @@ impl Roster {
             Phase::Running => at + self.limits.shutdown_timeout,
         };
         self.phase = Phase::Stopping { deadline };
+        self.next = None;
         self.slots
             .retain(|_, slot| !matches!(slot.state, State::Waiting { .. }));
         for (id, slot) in &mut self.slots {
@@ -473,41 +497,26 @@ impl Roster {
         }
     }
 
-    fn reload(&mut self, wanted: Vec<ChildKind>, at: Duration, orders: &mut Vec<Order>) {
-        if self.phase != Phase::Running {
+    /// New children beside the old ones, which drain: no moment without a claimer. But no third
+    /// ones: each works as many steps as it is allowed to. A replacement that comes while another
+    /// drains waits for its end, and of several the last is what somebody wanted.
+    fn replace_next(&mut self, at: Duration, orders: &mut Vec<Order>) {
+        if self.phase != Phase::Running || self.is_draining() {
             return;
         }
-        let mut missing = wanted;
-        let mut gone = BTreeSet::new();
-        for (id, slot) in &self.slots {
-            if !slot.wanted {
-                continue;
-            }
-            match missing.iter().position(|kind| *kind == slot.kind) {
-                Some(index) => {
-                    missing.remove(index);
-                }
-                None => {
-                    gone.insert(*id);
-                }
-            }
-        }
+        let Some(wanted) = self.next.take() else {
+            return;
+        };
         let deadline = at + self.limits.shutdown_timeout;
-        for id in gone {
-            let Some(slot) = self.slots.get_mut(&id) else {
-                continue;
-            };
+        self.slots
+            .retain(|_, slot| !matches!(slot.state, State::Waiting { .. }));
+        for (id, slot) in &mut self.slots {
             slot.wanted = false;
-            match slot.state {
-                State::Waiting { .. } => {
-                    self.slots.remove(&id);
-                }
-                State::Starting(_) | State::Up(_) => terminate(id, slot, deadline, orders),
-                State::Ordered | State::Stopping { .. } | State::Killed { .. } => {}
+            if let State::Starting(_) | State::Up(_) = slot.state {
+                terminate(*id, slot, deadline, orders);
             }
         }
-        // One that is wanted again while its predecessor still drains gets a slot of its own.
-        for kind in missing {
+        for kind in wanted {
             self.add(kind, at);
         }
         self.tick(at, orders);

@@ -478,8 +478,23 @@ fn what_could_not_be_spawned_is_tried_again_later_and_recovers_nothing() {
     );
 }
 
+fn replace(wanted: &[ChildKind], at: Duration) -> Event {
+    let wanted = wanted.to_vec();
+    Event::Replace { wanted, at }
+}
+
+/// What follows from the exit of a child that was told to end.
+fn ended(slot: SlotId, pid: Pid) -> Order {
+    let cause = Cause::Stopped;
+    Order::Recover { slot, pid, cause }
+}
+
+fn order(slot: SlotId, kind: ChildKind) -> Order {
+    Order::Spawn { slot, kind }
+}
+
 #[test]
-fn a_reload_starts_what_is_new_and_ends_what_is_gone() {
+fn a_replacement_ends_everybody_and_starts_new_ones_at_once() {
     let mut roster = Roster::new(vec![ChildKind::Advancer, worker("old")], LIMITS);
     let _ = roster.handle(Event::Tick { at: s(0) });
     let _ = roster.handle(spawned(10, s(0)));
@@ -489,40 +504,102 @@ fn a_reload_starts_what_is_new_and_ends_what_is_gone() {
         pid: 11,
         at: s(0),
     });
-    let orders = roster.handle(Event::Reload {
-        wanted: vec![worker("new"), ChildKind::Advancer],
-        at: s(5),
-    });
+    assert!(!roster.is_draining());
+    let wanted = [worker("new"), ChildKind::Advancer];
     assert_eq!(
-        orders,
+        roster.handle(replace(&wanted, s(5))),
         vec![
+            to(10, Signal::SIGTERM),
             signal(old, 11, Signal::SIGTERM),
-            Order::Spawn {
-                slot: SlotId(2),
-                kind: worker("new")
-            }
+            order(SlotId(2), worker("new")),
+            order(SlotId(3), ChildKind::Advancer),
         ]
     );
-    assert_eq!(
-        roster.handle(Event::Exited { pid: 11, at: s(6) }),
-        vec![Order::Recover {
-            slot: old,
-            pid: 11,
-            cause: Cause::Stopped
-        }]
-    );
+    assert!(roster.is_draining());
+    for (slot, pid) in [(old, 11), (SLOT, 10)] {
+        let exited = Event::Exited { pid, at: s(6) };
+        assert_eq!(roster.handle(exited), vec![ended(slot, pid)]);
+    }
     assert_eq!(roster.children().count(), 2);
+    assert!(!roster.is_draining());
 }
 
 #[test]
-fn a_child_removed_while_it_was_being_started_is_terminated_when_it_is_born() {
+fn a_replacement_waits_for_the_end_of_the_one_before_it_and_the_last_of_several_wins() {
+    let mut roster = up();
+    let wanted = [ChildKind::Advancer];
+    let (second, third) = (SlotId(1), SlotId(2));
+    assert_eq!(
+        roster.handle(replace(&wanted, s(2))),
+        vec![to(10, Signal::SIGTERM), order(second, ChildKind::Advancer)]
+    );
+    let born = Event::Spawned {
+        slot: second,
+        pid: 20,
+        at: s(2),
+    };
+    assert_eq!(roster.handle(born), vec![]);
+    for pipeline in ["a", "b"] {
+        let again = replace(&[worker(pipeline)], s(3));
+        assert_eq!(roster.handle(again), vec![], "{pipeline}");
+    }
+    assert_eq!(roster.handle(Event::Tick { at: s(4) }), vec![]);
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 10, at: s(5) }),
+        vec![
+            ended(SLOT, 10),
+            signal(second, 20, Signal::SIGTERM),
+            order(third, worker("b")),
+        ]
+    );
+    // It was carried out once.
+    let _ = roster.handle(Event::Spawned {
+        slot: third,
+        pid: 30,
+        at: s(5),
+    });
+    let exited = Event::Exited { pid: 20, at: s(6) };
+    assert_eq!(roster.handle(exited), vec![ended(second, 20)]);
+    assert_eq!(roster.handle(Event::Tick { at: s(7) }), vec![]);
+    assert_eq!(roster.children().count(), 1);
+}
+
+#[test]
+fn nothing_is_replaced_once_the_daemon_stops() {
+    let mut roster = up();
+    let _ = roster.handle(replace(&[], s(2)));
+    let _ = roster.handle(replace(&[worker("a")], s(3)));
+    let _ = roster.handle(stop(s(4)));
+    let orders = roster.handle(Event::Exited { pid: 10, at: s(5) });
+    assert_eq!(orders, vec![ended(SLOT, 10), Order::Exit { code: 0 }]);
+}
+
+#[test]
+fn one_that_does_not_die_of_sigkill_holds_up_no_replacement() {
+    let mut roster = up();
+    let _ = roster.handle(replace(&[], s(2)));
+    let _ = roster.handle(replace(&[worker("a")], s(3)));
+    assert_eq!(
+        roster.handle(Event::Tick { at: s(22) }),
+        vec![to(10, Signal::SIGKILL)]
+    );
+    assert_eq!(
+        roster.handle(Event::Tick { at: s(27) }),
+        vec![
+            Order::ReportUnkillable {
+                slot: SLOT,
+                pid: 10
+            },
+            order(SlotId(1), worker("a")),
+        ]
+    );
+}
+
+#[test]
+fn a_child_replaced_while_it_was_being_started_is_terminated_when_it_is_born() {
     let mut roster = Roster::new(vec![ChildKind::Advancer], LIMITS);
     let _ = roster.handle(Event::Tick { at: s(0) });
-    let none = Event::Reload {
-        wanted: vec![],
-        at: s(1),
-    };
-    assert_eq!(roster.handle(none), vec![]);
+    assert_eq!(roster.handle(replace(&[], s(1))), vec![]);
     assert_eq!(
         roster.handle(spawned(10, s(1))),
         vec![to(10, Signal::SIGTERM)]
@@ -572,10 +649,9 @@ fn every_state() -> Vec<(&'static str, Roster)> {
     let mut stopping = up();
     let _ = stopping.handle(stop(s(2)));
     let mut retiring = up();
-    let _ = retiring.handle(Event::Reload {
-        wanted: vec![],
-        at: s(2),
-    });
+    let _ = retiring.handle(replace(&[], s(2)));
+    let mut waited_for = retiring.clone();
+    let _ = waited_for.handle(replace(&[worker("y")], s(2)));
     let mut killed = up();
     let _ = killed.handle(beat(10, Some(s(26)), s(2)));
     let mut reported = killed.clone();
@@ -591,6 +667,7 @@ fn every_state() -> Vec<(&'static str, Roster)> {
         ("up", up()),
         ("stopping", stopping),
         ("retiring", retiring),
+        ("waited for", waited_for),
         ("killed", killed),
         ("reported", reported),
         ("stopping_killed", stopping_killed),
@@ -608,7 +685,7 @@ fn every_event() -> Vec<Event> {
             events.push(Event::Stop { at, immediate });
         }
         for wanted in [vec![], vec![ChildKind::Advancer], vec![worker("x")]] {
-            events.push(Event::Reload { wanted, at });
+            events.push(Event::Replace { wanted, at });
         }
         for pid in [10, 99] {
             events.push(Event::Exited { pid, at });
@@ -739,7 +816,7 @@ proptest! {
                 9 => Some(Event::Quiet(which % 2 == 0)),
                 10 => Some(Event::DatabaseLost),
                 11 => Some(Event::DatabaseBack { at }),
-                12 => Some(Event::Reload { wanted: match which % 3 {
+                12 => Some(Event::Replace { wanted: match which % 3 {
                     0 => vec![],
                     1 => vec![ChildKind::Advancer],
                     _ => vec![ChildKind::Advancer, worker("a"), worker("c"), worker("c")],
@@ -751,6 +828,10 @@ proptest! {
                 let orders = roster.handle(event);
                 world.carry_out(orders);
             }
+            // Two generations at a time, of four at most; whoever was killed is waited for until
+            // it is said that this is in vain.
+            let alive = world.living.values().filter(|(_, killed)| !killed).count();
+            prop_assert!(alive + world.ordered.len() <= 8, "a third generation");
         }
         // Whatever came before: a stop ends everybody within its time, and then exits once.
         world.stopped = true;

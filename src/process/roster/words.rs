@@ -109,8 +109,8 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
-    /// The configuration was read again.
-    Reload {
+    /// All children are to make room for new ones: somebody said so, or the configuration has changed.
+    Replace {
         /// All children that there should be.
         wanted: Vec<ChildKind>,
         /// Now.

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -40,7 +41,8 @@ const CONTROL: [Signal; 10] = [
 /// What somebody asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// TERM or INT: end gracefully. QUIT, or TERM or INT for the second time: end now.
+    /// TERM or INT: end gracefully. QUIT, or TERM or INT for the second time, but not the same one at once:
+    /// end now.
     Stop {
         /// True: wait for nobody.
         immediate: bool,
@@ -86,8 +88,13 @@ pub struct Signals {
     children: Option<tokio::signal::unix::Signal>,
     waiting: VecDeque<Event>,
     escalates: bool,
-    stops: u32,
+    /// The first TERM or INT, and when it was read.
+    stop: Option<(Signal, Instant)>,
 }
+
+/// The same signal again within this time is the same request: `timeout` and some service managers send it
+/// to the process and to its group. No person asks twice as quickly.
+const SAME_STOP: Duration = Duration::from_millis(100);
 
 impl Signals {
     /// For the process that a person or a service manager talks to: a second TERM or INT
@@ -129,7 +136,7 @@ impl Signals {
             children: None,
             waiting: VecDeque::new(),
             escalates,
-            stops: 0,
+            stop: None,
         })
     }
 
@@ -182,7 +189,7 @@ impl Signals {
                     let signal = Signal::try_from(found.ssi_signo as i32)?;
                     let event = self.event(signal, found.ssi_pid as i32);
                     // The order of control words counts, their number does not.
-                    if self.waiting.back() != Some(&event) {
+                    if let Some(event) = event.filter(|event| self.waiting.back() != Some(event)) {
                         self.waiting.push_back(event);
                     }
                 }
@@ -193,8 +200,9 @@ impl Signals {
         }
     }
 
-    fn event(&mut self, signal: Signal, from: i32) -> Event {
-        match signal {
+    /// None: it says nothing new.
+    fn event(&mut self, signal: Signal, from: i32) -> Option<Event> {
+        Some(match signal {
             Signal::SIGQUIT => Event::Stop {
                 immediate: true,
                 signal,
@@ -209,14 +217,26 @@ impl Signals {
             Signal::SIGUSR2 => Event::RollingRestart,
             // TERM and INT; nothing else is in the set.
             _ => {
-                self.stops = self.stops.saturating_add(1);
+                let again = is_again(&mut self.stop, signal, Instant::now())?;
                 Event::Stop {
-                    immediate: self.escalates && self.stops > 1,
+                    immediate: again && self.escalates,
                     signal,
                     from,
                 }
             }
+        })
+    }
+}
+
+/// Whether somebody asks to stop once more; `None` when it is the first request, sent twice.
+fn is_again(first: &mut Option<(Signal, Instant)>, signal: Signal, now: Instant) -> Option<bool> {
+    match first {
+        None => {
+            *first = Some((signal, now));
+            Some(false)
         }
+        Some((same, at)) if *same == signal && now < *at + SAME_STOP => None,
+        Some(_) => Some(true),
     }
 }
 

@@ -85,6 +85,30 @@ fn every_signal_becomes_its_event_and_a_second_term_means_now() {
 }
 
 #[test]
+fn the_same_signal_at_once_is_the_same_request_and_another_or_a_later_one_is_not() {
+    let start = Instant::now();
+    let ms = Duration::from_millis;
+    let (term, int) = (Signal::SIGTERM, Signal::SIGINT);
+    for (signals, expected) in [
+        (
+            &[(term, 0), (term, 1), (term, 99), (term, 100)][..],
+            &[Some(false), None, None, Some(true)][..],
+        ),
+        (&[(term, 0), (int, 1)], &[Some(false), Some(true)]),
+        (
+            &[(int, 0), (int, 50), (term, 60)],
+            &[Some(false), None, Some(true)],
+        ),
+    ] {
+        let mut first = None;
+        let again = signals
+            .iter()
+            .map(|(signal, at)| is_again(&mut first, *signal, start + ms(*at)));
+        assert_eq!(again.collect::<Vec<_>>(), expected, "{signals:?}");
+    }
+}
+
+#[test]
 fn a_child_takes_a_repeated_term_calmly_and_quit_at_its_word() {
     let test = format!("{ME}::a_child_takes_a_repeated_term_calmly_and_quit_at_its_word");
     if part().is_some() {
@@ -96,6 +120,8 @@ fn a_child_takes_a_repeated_term_calmly_and_quit_at_its_word() {
     for count in 1..=3 {
         half.send(Signal::SIGTERM);
         assert_eq!(seen(place.path(), count)[count - 1], "SIGTERM false");
+        // The same one at once is no second one.
+        std::thread::sleep(2 * SAME_STOP);
     }
     half.send(Signal::SIGQUIT);
     assert_eq!(seen(place.path(), 4)[3], "SIGQUIT true");
@@ -190,6 +216,7 @@ fn it_works_as_pid_1() {
     assert_eq!(seen(place.path(), 2)[1], "SIGTERM false");
     send(Signal::SIGCHLD);
     assert_eq!(seen(place.path(), 3)[2], "ChildEnded");
+    std::thread::sleep(2 * SAME_STOP);
     send(Signal::SIGTERM);
     assert_eq!(seen(place.path(), 4)[3], "SIGTERM true");
     match half {

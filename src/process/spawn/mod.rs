@@ -52,6 +52,13 @@ pub struct Spawned {
 }
 
 impl Spawned {
+    /// A handle on a process that somebody else has started. What the number means has to be looked at
+    /// once there is the handle: before, it may have come to mean another.
+    pub fn stranger(pid: Pid) -> io::Result<Self> {
+        let pidfd = open_pidfd(pid)?;
+        Ok(Self { pid, pidfd })
+    }
+
     /// Its number.
     pub fn pid(&self) -> Pid {
         self.pid
@@ -305,6 +312,20 @@ fn read_error(from_child: &OwnedFd) -> io::Result<()> {
             Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Ends a process that need not be a child of this one, if `is_it` says so of the one that has the
+/// number now. That it is gone already is no error.
+pub fn kill_if(pid: Pid, is_it: impl FnOnce() -> bool) -> io::Result<()> {
+    let pidfd = match open_pidfd(pid) {
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+        pidfd => pidfd?,
+    };
+    // Asked only now: from here on the handle means one process, and no other.
+    match is_it() {
+        true => Spawned { pid, pidfd }.send(Signal::SIGKILL),
+        false => Ok(()),
     }
 }
 

@@ -15,13 +15,14 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::*;
-use crate::model::{ExecutionId, RunId, StepId};
+use crate::model::{ExecutionId, ProcessId, RunId, StepId};
 
 /// Longest that a test waits for something that should be a matter of milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub fn assignment(input: &str) -> Assignment {
     Assignment {
+        process: ProcessId::new(),
         run_id: RunId::new(),
         pipeline: "Tests".into(),
         step: "Step".into(),

@@ -19,9 +19,9 @@ const TABLES: &[(&str, &str)] = &[
         "SELECT id, last_heartbeat_at, epoch FROM ductwork_processes ORDER BY id",
     ),
     (
-        "ivvvvivttt",
+        "ivvvvivttttt",
         "SELECT id, definition, status, output, trigger_key, revived_from, dampened, completed_at,
-                halted_at, cancelled_at FROM ductwork_runs ORDER BY id",
+                halted_at, cancelled_at, cancelling_at, pruning_at FROM ductwork_runs ORDER BY id",
     ),
     (
         "iiivvvivti",
@@ -236,7 +236,7 @@ impl Words {
 /// Columns that make no difference to what happens next: written once, or for people to read, or
 /// following from others by a constraint.
 const HISTORY: &str = "
-    ductwork_processes quiet supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
+    ductwork_processes quiet worked_at trouble troubled_at supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements
     ductwork_runs pipeline input triggered_at
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
@@ -247,7 +247,8 @@ const HISTORY: &str = "
     ductwork_transitions run_id opened_at completed_at
     ductwork_advancements branch_id crash_count claimed_at completed_at error_class error_message
     ductwork_definitions digest pipeline body created_at
-    ductwork_tuples run_id key value first_set_at last_set_at";
+    ductwork_tuples run_id key value first_set_at last_set_at
+    ductwork_migrations version name applied_at needs";
 
 #[test]
 fn every_column_makes_a_difference_or_is_history() {

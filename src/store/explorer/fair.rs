@@ -12,7 +12,7 @@ use crate::model::*;
 use crate::store::definition::Definitions;
 use crate::store::process;
 use crate::store::statement::Statement;
-use crate::store::{Conn, Error, any_work, resume};
+use crate::store::{Conn, Error, any_work, cancel, resume};
 
 /// Rounds after which whatever is not over never will be: more than any flow here has steps.
 const ROUNDS: usize = 40;
@@ -90,6 +90,9 @@ pub fn drive(
     Ok(())
 }
 
+/// Transactions of one cancellation: more than any of these runs needs.
+const STEPS_MAX: usize = 20;
+
 /// From this state on nothing fails any more: everybody does what they can, the dead are found,
 /// others help, the clock goes on. Says what is not over by then, or not as promised.
 pub fn finish(
@@ -116,6 +119,16 @@ pub fn finish(
         for run in runs(conn).map_err(told)? {
             if run.status == RunStatus::Dampened {
                 let _ = at_once(resume::resume(conn, run.id, None, None)).map_err(told)?;
+            }
+        }
+        // What was left half done, whoever sweeps finishes.
+        for run in at_once(cancel::unfinished(conn, LEASE)).map_err(told)? {
+            let mut cancelling = cancel::Cancelling::of(run, cancel::BATCH);
+            // One that does not get on is found by what it leaves.
+            for _ in 0..STEPS_MAX {
+                if at_once(cancelling.step(conn)).map_err(told)?.is_some() {
+                    break;
+                }
             }
         }
         let held = at_once(conn.fetch_optional(&HELD, &[])).map_err(told)?;

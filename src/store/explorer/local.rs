@@ -104,10 +104,8 @@ impl Local {
         db.execute_batch(pragmas)
             .expect("pragmas of a new database");
         rows_table::register(&db).expect("SQLite takes the module");
-        for migration in migrate::MIGRATIONS {
-            let schema = migration.sql(Dialect::Sqlite);
-            db.execute_batch(schema).expect("the product's schema");
-        }
+        db.execute_batch(&migrate::script(Dialect::Sqlite))
+            .expect("the product's schema");
         let clock = Arc::new(AtomicI64::new(EPOCH));
         let read = Arc::clone(&clock);
         // The product's `{now}` asks SQLite's `unixepoch`; here it is asked of the explorer.
@@ -302,4 +300,11 @@ pub fn refused(statement: &'static str, text: String) -> Error {
         statement,
         source: Arc::new(Source::Io(std::io::Error::other(text))),
     }
+}
+
+/// An error that is the value's fault.
+pub fn refused_for_its_value(statement: &'static str) -> Error {
+    let too_big = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_TOOBIG);
+    let source = Source::Sqlite(rusqlite::Error::SqliteFailure(too_big, None));
+    Error::of(source, statement)
 }

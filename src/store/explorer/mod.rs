@@ -148,6 +148,14 @@ const NOT_RUN: &[(&str, &str)] = &[
         "an array that is too large: `a_fan_in_that_was_too_large_fires_again`",
     ),
     ("WAIT_AGAIN", "the same"),
+    (
+        "TELL",
+        "what keeps a process from getting on: a word beside its heartbeat",
+    ),
+    (
+        "BEGIN_PRUNING",
+        "a run that is wider than a transaction: `tests/store/wide.rs`",
+    ),
 ];
 
 /// No statement that writes is forgotten.

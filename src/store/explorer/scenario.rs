@@ -48,6 +48,8 @@ pub enum Who {
     /// Triggers the first flow again, without a key.
     TriggerUnkeyed,
     Cancel(usize),
+    /// Cancels it branch by branch.
+    CancelParts(usize),
     Revive(usize),
     Resume(usize),
     Prune,
@@ -163,6 +165,7 @@ impl Scenario {
             Who::Trigger => Actor::person(trigger(Some("key"))),
             Who::TriggerUnkeyed => Actor::person(trigger(None)),
             Who::Cancel(run) => Actor::person(Verb::Cancel(runs[run])),
+            Who::CancelParts(run) => Actor::person(Verb::CancelParts(runs[run])),
             Who::Revive(run) => Actor::person(Verb::Revive(runs[run])),
             Who::Resume(run) => Actor::person(Verb::Resume(runs[run])),
             Who::Prune => Actor::person(Verb::Prune(Duration::ZERO)),
@@ -176,7 +179,10 @@ impl Scenario {
     pub fn allowed(&self, state: &State) -> Allowed {
         let keyed = |actor: &Actor| actor.triggered(true);
         Allowed {
-            cancelled: self.who.iter().any(|who| matches!(who, Who::Cancel(_))),
+            cancelled: self
+                .who
+                .iter()
+                .any(|who| matches!(who, Who::Cancel(_) | Who::CancelParts(_))),
             pruned: self.who.contains(&Who::Prune) || self.who.contains(&Who::PruneOld),
             runs: self.flows.len()
                 + usize::from(state.actors.iter().any(keyed))
@@ -410,6 +416,18 @@ pub fn sharp() -> Vec<Scenario> {
             "cancelled advance",
             &[("divide", 1), ("divide", 2)],
             &[Advancer(1), Cancel(0), Cancel(1)],
+            (0, 0, 0),
+        ),
+        new(
+            "cancelled arrivals, part by part",
+            &[("divide", 2)],
+            &[Worker(2), Advancer(2), CancelParts(0)],
+            (1, 1, 0),
+        ),
+        new(
+            "cancelled waits, part by part",
+            &[("half bad", 3), ("dampen", 2)],
+            &[Worker(1), Advancer(1), CancelParts(0), CancelParts(0)],
             (0, 0, 0),
         ),
         new(

@@ -60,13 +60,23 @@ const SPARE: &[(&str, Shown)] = &[
     ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),
     ("ENDED_RUNS.4", With(&["STILL_PRUNABLE.2"])),
     ("STILL_PRUNABLE.2", With(&["ENDED_RUNS.4"])),
+    // What is held is chosen, and closed, by the same conditions.
+    ("CANCEL_EXECUTIONS.1", With(&["CANCEL_OPEN_EXECUTIONS.2"])),
+    ("CANCEL_OPEN_EXECUTIONS.2", With(&["CANCEL_EXECUTIONS.1"])),
+    // What is locked is chosen, and written, by the same conditions.
+    ("EXTEND_LEASES.1", With(&["EXTEND_LEASES.3"])),
+    ("EXTEND_LEASES.2", With(&["EXTEND_LEASES.4"])),
+    ("EXTEND_LEASES.3", With(&["EXTEND_LEASES.1"])),
+    ("EXTEND_LEASES.4", With(&["EXTEND_LEASES.2"])),
+    ("EXTEND_ADVANCEMENTS.1", With(&["EXTEND_ADVANCEMENTS.3"])),
+    ("EXTEND_ADVANCEMENTS.2", With(&["EXTEND_ADVANCEMENTS.4"])),
+    ("EXTEND_ADVANCEMENTS.3", With(&["EXTEND_ADVANCEMENTS.1"])),
+    ("EXTEND_ADVANCEMENTS.4", With(&["EXTEND_ADVANCEMENTS.2"])),
     // Either of the two signs of life is enough to spare a process (H1).
     ("REMOVE_PROCESS.1", With(&["REMOVE_PROCESS.2"])),
     ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
     // The second line, for when the first has let through what it should not.
     ("MOVE_BRANCHES.3", Behind(&["LOAD_FENCED.1"])),
-    ("CANCEL_EXECUTIONS.1", Behind(&["CANCEL_OPEN_EXECUTIONS.2"])),
-    ("CANCEL_BRANCHES.1", Behind(&["CANCEL_OPEN_BRANCHES.1"])),
     // What is there for the work that it saves.
     (
         "ORPHANS.2",
@@ -96,6 +106,14 @@ const SPARE: &[(&str, Shown)] = &[
         "STILL_PRUNABLE.6",
         Cost("a hook stands on the root branch; the others need not be looked at"),
     ),
+    (
+        "QUEUE_AGAIN.1",
+        Cost(
+            "before all that is due anywhere is before all of its pipeline; an index has the latter",
+        ),
+    ),
+    ("QUEUE_ATTEMPTS.1", Cost("the same")),
+    ("INSERT_AVAILABILITIES.1", Cost("the same")),
     // Said once more where it is written.
     ("OPEN_TRANSITIONS.1", Depth("claimed in this transaction")),
     ("OPEN_ADVANCEMENTS.1", Depth("claimed in this transaction")),
@@ -106,6 +124,18 @@ const SPARE: &[(&str, Shown)] = &[
     (
         "MOVE_BRANCHES.2",
         Depth("what is claimed has not ended, and what waits was seen to wait"),
+    ),
+    (
+        "HOLD_BRANCHES.1",
+        Depth("a branch was read under its claim, and is ours until the transaction ends"),
+    ),
+    (
+        "CANCEL_BRANCHES.1",
+        Depth("those are closed that were found open under a lock, in this transaction"),
+    ),
+    (
+        "CANCEL_SOME.1",
+        Depth("a run of which an open branch is ours has not ended"),
     ),
     (
         "WAITING_BRANCHES.1",

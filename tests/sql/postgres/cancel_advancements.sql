@@ -1,3 +1,2 @@
 UPDATE ductwork_advancements SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = 'cancelled'
- WHERE completed_at IS NULL
-   AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = $1)
+ WHERE branch_id = ANY ($1::uuid[]) AND completed_at IS NULL

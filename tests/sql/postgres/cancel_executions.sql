@@ -1,4 +1,3 @@
 UPDATE ductwork_executions SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = 'cancelled'
-  FROM unnest($1::uuid[]) AS b(id)
- WHERE ductwork_executions.id = ANY (ARRAY[b.id]) AND ductwork_executions.result IS NULL
-RETURNING ductwork_executions.process_id AS process_id
+ WHERE id = ANY ($1::uuid[]) AND result IS NULL
+RETURNING process_id

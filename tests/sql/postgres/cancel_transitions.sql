@@ -1,3 +1,8 @@
-UPDATE ductwork_transitions SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, via = 'end', produced = 0
- WHERE completed_at IS NULL
-   AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = $1)
+UPDATE ductwork_transitions
+   SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, via = 'end',
+       produced = coalesce((SELECT (SELECT max(c.ordinal) + 1 FROM ductwork_branches c
+                                     WHERE c.fan_out_id = f.id)
+                              FROM ductwork_fan_outs f
+                             WHERE f.branch_id = ANY (ARRAY[ductwork_transitions.branch_id])
+                               AND f.fired_at IS NULL), 0)
+ WHERE branch_id = ANY ($1::uuid[]) AND completed_at IS NULL

@@ -1,4 +1,4 @@
-WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::uuid[], $14::text[], $15::bigint[], $16::uuid[], $17::uuid[], $18::uuid[], $19::bigint[], $20::text[], $21::text[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bigint[], $29::uuid[]) AS results(execution_id, result, error_class, error_message, error_backtrace, step_id, run_id, branch_id, step_status, output, ready, ends, transition_id, via, produced, advancement_id, claim_token, next_step_id, next_ordinal, next_node, next_step, attempt_id, attempt_step_id, attempt, retry_count, crash_count, leased, delay, arrives_at)), touched AS (
+WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::uuid[], $14::text[], $15::bigint[], $16::uuid[], $17::uuid[], $18::uuid[], $19::bigint[], $20::text[], $21::text[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bigint[], $29::uuid[]) AS results(execution_id, result, error_class, error_message, error_backtrace, step_id, run_id, branch_id, step_status, output, ready, ends, transition_id, via, produced, advancement_id, claim_token, next_step_id, next_ordinal, next_node, next_step, attempt_id, attempt_step_id, attempt, retry_count, crash_count, leased, due_in, arrives_at)), touched AS (
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
          WHERE id = $30 AND epoch <= $31 RETURNING id, last_heartbeat_at AS moment), closed AS (
         UPDATE ductwork_executions
@@ -9,7 +9,7 @@ WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::te
            AND ductwork_executions.process_id = $30
            AND ductwork_executions.result IS NULL AND EXISTS (SELECT 1 FROM touched)
         RETURNING results.*, completed_at AS moment, 0 AS last), held AS (
-        SELECT barriers.execution_id, barriers.result, barriers.error_class, barriers.error_message, barriers.error_backtrace, barriers.step_id, barriers.run_id, barriers.branch_id, barriers.step_status, barriers.output, barriers.ready, barriers.ends, barriers.transition_id, barriers.via, barriers.produced, barriers.advancement_id, barriers.claim_token, barriers.next_step_id, barriers.next_ordinal, barriers.next_node, barriers.next_step, barriers.attempt_id, barriers.attempt_step_id, barriers.attempt, barriers.retry_count, barriers.crash_count, barriers.leased, barriers.delay, barriers.arrives_at, barriers.moment,
+        SELECT barriers.execution_id, barriers.result, barriers.error_class, barriers.error_message, barriers.error_backtrace, barriers.step_id, barriers.run_id, barriers.branch_id, barriers.step_status, barriers.output, barriers.ready, barriers.ends, barriers.transition_id, barriers.via, barriers.produced, barriers.advancement_id, barriers.claim_token, barriers.next_step_id, barriers.next_ordinal, barriers.next_node, barriers.next_step, barriers.attempt_id, barriers.attempt_step_id, barriers.attempt, barriers.retry_count, barriers.crash_count, barriers.leased, barriers.due_in, barriers.arrives_at, barriers.moment,
                CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
                     THEN 1 ELSE 0 END AS last
           FROM (SELECT closed.*, f.missing
@@ -52,7 +52,11 @@ WITH results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::te
                CASE WHEN held.leased = 1 THEN held.moment + $33 END
           FROM held WHERE held.attempt_id IS NOT NULL), queued AS (
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT held.attempt_id, $32, held.moment + held.delay
+        SELECT held.attempt_id, $32,
+               coalesce(held.moment + held.due_in,
+                        (SELECT CASE WHEN min(a.due_at) < held.moment THEN min(a.due_at) - 1 END
+                           FROM ductwork_availabilities a WHERE a.pipeline = $32),
+                        held.moment)
           FROM held WHERE held.attempt_id IS NOT NULL AND held.leased = 0), transitions AS (
         INSERT INTO ductwork_transitions
             (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)

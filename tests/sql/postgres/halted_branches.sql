@@ -2,6 +2,6 @@ SELECT br.id, (left($1::uuid::text, 19) || substr(br.id::text, 20))::uuid AS bra
        (left($1::uuid::text, 19) || substr(f.id::text, 20))::uuid AS fan_out_id
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
-  LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+  LEFT JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[br.id]) AND f.node = s.node
  WHERE br.run_id = $2 AND br.halt_reason IS NOT NULL
  ORDER BY br.id

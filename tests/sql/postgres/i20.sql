@@ -8,6 +8,8 @@ WITH found AS MATERIALIZED (
           FROM ductwork_fan_outs f
           LEFT JOIN ductwork_branches b ON b.id = f.branch_id
          WHERE f.fired_at IS NULL AND (b.id IS NULL OR b.status NOT IN ('waiting', 'cancelled'))
+           AND (b.id IS NULL OR f.via <> 'expand' OR b.status NOT IN ('in_progress', 'advancing')
+                OR f.width <= (SELECT count(*) FROM ductwork_branches c WHERE c.fan_out_id = f.id))
         UNION ALL
         SELECT 'branch', branch_id, 'waits at ' || count(*) || ' barriers'
           FROM ductwork_fan_outs WHERE fired_at IS NULL

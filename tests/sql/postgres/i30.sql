@@ -4,7 +4,9 @@ WITH found AS MATERIALIZED (
           JOIN (SELECT fan_out_id, min(ordinal) AS first, max(ordinal) AS last, count(DISTINCT ordinal) AS n
                   FROM ductwork_branches WHERE fan_out_id IS NOT NULL
                  GROUP BY fan_out_id) c ON c.fan_out_id = f.id
-         WHERE c.first <> 0 OR c.last <> f.width - 1 OR c.n <> f.width
+          LEFT JOIN ductwork_branches b ON b.id = f.branch_id AND f.via = 'expand' AND f.fired_at IS NULL
+                AND b.status IN ('in_progress', 'advancing', 'cancelled')
+         WHERE c.first <> 0 OR c.last <> c.n - 1 OR (c.n <> f.width AND b.id IS NULL)
         UNION ALL
         SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
           FROM ductwork_fan_outs f

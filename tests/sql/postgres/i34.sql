@@ -6,7 +6,7 @@ WITH found AS MATERIALIZED (
         UNION ALL
         SELECT 'transition', t.id, 'was crossed, but by ' || count(a.id) || ' attempts'
           FROM ductwork_transitions t
-          LEFT JOIN ductwork_runs r ON r.id = t.run_id
+          LEFT JOIN ductwork_branches b ON b.id = t.branch_id
           LEFT JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'success'
          WHERE t.completed_at IS NOT NULL
-         GROUP BY t.id, r.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(r.status, '') <> 'cancelled')) SELECT * FROM found LIMIT $1
+         GROUP BY t.id, b.status HAVING count(a.id) > 1 OR (count(a.id) = 0 AND coalesce(b.status, '') <> 'cancelled')) SELECT * FROM found LIMIT $1

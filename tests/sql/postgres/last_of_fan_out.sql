@@ -1,6 +1,6 @@
 SELECT br.id, br.step_id, f.id AS fan_out_id
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
-  LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+  LEFT JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[br.id]) AND f.node = s.node
  WHERE br.fan_out_id = $1
  ORDER BY br.ordinal DESC LIMIT 1

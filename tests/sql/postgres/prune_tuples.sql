@@ -1,1 +1,1 @@
-DELETE FROM ductwork_tuples WHERE run_id IN (SELECT b.id FROM unnest($1::uuid[]) AS b(id))
+DELETE FROM ductwork_tuples WHERE run_id = ANY ($1::uuid[])

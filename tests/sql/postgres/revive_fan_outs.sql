@@ -5,5 +5,5 @@ SELECT (left($1::uuid::text, 19) || substr(f.id::text, 20))::uuid, $1, (left($1:
        (left($1::uuid::text, 19) || substr(f.parent_fan_out_id::text, 20))::uuid, f.parent_ordinal, f.created_at,
        CASE WHEN f.arrived - f.halted = f.width THEN f.fired_at END
   FROM ductwork_branches br
-  JOIN ductwork_fan_outs f ON f.branch_id = br.id
+  JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[br.id])
  WHERE br.run_id = $2

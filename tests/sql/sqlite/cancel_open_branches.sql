@@ -1,3 +1,3 @@
-SELECT id FROM ductwork_branches
+SELECT id, status, step_id, fan_out_id FROM ductwork_branches
  WHERE run_id = ?1 AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
- ORDER BY id
+ LIMIT ?2

@@ -1,3 +1,8 @@
-UPDATE ductwork_transitions SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), via = 'end', produced = 0
- WHERE completed_at IS NULL
-   AND branch_id IN (SELECT br.id FROM ductwork_branches br WHERE br.run_id = ?1)
+UPDATE ductwork_transitions
+   SET completed_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), via = 'end',
+       produced = coalesce((SELECT (SELECT max(c.ordinal) + 1 FROM ductwork_branches c
+                                     WHERE c.fan_out_id = f.id)
+                              FROM ductwork_fan_outs f
+                             WHERE f.branch_id = ductwork_transitions.branch_id
+                               AND f.fired_at IS NULL), 0)
+ WHERE branch_id IN (SELECT c0 FROM ductwork_rows(?1)) AND completed_at IS NULL

@@ -1,3 +1,4 @@
 UPDATE ductwork_executions SET lease_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1
  WHERE process_id = ?2 AND completed_at IS NULL
-RETURNING id
+   AND id IN (SELECT id FROM ductwork_executions
+               WHERE process_id = ?2 AND completed_at IS NULL )

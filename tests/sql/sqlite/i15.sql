@@ -5,6 +5,7 @@ WITH found AS MATERIALIZED (
          WHERE b.status <> 'completed'
            AND CASE b.status WHEN 'halted' THEN r.status = 'completed'
                              WHEN 'cancelled' THEN r.status IN ('completed', 'halted')
+                                  OR (r.status <> 'cancelled' AND r.cancelling_at IS NULL)
                              ELSE r.status NOT IN ('in_progress', 'dampened') END
         UNION ALL
         SELECT 'run', r.id, 'is ' || r.status || ', but no branch of it is'

@@ -5,4 +5,12 @@ WITH found AS MATERIALIZED (
         UNION ALL
         SELECT 'advancement', id, 'has a lease that expired ' || ((CAST(unixepoch('subsec') * 1000000 AS INTEGER) - lease_until) / 1000000) || ' s ago'
           FROM ductwork_advancements
-         WHERE completed_at IS NULL AND lease_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1) SELECT * FROM found LIMIT ?2
+         WHERE completed_at IS NULL AND lease_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1
+        UNION ALL
+        SELECT 'run', id, 'is being cancelled, but nobody has gone on with it for '
+               || ((CAST(unixepoch('subsec') * 1000000 AS INTEGER) - cancelling_at) / 1000000) || ' s'
+          FROM ductwork_runs WHERE cancelling_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1
+        UNION ALL
+        SELECT 'run', id, 'is being deleted, but nobody has gone on with it for '
+               || ((CAST(unixepoch('subsec') * 1000000 AS INTEGER) - pruning_at) / 1000000) || ' s'
+          FROM ductwork_runs WHERE pruning_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1) SELECT * FROM found LIMIT ?2

@@ -1,2 +1,2 @@
 SELECT id FROM ductwork_fan_outs
- WHERE id IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b) ORDER BY id DESC 
+ WHERE id IN (SELECT c0 FROM ductwork_rows(?1)) ORDER BY id DESC 

@@ -1,2 +1,1 @@
-DELETE FROM ductwork_fan_outs WHERE branch_id IN (
-    SELECT br.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_branches br ON br.run_id = b.id)
+DELETE FROM ductwork_fan_outs WHERE branch_id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_tuples WHERE run_id IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b)
+DELETE FROM ductwork_tuples WHERE run_id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,1 +1,14 @@
-UPDATE ductwork_branches SET ready_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) WHERE ready_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1 RETURNING id
+UPDATE ductwork_branches
+   SET ready_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + CASE WHEN ductwork_branches.ready_at > w.since
+                               THEN ductwork_branches.ready_at - w.since ELSE 0 END,
+       last_advanced_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+  FROM (SELECT br.id, CASE WHEN t.id IS NULL THEN s.completed_at
+                           ELSE br.last_advanced_at END AS since
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.id = br.step_id
+          LEFT JOIN ductwork_transitions t
+            ON t.from_step_id = br.step_id AND t.completed_at IS NULL
+         WHERE br.ready_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)) w
+ WHERE ductwork_branches.id = w.id AND ductwork_branches.ready_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+   AND w.since > CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+RETURNING ductwork_branches.id AS id

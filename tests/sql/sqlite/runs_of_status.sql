@@ -1,5 +1,5 @@
 SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
- r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at,
+ r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
  coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
             WHERE e.step_id = (SELECT s.id
                                  FROM ductwork_branches b
@@ -10,5 +10,5 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
  WHERE r.status = ?1
    AND (?2 = 1 OR r.pipeline = ?3)
    AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4
-   AND r.id < ?5
+   AND r.id < ?5 AND r.pruning_at IS NULL
  ORDER BY r.id DESC LIMIT ?6

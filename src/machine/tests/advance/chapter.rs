@@ -29,6 +29,7 @@ fn budgets(edges: &[EdgeCase], shapes: &[Shape]) -> String {
         retries: 0,
         crashes: 0,
         limit: None,
+        begun: false,
     };
     let failed = HaltReason::ALL.iter().map(|reason| {
         let mut plans: Vec<String> = Vec::new();
@@ -77,6 +78,7 @@ fn plan(edge: &EdgeCase, shape: &Shape, limit: Option<u64>) -> String {
         retries: 0,
         crashes: 0,
         limit,
+        begun: false,
     };
     actual(&edge.definition, &raw(&shape.json), cell)
 }
@@ -182,7 +184,8 @@ pub fn chapter() -> String {
          ### Whether there is anything to cross\n\n\
          A step that failed halts its branch, whatever the budgets, the edge and the limits. After a\n\
          step that succeeded the transition's own budgets are asked: `retries` and `crashes` are\n\
-         earlier attempts at this transition that ended in an error, or whose process died.\n\n\
+         earlier attempts at this transition that ended in an error, or whose process died. An expand\n\
+         that has made some of its branches goes on to its end, whatever the budgets and the limit say.\n\n\
          {}\n\
          ### What the edge says\n\n\
          For a step that succeeded, within the budgets. `A` is the node that the branch leaves; a\n\
@@ -203,6 +206,7 @@ pub fn chapter() -> String {
                 retries: 0,
                 crashes: 0,
                 limit: None,
+                begun: false,
             },
             std::slice::from_ref(edge),
             &shapes,

@@ -25,12 +25,14 @@ print(json.dumps({'env': env, 'mask': len(mask), 'sid': os.getsid(0) == os.getpi
     let found: serde_json::Value =
         serde_json::from_str(&value(stage.python(script).await)).unwrap();
     let Assignment {
+        process,
         run_id,
         step_id,
         execution_id,
         ..
     } = &stage.assignment;
     let env = &found["env"];
+    assert_eq!(env["DUCTWORK_PROCESS"], process.to_string());
     assert_eq!(env["DUCTWORK_RUN_ID"], run_id.to_string());
     assert_eq!(env["DUCTWORK_PIPELINE"], "Tests");
     assert_eq!(env["DUCTWORK_STEP"], "Step");

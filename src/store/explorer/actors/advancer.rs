@@ -8,6 +8,7 @@ use crate::model::*;
 use crate::store::advance::BranchClaim;
 use crate::store::explorer::canon::Canon;
 use crate::store::explorer::flows::LEASE;
+use crate::store::explorer::local::refused_for_its_value;
 use crate::store::{Conn, Error};
 
 impl Advancer {
@@ -37,13 +38,18 @@ impl Advancer {
             pipelines: None,
             most: self.slots,
             lease: LEASE,
-            max_payload: 1 << 20,
             limits: &advance_limits,
             definitions: cx.definitions,
-            delay: Duration::from_secs(1),
+            backoff: &|_, _| Duration::from_secs(1),
         };
         let done = async |conn: &mut Conn| operation.perform(conn, me, &terms).await;
-        let answer = cx.told(done).await?;
+        let mut answer = cx.told(done).await?;
+        // What is refused while it advances is refused for its value, so that budgets are spent.
+        if let (Operation::Advance(_), Err(Error::Refused { statement, .. })) =
+            (&operation, &answer)
+        {
+            answer = Err(refused_for_its_value(statement));
+        }
         if let Ok(Answer::Held(held)) = &answer {
             let said = held.iter().map(|branch| branch.id.0).collect();
             holds(cx.conn, me.process, said).await?;
@@ -61,18 +67,14 @@ impl Advancer {
     }
 
     pub(super) fn write(&self, to: &mut Canon) {
-        let (claimed, alone, giving, unsure) = self.branches.memory();
-        let (given, error) = match giving {
-            Some((given, error)) => (given.as_slice(), error.is_some()),
-            None => (&[][..], false),
-        };
-        for branches in [claimed, given] {
+        let (lists, flags) = self.branches.memory();
+        for branches in lists {
             for branch in branches {
                 to.id(branch.id.0.as_u128());
                 to.id(branch.token.0.as_u128());
             }
             to.number(-1);
         }
-        to.number(i64::from(unsure) | i64::from(alone) << 1 | i64::from(error) << 2);
+        to.number(flags);
     }
 }

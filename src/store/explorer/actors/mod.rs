@@ -184,6 +184,8 @@ pub enum Verb {
         key: Option<&'static str>,
     },
     Cancel(RunId),
+    /// One branch per transaction.
+    CancelParts(RunId),
     Revive(RunId),
     Resume(RunId),
     /// What ended so long ago.
@@ -209,6 +211,7 @@ fn advance_limits(_: &str) -> AdvanceLimits {
         max_retry: 20,
         max_crash: 20,
         max_fan_out: None,
+        max_payload: 1 << 20,
     }
 }
 
@@ -502,10 +505,15 @@ impl Life {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<ExecutionId>>, Error> {
         let counters = Counters::default();
-        let held = process::beat(cx.conn, self.process(), counters, false, LEASE, holds).await?;
+        let alive = process::beat(cx.conn, self.process(), counters, false).await?;
         (self.beat, self.check) = (cx.clock, false);
-        self.reborn = held.is_none();
-        Ok(held)
+        self.reborn = !alive;
+        match alive && holds {
+            true => Ok(Some(
+                process::hold_on(cx.conn, self.process(), LEASE).await?,
+            )),
+            false => Ok(alive.then(Vec::new)),
+        }
     }
 }
 
@@ -662,7 +670,19 @@ impl Person {
                     .await
                     .map(|_| 1)
             }
-            Verb::Cancel(run) => cancel::cancel(conn, *run).await.map(|_| 1),
+            // Nobody else acts meanwhile, so one transaction is enough for a run as small as these.
+            Verb::Cancel(run) => {
+                let mut cancelling = cancel::Cancelling::of(*run, cancel::BATCH);
+                match cancelling.step(conn).await {
+                    Ok(Some(_)) => Ok(1),
+                    Ok(None) => Err(tripped("a cancellation does not get on")),
+                    Err(error) => Err(error),
+                }
+            }
+            Verb::CancelParts(run) => {
+                let ended = cancel::Cancelling::of(*run, 1).step(conn).await;
+                ended.map(|ended| u64::from(ended.is_none()))
+            }
             Verb::Revive(run) => revive::revive(conn, *run).await.map(|_| 1),
             Verb::Resume(run) => resume::resume(conn, *run, None, None).await.map(|_| 1),
             // One run per transaction, until there is none.
@@ -679,7 +699,7 @@ impl Person {
                 return Err(tripped("nothing is pruned, though a run is old enough"));
             }
         }
-        let prunes = prunes.is_some();
+        let prunes = prunes.is_some() || matches!(verb, Verb::CancelParts(_));
         let lost = matches!(
             told,
             Err(Error::Unavailable {
@@ -687,7 +707,7 @@ impl Person {
                 ..
             })
         );
-        // Pruning again and again is no difference.
+        // Pruning again and again is no difference, nor is the next part of a cancellation.
         if !prunes && (told.is_ok() || lost) {
             self.happened = 1;
         }

@@ -1,6 +1,7 @@
 //! A worker: the daemon's own operations, and steps that end as soon as they are asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 
@@ -62,7 +63,8 @@ impl Worker {
             }
             b'p' => {
                 let withdrawn = self.running.drain(..);
-                Operation::PutBack(withdrawn.map(|held| held.claimed.execution_id).collect())
+                let withdrawn = withdrawn.map(|held| held.claimed.execution_id);
+                Operation::PutBack(withdrawn.collect(), Duration::ZERO)
             }
             b'u' | b'v' => self.executions.first().expect("it is not sure"),
             verb => unreachable!("a worker does not {verb}"),
@@ -102,23 +104,27 @@ impl Worker {
         let done = async |conn: &mut Conn| executions.perform(operation, conn, me, terms).await;
         let answer = cx.told(done).await?;
         if let Ok(Answer::Held(held)) = &answer {
-            let said = held.iter().map(|claimed| claimed.execution_id.0).collect();
+            let said = held
+                .whole
+                .iter()
+                .map(|claimed| claimed.execution_id.0)
+                .collect();
             holds(cx.conn, me.process, said).await?;
         }
         match self.executions.settle(operation, answer) {
-            Ok(Some(Answer::Claimed(Claim::Taken(claimed), _))) => {
+            Ok(Some(Answer::Claimed(Claim::Taken(claimed), ..))) => {
                 let early = |claimed: &Claimed| waits.contains(&claimed.execution_id.0);
                 if claimed.iter().any(early) {
                     return Err(tripped("a step is claimed before its wait is over"));
                 }
                 self.begin(claimed);
             }
-            Ok(Some(Answer::Claimed(Claim::Dead, _))) => self.life.check = true,
+            Ok(Some(Answer::Claimed(Claim::Dead, ..))) => self.life.check = true,
             Ok(Some(Answer::Committed(committed))) => {
                 self.life.check |= committed.dead;
                 self.begin(committed.born);
             }
-            Ok(Some(Answer::Held(held))) => self.begin(held),
+            Ok(Some(Answer::Held(held))) => self.begin(held.whole),
             Ok(_) => {}
             Err(_) => self.life.epoch += 1,
         }
@@ -153,9 +159,10 @@ impl Worker {
     }
 
     pub(super) fn write(&self, to: &mut Canon) {
-        let (batch, doubt) = self.executions.memory();
+        let [batch, lost, doubt] = self.executions.memory();
         // A batch of all that it can hold, and one of more, are the same.
-        to.number(batch.min(self.slots) as i64);
+        to.number(batch.min(self.slots as i64));
+        to.number(lost);
         to.number(doubt);
         for held in &self.running {
             to.id(held.claimed.execution_id.0.as_u128());

@@ -1,0 +1,126 @@
+//! What may take long and is nobody's turn: deleting runs whose retention is over, and finishing
+//! what somebody began to cancel or to delete and left half done.
+//!
+//! Owns: its pace, and a connection of its own, which is open only meanwhile: nothing that beats
+//! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+use crate::store::cancel::{self, Cancelling};
+use crate::store::prune::Pruning;
+use crate::store::{Conn, Error, Location, Purpose};
+use crate::telemetry::events;
+
+/// A transaction that took longer than this was in somebody's way, or somebody in its: the next
+/// one waits for longer.
+const SLOW: Duration = Duration::from_millis(200);
+
+/// How often it is told how many runs were deleted, where there is no end of them.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// The task that does it, one at a time.
+#[derive(Default)]
+pub struct Keeping {
+    task: Option<JoinHandle<()>>,
+    stopped: Rc<Cell<bool>>,
+}
+
+impl Keeping {
+    /// Begins, unless it is at it: deletes runs that ended longer ago than `retention`, if that is
+    /// given, and finishes what nobody has gone on with for `abandoned`.
+    pub fn begin(&mut self, location: &Location, retention: Option<Duration>, abandoned: Duration) {
+        if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let location = location.clone();
+        let stopped = Rc::clone(&self.stopped);
+        self.task = Some(tokio::task::spawn_local(async move {
+            if let Err(error) = keep(&location, retention, abandoned, &stopped).await {
+                // Whatever is left is found again.
+                events::keeping_failed(&error);
+            }
+        }));
+    }
+
+    /// Lets the transaction that is under way end, and no other begin.
+    pub async fn stop(self) {
+        self.stopped.set(true);
+        if let Some(task) = self.task {
+            let _ = task.await;
+        }
+    }
+}
+
+async fn keep(
+    location: &Location,
+    retention: Option<Duration>,
+    abandoned: Duration,
+    stopped: &Cell<bool>,
+) -> Result<(), Error> {
+    let mut conn = location.connect(Purpose::Engine).await?;
+    let kept = work(&mut conn, retention, abandoned, stopped).await;
+    conn.close().await;
+    kept
+}
+
+async fn work(
+    conn: &mut Conn,
+    retention: Option<Duration>,
+    abandoned: Duration,
+    stopped: &Cell<bool>,
+) -> Result<(), Error> {
+    for run in cancel::unfinished(conn, abandoned).await? {
+        let mut cancelling = Cancelling::of(run, cancel::BATCH);
+        loop {
+            if stopped.get() {
+                return Ok(());
+            }
+            let asked = Instant::now();
+            if cancelling.step(conn).await?.is_some() {
+                events::cancellation_finished(run);
+                break;
+            }
+            // What cannot be closed yet, because somebody has it, is not asked for all the time.
+            tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
+        }
+    }
+    let mut pruning = Pruning::of(retention, u64::MAX);
+    let mut told = (0, Instant::now());
+    let mut more = true;
+    while more && !stopped.get() {
+        let asked = Instant::now();
+        more = pruning.step(conn).await?;
+        tokio::time::sleep(pause(asked.elapsed())).await;
+        let due = told.1.elapsed() >= TOLD_EVERY || !more || stopped.get();
+        if due && pruning.runs > told.0 {
+            events::pruned(pruning.runs - told.0);
+            told = (pruning.runs, Instant::now());
+        }
+    }
+    Ok(())
+}
+
+/// As long as the transaction took, so that the work has half of the database at least; longer
+/// where it is slow.
+fn pause(took: Duration) -> Duration {
+    match took > SLOW {
+        true => took * 3,
+        false => took,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_has_half_of_the_database_and_more_when_it_is_slow() {
+        let ms = Duration::from_millis;
+        assert_eq!(pause(ms(80)), ms(80));
+        assert_eq!(pause(ms(300)), ms(900));
+    }
+}

@@ -1,0 +1,102 @@
+//! Reporting in the log what does not move.
+//!
+//! Owns: when it looks, and when it reports: what `machine::stuck` found at two looks in a row, then with
+//! a pause that grows. A worker that is being replaced is missing at one look. Never: decides what is
+//! stuck; sweeps.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use crate::machine::stuck::{self, Stuck};
+use crate::store::stuck::facts;
+use crate::store::{Conn, Error};
+use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
+
+/// The pause between two looks. With `machine::stuck::GRACE` and the second look, whatever does not move
+/// is in the log within a minute.
+const LOOK_EVERY: Duration = Duration::from_secs(8);
+
+type Key = (&'static str, Option<String>);
+
+/// The findings of the last look, and the reports that were made.
+#[derive(Clone, Debug, Default)]
+pub struct Reports {
+    looked: Option<Instant>,
+    found: HashSet<Key>,
+    reported: Growing<Key>,
+}
+
+impl Reports {
+    /// Looks and reports, if it is time. A heartbeat is stale after `stale_after`.
+    pub async fn look(
+        &mut self,
+        conn: &mut Conn,
+        stale_after: Duration,
+        now: Instant,
+    ) -> Result<(), Error> {
+        if self.looked.is_some_and(|looked| now < looked + LOOK_EVERY) {
+            return Ok(());
+        }
+        self.looked = Some(now);
+        let stuck = stuck::stuck(&facts(conn, stale_after).await?);
+        for stuck in self.due(stuck, now) {
+            events::stuck(&stuck);
+        }
+        Ok(())
+    }
+
+    /// The findings that are to be reported now.
+    fn due(&mut self, stuck: Vec<Stuck>, now: Instant) -> Vec<Stuck> {
+        let key = |stuck: &Stuck| (stuck.cause, stuck.pipeline.clone());
+        let before = std::mem::replace(&mut self.found, stuck.iter().map(key).collect());
+        for key in before.difference(&self.found) {
+            self.reported.over(key);
+        }
+        let mut due = stuck;
+        due.retain(|stuck| {
+            let key = key(stuck);
+            before.contains(&key) && self.reported.meet(&key, now).is_some()
+        });
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_move_is_reported_at_the_second_look_and_then_with_a_pause_that_grows() {
+        let found = |names: &[&str]| -> Vec<Stuck> {
+            let stuck = |name: &&str| Stuck {
+                cause: "no_worker",
+                pipeline: Some((*name).to_owned()),
+                run_id: None,
+                since: 0,
+                fact: String::new(),
+                remedy: String::new(),
+            };
+            names.iter().map(stuck).collect()
+        };
+        let mut reports = Reports::default();
+        let start = Instant::now();
+        for (second, look, reported) in [
+            (0, &["a"][..], &[][..]),
+            (10, &["a", "b"], &["a"]),
+            (20, &["a"], &[]),
+            // It was worked meanwhile.
+            (30, &["b"], &[]),
+            (40, &["a", "b"], &["b"]),
+            (50, &["a", "b"], &["a"]),
+            (100, &["a", "b"], &["b"]),
+            (110, &["a", "b"], &["a"]),
+            (120, &["a", "b"], &[]),
+            (220, &["a", "b"], &["b"]),
+            (230, &[], &[]),
+        ] {
+            let now = start + Duration::from_secs(second);
+            assert_eq!(reports.due(found(look), now), found(reported), "{second}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What keeps a process from getting on although it lives: said in its log ever more rarely, and told
+//! with its row to whoever asks.
+//!
+//! Owns: which troubles there are, since when, and which of them is told. Never: writes; mends.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
+
+/// A kind of trouble. Most are about something: a definition, a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trouble {
+    /// A definition that this version cannot read.
+    Definition,
+    /// A row in which this version does not understand a word.
+    Row,
+    /// Claims or commits fail.
+    Working,
+    /// Claims of branches fail, or advancing them as a whole.
+    Advancing,
+}
+
+/// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
+/// is nobody's concern.
+const TOLD_AFTER: Duration = Duration::from_secs(15);
+
+/// Not met for so long, it is not told any more. Longer than the pause between two attempts.
+const TOLD_FOR: Duration = Duration::from_secs(90);
+
+/// What is told with a row is no longer than this: characters.
+const TOLD_MAX: usize = 500;
+
+type Key = (Trouble, String);
+
+/// The troubles of a process.
+#[derive(Debug, Default)]
+pub struct Troubles {
+    lasting: Growing<Key>,
+    texts: HashMap<Key, String>,
+}
+
+/// A trouble that lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// What it is.
+    pub text: String,
+    /// For how long.
+    pub lasted: Duration,
+}
+
+impl Troubles {
+    /// Takes note of one at `now`; says it, if it is time to.
+    pub fn meet(&mut self, trouble: Trouble, about: &str, text: &str, now: Instant) {
+        let key = (trouble, about.to_owned());
+        if let Some(lasted) = self.lasting.meet(&key, now) {
+            match trouble {
+                Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
+                Trouble::Working => events::working_failed(text, lasted),
+                Trouble::Advancing => events::advancing_failed(text, lasted),
+            }
+        }
+        self.texts
+            .insert(key, text.chars().take(TOLD_MAX).collect());
+        if self.texts.len() > self.lasting.met().count() {
+            let lasting = &self.lasting;
+            self.texts
+                .retain(|key, _| lasting.met().any(|(known, _)| known == key));
+        }
+    }
+
+    /// It is over.
+    pub fn over(&mut self, trouble: Trouble, about: &str) {
+        let key = (trouble, about.to_owned());
+        self.lasting.over(&key);
+        self.texts.remove(&key);
+    }
+
+    /// The one that has lasted longest, if one lasts.
+    pub fn told(&self, now: Instant) -> Option<Lasting> {
+        let lasting = self.lasting.met().filter(|(_, met)| {
+            met.last.saturating_duration_since(met.first) >= TOLD_AFTER
+                && now.saturating_duration_since(met.last) < TOLD_FOR
+        });
+        let (key, met) = lasting.min_by_key(|(_, met)| met.first)?;
+        Some(Lasting {
+            text: self.texts.get(key)?.clone(),
+            lasted: now.saturating_duration_since(met.first),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_is_told_until_it_is_over_and_what_was_met_once_is_not() {
+        let mut troubles = Troubles::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        troubles.meet(Trouble::Working, "", "refused", start);
+        assert_eq!(troubles.told(at(60)), None, "it was met once");
+        troubles.meet(Trouble::Working, "", "refused again", at(20));
+        troubles.meet(Trouble::Definition, "d", "unread", at(5));
+        troubles.meet(Trouble::Definition, "d", "unread", at(25));
+        let first = Lasting {
+            text: "refused again".to_owned(),
+            lasted: Duration::from_secs(30),
+        };
+        assert_eq!(troubles.told(at(30)), Some(first));
+        troubles.over(Trouble::Working, "");
+        let told = troubles.told(at(30)).map(|lasting| lasting.text);
+        assert_eq!(told.as_deref(), Some("unread"));
+        assert_eq!(troubles.told(at(25) + TOLD_FOR), None);
+        assert_eq!(troubles.texts.len(), 1);
+    }
+}

@@ -1,0 +1,381 @@
+//! Work that does not move although it should: `health` tells of it on any host, and one supervisor in its
+//! log.
+//!
+//! Decided from facts that were loaded in one snapshot; all times are the database's. A backlog is no
+//! fault while something moves, and neither is a step that takes long.
+
+use std::time::Duration;
+
+use crate::model::*;
+use crate::time;
+
+/// What is no older than this is on its way.
+pub const GRACE: Duration = Duration::from_secs(40);
+
+/// What is known of what waits, and of those who could move it.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The database's time.
+    pub now: i64,
+    /// The age at which a heartbeat is stale.
+    pub stale_after: Duration,
+    /// All processes.
+    pub processes: Vec<Mover>,
+    /// For each pipeline, the execution that is due for longest, if for longer than the grace.
+    pub due: Vec<Waiting>,
+    /// The branch that is ready for longest, if for longer than the grace.
+    pub ready: Option<Waiting>,
+    /// Branches that were tried in vain for longer than the grace, and why.
+    pub tried: Vec<(Waiting, Option<String>)>,
+    /// What is held under a lease that is over for longer than the grace.
+    pub expired: Vec<Waiting>,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Mover {
+    /// Its key.
+    pub id: ProcessId,
+    /// What it is for.
+    pub role: Role,
+    /// Whose jobs it works.
+    pub pipeline: Option<String>,
+    /// Where.
+    pub host: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// The program's version.
+    pub version: String,
+    /// Since its last heartbeat.
+    pub age: Duration,
+    /// It claims nothing until it is told to.
+    pub quiet: bool,
+    /// When it claimed or advanced something last, or started.
+    pub moved_at: i64,
+    /// How much it holds.
+    pub holds: u64,
+    /// What keeps it from getting on, and since when.
+    pub trouble: Option<(String, i64)>,
+}
+
+/// Something of a run that waits.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The run.
+    pub run_id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Since when.
+    pub since: i64,
+}
+
+/// What does not move, and the remedy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Stable, for programs.
+    pub cause: &'static str,
+    /// The pipeline it concerns.
+    pub pipeline: Option<String>,
+    /// A run it concerns.
+    pub run_id: Option<RunId>,
+    /// Since when.
+    pub since: i64,
+    /// What it is.
+    pub fact: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// All that does not move: each pipeline's once for each cause.
+pub fn stuck(facts: &Facts) -> Vec<Stuck> {
+    let mut stuck: Vec<Stuck> = facts
+        .processes
+        .iter()
+        .filter(|process| facts.alive(process))
+        .filter_map(|process| facts.troubled(process))
+        .collect();
+    stuck.extend(facts.due.iter().filter_map(|waiting| facts.due(waiting)));
+    stuck.extend(
+        facts
+            .ready
+            .iter()
+            .filter_map(|waiting| facts.ready(waiting)),
+    );
+    stuck.extend(facts.tried.iter().map(|(waiting, error)| {
+        let why = match error {
+            Some(error) => format!(": {error}"),
+            None => String::new(),
+        };
+        let what = format!(
+            "a branch of {} is given back again and again",
+            waiting.pipeline
+        );
+        let remedy = format!("`ductworkd why {}` explains it", waiting.run_id);
+        facts.told("not_advanced", waiting, &what, &why, remedy)
+    }));
+    stuck.extend(facts.expired.iter().map(|waiting| {
+        let what = format!(
+            "what is held of {} is under a lease that is over",
+            waiting.pipeline
+        );
+        let why = ", and nobody recovers it";
+        let remedy = "start `ductworkd`: any process that is alive recovers it".to_owned();
+        facts.told("not_recovered", waiting, &what, why, remedy)
+    }));
+    let mut seen = std::collections::HashSet::new();
+    stuck.retain(|stuck| seen.insert((stuck.cause, stuck.pipeline.clone())));
+    stuck
+}
+
+impl Facts {
+    fn alive(&self, process: &Mover) -> bool {
+        process.age < self.stale_after
+    }
+
+    fn span(&self, since: i64) -> String {
+        time::whole(time::between(since, self.now))
+    }
+
+    fn told(
+        &self,
+        cause: &'static str,
+        waiting: &Waiting,
+        what: &str,
+        why: &str,
+        remedy: String,
+    ) -> Stuck {
+        Stuck {
+            cause,
+            pipeline: Some(waiting.pipeline.clone()),
+            run_id: Some(waiting.run_id),
+            since: waiting.since,
+            fact: format!("{what} for {}{why}", self.span(waiting.since)),
+            remedy,
+        }
+    }
+
+    fn troubled(&self, process: &Mover) -> Option<Stuck> {
+        let (trouble, since) = process.trouble.as_ref()?;
+        let (of, list) = match &process.pipeline {
+            Some(pipeline) => (
+                format!(" {pipeline}"),
+                format!("ductworkd runs --pipeline {pipeline}"),
+            ),
+            None => (String::new(), "ductworkd runs".to_owned()),
+        };
+        Some(Stuck {
+            cause: "trouble",
+            pipeline: process.pipeline.clone(),
+            run_id: None,
+            since: *since,
+            fact: format!(
+                "{}{of} (pid {} on {}, version {}) cannot get on for {}: {trouble}",
+                process.role,
+                process.pid,
+                process.host,
+                process.version,
+                self.span(*since)
+            ),
+            remedy: format!("`{list}` lists what waits, `ductworkd why RUN` explains it"),
+        })
+    }
+
+    fn due(&self, waiting: &Waiting) -> Option<Stuck> {
+        let pipeline = &waiting.pipeline;
+        let workers = self.movers(Role::Worker, pipeline);
+        let what = format!("work of {pipeline} is due");
+        let (cause, why, remedy) = self.unmoved(
+            &workers,
+            &format!("worker of {pipeline}"),
+            "start `ductworkd`, with this pipeline among its `pipelines`",
+            waiting,
+        )?;
+        Some(self.told(cause, waiting, &what, &why, remedy))
+    }
+
+    fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
+        let advancers = self.movers(Role::Advancer, &waiting.pipeline);
+        let what = format!("a branch of {} is ready", waiting.pipeline);
+        let (cause, why, remedy) =
+            self.unmoved(&advancers, "advancer", "start `ductworkd`", waiting)?;
+        Some(self.told(cause, waiting, &what, &why, remedy))
+    }
+
+    /// Those alive that could move something of a pipeline.
+    fn movers(&self, role: Role, pipeline: &str) -> Vec<&Mover> {
+        let serves = |process: &&Mover| {
+            process.role == role
+                && process
+                    .pipeline
+                    .as_deref()
+                    .is_none_or(|own| own == pipeline)
+                && self.alive(process)
+        };
+        self.processes.iter().filter(serves).collect()
+    }
+
+    /// Why none of them moves it; `None` when one does, or has told why not.
+    fn unmoved(
+        &self,
+        movers: &[&Mover],
+        name: &str,
+        start: &str,
+        waiting: &Waiting,
+    ) -> Option<(&'static str, String, String)> {
+        if movers.iter().any(|process| process.trouble.is_some()) {
+            return None;
+        }
+        let Some(first) = movers.first() else {
+            let cause = if name == "advancer" {
+                "no_advancer"
+            } else {
+                "no_worker"
+            };
+            return Some((cause, format!(", and no {name} is alive"), start.to_owned()));
+        };
+        let awake: Vec<_> = movers.iter().filter(|process| !process.quiet).collect();
+        let Some(awake) = awake.first().filter(|_| {
+            let idle = |process: &&&Mover| {
+                process.holds == 0 && time::between(process.moved_at, self.now) > GRACE
+            };
+            awake.iter().all(idle)
+        }) else {
+            let why = format!(
+                ", and pid {} on {} is quiet (SIGTSTP)",
+                first.pid, first.host
+            );
+            let remedy = "send SIGCONT to `ductworkd` there: it claims again".to_owned();
+            return awake.is_empty().then_some(("quiet", why, remedy));
+        };
+        let why = format!(
+            ", and the {name} (pid {} on {}) has nothing else to do, but does not take it",
+            awake.pid, awake.host
+        );
+        let remedy = format!(
+            "`ductworkd why {}` explains it; its log may say why not; restart `ductworkd` there",
+            waiting.run_id
+        );
+        Some(("not_taken", why, remedy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000_000;
+    const SECOND: i64 = 1_000_000;
+
+    fn mover(role: Role) -> Mover {
+        Mover {
+            id: ProcessId(uuid::Uuid::nil()),
+            role,
+            pipeline: (role == Role::Worker).then(|| "P".to_owned()),
+            host: "box".to_owned(),
+            pid: 7,
+            version: "1.2.3".to_owned(),
+            age: Duration::from_secs(1),
+            quiet: false,
+            moved_at: NOW - 600 * SECOND,
+            holds: 0,
+            trouble: None,
+        }
+    }
+
+    fn waiting() -> Waiting {
+        Waiting {
+            run_id: RunId(uuid::Uuid::nil()),
+            pipeline: "P".to_owned(),
+            since: NOW - 310 * SECOND,
+        }
+    }
+
+    fn facts(processes: Vec<Mover>) -> Facts {
+        Facts {
+            now: NOW,
+            stale_after: Duration::from_secs(30),
+            processes,
+            ..Facts::default()
+        }
+    }
+
+    fn causes(facts: &Facts) -> Vec<&'static str> {
+        stuck(facts).iter().map(|stuck| stuck.cause).collect()
+    }
+
+    #[test]
+    fn a_backlog_is_told_only_when_nobody_moves_it() {
+        let alter = |role, change: fn(&mut Mover)| {
+            let mut mover = mover(role);
+            change(&mut mover);
+            mover
+        };
+        let none: &[&str] = &[];
+        for role in [Role::Worker, Role::Advancer] {
+            let nobody = match role {
+                Role::Worker => "no_worker",
+                _ => "no_advancer",
+            };
+            let busy = alter(role, |it| it.holds = 1);
+            let moving = alter(role, |it| it.moved_at = NOW - 39 * SECOND);
+            let quiet = alter(role, |it| it.quiet = true);
+            let stale = alter(role, |it| it.age = Duration::from_secs(31));
+            let idle = mover(role);
+            let mut other = mover(role);
+            other.pipeline = Some("Q".to_owned());
+            for (processes, expected) in [
+                (vec![], &[nobody][..]),
+                (vec![stale], &[nobody]),
+                (vec![other], &[nobody]),
+                (vec![mover(Role::Supervisor)], &[nobody]),
+                (vec![quiet.clone()], &["quiet"]),
+                (vec![idle.clone()], &["not_taken"]),
+                (vec![idle.clone(), quiet.clone()], &["not_taken"]),
+                (vec![busy.clone()], none),
+                (vec![moving.clone(), idle.clone()], none),
+                (vec![busy, quiet], none),
+            ] {
+                let mut facts = facts(processes.clone());
+                match role {
+                    Role::Worker => facts.due.push(waiting()),
+                    _ => facts.ready = Some(waiting()),
+                }
+                assert_eq!(causes(&facts), expected, "{processes:#?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trouble_is_told_with_who_has_it_and_what_waits_for_it_is_not_told_again() {
+        let mut troubled = mover(Role::Worker);
+        troubled.trouble = Some(("it is new".to_owned(), NOW - 65 * SECOND));
+        let mut facts = facts(vec![troubled.clone(), troubled]);
+        facts.due.push(waiting());
+        let told = stuck(&facts);
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert_eq!(
+            told[0].fact,
+            "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
+        );
+        // Whoever is dead tells nothing.
+        for process in &mut facts.processes {
+            process.age = Duration::from_secs(31);
+        }
+        assert_eq!(causes(&facts), ["no_worker"]);
+    }
+
+    #[test]
+    fn what_is_tried_in_vain_and_what_nobody_recovers_is_told_once_for_each_pipeline() {
+        let mut facts = facts(Vec::new());
+        facts.tried = vec![(waiting(), Some("refused".to_owned())), (waiting(), None)];
+        facts.expired = vec![waiting(), waiting()];
+        let told: Vec<String> = stuck(&facts).into_iter().map(|stuck| stuck.fact).collect();
+        assert_eq!(
+            told,
+            [
+                "a branch of P is given back again and again for 5m 10s: refused",
+                "what is held of P is under a lease that is over for 5m 10s, and nobody recovers it",
+            ]
+        );
+    }
+}

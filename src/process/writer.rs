@@ -1,0 +1,245 @@
+//! Who may write to a SQLite database at the moment, as the kernel knows it.
+//!
+//! Owns: finding the process that has the lock, and the rule by which one that stands still with it
+//! is ended. Never: ends a program that is not registered as a process of ours.
+//!
+//! SQLite has one lock for all who write. Whoever keeps it keeps every heartbeat from being
+//! written, so no heartbeat tells who it is. The lock is on a byte of the file beside the database,
+//! and the kernel lists all locks.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::stat::{major, minor};
+
+use crate::store::process::ProcessRow;
+
+use super::identity::{self, Identity};
+use super::proof;
+use super::roster::Pid;
+
+/// The byte that a writer locks.
+const WRITE_LOCK: &str = "120";
+
+/// A process that has the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writer {
+    /// Its number.
+    pub pid: Pid,
+    /// How the kernel calls it; empty where it hides it.
+    pub name: String,
+    /// It stands still: stopped by a signal, or by a debugger.
+    pub stopped: bool,
+    started_ticks: u64,
+}
+
+impl std::fmt::Display for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stands = if self.stopped {
+            ", which stands still"
+        } else {
+            ""
+        };
+        match self.name.as_str() {
+            "" => write!(f, "pid {}{stands}", self.pid),
+            name => write!(f, "pid {} ({name}){stands}", self.pid),
+        }
+    }
+}
+
+/// The process that has the lock of this database; none: nobody, or nobody whom we can see.
+pub fn of(database: &Path) -> Option<Writer> {
+    let mut shared = database.as_os_str().to_owned();
+    shared.push("-shm");
+    let file = std::fs::metadata(Path::new(&shared)).ok()?;
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = find(&locks, (major(file.dev()), minor(file.dev()), file.ino()))?;
+    let stat = identity::stat(pid);
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Some(Writer {
+        pid,
+        name: name.trim().to_owned(),
+        stopped: stat.is_some_and(|stat| matches!(stat.state, b'T' | b't')),
+        started_ticks: stat.map_or(0, |stat| stat.started_ticks),
+    })
+}
+
+/// The process that has the lock on a file, by its device and its number there.
+fn find(locks: &str, (major, minor, inode): (u64, u64, u64)) -> Option<Pid> {
+    let file = format!("{major:02x}:{minor:02x}:{inode}");
+    locks.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            // One that waits has an arrow before its kind.
+            [_, "POSIX", _, "WRITE", pid, on, WRITE_LOCK, WRITE_LOCK] if on == file => {
+                pid.parse().ok().filter(|pid| *pid > 0)
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Whether it is to be ended: it stands still, it is registered as a process of ours that this one
+/// would know, and its lease is over.
+pub fn is_to_be_ended(
+    writer: &Writer,
+    me: &Identity,
+    rows: &[ProcessRow],
+    lease: Duration,
+) -> bool {
+    let is_it = |row: &&ProcessRow| {
+        let identity = proof::identity(row);
+        me.would_know(&identity)
+            && identity.pid == writer.pid
+            && identity.started_ticks == writer.started_ticks
+    };
+    let over = |row: &ProcessRow| {
+        // Not its age as a witness knows it: while nobody can write, nobody is watched.
+        let silent = row.seen_at.saturating_sub(row.last_heartbeat_at);
+        u128::try_from(silent).is_ok_and(|silent| silent >= lease.as_micros())
+    };
+    writer.stopped && writer.pid != me.pid && rows.iter().find(is_it).is_some_and(over)
+}
+
+/// Ends it, if it still is the one that was found.
+///
+/// # Errors
+/// The kernel's, but not that it is gone.
+pub fn end(writer: &Writer) -> std::io::Result<()> {
+    super::spawn::kill_if(writer.pid, || {
+        let stat = identity::stat(writer.pid);
+        stat.is_some_and(|stat| stat.started_ticks == writer.started_ticks)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing;
+    use super::*;
+    use crate::model::{ProcessId, Role};
+    use crate::store::process::Counters;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn the_one_that_writes_is_found_among_those_that_wait_or_read() {
+        let locks = "\
+            1: POSIX  ADVISORY  READ  11 08:01:77 123 123\n\
+            2: POSIX  ADVISORY  WRITE 12 08:01:78 120 120\n\
+            3: FLOCK  ADVISORY  WRITE 13 08:01:77 0 EOF\n\
+            4: POSIX  ADVISORY  WRITE 14 08:01:77 120 120\n\
+            4: -> POSIX  ADVISORY  WRITE 15 08:01:77 120 120\n";
+        assert_eq!(find(locks, (8, 1, 77)), Some(14));
+        assert_eq!(find(locks, (8, 1, 78)), Some(12));
+        assert_eq!(find(locks, (8, 2, 77)), None);
+        // Of another pid namespace.
+        let hidden = "1: POSIX  ADVISORY  WRITE 0 08:01:77 120 120\n";
+        assert_eq!(find(hidden, (8, 1, 77)), None);
+    }
+
+    fn row(identity: &Identity, silent: Duration) -> ProcessRow {
+        const NOW: i64 = 1_000_000_000_000;
+        ProcessRow {
+            id: ProcessId::new(),
+            supervisor: None,
+            role: Role::Worker,
+            pipeline: None,
+            host: identity.host.clone(),
+            boot_id: identity.boot_id.clone(),
+            pid_namespace: identity.pid_namespace.clone(),
+            pid: identity.pid as u32,
+            pid_started_at: identity.started_ticks,
+            version: String::new(),
+            started_at: 0,
+            last_heartbeat_at: NOW - silent.as_micros() as i64,
+            beat_seq: 1,
+            seen_at: NOW,
+            age: Duration::ZERO,
+            quiet: false,
+            counters: Counters::default(),
+        }
+    }
+
+    #[test]
+    fn only_one_of_ours_that_stands_still_and_whose_lease_is_over_is_to_be_ended() {
+        let me = Identity::current();
+        let other = Identity {
+            pid: me.pid + 1,
+            started_ticks: 7,
+            ..me.clone()
+        };
+        let stopped = Writer {
+            pid: other.pid,
+            name: "ductworkd".to_owned(),
+            stopped: true,
+            started_ticks: 7,
+        };
+        let ended = |writer: &Writer, row: ProcessRow| is_to_be_ended(writer, &me, &[row], LEASE);
+        assert!(ended(&stopped, row(&other, LEASE)));
+        assert!(!ended(&stopped, row(&other, LEASE / 2)), "its lease");
+        let runs = Writer {
+            stopped: false,
+            ..stopped.clone()
+        };
+        assert!(!ended(&runs, row(&other, LEASE)), "it works");
+        for stranger in [
+            Identity {
+                started_ticks: 8,
+                ..other.clone()
+            },
+            Identity {
+                pid: me.pid + 2,
+                ..other.clone()
+            },
+            Identity {
+                boot_id: "another".to_owned(),
+                ..other.clone()
+            },
+            Identity {
+                pid_namespace: "pid:[1]".to_owned(),
+                ..other.clone()
+            },
+        ] {
+            assert!(!ended(&stopped, row(&stranger, LEASE)), "{stranger:?}");
+        }
+        assert!(
+            !is_to_be_ended(&stopped, &me, &[], LEASE),
+            "somebody's shell"
+        );
+    }
+
+    #[test]
+    fn the_writer_of_a_database_is_named_and_one_that_was_replaced_is_not_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let db = rusqlite::Connection::open(&path).unwrap();
+        db.execute_batch("PRAGMA journal_mode = WAL; CREATE TABLE t (n)")
+            .unwrap();
+        assert_eq!(of(&path), None);
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let writer = of(&path).unwrap();
+        assert_eq!(writer.pid, std::process::id() as Pid);
+        assert!(!writer.stopped && !writer.name.is_empty());
+        db.execute_batch("COMMIT").unwrap();
+        assert_eq!(of(&path), None);
+
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id() as Pid;
+        let mut found = Writer {
+            pid,
+            name: String::new(),
+            stopped: true,
+            started_ticks: identity::stat(pid).unwrap().started_ticks - 1,
+        };
+        end(&found).unwrap();
+        assert_eq!(child.try_wait().unwrap(), None);
+        found.started_ticks += 1;
+        end(&found).unwrap();
+        testing::eventually("it has ended", || child.try_wait().unwrap());
+        end(&found).unwrap();
+    }
+}

@@ -1,0 +1,133 @@
+//! How long an answer of the database is waited for.
+//!
+//! Owns: the bounds of a connection, by what it is for and by how long a lease is. Never: decides
+//! what a lost answer means (`error`), or closes anything (`conn`).
+//!
+//! A connection may go silent: its packets vanish, and nobody says so. The driver would wait for
+//! ever, so every question has a bound here, after which the connection is given up. What takes
+//! long on a connection that lives must not look like that, so the server ends it by itself a
+//! little sooner, and answers that it did.
+
+use std::time::Duration;
+
+use super::conn::Purpose;
+use super::error::Source;
+
+/// The lease of whoever was told none: as long as the configuration's default.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// No statement of the engine is cut off sooner: a wide one on a busy machine takes seconds, and
+/// would never get through.
+const WORK_MIN: Duration = Duration::from_secs(10);
+
+/// Nor is one of the lifeline, which are all short.
+const LIFELINE_MIN: Duration = Duration::from_secs(1);
+
+/// An audit of a large database takes minutes for one statement. Nobody waits for it but a person.
+const QUERY: Duration = Duration::from_secs(30 * 60);
+
+/// The bounds of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Without an answer for so long the connection is given up.
+    pub answer: Duration,
+    /// The server ends a statement after so long; never, where there is none.
+    pub statement: Option<Duration>,
+    /// A lock is waited for so long.
+    pub lock: Option<Duration>,
+    /// What could not be locked within that is left for later, and not tried again at once:
+    /// something else has to be done in time.
+    pub hurried: bool,
+    /// The server ends a session whose client does not acknowledge what it was sent for so long.
+    pub silence: Duration,
+}
+
+impl Patience {
+    /// The bounds of a connection for this, where a lease lasts so long.
+    pub fn of(purpose: Purpose, lease: Duration) -> Self {
+        let silence = lease.max(WORK_MIN);
+        let bounded = |answer: Duration, lock: Duration, hurried| Self {
+            answer,
+            statement: Some(answer.mul_f64(0.9)),
+            lock: Some(lock),
+            hurried,
+            silence,
+        };
+        match purpose {
+            // A commit holds the row of its process while it waits for another lock. The lifeline
+            // waits longer for that row than the commit does for the lock, so that it gets its turn.
+            Purpose::Engine => bounded(silence, lease / 12, false),
+            // Twice the time between two beats, so that another connection can be opened, and
+            // beat, before anybody takes the process for dead.
+            Purpose::Lifeline => bounded((lease / 3).max(LIFELINE_MIN), lease / 8, true),
+            Purpose::Query => Self {
+                answer: QUERY,
+                statement: None,
+                lock: None,
+                hurried: false,
+                silence,
+            },
+        }
+    }
+}
+
+impl Patience {
+    /// Waits for an answer, but not for ever. What is given up here is in the middle of a question:
+    /// its connection is not to be asked anything any more.
+    pub async fn answered<T, E: Into<Source>>(
+        self,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Source> {
+        match tokio::time::timeout(self.answer, answer).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(silent(self.answer)),
+        }
+    }
+}
+
+/// What is said of a connection that was given up.
+fn silent(answer: Duration) -> Source {
+    let text = format!(
+        "no answer within {} s; the connection is given up",
+        answer.as_secs_f64().round()
+    );
+    Source::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// From the shortest lease that can be configured to a long one.
+    const LEASES: [u64; 5] = [1, 2, 10, 30, 600];
+
+    #[test]
+    fn the_server_answers_before_the_connection_is_given_up_and_a_lock_is_left_long_before() {
+        for lease in LEASES.map(Duration::from_secs) {
+            for purpose in [Purpose::Engine, Purpose::Lifeline] {
+                let bounds = Patience::of(purpose, lease);
+                let (statement, lock) = (bounds.statement.unwrap(), bounds.lock.unwrap());
+                assert!(statement < bounds.answer, "{purpose:?} {bounds:?}");
+                assert!(lock < statement / 2, "{purpose:?} {bounds:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_waits_for_a_lock_for_less_than_a_beat_and_longer_than_the_work_does() {
+        for lease in LEASES.map(Duration::from_secs) {
+            let [work, lifeline] =
+                [Purpose::Engine, Purpose::Lifeline].map(|of| Patience::of(of, lease).lock);
+            assert!(work < lifeline && lifeline < Some(lease / 6));
+        }
+    }
+
+    #[test]
+    fn a_lifeline_that_falls_silent_is_replaced_before_its_process_counts_as_dead() {
+        // The shortest leases leave no time for that: then the process registers anew.
+        for lease in LEASES.into_iter().skip(1).map(Duration::from_secs) {
+            let last_beat_to_reconnect = lease / 6 + Patience::of(Purpose::Lifeline, lease).answer;
+            assert!(last_beat_to_reconnect < lease * 5 / 6, "{lease:?}");
+        }
+    }
+}

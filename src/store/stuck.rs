@@ -1,0 +1,138 @@
+//! The facts by which `machine::stuck` tells what does not move.
+//!
+//! Owns: reading them, in one snapshot, at a cost that grows neither with the history nor with the
+//! queue: the heads of queues, and what is in flight. Never: concludes anything from them.
+
+use std::time::Duration;
+
+use crate::machine::stuck::{Facts, GRACE, Mover, Waiting};
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::crossing::micros;
+use super::error::Error;
+use super::process::has_known_role;
+use super::query;
+use super::statement::statements;
+
+statements! {
+    STUCK_PROCESSES = "
+        SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.trouble, p.troubled_at,
+               {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
+               (SELECT count(*) FROM ductwork_executions e
+                 WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
+               + (SELECT count(*) FROM ductwork_advancements a
+                   WHERE a.process_id = p.id AND a.completed_at IS NULL) AS holds
+          FROM ductwork_processes p ORDER BY p.started_at, p.id";
+    /// From one pipeline to the next by the index, however many executions each has in the queue.
+    STUCK_DUE = "
+        WITH RECURSIVE names (pipeline) AS (
+            SELECT min(pipeline) FROM ductwork_availabilities
+            UNION ALL
+            SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
+              FROM names n WHERE n.pipeline IS NOT NULL)
+        SELECT a.pipeline, s.run_id, a.due_at AS since
+          FROM (SELECT (SELECT a.execution_id FROM ductwork_availabilities a
+                         WHERE a.pipeline = names.pipeline
+                         ORDER BY a.pipeline, a.due_at, a.execution_id LIMIT 1) AS execution_id
+                  FROM names WHERE names.pipeline IS NOT NULL) h
+          JOIN ductwork_availabilities a ON a.execution_id = h.execution_id
+          JOIN ductwork_executions e ON e.id = a.execution_id
+          JOIN ductwork_steps s ON s.id = e.step_id
+         WHERE a.due_at < {now} - :grace
+         ORDER BY a.due_at LIMIT 20";
+    STUCK_READY = "
+        SELECT pipeline, run_id, ready_at AS since FROM ductwork_branches
+         WHERE ready_at IS NOT NULL AND ready_at < {now} - :grace
+         ORDER BY ready_at, id LIMIT 1";
+    /// What waits for its turn after it was given back is not among them, nor is what a process lost by
+    /// its death or by a stop, nor a wide expand that goes on after it was hindered once.
+    STUCK_TRIED = "
+        SELECT br.pipeline, t.run_id, t.opened_at AS since,
+               (SELECT a.error_message FROM ductwork_advancements a
+                 WHERE a.transition_id = t.id AND a.error_message IS NOT NULL
+                 ORDER BY a.id DESC LIMIT 1) AS error
+          FROM ductwork_transitions t
+          JOIN ductwork_branches br ON br.id = t.branch_id
+         WHERE t.completed_at IS NULL AND t.opened_at < {now} - :grace
+           AND (br.ready_at > {now}
+                OR br.ready_at IS NULL
+                   AND NOT EXISTS (SELECT 1 FROM ductwork_fan_outs f
+                                    WHERE f.branch_id = br.id AND f.fired_at IS NULL))
+           AND EXISTS (SELECT 1 FROM ductwork_advancements a
+                        WHERE a.transition_id = t.id AND a.error_class IS NOT NULL
+                          AND a.error_class NOT IN ('released', 'process_crashed'))
+         LIMIT 100";
+    /// In the order of an index that knows only what is claimed: among all that is open, the queue
+    /// would be gone through.
+    STUCK_EXPIRED = "
+        SELECT x.pipeline, s.run_id, x.lease_until AS since
+          FROM (SELECT pipeline, step_id, lease_until FROM ductwork_executions
+                 WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now} - :grace
+                 ORDER BY process_id LIMIT 100) x
+          JOIN ductwork_steps s ON s.id = x.step_id
+        UNION ALL
+        SELECT br.pipeline, br.run_id, a.lease_until
+          FROM ductwork_advancements a
+          JOIN ductwork_branches br ON br.id = a.branch_id
+         WHERE a.completed_at IS NULL AND a.lease_until < {now} - :grace
+         LIMIT 100";
+}
+
+/// What is known of what waits, and of those who could move it.
+pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Error> {
+    let grace = [("grace", micros(GRACE).into())];
+    conn.snapshot(async |conn| {
+        let mut facts = Facts {
+            now: query::now(conn).await?,
+            stale_after,
+            processes: movers(conn).await?,
+            ..Facts::default()
+        };
+        for row in conn.fetch(&STUCK_DUE, &grace).await? {
+            facts.due.push(waiting(&row)?);
+        }
+        let ready = conn.fetch_optional(&STUCK_READY, &grace).await?;
+        facts.ready = ready.as_ref().map(waiting).transpose()?;
+        for row in conn.fetch(&STUCK_TRIED, &grace).await? {
+            facts.tried.push((waiting(&row)?, row.get("error")?));
+        }
+        for row in conn.fetch(&STUCK_EXPIRED, &grace).await? {
+            facts.expired.push(waiting(&row)?);
+        }
+        Ok(facts)
+    })
+    .await
+}
+
+/// All processes.
+pub(super) async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
+    let mut movers = Vec::new();
+    let rows = conn.fetch(&STUCK_PROCESSES, &[]).await?;
+    for row in rows.iter().filter(|row| has_known_role(row)) {
+        let trouble: Option<String> = row.get("trouble")?;
+        let since: Option<i64> = row.get("troubled_at")?;
+        movers.push(Mover {
+            id: ProcessId(row.get("id")?),
+            role: row.word("role")?,
+            pipeline: row.get("pipeline")?,
+            host: row.get("host")?,
+            pid: row.count("pid")?,
+            version: row.get("version")?,
+            age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
+            quiet: row.get::<i64>("quiet")? != 0,
+            moved_at: row.get("moved_at")?,
+            holds: row.get::<i64>("holds")?.max(0) as u64,
+            trouble: trouble.zip(since),
+        });
+    }
+    Ok(movers)
+}
+
+fn waiting(row: &Row) -> Result<Waiting, Error> {
+    Ok(Waiting {
+        run_id: RunId(row.get("run_id")?),
+        pipeline: row.get("pipeline")?,
+        since: row.get("since")?,
+    })
+}

@@ -1,0 +1,463 @@
+//! Runs that nobody asks for but the faults themselves, of a pipeline of their own that the oracle does
+//! not know: wide ones that are cancelled half-way, old ones that are deleted, and ones that only a
+//! newer version can read. Whatever happens to the database meanwhile, each fault asks until it is
+//! answered. The invariants hold for these runs as for all.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ductwork::definition::{Definition, yaml};
+use ductwork::model::{RunId, RunStatus};
+use ductwork::store::cancel::{self, Cancel};
+use ductwork::store::prune;
+use ductwork::store::query;
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, Dialect, Error, Location, Purpose};
+use rusqlite::config::DbConfig;
+use sqlx::{Connection, Executor, PgConnection};
+use uuid::Uuid;
+
+use crate::dice::Dice;
+use crate::foreign::{NO_ROOM, ServerLog};
+use crate::history::uptime;
+use crate::plan::Blow;
+use crate::scene::Scene;
+
+/// What is given to it, it makes a branch of for each element.
+pub const ASIDE: &str = "
+pipeline: Aside
+steps:
+  All: { command: [cat] }
+  Each: { command: [cat] }
+  Sum: { command: [wc, -c] }
+flow: [{ start: All }, { expand: Each }, { collapse: Sum }]
+";
+
+/// Nobody works at those of a wide one: the machine has enough to do.
+const LATER: [&str; 2] = ["expand: Each", "expand: { to: Each, delay: 1h }"];
+
+/// So many elements take an advancer several transactions.
+const WIDE: usize = 2_500;
+
+/// So many bytes are far more than a value has otherwise.
+const GIANT: usize = 8 << 20;
+
+/// Longer than any of this takes, beside everything that may happen to the database meanwhile.
+const LATEST: Duration = Duration::from_secs(150);
+
+/// So many are deleted by one fault, at most: three, and a wide one or two. Where the machine is busy
+/// each takes a while.
+const AT_ONCE: usize = 5;
+
+/// So old are runs that are made to look old, and who is older than that is deleted.
+const AGED: Duration = Duration::from_secs(48 * 3_600);
+const OLD: Duration = Duration::from_secs(24 * 3_600);
+
+/// What a definition says that this version knows, and what a newer one might say there.
+const KNOWN: &str = "\"command\":";
+const UNKNOWN: &str = "\"http\":";
+
+/// Where all of it is asked for, and what nobody asks about any more.
+#[derive(Clone)]
+pub struct Aside {
+    location: Location,
+    /// Runs that have ended, of whom whatever was to be known is known.
+    over: Arc<Mutex<Vec<RunId>>>,
+}
+
+impl Aside {
+    /// On this database.
+    pub fn new(location: Location) -> Self {
+        let over = Arc::default();
+        Self { location, over }
+    }
+
+    /// Some of those that are over.
+    fn take(&self) -> Vec<RunId> {
+        let mut over = self.over.lock().unwrap();
+        let first = over.len().saturating_sub(AT_ONCE);
+        over.split_off(first)
+    }
+
+    /// Somebody who asks there.
+    pub fn asking(&self) -> Asking {
+        Asking {
+            aside: self.clone(),
+            conn: None,
+            latest: Instant::now() + LATEST,
+        }
+    }
+}
+
+impl Scene {
+    /// While its fan-out is made, or when it is; one of three has a giant value.
+    pub fn cancel_wide(&mut self, blow: &Blow) {
+        let at = uptime();
+        let partly = blow.amount.is_multiple_of(2);
+        let giant = blow.pick.is_multiple_of(3);
+        let (number, mut asking) = (blow.number, self.aside.asking());
+        self.beside(blow, move || async move {
+            asking.cancel_wide(number, partly, giant).await.is_some()
+        });
+        let when = if partly { "partly made" } else { "made" };
+        let value = if giant { ", with a giant value" } else { "" };
+        let target = format!("when it is {when}{value}");
+        self.note(blow, target, at, Duration::ZERO, Vec::new());
+    }
+
+    /// Those that were made for that, and whatever other faults are done with.
+    pub fn prune(&mut self, blow: &Blow) {
+        let at = uptime();
+        let (number, mut asking) = (blow.number, self.aside.asking());
+        let url = self.url.clone();
+        self.beside(blow, move || async move {
+            asking.prune(number, &url).await.is_some()
+        });
+        self.note(blow, String::new(), at, Duration::ZERO, Vec::new());
+    }
+
+    /// Until the newer version is there, or the run is cancelled.
+    pub fn newer(&mut self, blow: &Blow) {
+        let at = uptime();
+        let mended = !blow.amount.is_multiple_of(4);
+        let (number, lasts, mut asking) = (blow.number, blow.lasts, self.aside.asking());
+        self.beside(blow, move || async move {
+            asking.newer(number, lasts, mended).await.is_some()
+        });
+        let then = if mended { "mended" } else { "cancelled" };
+        let target = format!("{then} after {lasts:?}");
+        self.note(blow, target, at, Duration::ZERO, Vec::new());
+    }
+}
+
+fn definition(text: &str) -> Definition {
+    yaml::parse(text, Path::new("aside.yml")).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// A list of so many elements, one of which may be giant.
+fn list(elements: usize, giant: bool) -> String {
+    let each = (0..elements).map(|at| match giant && at == elements / 2 {
+        true => format!("\"{}\"", giant_text()),
+        false => at.to_string(),
+    });
+    format!("[{}]", each.collect::<Vec<_>>().join(","))
+}
+
+/// It takes its room on a disk: nothing in it comes twice.
+fn giant_text() -> String {
+    let mut dice = Dice::of(GIANT as u64);
+    let letters = std::iter::repeat_with(|| dice.below(u64::MAX));
+    letters
+        .map(|letters| format!("{letters:016x}"))
+        .take(GIANT / 16)
+        .collect()
+}
+
+/// Somebody who asks until there is an answer; none: it took too long.
+pub struct Asking {
+    aside: Aside,
+    conn: Option<Conn>,
+    latest: Instant,
+}
+
+impl Asking {
+    async fn answered<T>(
+        &mut self,
+        mut ask: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
+    ) -> Option<T> {
+        let mut last = None;
+        while Instant::now() < self.latest {
+            let conn = match self.conn.take().filter(|conn| !conn.is_broken()) {
+                Some(conn) => Ok(conn),
+                None => self.aside.location.connect(Purpose::Engine).await,
+            };
+            let error = match conn {
+                Ok(mut conn) => {
+                    let answer = ask(&mut conn).await;
+                    self.conn = Some(conn);
+                    match answer {
+                        Ok(answer) => return Some(answer),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+            };
+            let later = error.is_unavailable() || error.is_not_now();
+            assert!(later, "{error:?}");
+            last = Some(error);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        eprintln!("it took longer than {LATEST:?}; the last error: {last:?}");
+        None
+    }
+
+    /// Asks until this is so.
+    async fn until(
+        &mut self,
+        mut so: impl AsyncFnMut(&mut Conn) -> Result<bool, Error>,
+    ) -> Option<()> {
+        while !self.answered(&mut so).await? {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Some(())
+    }
+
+    async fn trigger(&mut self, of: &Definition, key: &str, input: &str) -> Option<RunId> {
+        let new = [NewRun {
+            key: Some(key),
+            input,
+        }];
+        let triggered =
+            self.answered(async |conn| trigger::trigger(conn, of, &new, Duration::ZERO).await);
+        Some(triggered.await?[0].run_id)
+    }
+
+    /// Cancels it; what it has become.
+    async fn cancel(&mut self, run: RunId) -> Option<RunStatus> {
+        let cancelled = self.answered(async |conn| cancel::cancel(conn, run).await);
+        Some(match cancelled.await? {
+            Cancel::Done { .. } => RunStatus::Cancelled,
+            Cancel::NotActive(status) => status,
+            Cancel::NotFound => panic!("{run} was there a moment ago"),
+        })
+    }
+
+    /// How many branches its fan-out has, and how many of those are cancelled.
+    async fn made(&mut self, run: RunId) -> Option<[usize; 2]> {
+        static MADE: Statement = Statement::new(
+            "TEST_MADE",
+            "SELECT count(*) AS made, count(*) FILTER (WHERE status = 'cancelled') AS cancelled
+               FROM ductwork_branches WHERE run_id = :run AND fan_out_id IS NOT NULL",
+        );
+        let args = [("run", run.0.into())];
+        let row = self.answered(async |conn| conn.fetch_optional(&MADE, &args).await);
+        let row = row.await?.expect("a count is a row");
+        Some(["made", "cancelled"].map(|name| row.get::<i64>(name).expect("a count") as usize))
+    }
+
+    /// It is done anew where the fan-out was made too quickly.
+    async fn cancel_wide(&mut self, number: usize, partly: bool, giant: bool) -> Option<()> {
+        let definition = definition(&ASIDE.replace(LATER[0], LATER[1]));
+        let input = list(WIDE, giant);
+        for again in 0.. {
+            let key = format!("wide-{number}-{again}");
+            let run = self.trigger(&definition, &key, &input).await?;
+            let least = if partly { 1 } else { WIDE };
+            let found = loop {
+                let [made, _] = self.made(run).await?;
+                if made >= least {
+                    break made;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            };
+            let status = self.cancel(run).await?;
+            assert_eq!(status, RunStatus::Cancelled, "{run}");
+            let [made, cancelled] = self.made(run).await?;
+            self.aside.over.lock().unwrap().push(run);
+            assert!(
+                made >= found && cancelled == made,
+                "{cancelled} of {made}, {found} before"
+            );
+            if !partly || found < WIDE {
+                return Some(());
+            }
+        }
+        None
+    }
+
+    async fn prune(&mut self, number: usize, url: &str) -> Option<()> {
+        static LEFT: Statement =
+            Statement::new("TEST_LEFT", "SELECT id FROM ductwork_runs WHERE id = :run");
+        let definition = definition(ASIDE);
+        for each in 0..3 {
+            let key = format!("old-{number}-{each}");
+            let run = self
+                .trigger(&definition, &key, &list(each + 1, false))
+                .await?;
+            self.ended(run).await?;
+            self.aside.over.lock().unwrap().push(run);
+        }
+        let old = self.aside.take();
+        let before = self.others().await?;
+        self.age(&old, url).await?;
+        // Another fault of this kind may be faster, or share the work.
+        self.answered(async |conn| prune::prune(conn, OLD, u64::MAX).await)
+            .await?;
+        // What it leaves half done, because a connection was lost, the daemons finish.
+        for run in old {
+            let args = [("run", run.0.into())];
+            self.until(async |conn| Ok(conn.fetch(&LEFT, &args).await?.is_empty()))
+                .await?;
+        }
+        let after = self.others().await?;
+        let lost: Vec<_> = before.difference(&after).collect();
+        assert!(lost.is_empty(), "it deleted others: {lost:?}");
+        Some(())
+    }
+
+    async fn ended(&mut self, run: RunId) -> Option<()> {
+        self.until(async |conn| {
+            let state = query::run_state(conn, run).await?;
+            Ok(state.expect("it was triggered").status.is_terminal())
+        })
+        .await
+    }
+
+    /// Runs that it does not reach, as far as they have ended.
+    async fn others(&mut self) -> Option<BTreeSet<Uuid>> {
+        static OTHERS: Statement = Statement::new(
+            "TEST_OTHERS",
+            "SELECT id FROM ductwork_runs WHERE status <> 'in_progress' AND pipeline <> 'Aside'",
+        );
+        let rows = self.answered(async |conn| conn.fetch(&OTHERS, &[]).await);
+        let rows = rows.await?;
+        Some(
+            rows.iter()
+                .map(|row| row.get("id").expect("an id"))
+                .collect(),
+        )
+    }
+
+    /// They look as if all that happened to them had happened long ago. That is no change of ours, so
+    /// no tripwire is asked.
+    async fn age(&mut self, runs: &[RunId], url: &str) -> Option<()> {
+        let by = AGED.as_micros();
+        let older = |column: &str| format!("{column} = {column} - {by}");
+        let columns = ["triggered_at", "completed_at", "halted_at", "cancelled_at"];
+        let columns = columns.map(older).join(", ");
+        let sqlite = self.aside.location.dialect() == Dialect::Sqlite;
+        let ids = runs.iter().map(|run| match sqlite {
+            true => format!("x'{}'", run.0.simple()),
+            false => format!("'{}'", run.0),
+        });
+        let ids = ids.collect::<Vec<_>>().join(", ");
+        let older = format!("UPDATE ductwork_runs SET {columns} WHERE id IN ({ids})");
+        while Instant::now() < self.latest {
+            let aged = match sqlite {
+                true => age_on_sqlite(url, &older),
+                false => age_on_postgres(url, &older).await.is_ok(),
+            };
+            if aged {
+                return Some(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        None
+    }
+
+    /// Has giant values stored until there was no room for one; when there is, all of that goes on.
+    pub async fn take_room(&mut self, number: usize, log: &ServerLog) -> Option<()> {
+        let definition = definition(ASIDE);
+        let input = list(3, true);
+        let mut runs = Vec::new();
+        while !log.says(NO_ROOM) {
+            let key = format!("room-{number}-{}", runs.len());
+            runs.push(self.trigger(&definition, &key, &input).await?);
+        }
+        for run in runs {
+            self.ended(run).await?;
+            let state = self.answered(async |conn| query::run_state(conn, run).await);
+            let status = state.await?.expect("it was triggered").status;
+            assert_eq!(status, RunStatus::Completed, "{run}");
+            self.aside.over.lock().unwrap().push(run);
+        }
+        Some(())
+    }
+
+    async fn newer(&mut self, number: usize, lasts: Duration, mended: bool) -> Option<()> {
+        static STORE: Statement = Statement::new(
+            "TEST_STORE_NEWER",
+            "INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
+             VALUES (:digest, 'Aside', :body, 0) ON CONFLICT DO NOTHING",
+        );
+        static MEND: Statement = Statement::new(
+            "TEST_MEND_NEWER",
+            "UPDATE ductwork_definitions SET body = :body WHERE digest = :digest",
+        );
+        // What was triggered, and what was lost, is due at once: only what cannot be read is put back
+        // for a while.
+        static PUT_BACK: Statement = Statement::new(
+            "TEST_PUT_BACK",
+            "SELECT e.id FROM ductwork_runs r
+               JOIN ductwork_steps s ON s.run_id = r.id
+               JOIN ductwork_executions e ON e.step_id = s.id AND e.process_id IS NULL
+               JOIN ductwork_availabilities a ON a.execution_id = e.id
+              WHERE r.id = :run AND a.due_at > {now} + 1000000",
+        );
+        // Nobody has read it yet.
+        let seconds = 10_000 + number;
+        let definition = definition(&format!(
+            "pipeline: Aside\nsteps: {{ Echo: {{ command: [cat], timeout: {seconds}s }} }}\n\
+             flow: [{{ start: Echo }}]\n"
+        ));
+        let (digest, body) = (definition.digest(), definition.canonical());
+        let unread = body.replace(KNOWN, UNKNOWN);
+        assert_ne!(unread, body);
+        let began = Instant::now();
+        let args = [("digest", (&digest).into()), ("body", (&unread).into())];
+        self.answered(async |conn| conn.execute(&STORE, &args).await)
+            .await?;
+        let (key, input) = (format!("newer-{number}"), number.to_string());
+        let run = self.trigger(&definition, &key, &input).await?;
+        let args = [("run", run.0.into())];
+        self.until(async |conn| Ok(!conn.fetch(&PUT_BACK, &args).await?.is_empty()))
+            .await?;
+        tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
+        if mended {
+            let args = [("digest", (&digest).into()), ("body", (&body).into())];
+            self.answered(async |conn| conn.execute(&MEND, &args).await)
+                .await?;
+            self.ended(run).await?;
+        } else {
+            let status = self.cancel(run).await?;
+            assert_eq!(status, RunStatus::Cancelled, "{run}");
+        }
+        let state = self.answered(async |conn| query::run_state(conn, run).await);
+        let state = state.await?.expect("it was triggered");
+        let output = state.output.as_ref().map(|output| output.get());
+        match mended {
+            true => assert_eq!(
+                (state.status, output),
+                (RunStatus::Completed, Some(&*input))
+            ),
+            false => assert_eq!((state.status, output), (RunStatus::Cancelled, None)),
+        }
+        // To be left to others has cost it nothing.
+        let spent = self.spent(run).await?;
+        assert_eq!(spent, 0, "{run}");
+        self.aside.over.lock().unwrap().push(run);
+        Some(())
+    }
+
+    /// How many retries its steps have spent.
+    async fn spent(&mut self, run: RunId) -> Option<i64> {
+        static SPENT: Statement = Statement::new(
+            "TEST_SPENT",
+            "SELECT coalesce(max(e.retry_count), 0) AS n FROM ductwork_steps s
+               JOIN ductwork_executions e ON e.step_id = s.id WHERE s.run_id = :run",
+        );
+        let args = [("run", run.0.into())];
+        let row = self.answered(async |conn| conn.fetch_optional(&SPENT, &args).await);
+        Some(row.await?.expect("a row").get("n").expect("a number"))
+    }
+}
+
+async fn age_on_postgres(url: &str, older: &str) -> Result<(), sqlx::Error> {
+    let mut conn = PgConnection::connect(url).await?;
+    let script = format!("BEGIN; SET LOCAL session_replication_role = replica; {older}; COMMIT");
+    conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
+        .await?;
+    conn.close().await
+}
+
+/// False: somebody else writes.
+fn age_on_sqlite(url: &str, older: &str) -> bool {
+    let conn = rusqlite::Connection::open(url.trim_start_matches("sqlite://")).unwrap();
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)
+        .unwrap();
+    conn.busy_timeout(Duration::from_secs(5)).unwrap();
+    conn.execute_batch(older).is_ok()
+}

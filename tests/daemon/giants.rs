@@ -1,0 +1,210 @@
+//! Values so large that they do not go together, or not at all.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use ductwork::model::RunStatus;
+use ductwork::store::query;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::{self, Db};
+
+/// Prints a text of as many bytes as it is told, as soon as it may.
+const SIZES: &str = r#"
+pipeline: Sizes
+steps:
+  A: { command: [sh, -c, 'read n; echo >> begun; until [ -e go ]; do sleep 0.05; done; printf \"; head -c $n /dev/zero | tr "\0" x; printf \"'] }
+flow: [{ start: A }]
+"#;
+
+/// As large as one is that goes alone, in every way that a value goes.
+const WAYS: &str = r#"
+pipeline: Ways
+steps:
+  A: { command: [sh, -c, 'printf \"; head -c 17000000 /dev/zero | tr "\0" x; printf \"'] }
+  B: { command: [cat] }
+  C: { command: [cat] }
+  D: { command: [wc, -c] }
+flow: [{ start: A }, { divide: [B, C] }, { combine: D }]
+"#;
+
+/// Lies before a server, and ends a connection when a message to the server is too long: as a server
+/// does itself whose limit that is.
+struct Limited {
+    /// How to connect to the database through it.
+    url: String,
+    limit: Arc<AtomicUsize>,
+    cuts: Arc<AtomicUsize>,
+}
+
+impl Limited {
+    fn before(url: &str, limit: usize) -> Self {
+        let (head, tail) = url.rsplit_once('@').expect("a user");
+        let (server, tail) = tail.split_once('/').expect("a name");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("a port");
+        let limited = Self {
+            url: format!("{head}@{address}/{tail}"),
+            limit: Arc::new(AtomicUsize::new(limit)),
+            cuts: Arc::default(),
+        };
+        let (limit, cuts) = (Arc::clone(&limited.limit), Arc::clone(&limited.cuts));
+        let server = server.to_owned();
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(&server)) else {
+                    continue;
+                };
+                let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(Shutdown::Both);
+                });
+                let (limit, cuts) = (Arc::clone(&limit), Arc::clone(&cuts));
+                std::thread::spawn(move || {
+                    let _ = pass(&client, &server, &limit, &cuts);
+                    let _ = client.shutdown(Shutdown::Both);
+                    let _ = server.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        limited
+    }
+
+    fn allow(&self, limit: usize) {
+        self.limit.store(limit, Ordering::SeqCst);
+    }
+
+    fn cuts(&self) -> usize {
+        self.cuts.load(Ordering::SeqCst)
+    }
+}
+
+/// Passes messages on, until one is too long.
+fn pass(
+    mut client: &TcpStream,
+    mut server: &TcpStream,
+    limit: &AtomicUsize,
+    cuts: &AtomicUsize,
+) -> std::io::Result<()> {
+    // The first messages have no letter before their length.
+    let mut letter = 0;
+    loop {
+        let mut head = [0; 5];
+        let head = &mut head[..letter + 4];
+        client.read_exact(head)?;
+        let length = u32::from_be_bytes(head[letter..].try_into().expect("four bytes"));
+        if length as usize > limit.load(Ordering::SeqCst) {
+            cuts.fetch_add(1, Ordering::SeqCst);
+            return Ok(());
+        }
+        let mut body = vec![0; length as usize - 4];
+        client.read_exact(&mut body)?;
+        server.write_all(head)?;
+        server.write_all(&body)?;
+        // Only the one that says which protocol it is going to be.
+        if letter == 0 && body.starts_with(&196_608_u32.to_be_bytes()) {
+            letter = 1;
+        }
+    }
+}
+
+const MB: usize = 1_000_000;
+
+/// Between an outage and a value that no connection survives there is no difference but that other
+/// statements are answered, and the size.
+#[tokio::test]
+async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails_none() {
+    support::with(Db::postgres().await, async |db| {
+        let settings = Settings {
+            count: 8,
+            max_retry: 0,
+            level: "info",
+            ..Settings::default()
+        };
+        let limited = Limited::before(&db.url, MB);
+        let mut house = House::at(&limited.url, db.conn().await, settings, &[SIZES]).await;
+        let most = ("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", "128MiB".to_owned());
+        house.variables.insert(most.0, most.1);
+        let mut daemon = house.start();
+        daemon.ready().await;
+
+        // None of them can be sent, for as long as anybody could wait: it is an outage.
+        house.trigger("Sizes", "3000000", 6).await;
+        house.said("begun", 6).await;
+        std::fs::write(house.path("go"), "").unwrap();
+        eventually(PATIENCE, "it was tried again and again", async || {
+            (limited.cuts() >= 8).then_some(())
+        })
+        .await;
+        // Now each can, and no two can together.
+        limited.allow(4 * MB);
+        let before = limited.cuts();
+        house.completed(PATIENCE).await;
+        assert!(limited.cuts() >= before + 2, "two of them went together");
+        let executions = house.executions().await;
+        assert_eq!(executions.len(), 6);
+        assert!(
+            executions.iter().all(|it| it.result() == "success"),
+            "{executions:#?}"
+        );
+
+        // It goes alone, and not through; what goes beside it does.
+        let before = limited.cuts();
+        let large = house.trigger("Sizes", "67200000", 1).await[0];
+        let small = house.trigger("Sizes", "10", 20).await;
+        house.run_ended(large).await;
+        for run in small {
+            house.run_ended(run).await;
+            let state = query::run_state(&mut house.conn, run)
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(state.status, RunStatus::Completed);
+        }
+        daemon.stop().await;
+        let state = query::run_state(&mut house.conn, large)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(state.status, RunStatus::Halted);
+        assert_eq!(limited.cuts(), before + 3);
+        let executions = house.executions().await;
+        let failed = executions.iter().filter(|it| it.result() != "success");
+        let failed: Vec<_> = failed.collect();
+        assert_eq!(executions.len(), 6 + 1 + 20);
+        let [failed] = failed[..] else {
+            panic!("{failed:#?}");
+        };
+        assert_eq!((failed.result(), failed.crash_count), ("error", 0));
+        assert_eq!(failed.error_class.as_deref(), Some("output_not_stored"));
+        let message = failed.error_message.as_deref().unwrap_or_default();
+        let said =
+            "its output of 67200002 bytes could not be stored: the connection was lost each time";
+        assert!(message.starts_with(said), "{message}");
+        house.audited().await;
+    })
+    .await;
+}
+
+on_every_database! {
+    async fn a_value_that_goes_alone_goes_every_way(db: Db) {
+        let settings = Settings { max_retry: 0, level: "info", ..Settings::default() };
+        let mut house = House::new(&db, settings, &[WAYS]).await;
+        let most = ("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", "40MB".to_owned());
+        house.variables.insert(most.0, most.1);
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let run = house.trigger("Ways", "1", 1).await[0];
+        house.completed(PATIENCE).await;
+        daemon.stop().await;
+        // Two texts in an array, and the end of the line that is each step's input.
+        assert_eq!(house.output(run).await, 2 * 17_000_002 + 3 + 1);
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+}

@@ -1,0 +1,170 @@
+//! Somebody has locked what a process holds, for longer than a lease: that is no sign of death.
+
+use std::time::Duration;
+
+use ductwork::store::process::ProcessRow;
+use sqlx::Connection;
+
+use crate::house::*;
+use crate::support::{self, Db};
+
+const LONG: &str = r#"
+pipeline: Long
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
+flow: [{ start: A }]
+"#;
+
+const LEASE: Duration = Duration::from_secs(2);
+
+/// How often each process has beaten.
+fn beats(rows: &[ProcessRow]) -> Vec<(ductwork::model::ProcessId, i64)> {
+    rows.iter().map(|row| (row.id, row.beat_seq)).collect()
+}
+
+async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static str) {
+    let settings = Settings {
+        reaper_timeout: "2s",
+        max_retry: 0,
+        max_crash: 1,
+        ..Settings::default()
+    };
+    let mut house = House::new(&db, settings, &[LONG]).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    house.trigger("Long", "1", 2).await;
+    let steps = house.pids("pids", 2).await;
+    let before = beats(&house.processes().await);
+    assert_eq!(before.len(), 3);
+
+    let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+    let locked = std::time::Instant::now();
+    // Twice: while its steps run, and while it tries to commit what they came to.
+    for ended in [false, true] {
+        if ended {
+            std::fs::write(house.path("go"), "").unwrap();
+            house.said("ends", 2).await;
+        }
+        let since = beats(&house.processes().await);
+        eventually(PATIENCE, "two leases have passed by beats", async || {
+            let now = beats(&house.processes().await);
+            let known: Vec<_> = now.iter().map(|(id, _)| id).collect();
+            let all: Vec<_> = before.iter().map(|(id, _)| id).collect();
+            assert_eq!(known, all, "{:#?}", daemon.log());
+            let mut both = now.iter().zip(&since);
+            both.all(|((_, now), (_, then))| *now >= then + 12)
+                .then_some(())
+        })
+        .await;
+        if !ended {
+            assert!(steps.iter().all(|pid| lives(*pid)), "a step was ended");
+        }
+    }
+    assert!(locked.elapsed() > LEASE * 2, "it was not locked for long");
+    sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+
+    house.completed(PATIENCE).await;
+    for said in [
+        "was declared dead",
+        "recovered what",
+        "killing a child",
+        "not ours any more",
+    ] {
+        assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
+    }
+    daemon.stop().await;
+    let executions = house.succeeded_once_each().await;
+    assert_eq!(executions.len(), 2, "{executions:#?}");
+    house.audited().await;
+}
+
+/// No beat can be written there, so silence is no sign.
+async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
+    let settings = Settings {
+        reaper_timeout: "2s",
+        max_retry: 0,
+        max_crash: 1,
+        ..Settings::default()
+    };
+    let mut house = House::new(&db, settings, &[LONG]).await;
+    let mut daemons = [house.start(), house.start()];
+    for daemon in &daemons {
+        daemon.ready().await;
+    }
+    house.trigger("Long", "1", 2).await;
+    let steps = house.pids("pids", 2).await;
+    let before: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    assert_eq!(before.len(), 6);
+    let supervisors = async |house: &mut House| {
+        let rows = house.processes().await.into_iter();
+        let rows = rows.filter(|row| row.role == ductwork::model::Role::Supervisor);
+        let beats: Vec<i64> = rows.map(|row| row.beat_seq).collect();
+        assert_eq!(beats.len(), 2);
+        beats
+    };
+
+    let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    let lock = "BEGIN; SELECT FROM ductwork_processes WHERE role <> 'supervisor' FOR UPDATE";
+    sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+    let since = supervisors(&mut house).await;
+    eventually(PATIENCE, "two leases have passed by beats", async || {
+        let now = supervisors(&mut house).await;
+        let mut both = now.iter().zip(&since);
+        both.all(|(now, then)| *now >= then + 12).then_some(())
+    })
+    .await;
+    eventually(PATIENCE, "nobody else has beaten for as long", async || {
+        let rows = house.processes().await;
+        let old = rows.iter().filter(|row| row.age > LEASE * 2).count();
+        (old == 4).then_some(())
+    })
+    .await;
+    sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+
+    eventually(PATIENCE, "everybody beats again", async || {
+        let rows = house.processes().await;
+        rows.iter().all(|row| row.age < LEASE / 2).then_some(())
+    })
+    .await;
+    let after: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    assert_eq!(before, after);
+    assert!(steps.iter().all(|pid| lives(*pid)), "a step was ended");
+    std::fs::write(house.path("go"), "").unwrap();
+    house.completed(PATIENCE).await;
+    for daemon in &mut daemons {
+        daemon.stop().await;
+    }
+    let executions = house.succeeded_once_each().await;
+    assert_eq!(executions.len(), 2, "{executions:#?}");
+    house.audited().await;
+}
+
+#[tokio::test]
+async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process() {
+    support::with(
+        Db::postgres().await,
+        nobody_is_judged_by_a_row_that_is_locked,
+    )
+    .await;
+}
+
+/// Somebody looks at what runs, and forgets to end the transaction.
+#[tokio::test]
+async fn rows_of_executions_that_are_locked_for_longer_than_a_lease_cost_no_process() {
+    const LOCK: &str = "BEGIN; SELECT FROM ductwork_executions FOR UPDATE";
+    support::with(Db::postgres().await, |db| {
+        nobody_is_taken_for_dead_while_this_is_locked(db, LOCK)
+    })
+    .await;
+}
+
+/// As an index is made.
+#[tokio::test]
+async fn a_table_that_takes_no_writes_for_longer_than_a_lease_costs_no_process() {
+    const LOCK: &str = "BEGIN; LOCK TABLE ductwork_executions, ductwork_advancements IN SHARE MODE";
+    support::with(Db::postgres().await, |db| {
+        nobody_is_taken_for_dead_while_this_is_locked(db, LOCK)
+    })
+    .await;
+}

@@ -1,0 +1,141 @@
+//! A relay on the loopback between processes and their server, which goes silent on some of its
+//! connections, and serves all others. Never: changes a byte, or tells anybody that it lost some.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// How a client says that it listens.
+const LISTEN: &[u8] = b"LISTEN \"";
+
+/// A connection, as the relay knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Line {
+    /// The client listens for notifications: it is a lifeline.
+    pub listens: bool,
+    /// Nothing is passed on any more, in either direction.
+    silent: bool,
+    /// Bytes that were lost.
+    pub lost: usize,
+    /// The client has closed it.
+    pub closed: bool,
+}
+
+/// By the client's port.
+type Lines = Arc<Mutex<BTreeMap<u16, Line>>>;
+
+/// A relay to a server, on a thread of its own, until the test ends.
+pub struct Relay {
+    /// Where it listens.
+    pub port: u16,
+    lines: Lines,
+}
+
+impl Relay {
+    /// One to this server.
+    pub fn to(server: SocketAddr) -> Self {
+        let lines = Lines::default();
+        let known = Arc::clone(&lines);
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let port = listener.local_addr().expect("a port").port();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime").block_on(async {
+                let listener = TcpListener::from_std(listener).expect("a socket");
+                while let Ok((client, from)) = listener.accept().await {
+                    known.lock().unwrap().insert(from.port(), Line::default());
+                    tokio::spawn(connection(client, server, from.port(), Arc::clone(&known)));
+                }
+            });
+        });
+        Self { port, lines }
+    }
+
+    /// All connections so far.
+    pub fn lines(&self) -> BTreeMap<u16, Line> {
+        self.lines.lock().unwrap().clone()
+    }
+
+    /// From now on these are silent, for good.
+    pub fn silence(&self, ports: &BTreeSet<u16>) {
+        for (port, line) in self.lines.lock().unwrap().iter_mut() {
+            line.silent |= ports.contains(port);
+        }
+    }
+}
+
+async fn connection(client: TcpStream, server: SocketAddr, port: u16, lines: Lines) {
+    let Ok(server) = TcpStream::connect(server).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::join!(
+        pump(from_client, to_server, port, &lines, true),
+        pump(from_server, to_client, port, &lines, false),
+    );
+}
+
+async fn pump(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    port: u16,
+    lines: &Lines,
+    of_client: bool,
+) {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        let read = from.read(&mut buffer).await.unwrap_or(0);
+        let bytes = &buffer[..read];
+        let silent = {
+            let mut lines = lines.lock().unwrap();
+            let line = lines.entry(port).or_default();
+            line.listens |= of_client && bytes.windows(LISTEN.len()).any(|at| at == LISTEN);
+            line.closed |= of_client && read == 0;
+            line.lost += if line.silent { read } else { 0 };
+            line.silent
+        };
+        match (read, silent) {
+            // What closes a silent connection is lost as well.
+            (0, true) => return std::future::pending().await,
+            (0, false) => return drop(to.shutdown().await),
+            (_, true) => {}
+            (_, false) => {
+                if to.write_all(bytes).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The connections of a process to this port: their own ports.
+pub fn ports_of(pid: i32, to: u16) -> BTreeSet<u16> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a living process");
+    let sockets: BTreeSet<String> = descriptors
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .filter_map(|link| {
+            let inode = link.to_str()?.strip_prefix("socket:[")?;
+            Some(inode.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's sockets");
+    let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
+    table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ours = port(words[2]) == Some(to) && sockets.contains(words[9]);
+            ours.then(|| port(words[1])).flatten()
+        })
+        .collect()
+}

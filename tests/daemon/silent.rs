@@ -1,0 +1,162 @@
+//! A connection goes silent: its packets vanish in both directions, and nobody says so. Others can
+//! be opened.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ductwork::store::{Location, Purpose};
+
+use crate::house::*;
+use crate::relay::{Relay, ports_of};
+use crate::support::{self, Db};
+
+const WORK: &str = r#"
+pipeline: Work
+steps: { A: { command: ["true"] }, B: { command: ["true"] }, C: { command: ["true"] } }
+flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
+"#;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+/// After which a connection that works is given up, where leases are as short as here.
+const GIVEN_UP: Duration = Duration::from_secs(10);
+
+async fn work_goes_on(db: Db) {
+    let settings = Settings {
+        reaper_timeout: "3s",
+        max_retry: 0,
+        max_crash: 1,
+        level: "info",
+        ..Settings::default()
+    };
+    let (server, relay) = relay(&db.url);
+    let through = db
+        .url
+        .replace(&server, &format!("127.0.0.1:{}", relay.port));
+    assert_ne!(through, db.url);
+    let conn = db.conn().await;
+    let mut house = House::at(&through, conn, settings, &[WORK]).await;
+    let mut daemon = house.start();
+    daemon.ready().await;
+    let (worker, advancer) = (
+        daemon.child("worker Work", None).await,
+        daemon.child("advancer", None).await,
+    );
+    let supervisor = daemon.pid();
+    // Everybody has asked something on each connection.
+    house.trigger("Work", "1", 5).await;
+    house.completed(PATIENCE).await;
+
+    for (pid, lifeline) in [
+        (worker, false),
+        (worker, true),
+        (advancer, false),
+        (advancer, true),
+        (supervisor, true),
+    ] {
+        let lines = relay.lines();
+        let all = ports_of(pid, relay.port);
+        let of = |port: &&u16| lines[*port].listens == lifeline;
+        let silent: BTreeSet<u16> = all.iter().filter(of).copied().collect();
+        assert_eq!(silent.len(), 1, "{pid} {lifeline}: {all:?} of {lines:?}");
+        let logged = daemon.log().len();
+        let began = Instant::now();
+        relay.silence(&silent);
+        house.trigger("Work", "1", 20).await;
+        let what = format!("the connection of {pid} (lifeline: {lifeline}) is given up");
+        let said = eventually(PATIENCE, &what, async || {
+            let log = daemon.log();
+            let said = log[logged..].iter().filter(|event| {
+                let error = event["error"].as_str().unwrap_or_default();
+                event["pid"] == pid && error.contains("the connection is given up")
+            });
+            let said: Vec<_> = said.cloned().collect();
+            (!said.is_empty()).then_some(said)
+        })
+        .await;
+        assert_eq!(said.len(), 1, "{said:#?}");
+        eprintln!("{what} after {:?}", began.elapsed());
+        let bound = if lifeline { LEASE } else { GIVEN_UP };
+        assert!(
+            began.elapsed() < bound + Duration::from_secs(4),
+            "{:?}",
+            began.elapsed()
+        );
+        house.completed(PATIENCE).await;
+        let line = relay.lines()[silent.first().expect("one")];
+        assert!(line.lost > 0, "nothing was lost: the test is empty");
+        eventually(PATIENCE, "the silent connection is closed", async || {
+            let lines = relay.lines();
+            silent.iter().all(|port| lines[port].closed).then_some(())
+        })
+        .await;
+    }
+    assert_eq!(daemon.children("worker Work"), [worker]);
+    assert_eq!(daemon.children("advancer"), [advancer]);
+    for said in ["was declared dead", "recovered what", "killing a child"] {
+        assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
+    }
+    daemon.stop().await;
+    let executions = house.succeeded_once_each().await;
+    assert!(
+        executions.iter().all(|e| e.crash_count == 0),
+        "{executions:#?}"
+    );
+    house.audited().await;
+}
+
+/// The server of a URL, and a relay to it.
+fn relay(url: &str) -> (String, Relay) {
+    let server = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
+    let server = server
+        .split(['/', '?'])
+        .next()
+        .expect("a server")
+        .to_owned();
+    let address = server.replace("localhost", "127.0.0.1");
+    let relay = Relay::to(address.parse().expect("the server's address"));
+    (server, relay)
+}
+
+#[tokio::test]
+async fn work_goes_on_after_any_connection_of_a_daemon_has_gone_silent() {
+    support::with(Db::postgres().await, work_goes_on).await;
+}
+
+async fn the_server_was_told(db: Db) {
+    let lease = Duration::from_secs(60);
+    for (purpose, statement, lock) in [
+        (Purpose::Engine, "54s", "5s"),
+        (Purpose::Lifeline, "18s", "7500ms"),
+        (Purpose::Query, "0", "0"),
+    ] {
+        let location = Location::parse(&db.url).unwrap().leased(lease);
+        let mut conn = location.connect(purpose).await.unwrap();
+        for (name, expected) in [
+            ("statement_timeout", statement),
+            ("lock_timeout", lock),
+            ("tcp_user_timeout", "60000"),
+            ("tcp_keepalives_idle", "30"),
+            ("tcp_keepalives_interval", "10"),
+            ("tcp_keepalives_count", "3"),
+        ] {
+            static SETTING: ductwork::store::statement::Statement =
+                ductwork::store::statement::Statement::new(
+                    "TEST_SETTING",
+                    "SELECT current_setting(:name) AS value",
+                );
+            let row = conn
+                .fetch_optional(&SETTING, &[("name", name.into())])
+                .await;
+            let value: String = row.unwrap().expect("a row").get("value").unwrap();
+            assert_eq!(value, expected, "{purpose:?} {name}");
+        }
+    }
+}
+
+/// So that it ends what a client left behind that it cannot reach, and answers sooner than it is
+/// given up.
+#[tokio::test]
+async fn a_server_is_told_how_long_its_clients_wait() {
+    support::with(Db::postgres().await, the_server_was_told).await;
+}

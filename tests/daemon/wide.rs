@@ -1,0 +1,97 @@
+//! An expand that is much wider than others may wait for.
+
+use ductwork::store::statement::Statement;
+
+use crate::house::*;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// As many branches as its input says, whose steps nobody works meanwhile.
+const WIDE: &str = r#"
+pipeline: Wide
+steps:
+  List: { command: [sh, -c, 'read n; echo "[$(seq -s, $n)]"'] }
+  Each: { command: [cat] }
+flow: [{ start: List }, { expand: { to: Each, delay: 1h } }]
+"#;
+
+const NARROW: &str = r#"
+pipeline: Narrow
+steps:
+  A: { command: [cat] }
+  B: { command: [cat] }
+  C: { command: [cat] }
+flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
+"#;
+
+static CHILDREN: Statement = Statement::new(
+    "CHILDREN",
+    "SELECT count(*) AS n, coalesce(max(s.created_at), 0) AS last
+       FROM ductwork_branches b JOIN ductwork_steps s ON s.id = b.step_id
+      WHERE b.pipeline = 'Wide' AND b.fan_out_id IS NOT NULL",
+);
+static NARROW_ENDED: Statement = Statement::new(
+    "NARROW_ENDED",
+    "SELECT min(completed_at) AS at FROM ductwork_runs WHERE pipeline = 'Narrow'",
+);
+
+async fn children(house: &mut House) -> (i64, i64) {
+    let rows = house.conn.fetch(&CHILDREN, &[]).await.unwrap();
+    (rows[0].get("n").unwrap(), rows[0].get("last").unwrap())
+}
+
+on_every_database! {
+    /// Two transitions and a fan-in of another pipeline, between two transactions of the expand.
+    async fn a_wide_expand_holds_up_no_other_pipeline(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WIDE, NARROW]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Wide", "40000", 1).await;
+        let begun = eventually(PATIENCE, "the expand has begun", async || {
+            let (made, _) = children(&mut house).await;
+            (made > 0).then_some(made)
+        })
+        .await;
+        assert!(begun < 40_000, "it was made at once, and the test is empty");
+        let narrow = house.trigger("Narrow", "1", 1).await;
+        house.run_ended(narrow[0]).await;
+        let (_, whole) = eventually(PATIENCE, "the expand is whole", async || {
+            let (made, last) = children(&mut house).await;
+            (made == 40_000).then_some((made, last))
+        })
+        .await;
+        let rows = house.conn.fetch(&NARROW_ENDED, &[]).await.unwrap();
+        let ended: i64 = rows[0].get("at").unwrap();
+        assert!(ended < whole, "the narrow run waited for the wide one");
+        daemon.stop().await;
+        house.audited().await;
+    }
+
+    /// It goes on where the dead one was.
+    async fn an_advancer_that_is_killed_in_the_middle_of_an_expand_repeats_nothing(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WIDE]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Wide", "20000", 1).await;
+        let mut killed = None;
+        for kills in 1..=3 {
+            let advancer = daemon.child("advancer", killed).await;
+            let before = children(&mut house).await.0;
+            eventually(PATIENCE, "the expand goes on", async || {
+                (children(&mut house).await.0 > before).then_some(())
+            })
+            .await;
+            send(advancer, nix::sys::signal::Signal::SIGKILL);
+            gone(advancer, PATIENCE).await;
+            killed = Some(advancer);
+            let made = children(&mut house).await.0;
+            assert!(made < 20_000, "after {kills} kills it is whole: the test is empty");
+        }
+        eventually(PATIENCE, "the expand is whole", async || {
+            (children(&mut house).await.0 == 20_000).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        house.audited().await;
+    }
+}

@@ -1,0 +1,1 @@
+DELETE FROM ductwork_fan_outs WHERE id = ANY ($1::uuid[])

@@ -1,0 +1,330 @@
+//! The errors that a PostgreSQL server can be made to raise, each raised by a real one: what each is
+//! taken for. The table itself is `store::blame`.
+
+use std::time::Duration;
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Error};
+use sqlx::{Connection, Executor, PgConnection};
+
+use crate::support::{self, Db};
+
+/// A connection beside the engine's, for whatever a foreign session may do.
+async fn stranger(db: &Db) -> PgConnection {
+    PgConnection::connect(&db.url).await.unwrap()
+}
+
+async fn run(conn: &mut PgConnection, sql: &str) {
+    let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
+    conn.execute(sql).await.unwrap();
+}
+
+/// What this statement's error is taken for, by its variant and whether it blames the value.
+async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, String) {
+    let statement: &'static Statement = Box::leak(Box::new(Statement::new("RAISES", sql)));
+    let Err(error) = conn.execute(statement, &[]).await else {
+        panic!("{sql} raised nothing");
+    };
+    let variant = match &error {
+        Error::Unavailable { .. } => "unavailable",
+        Error::Hindered { .. } => "hindered",
+        Error::Retryable(_) => "retryable",
+        Error::Constraint { .. } => "constraint",
+        Error::Refused { .. } => "refused",
+        Error::Schema(_) => "schema",
+        Error::Corrupt(_) => "corrupt",
+    };
+    (variant, error.blames_the_value(), format!("{error:?}"))
+}
+
+const SETUP: &str = "
+    CREATE TABLE checked (n int PRIMARY KEY CHECK (n > 0), text varchar(3));
+    CREATE TABLE referring (n int REFERENCES checked);
+    CREATE FUNCTION objects() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'not here'; END $$;
+    CREATE TABLE guarded (n int);
+    CREATE TRIGGER guard BEFORE INSERT ON guarded FOR EACH ROW EXECUTE FUNCTION objects();
+    INSERT INTO checked VALUES (1, 'a')";
+
+#[tokio::test]
+async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program() {
+    support::with(Db::postgres().await, |db| async move {
+        run(&mut stranger(&db).await, SETUP).await;
+        let mut conn = db.connect().await;
+        for (sql, variant, blames_the_value) in [
+            ("INSERT INTO checked VALUES (1, 'b')", "constraint", true),
+            ("INSERT INTO checked VALUES (0, 'b')", "constraint", true),
+            ("INSERT INTO referring VALUES (7)", "constraint", true),
+            ("INSERT INTO checked VALUES (NULL, 'b')", "refused", true),
+            ("INSERT INTO checked VALUES (2, 'long')", "refused", true),
+            ("SELECT 'x'::int", "refused", true),
+            ("SELECT chr(0)", "refused", true),
+            ("SELECT '\\ud800'::json ->> 0", "refused", true),
+            // More than a field can hold: told as an internal error of the server's memory.
+            (
+                "SELECT length(quote_literal(repeat(repeat('x', 1000), 540000)))",
+                "refused",
+                true,
+            ),
+            ("SELECT repeat('x', 1100000000)", "refused", true),
+            ("INSERT INTO guarded VALUES (1)", "refused", true),
+            ("SELECT 1/0", "corrupt", false),
+            ("SELECT nothing FROM checked", "refused", false),
+            ("SELECT 1 FROM nowhere", "refused", false),
+            ("SELEKT 1", "refused", false),
+        ] {
+            let (is, blames, error) = raised(&mut conn, sql).await;
+            assert_eq!((is, blames), (variant, blames_the_value), "{sql}: {error}");
+            assert!(!conn.is_broken(), "{sql}");
+        }
+        conn.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_connection() {
+    support::with(Db::postgres().await, |db| async move {
+        let mut stranger = stranger(&db).await;
+        run(&mut stranger, SETUP).await;
+        run(&mut stranger, "CREATE TABLE revoked (n int)").await;
+        let mut conn = db.connect().await;
+        let hindered = async |conn: &mut Conn, sql| {
+            let (is, blames, error) = raised(conn, sql).await;
+            assert_eq!((is, blames), ("hindered", false), "{sql}: {error}");
+            assert!(!conn.is_broken(), "{sql}");
+            error
+        };
+
+        // A statement that runs out of time, and one that somebody cancels.
+        conn.script("SET", "SET statement_timeout = '50ms'")
+            .await
+            .unwrap();
+        hindered(&mut conn, "SELECT pg_sleep(60)").await;
+        conn.script("SET", "SET statement_timeout = 0")
+            .await
+            .unwrap();
+        // A cancellation that comes between two messages is for nobody, so it comes again.
+        let cancels = async {
+            let sql = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                        WHERE query LIKE 'SELECT pg_sleep(61)%' AND pid <> pg_backend_pid()";
+            loop {
+                stranger.execute(sql).await.unwrap();
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            _ = hindered(&mut conn, "SELECT pg_sleep(61)") => {}
+            () = cancels => {}
+        }
+
+        // Temporary files over the limit of the configuration.
+        let limits = "SET temp_file_limit = '64kB'; SET work_mem = '64kB'";
+        conn.script("SET", limits).await.unwrap();
+        let sorted = "SELECT count(*) FROM (SELECT md5(n::text) AS hash
+                        FROM generate_series(1, 100000) AS n ORDER BY 1 OFFSET 1) AS sorted";
+        let error = hindered(&mut conn, sorted).await;
+        assert!(error.contains("53400"), "{error}");
+        conn.script("RESET", "RESET temp_file_limit; RESET work_mem")
+            .await
+            .unwrap();
+
+        // More locks than the server has room for.
+        let locks = "SELECT pg_advisory_lock(n) FROM generate_series(1, 1000000) AS n";
+        let error = hindered(&mut conn, locks).await;
+        assert!(error.contains("53200"), "{error}");
+        conn.script("UNLOCK", "SELECT pg_advisory_unlock_all()")
+            .await
+            .unwrap();
+
+        // A right that somebody has revoked.
+        let role = format!("reader_{}", uuid::Uuid::now_v7().simple());
+        run(
+            &mut stranger,
+            &format!("CREATE ROLE {role}; GRANT {role} TO CURRENT_USER"),
+        )
+        .await;
+        let become_it: &'static str = Box::leak(format!("SET ROLE {role}").into_boxed_str());
+        conn.script("SET", become_it).await.unwrap();
+        let (is, blames, error) = raised(&mut conn, "SELECT n FROM checked").await;
+        // Its schema is hidden from it; the table is not found, or is not to be read.
+        assert!(matches!(is, "hindered" | "refused") && !blames, "{error}");
+        conn.script("SET", "RESET ROLE").await.unwrap();
+        run(&mut stranger, &format!("DROP ROLE {role}")).await;
+        conn.close().await;
+    })
+    .await;
+}
+
+/// A tablespace of one MiB, in memory.
+struct SmallDisk {
+    dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let small = Self { dir };
+        let at = small.dir.path();
+        nix::mount::mount(
+            Some("tmpfs"),
+            at,
+            Some("tmpfs"),
+            nix::mount::MsFlags::empty(),
+            Some("size=1m,mode=0777"),
+        )
+        .expect("only root can give a server a small disk");
+        small
+    }
+
+    fn path(&self) -> &str {
+        self.dir.path().to_str().unwrap()
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.dir.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_blames_no_value() {
+    support::with(Db::postgres().await, |db| async move {
+        let mut stranger = stranger(&db).await;
+        let disk = SmallDisk::mount();
+        let space = format!("small_{}", uuid::Uuid::now_v7().simple());
+        // The directory has to be the server's own.
+        let owner = "SELECT pg_read_file('postmaster.pid', 0, 0)";
+        run(&mut stranger, owner).await;
+        own_as_the_server(&mut stranger, disk.path()).await;
+        run(
+            &mut stranger,
+            &format!("CREATE TABLESPACE {space} LOCATION '{}'", disk.path()),
+        )
+        .await;
+        run(
+            &mut stranger,
+            &format!("CREATE TABLE filled (text text) TABLESPACE {space}"),
+        )
+        .await;
+        let mut conn = db.connect().await;
+        let fill = "INSERT INTO filled SELECT md5(n::text) FROM generate_series(1, 100000) AS n";
+        let (is, blames, error) = raised(&mut conn, fill).await;
+        assert_eq!((is, blames), ("hindered", false), "{error}");
+        assert!(error.contains("53100"), "{error}");
+        conn.close().await;
+        run(&mut stranger, "DROP TABLE filled").await;
+        run(&mut stranger, &format!("DROP TABLESPACE {space}")).await;
+    })
+    .await;
+}
+
+/// Gives a directory to the user that the server runs as, who owns its data.
+async fn own_as_the_server(conn: &mut PgConnection, directory: &str) {
+    let data: (String,) = sqlx::query_as("SHOW data_directory")
+        .fetch_one(conn)
+        .await
+        .unwrap();
+    let of = std::fs::metadata(data.0).expect("a server on this machine");
+    let (user, group) = (
+        std::os::unix::fs::MetadataExt::uid(&of),
+        std::os::unix::fs::MetadataExt::gid(&of),
+    );
+    std::os::unix::fs::chown(directory, Some(user), Some(group)).unwrap();
+}
+
+#[tokio::test]
+async fn what_another_transaction_raises_is_tried_again() {
+    support::with(Db::postgres().await, |db| async move {
+        let mut stranger = stranger(&db).await;
+        run(&mut stranger, SETUP).await;
+        let mut conn = db.connect().await;
+        run(&mut stranger, "BEGIN; UPDATE checked SET text = 'b'").await;
+        conn.script("SET", "SET lock_timeout = '20ms'")
+            .await
+            .unwrap();
+        let (is, blames, error) = raised(&mut conn, "UPDATE checked SET text = 'c'").await;
+        assert_eq!((is, blames), ("retryable", false), "{error}");
+
+        // A snapshot from before another's commit.
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM checked";
+        conn.script("BEGIN", begin).await.unwrap();
+        run(&mut stranger, "COMMIT").await;
+        let (is, blames, error) = raised(&mut conn, "UPDATE checked SET text = 'c'").await;
+        assert_eq!((is, blames), ("retryable", false), "{error}");
+        conn.script("ROLLBACK", "ROLLBACK").await.unwrap();
+
+        // Two who wait for each other: one of them is told so.
+        run(
+            &mut stranger,
+            "INSERT INTO checked VALUES (2, 'a'); SET deadlock_timeout = '1h'",
+        )
+        .await;
+        conn.script("SET", "SET lock_timeout = 0; SET deadlock_timeout = '10ms'")
+            .await
+            .unwrap();
+        run(
+            &mut stranger,
+            "BEGIN; UPDATE checked SET text = 'x' WHERE n = 1",
+        )
+        .await;
+        conn.script("BEGIN", "BEGIN; UPDATE checked SET text = 'x' WHERE n = 2")
+            .await
+            .unwrap();
+        let (mine, ()) = tokio::join!(
+            async {
+                let raised = raised(&mut conn, "UPDATE checked SET text = 'y' WHERE n = 1").await;
+                conn.script("ROLLBACK", "ROLLBACK").await.unwrap();
+                raised
+            },
+            run(&mut stranger, "UPDATE checked SET text = 'y' WHERE n = 2")
+        );
+        assert_eq!((mine.0, mine.1), ("retryable", false), "{}", mine.2);
+        run(&mut stranger, "ROLLBACK").await;
+        conn.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connection() {
+    support::with(Db::postgres().await, |db| async move {
+        let mut stranger = stranger(&db).await;
+        run(&mut stranger, SETUP).await;
+        let unavailable = async |mut conn: Conn, sql| {
+            let (is, blames, error) = raised(&mut conn, sql).await;
+            assert_eq!((is, blames), ("unavailable", false), "{sql}: {error}");
+            assert!(conn.is_broken(), "{sql}");
+        };
+
+        // A server that only reads.
+        let mut conn = db.connect().await;
+        conn.script("SET", "SET default_transaction_read_only = on")
+            .await
+            .unwrap();
+        unavailable(conn, "UPDATE checked SET text = 'c'").await;
+
+        // A session that somebody ends, and one that the server ends for doing nothing.
+        let conn = db.connect().await;
+        unavailable(conn, "SELECT pg_terminate_backend(pg_backend_pid())").await;
+        let mut conn = db.connect().await;
+        conn.script(
+            "SET",
+            "SET idle_in_transaction_session_timeout = '10ms'; BEGIN",
+        )
+        .await
+        .unwrap();
+        let gone = "SELECT 1 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'
+                       AND application_name = 'ductworkd' AND query LIKE 'SET idle_in%'";
+        while stranger.execute(gone).await.unwrap().rows_affected() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        unavailable(conn, "SELECT 1").await;
+
+        // A statement that this session never prepared.
+        let conn = db.connect().await;
+        unavailable(conn, "EXECUTE nothing_of_the_kind").await;
+    })
+    .await;
+}

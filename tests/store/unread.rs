@@ -1,0 +1,249 @@
+//! What a newer version wrote, and what does not move.
+
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::machine::stuck::{Stuck, stuck};
+use ductwork::model::*;
+use ductwork::store::claim::{self, Claim, Rest};
+use ductwork::store::place::Place;
+use ductwork::store::process::{self, Claimant, Counters, NewProcess};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect, audit};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, LEASE, limits};
+use crate::on_every_database;
+use crate::support::Db;
+
+/// All definitions are of a version that writes them otherwise.
+async fn garble(conn: &mut Conn) {
+    static GARBLE: Statement =
+        Statement::new("GARBLE", "UPDATE ductwork_definitions SET body = :body");
+    let body = [("body", r#"{"pipeline":"P","graph":[]}"#.into())];
+    assert_eq!(conn.execute(&GARBLE, &body).await.unwrap(), 1);
+}
+
+fn one() -> Definition {
+    Pipeline::named("P").start("A").build().unwrap()
+}
+
+/// Makes all times of a database so much older.
+async fn age(conn: &mut Conn, by: Duration) {
+    static DUE: Statement = Statement::new(
+        "AGE_DUE",
+        "UPDATE ductwork_availabilities SET due_at = due_at - :by",
+    );
+    static READY: Statement = Statement::new(
+        "AGE_READY",
+        "UPDATE ductwork_branches SET ready_at = ready_at - :by WHERE ready_at IS NOT NULL",
+    );
+    static OPENED: Statement = Statement::new(
+        "AGE_OPENED",
+        "UPDATE ductwork_transitions SET opened_at = opened_at - :by",
+    );
+    static LEASES: Statement = Statement::new(
+        "AGE_LEASES",
+        "UPDATE ductwork_executions SET lease_until = lease_until - :by",
+    );
+    static STARTED: Statement = Statement::new(
+        "AGE_STARTED",
+        "UPDATE ductwork_processes SET started_at = started_at - :by, worked_at = worked_at - :by",
+    );
+    let by = [("by", (by.as_micros() as i64).into())];
+    for statement in [&DUE, &READY, &OPENED, &LEASES, &STARTED] {
+        conn.execute(statement, &by).await.unwrap();
+    }
+}
+
+async fn told(conn: &mut Conn) -> Vec<Stuck> {
+    let facts = ductwork::store::stuck::facts(conn, Duration::from_secs(30)).await;
+    stuck(&facts.unwrap())
+}
+
+async fn causes(conn: &mut Conn) -> Vec<(&'static str, Option<String>)> {
+    let told = told(conn).await;
+    told.into_iter().map(|it| (it.cause, it.pipeline)).collect()
+}
+
+async fn worker(conn: &mut Conn, role: Role, pipeline: &str) -> ProcessId {
+    let id = ProcessId::new();
+    let process = NewProcess {
+        id,
+        supervisor: None,
+        role,
+        pipeline: (role == Role::Worker).then(|| pipeline.to_owned()),
+        host: "here".to_owned(),
+        boot_id: "boot".to_owned(),
+        pid_namespace: "ns".to_owned(),
+        pid: 7,
+        pid_started_at: 1,
+    };
+    process::register(conn, &process).await.unwrap();
+    id
+}
+
+on_every_database! {
+    async fn a_row_that_cannot_be_understood_is_claimed_apart_and_put_back_for_later(db: Db) {
+        static VIA: Statement = Statement::new(
+            "VIA",
+            "UPDATE ductwork_steps SET via = 'teleport' WHERE run_id = :run",
+        );
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let bad = driver.trigger(&one(), "1").await;
+        let good = driver.trigger(&one(), "2").await;
+        driver.conn.execute(&VIA, &[("run", bad.0.into())]).await.unwrap();
+        let me = Claimant::new(driver.process);
+        let claimed = claim::claim_behind(&mut driver.conn, Place::FIRST, me, "P", 9, LEASE).await;
+        let (Claim::Taken(taken), Rest { unread, .. }) = claimed.unwrap() else {
+            panic!("the process was declared dead");
+        };
+        assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), [good]);
+        assert_eq!(unread.len(), 1);
+        assert!(unread[0].reason.contains("`teleport`"), "{}", unread[0].reason);
+        // It is held, and read back as such.
+        let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
+        assert_eq!((held.whole.len(), held.unread.len()), (1, 1));
+        let (ids, delay) = ([unread[0].execution_id], Duration::from_secs(100));
+        let back = claim::put_back(&mut driver.conn, me, "P", &ids, delay).await;
+        assert_eq!(back.unwrap(), 1);
+        let due = claim::next_due(&mut driver.conn, "P").await.unwrap().unwrap();
+        assert!(due > Duration::from_secs(90) && due <= delay, "{due:?}");
+    }
+
+    async fn what_a_dead_process_held_is_recovered_though_its_definition_cannot_be_read(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(0, 2);
+        let run = driver.trigger(&one(), "1").await;
+        garble(&mut driver.conn).await;
+        for crash in 1..=2 {
+            assert_eq!(driver.claim("P", 1).await.len(), 1);
+            driver.definitions = Default::default();
+            let recovered = driver.recover(driver.process).await;
+            assert_eq!((recovered.again, recovered.failed), if crash == 1 { (1, 0) } else { (0, 1) });
+            assert!(crash == 2 || recovered.pipelines.contains("P"), "{recovered:?}");
+            driver.process = crate::driver::register(&mut driver.conn).await;
+        }
+        // The branch waits for somebody who can read where it is to go.
+        let branches = driver.claim_branches(9).await;
+        let advanced = driver.advance(&branches).await;
+        assert_eq!((advanced.moved, advanced.unreadable.len()), (0, 1));
+        assert_eq!(driver.run(run).await.0, RunStatus::InProgress);
+        assert!(audit::audit(&mut driver.conn, audit::GRACE).await.unwrap().is_empty());
+    }
+
+    async fn of_a_batch_only_the_branches_that_can_be_read_are_advanced(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let split = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let mut other = split.clone();
+        other.on_halt = Some("B".to_owned());
+        let bad = driver.trigger(&other, "1").await;
+        garble(&mut driver.conn).await;
+        let good = driver.trigger(&split, "1").await;
+        let claimed = driver.claim("P", 9).await;
+        let mut finished = Vec::new();
+        for claimed in claimed {
+            // What has run had been read by whoever ran it.
+            let digest = claimed.definition.clone();
+            let mut claimed = claimed;
+            claimed.definition = split.digest();
+            let mut did = driver.finished(claimed, Did::Returned(json!(1))).await;
+            std::sync::Arc::make_mut(&mut did.claimed).definition = digest;
+            finished.push(did);
+        }
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        assert_eq!(branches.len(), 2);
+        let advanced = driver.advance(&branches).await;
+        assert_eq!((advanced.moved, advanced.unreadable.len()), (1, 1));
+        assert!(advanced.crossed.available.contains("P"));
+        let (branch, why) = advanced.unreadable[0].clone();
+        let message = why.to_string();
+        let delay = Duration::from_secs(100);
+        let why = ductwork::store::advance::GiveBack::Unreadable { message: &message, delay };
+        let backoff = |_: &str, _| -> Duration { unreachable!("its own delay counts") };
+        ductwork::store::advance::give_back(&mut driver.conn, &[branch], why, &backoff).await.unwrap();
+        driver.audit().await;
+        let next = ductwork::store::advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
+        assert!(next > 90_000_000, "{next}");
+        // It is told once it has lasted.
+        assert!(told(&mut driver.conn).await.is_empty());
+        age(&mut driver.conn, Duration::from_secs(61)).await;
+        let told = told(&mut driver.conn).await;
+        let tried = told.iter().find(|it| it.cause == "not_advanced").expect("it is told");
+        assert_eq!(tried.run_id, Some(bad));
+        assert!(tried.fact.contains("cannot be read by this version"), "{}", tried.fact);
+        assert_ne!(good, bad);
+    }
+
+    async fn what_nobody_moves_for_a_minute_is_told_and_a_backlog_is_not(db: Db) {
+        let conn = &mut db.conn().await;
+        for (name, n) in [("P", 3), ("Q", 2), ("R", 1)] {
+            let definition = Pipeline::named(name).start("A").build().unwrap();
+            for _ in 0..n {
+                ductwork::store::trigger::trigger(
+                    conn, &definition, &[ductwork::store::trigger::NewRun { key: None, input: "1" }], Duration::ZERO,
+                ).await.unwrap();
+            }
+        }
+        assert!(told(conn).await.is_empty(), "all of it has just come");
+        age(conn, Duration::from_secs(61)).await;
+        let nobody = |names: &[&str]| -> Vec<_> {
+            names.iter().map(|name| ("no_worker", Some((*name).to_owned()))).collect()
+        };
+        let sorted = |mut causes: Vec<(&'static str, Option<String>)>| {
+            causes.sort();
+            causes
+        };
+        assert_eq!(sorted(causes(conn).await), nobody(&["P", "Q", "R"]));
+        // One that has just started gets to it yet.
+        let (p, q) = (worker(conn, Role::Worker, "P").await, worker(conn, Role::Worker, "Q").await);
+        assert_eq!(causes(conn).await, nobody(&["R"]));
+        // One works, the other does nothing.
+        age(conn, Duration::from_secs(61)).await;
+        let one = Counters { claimed: 1, ..Counters::default() };
+        process::beat(conn, p, one, false).await.unwrap();
+        process::beat(conn, q, Counters::default(), false).await.unwrap();
+        let idle = ("not_taken", Some("Q".to_owned()));
+        assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle.clone()]);
+        // A beat that tells of nothing new is no work; what runs for long is.
+        age(conn, Duration::from_secs(61)).await;
+        process::beat(conn, p, one, false).await.unwrap();
+        let told = sorted(causes(conn).await);
+        assert_eq!(told, [nobody(&["R"]).remove(0), ("not_taken", Some("P".to_owned())), idle.clone()]);
+        claim::claim(conn, Claimant::new(p), "P", 1, LEASE).await.unwrap();
+        assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle]);
+        // It says so itself, and is over it.
+        let why = Some(("it is new", Duration::from_secs(65)));
+        process::tell(conn, q, why).await.unwrap();
+        let told = self::told(conn).await;
+        let trouble = told.iter().find(|it| it.cause == "trouble").expect("it is told");
+        assert!(trouble.fact.contains("cannot get on for 1m 5s: it is new"), "{}", trouble.fact);
+        assert_eq!(told.len(), 2, "{told:#?}");
+        process::tell(conn, q, None).await.unwrap();
+        assert!(self::told(conn).await.iter().all(|it| it.cause != "trouble"));
+        // Nobody recovers what it held.
+        age(conn, LEASE + Duration::from_secs(61)).await;
+        let told = causes(conn).await;
+        assert!(told.contains(&("not_recovered", Some("P".to_owned()))), "{told:?}");
+    }
+
+    async fn a_process_of_a_role_that_only_a_newer_version_knows_is_left_to_that_version(db: Db) {
+        static ROLE: Statement = Statement::new(
+            "ROLE",
+            "UPDATE ductwork_processes SET role = 'librarian' WHERE id = :id",
+        );
+        let conn = &mut db.conn().await;
+        let allow = match conn.dialect() {
+            Dialect::Postgres => "ALTER DOMAIN ductwork_process_role DROP CONSTRAINT ductwork_process_role_check",
+            Dialect::Sqlite => "PRAGMA ignore_check_constraints = 1",
+        };
+        conn.script("allow", allow).await.unwrap();
+        let (known, newer) = (worker(conn, Role::Worker, "P").await, worker(conn, Role::Worker, "P").await);
+        conn.execute(&ROLE, &[("id", newer.0.into())]).await.unwrap();
+        let rows = process::processes(conn).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), [known]);
+        assert!(told(conn).await.is_empty());
+    }
+}

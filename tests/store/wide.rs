@@ -1,0 +1,402 @@
+//! Wide runs, which are cancelled and deleted part by part: what holds between two parts.
+
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::model::*;
+use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
+use ductwork::store::prune::{Pruning, prune};
+use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{NewRun, trigger};
+use ductwork::store::{Conn, context, disturb, left_to_do, query, why};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, limits, together};
+use crate::flows::ink;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// Rows that belong to runs.
+static ROWS: Statement = Statement::new(
+    "WIDE_ROWS",
+    "SELECT (SELECT count(*) FROM ductwork_runs) + (SELECT count(*) FROM ductwork_branches)
+          + (SELECT count(*) FROM ductwork_fan_outs) + (SELECT count(*) FROM ductwork_steps)
+          + (SELECT count(*) FROM ductwork_executions)
+          + (SELECT count(*) FROM ductwork_availabilities)
+          + (SELECT count(*) FROM ductwork_transitions)
+          + (SELECT count(*) FROM ductwork_advancements)
+          + (SELECT count(*) FROM ductwork_tuples) AS n",
+);
+
+/// Deletes what is left of runs whose deletion somebody has begun; how many.
+async fn finish(conn: &mut Conn) -> u64 {
+    let mut pruning = Pruning::of(None, u64::MAX);
+    while pruning.step(conn).await.unwrap() {}
+    pruning.runs
+}
+
+async fn rows(conn: &mut Conn) -> i64 {
+    let row = conn.fetch_optional(&ROWS, &[]).await.unwrap().unwrap();
+    row.get("n").unwrap()
+}
+
+/// Fan-outs in one another, whose inner branches come and go while the outer wait.
+fn nested() -> Definition {
+    let flow = Pipeline::named("P")
+        .start("Many")
+        .expand("Many")
+        .expand("B");
+    flow.collapse("C").collapse("D").build().unwrap()
+}
+
+/// Branches that wait for a person, in a run that is halted where one says no.
+fn asked() -> Definition {
+    let flow = Pipeline::named("P").start("Many").expand("A").dampen("");
+    flow.chain("B").collapse("C").build().unwrap()
+}
+
+async fn part(conn: &mut Conn, cancelling: &mut Cancelling) -> Option<Cancel> {
+    cancelling.step(conn).await.unwrap()
+}
+
+on_every_database! {
+    async fn a_run_that_is_cancelled_part_by_part_is_sound_after_each(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut parted = 0;
+        for definition in [nested(), asked()] {
+            for rounds in 0..9 {
+                for batch in [1, 2] {
+                    let run = driver.trigger(&definition, "\"x\"").await;
+                    for _ in 0..rounds {
+                        driver.round("P", &mut |claimed| Did::Returned(ink(claimed))).await;
+                    }
+                    if driver.run(run).await.0.is_terminal() {
+                        driver.forget().await;
+                        continue;
+                    }
+                    let mut cancelling = Cancelling::of(run, batch);
+                    let mut parts = 0;
+                    while part(&mut driver.conn, &mut cancelling).await.is_none() {
+                        parts += 1;
+                        driver.audit().await;
+                        let status = driver.run(run).await.0;
+                        assert!(!status.is_terminal(), "{status} after {parts} parts");
+                        // Who has not been reached yet goes on.
+                        if parts % 2 == 0 {
+                            driver.round("P", &mut |claimed| Did::Returned(ink(claimed))).await;
+                        }
+                        assert!(parts < 200, "it makes no progress");
+                    }
+                    parted += usize::from(parts > 1);
+                    assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
+                    driver.audit().await;
+                    assert!(driver.work("P", |_| Did::Returned(json!(1))).await.is_empty());
+                    driver.forget().await;
+                }
+            }
+        }
+        assert!(parted > 9, "{parted} were of several parts");
+    }
+
+    async fn a_barrier_fires_while_its_run_is_cancelled_branch_by_branch(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let definition = nested();
+        let mut cancelled = 0;
+        for round in 0..30u64 {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            let worker = |slots: usize| {
+                let db = db.clone();
+                let task: std::pin::Pin<Box<dyn Future<Output = bool>>> = Box::pin(async move {
+                    let mut worker = Driver::new(&db).await;
+                    worker.audited = false;
+                    worker.room = slots;
+                    worker.limits = limits(9, 1);
+                    loop {
+                        // Whoever wins.
+                        let mut finished = Vec::new();
+                        for claimed in worker.claim("P", 2).await {
+                            let did = match claimed.attempt {
+                                1 => Did::Erred,
+                                _ => Did::Returned(ink(&claimed)),
+                            };
+                            finished.push(worker.finished(claimed, did).await);
+                        }
+                        let mut born = worker.commit(&finished).await.born;
+                        while !born.is_empty() {
+                            let mut finished = Vec::new();
+                            for claimed in born {
+                                let did = Did::Returned(ink(&claimed));
+                                finished.push(worker.finished(claimed, did).await);
+                            }
+                            born = worker.commit(&finished).await.born;
+                        }
+                        let branches = worker.claim_branches(2).await;
+                        worker.advance(&branches).await;
+                        if worker.run(run).await.0.is_terminal() {
+                            return false;
+                        }
+                    }
+                });
+                task
+            };
+            let canceller = || {
+                let db = db.clone();
+                let task: std::pin::Pin<Box<dyn Future<Output = bool>>> = Box::pin(async move {
+                    let mut conn = db.conn().await;
+                    tokio::time::sleep(Duration::from_millis(4 * round)).await;
+                    let done = cancel_by(&mut conn, run, 1 + round as usize % 3, &mut |_| {}).await;
+                    matches!(done.unwrap(), Cancel::Done { .. })
+                });
+                task
+            };
+            // Two at once are one.
+            let done = together([worker(0), worker(3), canceller(), canceller()]).await;
+            assert!(!(done[2] && done[3]), "cancelled twice");
+            cancelled += usize::from(done[2] || done[3]);
+            driver.audit().await;
+            driver.forget().await;
+        }
+        assert!(cancelled > 0);
+    }
+
+    async fn a_cancellation_that_was_left_half_done_says_so_and_is_finished_by_anybody(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&nested(), "\"x\"").await;
+        for _ in 0..3 {
+            driver.round("P", &mut |claimed| Did::Returned(ink(claimed))).await;
+        }
+        let mut cancelling = Cancelling::of(run, 2);
+        assert_eq!(part(&mut driver.conn, &mut cancelling).await, None);
+        assert_eq!(cancelling.closed, 2);
+        drop(cancelling);
+        let definitions = ductwork::store::definition::Definitions::default();
+        let stale = Duration::from_secs(30);
+        let facts = why::facts(&mut driver.conn, run, stale, &definitions).await.unwrap();
+        assert_eq!(ductwork::machine::why::why(&facts.unwrap()).cause, "cancelling");
+        assert_eq!(unfinished(&mut driver.conn, Duration::from_secs(60)).await.unwrap(), []);
+        assert_eq!(unfinished(&mut driver.conn, Duration::ZERO).await.unwrap(), [run]);
+        assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+        driver.audit().await;
+        assert_eq!(unfinished(&mut driver.conn, Duration::ZERO).await.unwrap(), []);
+    }
+
+    async fn there_is_something_left_to_do_when_a_run_is_old_or_half_done(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let (now, hour) = (Duration::ZERO, Duration::from_secs(3_600));
+        let definition = nested();
+        for half in [false, true] {
+            let run = driver.trigger(&definition, "\"x\"").await;
+            assert!(!left_to_do(&mut driver.conn, Some(now), now).await.unwrap());
+            for _ in 0..3 {
+                driver.round("P", &mut |claimed| Did::Returned(ink(claimed))).await;
+            }
+            if half {
+                assert_eq!(part(&mut driver.conn, &mut Cancelling::of(run, 1)).await, None);
+                assert!(left_to_do(&mut driver.conn, None, now).await.unwrap());
+                assert!(!left_to_do(&mut driver.conn, None, hour).await.unwrap());
+            }
+            assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+            assert!(!left_to_do(&mut driver.conn, None, now).await.unwrap());
+            assert!(!left_to_do(&mut driver.conn, Some(hour), now).await.unwrap());
+            assert!(left_to_do(&mut driver.conn, Some(now), now).await.unwrap());
+            let mut pruning = Pruning::of(Some(now), 9).by(1);
+            for _ in 0..3 {
+                assert!(pruning.step(&mut driver.conn).await.unwrap());
+            }
+            assert_eq!(pruning.runs, 0);
+            assert!(left_to_do(&mut driver.conn, None, now).await.unwrap());
+            assert_eq!(finish(&mut driver.conn).await, 1);
+        }
+    }
+
+    async fn a_run_that_is_deleted_part_by_part_is_gone_at_once_and_sound_after_each(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut parted = 0;
+        for refuse in ["", "B", "C"] {
+            for batch in [1, 3] {
+                let run = driver.trigger(&nested(), "\"x\"").await;
+                context::set(&mut driver.conn, run, "k", "1").await.unwrap();
+                driver.work("P", |claimed| match claimed.step.as_str() {
+                    step if step == refuse => Did::Refused,
+                    _ => Did::Returned(ink(claimed)),
+                })
+                .await;
+                let ended = driver.run(run).await.0;
+                assert!(ended.is_terminal());
+                let mut pruning = Pruning::of(Some(Duration::ZERO), 9).by(batch);
+                let mut parts = 0;
+                while pruning.step(&mut driver.conn).await.unwrap() {
+                    driver.audit().await;
+                    parts += 1;
+                    // It is half gone: as good as gone.
+                    if parts == 2 {
+                        assert_eq!(pruning.runs, 0);
+                        assert!(rows(&mut driver.conn).await > 9);
+                        let again = revive(&mut driver.conn, run).await.unwrap();
+                        assert_eq!(again, Revive::NotFound);
+                        assert!(query::run_state(&mut driver.conn, run).await.unwrap().is_none());
+                        assert!(query::run(&mut driver.conn, run).await.unwrap().is_none());
+                        let set = context::set(&mut driver.conn, run, "k", "2").await.unwrap();
+                        assert!(!set, "it would be left over");
+                        if refuse == "B" {
+                            break;
+                        }
+                    }
+                }
+                parted += parts;
+                // Where it was left half done, whoever prunes next finishes it, whatever the age.
+                let hour = Duration::from_secs(3_600);
+                let left = u64::from(refuse == "B");
+                let finished = match batch {
+                    1 => finish(&mut driver.conn).await,
+                    _ => prune(&mut driver.conn, hour, 9).await.unwrap(),
+                };
+                assert_eq!((finished, pruning.runs), (left, 1 - left));
+                assert_eq!(rows(&mut driver.conn).await, 0);
+                driver.audit().await;
+            }
+        }
+        assert!(parted > 40, "{parted}");
+    }
+
+    async fn several_delete_one_wide_run_at_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for _ in 0..10 {
+            for _ in 0..3 {
+                driver.trigger(&nested(), "\"x\"").await;
+            }
+            driver.work("P", |claimed| Did::Returned(ink(claimed))).await;
+            let done = together((0..3).map(|_| {
+                let db = db.clone();
+                async move {
+                    let mut conn = db.conn().await;
+                    let mut pruning = Pruning::of(Some(Duration::ZERO), 99).by(2);
+                    while pruning.step(&mut conn).await.unwrap() {}
+                    pruning.runs
+                }
+            }))
+            .await;
+            let left = prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap();
+            assert_eq!(done.iter().sum::<u64>() + left, 3);
+            driver.audit().await;
+            assert_eq!(rows(&mut driver.conn).await, 0);
+        }
+    }
+}
+
+/// The tuple is written after prune has deleted those of its run, and before the run itself.
+#[tokio::test]
+async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = Driver::new(&db).await;
+        let one = Pipeline::named("P").start("A").build().unwrap();
+        let run = watch.trigger(&one, "1").await;
+        watch.work("P", |_| Did::Returned(json!(1))).await;
+        let mut prunes = db.conn().await;
+        // Where prune has deleted the tuples, and is about to delete the run.
+        let mut hold = db.conn().await;
+        hold.script("BEGIN", "BEGIN").await.unwrap();
+        let lock = "SELECT 1 FROM ductwork_branches FOR UPDATE";
+        hold.script("LOCK", lock).await.unwrap();
+        let pruning = disturb::session(&mut prunes).await.unwrap().unwrap();
+        let pruned = tokio::task::spawn_local(async move {
+            prune(&mut prunes, Duration::ZERO, 9).await.unwrap()
+        });
+        while !disturb::waits(&mut watch.conn, pruning).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let mut sets = db.conn().await;
+        let setting = disturb::session(&mut sets).await.unwrap().unwrap();
+        let set = tokio::task::spawn_local(async move {
+            context::set(&mut sets, run, "k", "1").await.unwrap()
+        });
+        let started = std::time::Instant::now();
+        while !set.is_finished() && !disturb::waits(&mut watch.conn, setting).await.unwrap() {
+            assert!(started.elapsed() < Duration::from_secs(20));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        assert_eq!(pruned.await.unwrap(), 1);
+        assert!(!set.await.unwrap(), "there is no such run");
+        watch.audit().await;
+        assert_eq!(rows(&mut watch.conn).await, 0);
+    })
+    .await;
+}
+
+/// Somebody holds a row of a wide run for long: its cancellation holds nobody up meanwhile.
+#[tokio::test]
+async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = Driver::new(&db).await;
+        watch.audited = false;
+        let wide = Pipeline::named("P").start("Many").expand("B").collapse("C");
+        let run = watch.trigger(&wide.build().unwrap(), "\"x\"").await;
+        for _ in 0..2 {
+            let claimed = watch.claim("P", 1).await;
+            let mut finished = Vec::new();
+            for claimed in claimed {
+                finished.push(watch.finished(claimed, Did::Returned(json!([1, 2, 3, 4]))).await);
+            }
+            watch.commit(&finished).await;
+            let branches = watch.claim_branches(9).await;
+            watch.advance(&branches).await;
+        }
+        let claimed = watch.claim("P", 9).await;
+        assert!(!claimed.is_empty());
+        let mut hold = db.conn().await;
+        hold.script("BEGIN", "BEGIN").await.unwrap();
+        let last = "SELECT 1 FROM ductwork_branches WHERE id =
+            (SELECT id FROM ductwork_branches WHERE fan_out_id IS NOT NULL AND status = 'in_progress'
+              ORDER BY id DESC LIMIT 1) FOR UPDATE";
+        hold.script("LOCK", last).await.unwrap();
+        let mut cancels = db.conn().await;
+        let cancelling = disturb::session(&mut cancels).await.unwrap().unwrap();
+        let cancelled = tokio::task::spawn_local(async move {
+            cancel_by(&mut cancels, run, 2, &mut |_| {}).await.unwrap()
+        });
+        while !disturb::waits(&mut watch.conn, cancelling).await.unwrap() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        // A beat of a worker, which extends the leases of what it holds.
+        let mut worker = db.conn().await;
+        let began = std::time::Instant::now();
+        let lock = "BEGIN; SELECT 1 FROM ductwork_executions WHERE result IS NULL FOR UPDATE; COMMIT";
+        worker.script("LOCK", lock).await.unwrap();
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(4), "it was waited for {waited:?}");
+        assert!(!cancelled.is_finished(), "somebody holds a row of its run");
+        hold.script("COMMIT", "COMMIT").await.unwrap();
+        assert!(matches!(cancelled.await.unwrap(), Cancel::Done { .. }));
+        crate::driver::audit(&mut watch.conn).await;
+    })
+    .await;
+}
+
+/// The driver triggers one at a time; prune is asked about many.
+#[tokio::test]
+async fn many_small_runs_go_in_few_transactions() {
+    let db = Db::sqlite();
+    let mut driver = Driver::new(&db).await;
+    driver.audited = false;
+    let one = Pipeline::named("P").start("A").build().unwrap();
+    let asked = vec![
+        NewRun {
+            key: None,
+            input: "1"
+        };
+        400
+    ];
+    trigger(&mut driver.conn, &one, &asked, Duration::ZERO)
+        .await
+        .unwrap();
+    driver.work("P", |_| Did::Returned(json!(1))).await;
+    let mut pruning = Pruning::of(Some(Duration::ZERO), u64::MAX).by(200);
+    let mut parts = 0;
+    while pruning.step(&mut driver.conn).await.unwrap() {
+        parts += 1;
+    }
+    assert_eq!(pruning.runs, 400);
+    assert!(parts < 9, "{parts}");
+}
