@@ -175,7 +175,7 @@ pub fn json(
     what: &str,
     max: u64,
 ) -> Result<Box<serde_json::value::RawValue>, Failure> {
-    use crate::step::output::{JsonProblem, parse_json};
+    use crate::step::output::{JsonProblem, parse_json, room};
     use std::io::Read;
 
     let max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -184,7 +184,7 @@ pub fn json(
         // One byte more than allowed, so that too much is seen as such and not held.
         let read = std::io::stdin()
             .lock()
-            .take((max as u64).saturating_add(1))
+            .take((room(max) as u64).saturating_add(1))
             .read_to_end(&mut bytes);
         if let Err(error) = read {
             let message = format!("standard input cannot be read: {error}");

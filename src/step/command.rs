@@ -29,6 +29,7 @@ use tokio::time::{sleep, timeout};
 
 use super::child::Child;
 use super::environment::{Added, Environment, Unusable, traceparent};
+use super::output::room;
 use super::resolve::{explain, resolve};
 use super::scratch::{OutputFile, Scratch};
 use super::spawn::{Ends, Image, spawn};
@@ -54,6 +55,9 @@ const BUSY_RETRIES: [Duration; 4] = [
     Duration::from_millis(60),
     Duration::from_millis(100),
 ];
+
+/// Larger outputs are not read on the thread that beats.
+const LARGE: u64 = 256 * 1024;
 
 /// Read at a time; then everybody else has a turn.
 const CHUNK: usize = 16 * 1024;
@@ -144,7 +148,7 @@ impl CommandRunner {
             Err(outcome) => return outcome,
         };
         on_started(running.child.id());
-        self.perform(assignment, running, &output, &mut stop).await
+        self.perform(assignment, running, output, &mut stop).await
     }
 
     async fn start(
@@ -240,7 +244,7 @@ impl CommandRunner {
         &self,
         assignment: &Assignment,
         running: Running,
-        output: &OutputFile,
+        output: OutputFile,
         stop: &mut StopSignal,
     ) -> Outcome {
         let Running {
@@ -249,7 +253,7 @@ impl CommandRunner {
             mut stdout,
             mut stderr,
         } = running;
-        let mut printed = Printed::new(self.limits.max_payload);
+        let mut printed = Printed::new(room(self.limits.max_payload));
         let mut log = Log::new(assignment, self.limits.stderr_tail);
         let cut = {
             let overflow = Notify::new();
@@ -306,18 +310,21 @@ impl CommandRunner {
         failpoint!("exec.ended");
         leftovers(&stdout, |bytes| printed.push(bytes, &Notify::new()));
         leftovers(&stderr, |bytes| log.push(bytes));
-        log.flush();
+        log.finish();
         if let Some((cut, left)) = cut {
             let finished = matches!(cut, Cut::Stop(StopCause::Shutdown))
                 && status.as_ref().is_ok_and(std::process::ExitStatus::success);
             let outcome = self.cut_off(cut, left, &mut log);
             // The work is done: done twice it would not be better.
-            return match finished.then(|| self.judge(status, &printed, output, &mut log)) {
-                Some(success @ Outcome::Success(_)) => success,
+            if !finished {
+                return outcome;
+            }
+            return match self.judge(status, printed, output, &mut log).await {
+                success @ Outcome::Success(_) => success,
                 _ => outcome,
             };
         }
-        match self.judge(status, &printed, output, &mut log) {
+        match self.judge(status, printed, output, &mut log).await {
             // Who stops the daemon may have signalled its steps as well (systemd does).
             Outcome::Crashed { message } => match *stop.borrow() {
                 Some(cause) => cause.into(),
@@ -327,11 +334,14 @@ impl CommandRunner {
         }
     }
 
-    fn judge(
+    /// What a program that ended by itself means. A large output is read on a thread of its own: the
+    /// one we are on beats for the process, and a check of 64 MiB would be seconds without a beat on
+    /// a busy machine. Proven by `a_large_output_is_read_on_a_thread_of_its_own`.
+    async fn judge(
         &self,
         status: io::Result<std::process::ExitStatus>,
-        printed: &Printed,
-        output: &OutputFile,
+        printed: Printed,
+        output: OutputFile,
         log: &mut Log<'_>,
     ) -> Outcome {
         let status = match status {
@@ -342,28 +352,18 @@ impl CommandRunner {
                 };
             }
         };
-        let file = match output.read(self.limits.max_payload) {
-            Ok(file) => file,
-            // An output that cannot be read is none; a failed step has failed anyway. The step is
-            // to blame for what it left in the file's place, and not for what we are short of.
-            Err(error) if status.success() => {
-                let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
-                return match error.raw_os_error() {
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EIO) => {
-                        Outcome::Crashed { message }
-                    }
-                    _ => Outcome::Error(StepError::new("output_invalid", message)),
-                };
-            }
-            Err(_) => Vec::new(),
-        };
-        let said = Said {
-            stdout: &printed.bytes,
-            overflowed: printed.overflowed,
-            file: &file,
-            log: log.tail(),
-        };
-        judge(status, said, self.limits.max_payload)
+        let (tail, max) = (log.tail(), self.limits.max_payload);
+        let large = output.length().max(printed.bytes.len() as u64) > LARGE;
+        let judged = move || judged(status, &printed, &output, tail, max);
+        if !large {
+            return judged();
+        }
+        match tokio::task::spawn_blocking(judged).await {
+            Ok(outcome) => outcome,
+            Err(error) => Outcome::Crashed {
+                message: format!("nobody read its output: {error}"),
+            },
+        }
     }
 
     /// The outcome of a program that we ended.
@@ -391,6 +391,38 @@ impl CommandRunner {
             }
         }
     }
+}
+
+/// What a program means that ended by itself, by what it left behind.
+fn judged(
+    status: std::process::ExitStatus,
+    printed: &Printed,
+    output: &OutputFile,
+    log: Option<String>,
+    max_payload: usize,
+) -> Outcome {
+    let file = match output.read(room(max_payload)) {
+        Ok(file) => file,
+        // An output that cannot be read is none; a failed step has failed anyway. The step is
+        // to blame for what it left in the file's place, and not for what we are short of.
+        Err(error) if status.success() => {
+            let message = format!("the file $DUCTWORK_OUTPUT cannot be read: {error}");
+            return match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EIO) => {
+                    Outcome::Crashed { message }
+                }
+                _ => Outcome::Error(StepError::new("output_invalid", message)),
+            };
+        }
+        Err(_) => Vec::new(),
+    };
+    let said = Said {
+        stdout: &printed.bytes,
+        overflowed: printed.overflowed,
+        file: &file,
+        log,
+    };
+    judge(status, said, max_payload)
 }
 
 /// Asks the program's group to end, then makes it; its output is read all the while, because

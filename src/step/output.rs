@@ -51,9 +51,16 @@ pub enum JsonProblem {
     },
 }
 
-/// Reads exactly one JSON value of at most `max` bytes.
+/// How many bytes to read for a value of at most `max`: an end of the line may follow it, because a
+/// step's `print` ends a line, and so do we behind each input. More is too much, whatever it is.
+pub const fn room(max: usize) -> usize {
+    max.saturating_add(2)
+}
+
+/// Reads exactly one JSON value of at most `max` bytes, from all that there is or from more than
+/// [`room`] of it.
 pub fn parse_json(bytes: &[u8], max: usize) -> Result<Box<RawValue>, JsonProblem> {
-    if bytes.len() > max {
+    if bytes.len() > room(max) || bytes.trim_ascii().len() > max {
         return Err(JsonProblem::TooLarge { max });
     }
     let text = std::str::from_utf8(bytes).map_err(|error| JsonProblem::NotUtf8 {

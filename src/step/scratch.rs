@@ -147,6 +147,11 @@ impl OutputFile {
         self.path.as_os_str()
     }
 
+    /// How much is in the file that the step was given; nobody knows of another in its place.
+    pub fn length(&self) -> u64 {
+        self.file.metadata().map_or(0, |file| file.len())
+    }
+
     /// What the step wrote, at most one byte more than `max`; empty when it removed the file.
     pub fn read(&self, max: usize) -> io::Result<Vec<u8>> {
         if is_at(&self.file, &self.path) {

@@ -1,7 +1,9 @@
 //! What a command step says on stderr: its log.
 //!
-//! Owns: cutting it into lines, logging them with the execution's fields, and keeping the
-//! end. Never: makes anything of what the lines say.
+//! Owns: cutting it into lines, logging them with the execution's fields, no more of them than a
+//! log can bear, and keeping the end. Never: makes anything of what the lines say.
+
+use std::time::{Duration, Instant};
 
 use super::Assignment;
 use super::error::storable;
@@ -9,10 +11,21 @@ use super::error::storable;
 /// Longer lines are logged in pieces: one event must not carry a megabyte.
 const LINE_MAX: usize = 8 * 1024;
 
+/// In each window, this many lines of one execution are logged. The numbers are those with which
+/// journald protects itself: a step in an endless loop writes ten megabytes a second.
+const LINES_MAX: u32 = 10_000;
+
+/// How long a window lasts.
+const WINDOW: Duration = Duration::from_secs(30);
+
+/// A longer line counts as several.
+const LINE_USUAL: usize = 1024;
+
 /// One execution's log.
 #[derive(Debug)]
 pub struct Log<'a> {
     assignment: &'a Assignment,
+    rate: Rate,
     line: Vec<u8>,
     tail: Vec<u8>,
     tail_max: usize,
@@ -24,6 +37,7 @@ impl<'a> Log<'a> {
     pub fn new(assignment: &'a Assignment, tail_max: usize) -> Self {
         Self {
             assignment,
+            rate: Rate::since(Instant::now()),
             line: Vec::new(),
             tail: Vec::new(),
             tail_max,
@@ -53,11 +67,39 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Logs the line that had no end.
-    pub fn flush(&mut self) {
+    /// Nothing more comes: logs the line that had no end, and how many were left out.
+    pub fn finish(&mut self) {
+        self.flush();
+        let left_out = self.rate.left_out;
+        self.tell_left_out(left_out);
+    }
+
+    fn tell_left_out(&self, lines: u64) {
+        if lines > 0 {
+            tracing::warn!(
+                target: "step",
+                stream = "stderr",
+                run_id = %self.assignment.run_id,
+                execution_id = %self.assignment.execution_id,
+                step = %self.assignment.step,
+                attempt = self.assignment.attempt,
+                lines,
+                "the step wrote more than {LINES_MAX} lines in {} s: the log lacks the rest",
+                WINDOW.as_secs()
+            );
+        }
+    }
+
+    /// Logs what is in the line.
+    fn flush(&mut self) {
         let line = String::from_utf8_lossy(&self.line);
         let line = line.trim_end_matches(['\n', '\r']);
-        if !line.is_empty() {
+        let (logged, left_out) = match line.is_empty() {
+            true => (false, 0),
+            false => self.rate.allows(line.len(), Instant::now()),
+        };
+        self.tell_left_out(left_out);
+        if logged {
             tracing::info!(
                 target: "step",
                 stream = "stderr",
@@ -116,6 +158,42 @@ impl<'a> Log<'a> {
             text.to_owned()
         };
         Some(storable(text, usize::MAX))
+    }
+}
+
+/// How much is logged in each window.
+#[derive(Debug)]
+struct Rate {
+    since: Instant,
+    spent: u32,
+    /// Lines of this window that were not logged.
+    left_out: u64,
+}
+
+impl Rate {
+    fn since(since: Instant) -> Self {
+        Self {
+            since,
+            spent: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Whether a line of so many bytes is logged, and how many lines the last window left out.
+    fn allows(&mut self, length: usize, now: Instant) -> (bool, u64) {
+        let mut left_out = 0;
+        if now.duration_since(self.since) >= WINDOW {
+            left_out = self.left_out;
+            *self = Self::since(now);
+        }
+        let allowed = self.spent < LINES_MAX;
+        if allowed {
+            // A line has 8 KiB at most.
+            self.spent += 1 + (length / LINE_USUAL) as u32;
+        } else {
+            self.left_out += 1;
+        }
+        (allowed, left_out)
     }
 }
 
@@ -215,6 +293,46 @@ mod tests {
             );
             assert_eq!(fields["stream"], "stderr");
         }
+    }
+
+    #[test]
+    fn an_endless_log_is_logged_at_a_rate_and_what_is_left_out_is_counted() {
+        let began = Instant::now();
+        let mut rate = Rate::since(began);
+        let lines = u64::from(LINES_MAX);
+        for _ in 0..lines {
+            assert_eq!(rate.allows(10, began), (true, 0));
+        }
+        for _ in 0..7 {
+            assert_eq!(rate.allows(10, began + WINDOW / 2), (false, 0));
+        }
+        assert_eq!(rate.allows(10, began + WINDOW), (true, 7));
+        assert_eq!(rate.allows(10, began + WINDOW), (true, 0));
+
+        // Of long ones there are fewer.
+        let mut rate = Rate::since(began);
+        let long = (0..lines).filter(|_| rate.allows(LINE_MAX, began).0);
+        assert_eq!(long.count() as u32, LINES_MAX.div_ceil(9));
+
+        let assignment = assignment("null");
+        let (logged, writer) = std::io::pipe().unwrap();
+        let reader = std::thread::spawn(move || std::io::read_to_string(logged).unwrap());
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_writer(std::sync::Mutex::new(writer))
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let mut log = Log::new(&assignment, 100);
+            log.push("x\n".repeat(LINES_MAX as usize + 3).as_bytes());
+            log.finish();
+        });
+        let events = reader.join().unwrap();
+        assert_eq!(events.lines().count(), LINES_MAX as usize + 1);
+        let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
+        assert_eq!(
+            (&last["level"], &last["fields"]["lines"]),
+            (&"WARN".into(), &3.into())
+        );
     }
 
     #[test]

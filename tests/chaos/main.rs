@@ -26,7 +26,7 @@ mod clock;
 mod dice;
 
 #[expect(dead_code, reason = "other tests need more of it")]
-#[path = "../daemon/cluster.rs"]
+#[path = "../support/cluster.rs"]
 mod cluster;
 
 #[expect(dead_code, reason = "other tests need more of it")]

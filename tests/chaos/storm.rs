@@ -90,10 +90,18 @@ fn on_every_database() {
         thread.spawn(storm).unwrap()
     });
     let storms: Vec<_> = storms.collect();
-    let mut ended: Vec<_> = storms.into_iter().map(|storm| storm.join()).collect();
-    if let Some(Err(panic)) = ended.pop_if(|ended| ended.is_err()).or_else(|| ended.pop()) {
-        std::panic::resume_unwind(panic);
-    }
+    let ended: Vec<_> = storms.into_iter().map(|storm| storm.join()).collect();
+    // Once more, below the logs: a reader of the end of the output sees the reason.
+    let reasons = ended.iter().filter_map(|ended| ended.as_ref().err());
+    let reasons: Vec<&str> = reasons.map(|panic| reason(&**panic)).collect();
+    assert!(reasons.is_empty(), "{}", reasons.join("\n"));
+}
+
+/// What a thread said when it panicked.
+fn reason(panic: &dyn std::any::Any) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without words")
 }
 
 fn pipelines() -> Vec<String> {

@@ -18,6 +18,7 @@ mod clock;
 #[path = "../support/dice.rs"]
 mod dice;
 
+#[path = "../support/cluster.rs"]
 mod cluster;
 mod house;
 

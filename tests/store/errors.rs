@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Error};
+use ductwork::store::{Conn, Error, Location, Purpose};
 use sqlx::{Connection, Executor, PgConnection};
 
+use crate::cluster::Cluster;
 use crate::support::{self, Db};
 
 /// A connection beside the engine's, for whatever a foreign session may do.
@@ -129,14 +130,6 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
             .await
             .unwrap();
 
-        // More locks than the server has room for.
-        let locks = "SELECT pg_advisory_lock(n) FROM generate_series(1, 1000000) AS n";
-        let error = hindered(&mut conn, locks).await;
-        assert!(error.contains("53200"), "{error}");
-        conn.script("UNLOCK", "SELECT pg_advisory_unlock_all()")
-            .await
-            .unwrap();
-
         // A right that somebody has revoked.
         let role = format!("reader_{}", uuid::Uuid::now_v7().simple());
         run(
@@ -154,6 +147,20 @@ async fn what_the_servers_environment_raises_blames_no_value_and_leaves_the_conn
         conn.close().await;
     })
     .await;
+}
+
+/// On a server of its own: while this lasts, no session of the server gets another lock.
+#[tokio::test]
+async fn a_full_table_of_locks_blames_no_value_and_leaves_the_connection() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    let locks = "SELECT pg_advisory_lock(n) FROM generate_series(1, 1000000) AS n";
+    let (is, blames, error) = raised(&mut conn, locks).await;
+    assert_eq!((is, blames), ("hindered", false), "{error}");
+    assert!(error.contains("53200"), "{error}");
+    assert!(!conn.is_broken());
+    conn.close().await;
 }
 
 /// A tablespace of one MiB, in memory.

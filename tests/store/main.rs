@@ -5,6 +5,9 @@
     reason = "a test fails by it, outside of the functions that the linter takes for tests too"
 )]
 
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/cluster.rs"]
+mod cluster;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../tripwires/mod.rs"]

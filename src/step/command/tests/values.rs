@@ -133,8 +133,11 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
         "head -c 64000000 /dev/zero | tr '\\0' 1",
         "yes",
         "trap '' TERM PIPE; while :; do echo 1234567890; done",
-        "printf '%1001d' 1",
-        "printf '%1001d' 1 > $DUCTWORK_OUTPUT",
+        "printf '1%01000d' 1",
+        "printf '1%01000d' 1 > $DUCTWORK_OUTPUT",
+        // Cut off at the limit it would be another number.
+        "printf '%1001d%02d' 1 2",
+        "printf '%1001d%02d' 1 2 > $DUCTWORK_OUTPUT",
     ] {
         let error = error(stage.sh(script).await);
         assert_eq!(error.class, "output_too_large", "{script}");
@@ -144,5 +147,48 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
             error.message
         );
     }
-    assert_eq!(value(stage.sh("printf '1%0999d' 1").await).len(), 1000);
+    for script in [
+        "printf '1%0999d' 1",
+        "printf '1%0999d\\r\\n' 1",
+        "printf '1%0999d\\n' 1 > $DUCTWORK_OUTPUT",
+    ] {
+        assert_eq!(value(stage.sh(script).await).len(), 1000, "{script}");
+    }
+    let most = format!("1{}", "0".repeat(999));
+    let stage = Stage::new(&most).max_payload(1000);
+    assert_eq!(value(stage.sh("cat").await), most);
+}
+
+/// Whatever else the runtime's one thread does, beats among it, goes on meanwhile.
+#[test]
+fn a_large_output_is_read_on_a_thread_of_its_own() {
+    const NAME: &str = "reads-large";
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name(NAME)
+        .build()
+        .unwrap();
+    let others = || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = threads.map(|it| std::fs::read_to_string(it.path().join("comm")));
+        names.flatten().filter(|name| name.trim() == NAME).count()
+    };
+    let stage = Stage::new("1");
+    runtime.block_on(async {
+        for (script, threads) in [
+            ("echo 1", 0),
+            ("printf '1%0262143d'", 0),
+            ("printf '1%0262144d'", 1),
+            ("printf '1%0262144d' > $DUCTWORK_OUTPUT", 1),
+        ] {
+            value(stage.sh(script).await);
+            assert_eq!(others(), threads, "{script}");
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_large_error_report_is_read_as_a_small_one() {
+    let script = r#"printf '{"error": {"type": "T", "message": "%0300000d"}}' 1; exit 1"#;
+    assert_eq!(error(Stage::new("1").sh(script).await).class, "T");
 }
