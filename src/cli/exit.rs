@@ -79,6 +79,8 @@ impl From<store::Error> for Failure {
                     "nothing was written; mend what the database says, or wait, and try again",
                 ))
             }
+            // A service manager does not start the daemon again, either.
+            store::Error::Misplaced(_) => Self::usage(problem),
             _ => Self::failed(problem),
         }
     }

@@ -37,7 +37,7 @@ use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
-use super::start::{OUTGROWN, outgrown, until_idle};
+use super::start::{opened, unfit, until_idle};
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -127,12 +127,14 @@ impl Child {
                 for life in &lives {
                     life.work(&self, &location, &policy, &definitions, &mut loops);
                 }
-                // A supervisor looks at the schema for its children.
+                // A supervisor looks at the database for its children.
                 let alone = self.supervisor.is_none();
                 let over = async {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => ExitCode::SUCCESS,
-                        () = outgrown(&first.requests), if alone => ExitCode::from(OUTGROWN),
+                        code = unfit(&first.requests, opened(&location)), if alone => {
+                            ExitCode::from(code)
+                        }
                     }
                 };
                 let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
@@ -400,7 +402,7 @@ async fn attend(
                 continue;
             }
             event = signals.recv() => event,
-            ended = &mut over, if !left && shared.mode() == Mode::Run => {
+            ended = &mut over, if !left && !matches!(shared.mode(), Mode::Drain { .. }) => {
                 (left, code) = (true, ended);
                 leave(Instant::now() + drain, StopCause::Shutdown);
                 continue;

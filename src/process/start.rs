@@ -18,6 +18,7 @@ use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
+use crate::store::file::Opened;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
@@ -226,7 +227,7 @@ pub fn start_until(
             let requests = handle.requests.clone();
             tokio::select! {
                 code = until(handle, config) => code,
-                () = outgrown(&requests) => OUTGROWN,
+                code = unfit(&requests, opened(&location)) => code,
             }
         };
         Ok(supervisor::supervise(setup, signals, until).await)
@@ -389,14 +390,47 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
 }
 
 /// The exit status of a daemon that ends because the schema has outgrown it.
-pub const OUTGROWN: u8 = 1;
+const OUTGROWN: u8 = 1;
+
+/// That of one that ends because its file is not where it was. A service manager does not start it
+/// again: it would begin with whatever is there now.
+const MISPLACED: u8 = 2;
 
 /// How often a daemon looks whether the schema has outgrown it.
 const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 
+/// How often a daemon looks whether its file is where it was: until then, commits go along with it.
+const FILE_EVERY: Duration = Duration::from_secs(1);
+
+/// SQLite's file, as it was opened.
+pub fn opened(location: &Location) -> Option<Opened> {
+    location.file().and_then(Opened::at)
+}
+
+/// Returns when this daemon cannot go on with its database, with the exit status that says so.
+pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, opened: Option<Opened>) -> u8 {
+    tokio::select! {
+        () = outgrown(requests) => OUTGROWN,
+        () = misplaced(opened) => MISPLACED,
+    }
+}
+
+/// Returns when SQLite's file is not where it was.
+async fn misplaced(opened: Option<Opened>) {
+    let Some(opened) = opened else {
+        return std::future::pending().await;
+    };
+    loop {
+        if let Err(error) = opened.check() {
+            return tracing::error!(%error, "stopping");
+        }
+        tokio::time::sleep(FILE_EVERY).await;
+    }
+}
+
 /// Returns when a newer program has changed the schema so that this one cannot work with it any more.
 /// One that it can work with is reported once.
-pub async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
+async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
     let mut reported = None;
     loop {
         let (reply, answer) = oneshot::channel();

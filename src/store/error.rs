@@ -76,6 +76,9 @@ pub enum Error {
     /// The schema is not the one this program needs.
     #[error("{0}")]
     Schema(String),
+    /// SQLite's file is not where it was, or its log is there without it: a person has to see to it.
+    #[error("{0}")]
+    Misplaced(String),
     /// What is stored cannot be understood.
     #[error("the database holds what this program does not understand: {0}")]
     Corrupt(String),

@@ -23,6 +23,7 @@ pub mod error;
 mod explorer;
 #[cfg(feature = "failpoints")]
 mod fault;
+pub mod file;
 pub mod fill;
 pub mod fingerprint;
 pub mod limit;

@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use super::busy;
 use super::error::{Error, Source};
+use super::file;
 use super::fingerprint;
 use super::rows_table;
 
@@ -333,6 +334,7 @@ fn open_file(path: &Path, cache_kib: u32, until: Instant) -> Result<Session, Err
             path.display()
         )));
     }
+    file::check_log(path)?;
     // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
     // The -wal and -shm files take the mode of the database. A file that is there is not opened:
     // to close it again would take away every lock that this process has on it, the one among

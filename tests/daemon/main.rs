@@ -26,6 +26,7 @@ mod ahead;
 mod children;
 mod clocks;
 mod failover;
+mod files;
 mod giants;
 mod keeping;
 mod kills;

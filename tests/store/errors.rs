@@ -33,6 +33,7 @@ async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, Stri
         Error::Constraint { .. } => "constraint",
         Error::Refused { .. } => "refused",
         Error::Schema(_) => "schema",
+        Error::Misplaced(_) => "misplaced",
         Error::Corrupt(_) => "corrupt",
     };
     (variant, error.blames_the_value(), format!("{error:?}"))

@@ -1,0 +1,128 @@
+//! SQLite's file is taken away under a daemon that uses it.
+
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::Signal;
+
+use crate::house::*;
+use crate::support::{self, Db};
+
+const WORK: &str = r#"
+pipeline: Work
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] }
+  B: { command: [cat] }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+/// Its file, the log beside it, and a place of its own for the former.
+fn files(db: &Db) -> (PathBuf, PathBuf, PathBuf) {
+    let path = db.location.file().unwrap().to_owned();
+    let beside = |name: &str| PathBuf::from(format!("{}{name}", path.display()));
+    (path.clone(), beside("-wal"), beside(".away"))
+}
+
+fn said(house: &House, verb: &[&str]) -> (Option<i32>, String) {
+    let done = house.run(&[], verb);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    (done.status.code(), said)
+}
+
+/// The daemon ends as one that somebody has to help, and says what to do.
+async fn ends_misplaced(daemon: &mut Daemon, what: &str) {
+    let stopping = daemon.says("stopping").await;
+    let (status, _) = daemon.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(2), "{status}");
+    let error = stopping[0]["error"].to_string();
+    for part in [what, "put that file back", "-wal"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+}
+
+async fn goes_on(house: &mut House) {
+    let mut daemon = house.start();
+    daemon.ready().await;
+    house.completed(PATIENCE).await;
+    daemon.stop().await;
+    assert_eq!(house.succeeded_once_each().await.len(), 2 * 5);
+}
+
+#[tokio::test]
+async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        let (path, log, away) = files(&db);
+        house.trigger("Work", "1", 5).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.pids("pids", 1).await;
+        std::fs::rename(&path, &away).unwrap();
+        // It drains: these commits go along with the file, into the log that stays.
+        std::fs::write(house.path("go"), "").unwrap();
+        ends_misplaced(&mut daemon, "moved or deleted").await;
+        assert!(log.metadata().unwrap().len() > 0);
+
+        for verb in [
+            &["start"][..],
+            &["runs"],
+            &["trigger", "Work"],
+            &["migrate"],
+        ] {
+            let (code, said) = said(&house, verb);
+            assert!(
+                code == Some(2) && said.contains("put the database back"),
+                "{verb:?}: {said}"
+            );
+            assert!(!path.exists(), "{verb:?}");
+        }
+        std::fs::rename(&away, &path).unwrap();
+        goes_on(&mut house).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_replaced_ends_the_daemon() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        let (path, _, away) = files(&db);
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Work", "1", 5).await;
+        house.pids("pids", 1).await;
+        // At no time there is none.
+        std::fs::hard_link(&path, &away).unwrap();
+        replace(&path);
+        std::fs::write(house.path("go"), "").unwrap();
+        ends_misplaced(&mut daemon, "replaced").await;
+        std::fs::rename(&away, &path).unwrap();
+        goes_on(&mut house).await;
+    })
+    .await;
+}
+
+/// By another database.
+fn replace(path: &Path) {
+    let other = path.with_extension("other");
+    let made = rusqlite::Connection::open(&other).unwrap();
+    made.execute_batch("CREATE TABLE other (n)").unwrap();
+    drop(made);
+    std::fs::rename(&other, path).unwrap();
+}
+
+/// Nobody looks for it, and a word that asks it to rest does not keep it from looking.
+#[tokio::test]
+async fn a_quiet_role_of_its_own_ends_as_well() {
+    support::with(Db::sqlite(), |db| async move {
+        let house = House::new(&db, Settings::default(), &[WORK]).await;
+        let (path, _, away) = files(&db);
+        let mut advancer = house.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
+        advancer.says("registered").await;
+        advancer.send(Signal::SIGTSTP);
+        advancer.says("quiet").await;
+        std::fs::rename(&path, &away).unwrap();
+        ends_misplaced(&mut advancer, "moved or deleted").await;
+        std::fs::rename(&away, &path).unwrap();
+    })
+    .await;
+}
