@@ -307,7 +307,7 @@ mod tests {
         NodeProgress {
             node: node.to_owned(),
             step: node.to_owned(),
-            via: Via::Chain,
+            via: Via::Chain.to_string(),
             total,
             completed,
             running,

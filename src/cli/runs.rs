@@ -64,18 +64,13 @@ impl Runs {
             }
             let now = query::now(&mut conn).await?;
             let row = |run: &Run| {
-                let reasons: Vec<&str> = run
-                    .halt_reasons
-                    .iter()
-                    .map(|reason| reason.as_str())
-                    .collect();
                 vec![
                     Cell::new(run.id.to_string()),
                     Cell::styled(&run.pipeline, out::BOLD),
                     Cell::styled(run.status.as_str(), style(run.status)),
                     Cell::new(house.out.time(run.triggered_at, now)),
                     Cell::new(took(run, now)),
-                    Cell::styled(reasons.join(", "), out::BAD),
+                    Cell::styled(run.halt_reasons.join(", "), out::BAD),
                 ]
             };
             let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
@@ -129,7 +124,7 @@ pub struct RunJson<'a> {
     started_at: Option<String>,
     completed_at: Option<String>,
     halted_at: Option<String>,
-    halt_reasons: &'a [HaltReason],
+    halt_reasons: &'a [String],
 }
 
 impl<'a> RunJson<'a> {

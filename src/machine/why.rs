@@ -124,7 +124,7 @@ pub struct BarrierFact {
 #[derive(Clone, Debug)]
 pub struct HaltFact {
     /// Why.
-    pub reason: HaltReason,
+    pub reason: String,
     /// Where.
     pub node: String,
     /// The last attempt's error.
@@ -627,7 +627,7 @@ mod tests {
         assert_eq!(why(&facts).remedy, None);
         facts.status = RunStatus::Halted;
         facts.halts.push(HaltFact {
-            reason: HaltReason::JobRetriesExhausted,
+            reason: HaltReason::JobRetriesExhausted.to_string(),
             node: "Load".into(),
             error: Some("exit status 3".into()),
         });

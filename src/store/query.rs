@@ -1,7 +1,8 @@
 //! What people and pages read: runs, one run whole, how far it is.
 //!
 //! Owns: read models, each bounded by a limit or by one run. Never: writes; nor is anything
-//! read here that a decision of the engine rests on.
+//! read here that a decision of the engine rests on. So a word of a newer version is shown as it is,
+//! where no state depends on it.
 
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ pub struct Run {
     /// It is being cancelled: when it was last gone on with.
     pub cancelling_at: Option<i64>,
     /// Why branches of it halted, each reason once.
-    pub halt_reasons: Vec<HaltReason>,
+    pub halt_reasons: Vec<String>,
 }
 
 impl Run {
@@ -187,7 +188,7 @@ pub struct BranchRow {
     /// Its state.
     pub status: BranchStatus,
     /// Why it halted by itself.
-    pub halt_reason: Option<HaltReason>,
+    pub halt_reason: Option<String>,
     /// Its current step.
     pub step_id: StepId,
     /// Since when, or from when on, it may be advanced.
@@ -208,7 +209,7 @@ pub struct FanOutRow {
     /// The node whose output was spread.
     pub node: String,
     /// Divide or expand.
-    pub via: Via,
+    pub via: String,
     /// How many branches it made.
     pub width: i64,
     /// How many have ended.
@@ -235,7 +236,7 @@ pub struct StepRow {
     /// What runs.
     pub step: String,
     /// How it was reached.
-    pub via: Via,
+    pub via: String,
     /// The step of an earlier run that it is a copy of.
     pub source_step_id: Option<StepId>,
     /// Its state.
@@ -314,7 +315,7 @@ pub struct NodeProgress {
     /// What runs there.
     pub step: String,
     /// How it was reached.
-    pub via: Via,
+    pub via: String,
     /// Steps so far.
     pub total: u64,
     /// Those with an output.
@@ -410,7 +411,7 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
             Ok(NodeProgress {
                 node: row.get("node")?,
                 step: row.get("step")?,
-                via: row.word("via")?,
+                via: row.get("via")?,
                 total: count("total")?,
                 completed: count("completed")?,
                 running: count("running")?,
@@ -520,7 +521,7 @@ async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     let rows = Rows::new().ids("id", ids);
     for row in conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await? {
         let id = RunId(row.get("run_id")?);
-        let reason = row.word("halt_reason")?;
+        let reason = row.get("halt_reason")?;
         if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
             run.halt_reasons.push(reason);
         }
@@ -585,7 +586,7 @@ fn branch_row(row: &Row) -> Result<BranchRow, Error> {
         fan_out_id: row.get::<Option<Uuid>>("fan_out_id")?.map(FanOutId),
         ordinal: row.get("ordinal")?,
         status: row.word("status")?,
-        halt_reason: row.optional_word("halt_reason")?,
+        halt_reason: row.get("halt_reason")?,
         step_id: StepId(row.get("step_id")?),
         ready_at: row.get("ready_at")?,
         claimed_for_advancing_at: row.get("claimed_for_advancing_at")?,
@@ -598,7 +599,7 @@ fn fan_out_row(row: &Row) -> Result<FanOutRow, Error> {
         id: FanOutId(row.get("id")?),
         branch_id: BranchId(row.get("branch_id")?),
         node: row.get("node")?,
-        via: row.word("via")?,
+        via: row.get("via")?,
         width: row.get("width")?,
         arrived: row.get("arrived")?,
         halted: row.get("halted")?,
@@ -614,7 +615,7 @@ fn step_row(row: &Row) -> Result<StepRow, Error> {
         ordinal: row.get("ordinal")?,
         node: row.get("node")?,
         step: row.get("step")?,
-        via: row.word("via")?,
+        via: row.get("via")?,
         source_step_id: row.get::<Option<Uuid>>("source_step_id")?.map(StepId),
         status: row.word("status")?,
         input: raw(row.get("input")?)?,

@@ -84,7 +84,7 @@ pub async fn facts(
         if found.status.is_terminal() {
             for row in conn.fetch(&HALTS, &args).await? {
                 facts.halts.push(HaltFact {
-                    reason: row.word("halt_reason")?,
+                    reason: row.get("halt_reason")?,
                     node: row.get("node")?,
                     error: row.get("error_message")?,
                 });

@@ -6,10 +6,11 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::stuck::{Stuck, stuck};
 use ductwork::model::*;
 use ductwork::store::claim::{self, Claim, Rest};
+use ductwork::store::definition::Definitions;
 use ductwork::store::place::Place;
 use ductwork::store::process::{self, Claimant, Counters, NewProcess};
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, Dialect, audit};
+use ductwork::store::{Conn, Dialect, audit, query};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, LEASE, limits};
@@ -227,6 +228,28 @@ on_every_database! {
         age(conn, LEASE + Duration::from_secs(61)).await;
         let told = causes(conn).await;
         assert!(told.contains(&("not_recovered", Some("P".to_owned()))), "{told:?}");
+    }
+
+    async fn a_run_is_shown_with_the_words_of_a_newer_version(db: Db) {
+        static VIA: Statement = Statement::new("VIA", "UPDATE ductwork_steps SET via = 'teleport'");
+        static REASON: Statement = Statement::new(
+            "REASON",
+            "UPDATE ductwork_branches SET halt_reason = 'bored' WHERE halt_reason IS NOT NULL",
+        );
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&one(), "1").await;
+        driver.work("P", |_| Did::Refused).await;
+        for statement in [&VIA, &REASON] {
+            assert_eq!(driver.conn.execute(statement, &[]).await.unwrap(), 1);
+        }
+        let conn = &mut driver.conn;
+        let shown = query::show(conn, run, Some(10)).await.unwrap().unwrap();
+        assert_eq!(shown.steps[0].via, "teleport");
+        assert_eq!(shown.branches[0].halt_reason.as_deref(), Some("bored"));
+        assert_eq!(shown.run.halt_reasons, ["bored"]);
+        assert_eq!(query::progress(conn, run).await.unwrap()[0].via, "teleport");
+        let facts = ductwork::store::why::facts(conn, run, LEASE, &Definitions::default()).await.unwrap().unwrap();
+        assert!(ductwork::machine::why::why(&facts).fact.contains("bored"));
     }
 
     async fn a_process_of_a_role_that_only_a_newer_version_knows_is_left_to_that_version(db: Db) {

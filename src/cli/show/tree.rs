@@ -152,12 +152,7 @@ impl<'a> Tree<'a> {
             line("output", &short(output.get(), ROOM));
         }
         if !run.halt_reasons.is_empty() {
-            let reasons: Vec<&str> = run
-                .halt_reasons
-                .iter()
-                .map(|reason| reason.as_str())
-                .collect();
-            line("halted by", &paint(out::BAD, &reasons.join(", ")));
+            line("halted by", &paint(out::BAD, &run.halt_reasons.join(", ")));
         }
         self.text.push('\n');
     }
