@@ -100,10 +100,14 @@ impl Cancel {
         house::block_on(async {
             let mut conn = house::connect(&config, Purpose::Engine).await?;
             let run = house::find_run(&mut conn, &self.run).await?;
+            let before = query::run_state(&mut conn, run).await?;
+            let was_active = before.is_some_and(|before| !before.status.is_terminal());
             let mut told = progress();
             let cancelled = cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut told).await;
             let stopping = match cancelled? {
                 cancel::Cancel::Done { held } => held.len(),
+                // Somebody else asked for the same, and got there first.
+                cancel::Cancel::NotActive(RunStatus::Cancelled) if was_active => 0,
                 cancel::Cancel::NotFound => return Err(house::no_run(&run.to_string())),
                 cancel::Cancel::NotActive(status) => return Err(ended(run, status)),
             };

@@ -333,7 +333,10 @@ mod tests {
     }
 
     fn refused() -> Error {
-        Error::Retryable(Arc::new(Source::Gone))
+        Error::Retryable {
+            statement: "TEST",
+            source: Arc::new(Source::Gone),
+        }
     }
 
     /// Of what the environment hinders, and of what is refused for its value.

@@ -373,7 +373,10 @@ mod tests {
     }
 
     fn refused() -> Result<Answer, Error> {
-        Err(Error::Retryable(Arc::new(Source::Gone)))
+        Err(Error::Retryable {
+            statement: "TEST",
+            source: Arc::new(Source::Gone),
+        })
     }
 
     fn blamed() -> Result<Answer, Error> {

@@ -312,7 +312,9 @@ impl Lifeline {
         let quiet = self.shared.mode() == Mode::Quiet;
         let alive = match process::beat(conn, id, counters, quiet).await {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
-                if !std::mem::replace(&mut self.kept_waiting, true) {
+                // Beside work it waits now and then for a moment, which is nobody's concern.
+                let late = self.shared.since_beat() > self.policy.lease() / 3;
+                if late && !std::mem::replace(&mut self.kept_waiting, true) {
                     events::beat_waits(&error);
                 }
                 self.forget();
@@ -320,7 +322,9 @@ impl Lifeline {
             }
             alive => alive?,
         };
-        self.kept_waiting = false;
+        if std::mem::take(&mut self.kept_waiting) {
+            events::beat_written(self.shared.since_beat());
+        }
         match alive {
             true => {
                 // A database that took no writes for so long let nobody beat: whoever was

@@ -49,6 +49,8 @@ pub struct Link {
     location: Location,
     conn: Option<Conn>,
     failures: u32,
+    /// None of these failures was for want of the database itself.
+    reached: bool,
     /// Since when it fails, and how often that was said.
     lost: Growing<()>,
     /// How many connections were given up.
@@ -67,6 +69,7 @@ impl Link {
             location,
             conn: None,
             failures: 0,
+            reached: true,
             lost: Growing::default(),
             epoch: 0,
             known: 0,
@@ -119,8 +122,12 @@ impl Link {
         self.give_up();
         self.failures += 1;
         if self.lost.meet(&(), Instant::now()).is_some() {
-            events::database_lost(error);
+            match error.is_not_now() {
+                true => events::database_hindered(error),
+                false => events::database_lost(error),
+            }
         }
+        self.reached &= error.is_not_now();
         let wait = Duration::from_millis(50 << self.failures.min(6)).min(RECONNECT_MAX);
         spread(wait)
     }
@@ -128,8 +135,9 @@ impl Link {
     /// Takes note of a success.
     pub fn worked(&mut self) {
         if self.failures > 0 {
-            events::database_back(self.failures);
+            events::database_back(self.failures, self.reached);
         }
+        self.reached = true;
         self.failures = 0;
         self.lost.over(&());
     }

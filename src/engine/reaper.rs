@@ -194,8 +194,7 @@ impl Sweeper {
         if first {
             let put_right = match self.clock.set_back {
                 true => clock::was_set_back(conn).await,
-                // It may have been set forth and back between two sweeps.
-                false => clock::branches_were_overtaken(conn).await,
+                false => clock::may_have_been_set_back(conn).await,
             };
             match put_right {
                 Ok(overtaken) => {

@@ -442,10 +442,11 @@ impl Worker {
             stale: committed.stale.len() as u64,
             ..Counters::default()
         };
+        let mut stale = Vec::new();
         for (id, ending) in ended {
             if committed.stale.contains(id) {
                 if *ending != Ending::Cancelled {
-                    events::stale_commit(*id);
+                    stale.push(*id);
                 }
                 continue;
             }
@@ -456,6 +457,7 @@ impl Worker {
                 ExecutionResult::Cancelled | ExecutionResult::Released => {}
             }
         }
+        events::stale_commits(&stale);
         counters.advanced = committed.advanced as u64;
         self.shared.count(counters);
         if committed.ready {

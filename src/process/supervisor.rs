@@ -98,7 +98,7 @@ struct Supervisor {
     stalled: bool,
     /// SQLite's file, and who had its lock when this was last looked at because nobody could write.
     file: Option<PathBuf>,
-    writer: Option<Pid>,
+    writer: Option<(Pid, u32)>,
     /// Pids of children that died because the daemon stops: what they held is released.
     stopped: Arc<Mutex<HashSet<Pid>>>,
     ready: watch::Sender<bool>,
@@ -337,11 +337,14 @@ impl Supervisor {
         let Some(found) = writer::of(file) else {
             return;
         };
-        self.writer = Some(found.pid);
         // Seen twice: many may have it one after the other, and it is no fault of the last one.
-        if before != Some(found.pid) {
+        let looks = before.filter(|(pid, _)| *pid == found.pid);
+        let looks = looks.map_or(1, |(_, looks)| looks + 1);
+        self.writer = Some((found.pid, looks));
+        if looks == 2 {
             events::kept_out(&found.to_string(), self.me.since_beat());
-        } else if writer::is_to_be_ended(&found, &self.identity, rows, lease) {
+        }
+        if looks >= 2 && writer::is_to_be_ended(&found, &self.identity, rows, lease) {
             events::writer_ended(&found.to_string());
             if let Err(error) = writer::end(&found) {
                 tracing::error!(pid = found.pid, %error, "it cannot be ended");

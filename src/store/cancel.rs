@@ -332,7 +332,7 @@ pub const AGAIN: Duration = Duration::from_millis(20);
 fn later<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
     match done {
         Ok(done) => Ok(Some(done)),
-        Err(Error::Retryable(_)) => Ok(None),
+        Err(Error::Retryable { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

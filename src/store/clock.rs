@@ -59,23 +59,37 @@ pub struct Overtaken {
 /// Makes due again what the clock was taken away from. To be called once after the clock was set
 /// back; where it was not, nothing is found.
 pub async fn was_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
-    let due = conn.fetch(&DUE_AGAIN, &[]).await?;
+    let overtaken = overtaken_executions(conn).await?;
+    let branches = overtaken_branches(conn).await?;
     Ok(Overtaken {
-        executions: due.len(),
-        pipelines: due
-            .iter()
-            .map(|row| row.get("pipeline"))
-            .collect::<Result<_, _>>()?,
-        ..branches_were_overtaken(conn).await?
+        branches,
+        ..overtaken
     })
 }
 
-/// The same for branches alone. Few of them wait at a time, so this may be called when nobody
-/// noticed that the clock was set back: it may have been set forth and back between two looks.
-pub async fn branches_were_overtaken(conn: &mut Conn) -> Result<Overtaken, Error> {
-    let ready = conn.fetch(&READY_AGAIN, &[]).await?;
+/// The same where nobody noticed that the clock was set back: it may have been since they looked, or
+/// set forth and back between two looks. Few branches wait at a time, so they are looked at; where
+/// they show it, the executions are as well.
+pub async fn may_have_been_set_back(conn: &mut Conn) -> Result<Overtaken, Error> {
+    match overtaken_branches(conn).await? {
+        0 => Ok(Overtaken::default()),
+        branches => Ok(Overtaken {
+            branches,
+            ..overtaken_executions(conn).await?
+        }),
+    }
+}
+
+async fn overtaken_executions(conn: &mut Conn) -> Result<Overtaken, Error> {
+    let due = conn.fetch(&DUE_AGAIN, &[]).await?;
+    let pipelines = due.iter().map(|row| row.get("pipeline"));
     Ok(Overtaken {
-        branches: ready.len(),
-        ..Overtaken::default()
+        executions: due.len(),
+        pipelines: pipelines.collect::<Result<_, _>>()?,
+        branches: 0,
     })
+}
+
+async fn overtaken_branches(conn: &mut Conn) -> Result<usize, Error> {
+    Ok(conn.fetch(&READY_AGAIN, &[]).await?.len())
 }

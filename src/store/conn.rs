@@ -610,7 +610,7 @@ impl Conn {
 
     /// Whether a transaction that failed is to be tried again, whole and at once.
     fn tries_again(&self, error: &Error, attempt: u32) -> bool {
-        matches!(error, Error::Retryable(_))
+        matches!(error, Error::Retryable { .. })
             && attempt < TRANSACTION_ATTEMPTS
             && !self.broken
             && !self.patience.hurried

@@ -30,11 +30,19 @@ impl From<sqlx::Error> for Source {
     }
 }
 
-/// The server's own message; the driver adds a line of the server's source.
+/// The server's own message, and what it was at when somebody was in its way: which table, as a rule.
+/// The driver adds a line of the server's source.
 fn told(error: &sqlx::Error) -> String {
-    match error {
-        sqlx::Error::Database(error) => error.message().to_owned(),
-        error => error.to_string(),
+    let sqlx::Error::Database(error) = error else {
+        return error.to_string();
+    };
+    let server = error.try_downcast_ref::<PgDatabaseError>();
+    let contended =
+        |error: &&PgDatabaseError| blame::of_sqlstate(error.code(), false) == Blame::Contention;
+    let at = server.filter(contended).and_then(|error| error.r#where());
+    match at.and_then(|at| at.lines().next()) {
+        Some(at) => format!("{} ({at})", error.message()),
+        None => error.message().to_owned(),
     }
 }
 
@@ -62,8 +70,14 @@ pub enum Error {
         source: Arc<Source>,
     },
     /// A deadlock, a serialisation failure, a lock timeout: rolled back, try it whole again.
-    #[error("the transaction has to be tried again")]
-    Retryable(#[source] Arc<Source>),
+    #[error("{statement} has to be tried again")]
+    Retryable {
+        /// The statement's name.
+        statement: &'static str,
+        /// The driver's word.
+        #[source]
+        source: Arc<Source>,
+    },
     /// A constraint refused the write.
     #[error("the constraint {constraint} refused the write")]
     Constraint {
@@ -103,7 +117,7 @@ impl Error {
     /// True when somebody else has what it waits for, it took too long, or the environment is in the
     /// way: nothing was done, and the same may be possible a little later.
     pub fn is_not_now(&self) -> bool {
-        matches!(self, Self::Retryable(_) | Self::Hindered { .. })
+        matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
 
     /// True when what was to be written is to blame, and not the database: it will be refused
@@ -174,7 +188,7 @@ impl Error {
                 source,
                 in_commit: statement == "COMMIT",
             },
-            (Blame::Contention, _) => Self::Retryable(source),
+            (Blame::Contention, _) => Self::Retryable { statement, source },
             (Blame::Environment, _) => Self::Hindered { statement, source },
             (Blame::Part, _) => Self::Corrupt(format!(
                 "a part of {statement} found less than it was to write"

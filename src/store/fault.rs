@@ -21,7 +21,10 @@ impl Conn {
         };
         match failpoint::reach(name) {
             None => Ok(()),
-            Some(Fault::Error(Class::Retryable)) => Err(Error::Retryable(source())),
+            Some(Fault::Error(Class::Retryable)) => Err(Error::Retryable {
+                statement: name,
+                source: source(),
+            }),
             Some(Fault::Error(Class::Hindered)) => Err(Error::Hindered {
                 statement: name,
                 source: source(),

@@ -239,11 +239,11 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
                 conn.script(migration.name, migration.sql(dialect)).await
             };
             let written = written.await;
-            is_locked = matches!(written, Err(Error::Retryable(_)));
+            is_locked = matches!(written, Err(Error::Retryable { .. }));
             match written {
                 // A transaction that is to be tried again is, at once: whoever waits behind this one
                 // would hardly come to its turn.
-                Err(Error::Retryable(_)) if dialect == Dialect::Postgres => {
+                Err(Error::Retryable { .. }) if dialect == Dialect::Postgres => {
                     Err(Error::Schema("a lock is held by another".to_owned()))
                 }
                 written => written,
@@ -290,7 +290,7 @@ async fn create_record(conn: &mut Conn) -> Result<(), Error> {
             .await;
         attempts += 1;
         match created {
-            Err(Error::Constraint { .. } | Error::Refused { .. } | Error::Retryable(_))
+            Err(Error::Constraint { .. } | Error::Refused { .. } | Error::Retryable { .. })
                 if attempts < 5 =>
             {
                 tokio::time::sleep(Duration::from_millis(20)).await;

@@ -22,9 +22,20 @@ pub fn database_lost(error: &crate::store::Error) {
     warn!(error = chain(error), "waiting for the database");
 }
 
-/// The database is back.
-pub fn database_back(attempts: u32) {
-    info!(attempts, "the database is back");
+/// The database answers, but could not do what it was asked. Said as rarely.
+pub fn database_hindered(error: &crate::store::Error) {
+    warn!(
+        error = chain(error),
+        "the database cannot do its part now; it is asked again and again"
+    );
+}
+
+/// The database is back, or does its part again.
+pub fn database_back(attempts: u32, reached: bool) {
+    match reached {
+        true => info!(attempts, "the database does its part again"),
+        false => info!(attempts, "the database is back"),
+    }
 }
 
 /// A process is in the database, and works.
@@ -45,11 +56,19 @@ pub fn lifeline_failed(error: &crate::store::Error) {
     error!(error = chain(error), "heartbeat or request failed");
 }
 
-/// A heartbeat cannot be written, because somebody else has what it takes. Said once until one was.
+/// A heartbeat is late, because somebody else has what it takes. Said once until one was written.
 pub fn beat_waits(error: &crate::store::Error) {
     warn!(
         error = chain(error),
         "the heartbeat waits for a lock that somebody else has; it is tried again and again"
+    );
+}
+
+/// A heartbeat was written after all.
+pub fn beat_written(late: Duration) {
+    info!(
+        seconds = late.as_secs(),
+        "the heartbeat waits no more: it was written"
     );
 }
 
@@ -96,9 +115,19 @@ pub fn claims_lost(count: usize) {
     warn!(count, "ending executions that are not ours any more");
 }
 
-/// A result came too late and was refused.
-pub fn stale_commit(execution: ExecutionId) {
-    warn!(execution_id = %execution, "stale commit refused: the claim had been taken away");
+/// Results came too late and were refused. Of a wide run that was cancelled they may be hundreds at once.
+pub fn stale_commits(executions: &[ExecutionId]) {
+    const EACH: usize = 5;
+    let (told, counted) = executions.split_at(executions.len().min(EACH));
+    for execution in told {
+        warn!(execution_id = %execution, "stale commit refused: the claim had been taken away");
+    }
+    if !counted.is_empty() {
+        warn!(
+            executions = counted.len(),
+            "more stale commits refused with these"
+        );
+    }
 }
 
 /// A branch was to be advanced under a claim that had been taken away.

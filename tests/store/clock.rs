@@ -119,6 +119,8 @@ on_every_database! {
         let claimed = driver.claim("Split", 1).await.remove(0);
         let finished = driver.finished(claimed, Did::Returned(json!([1, 2]))).await;
         driver.commit(&[finished]).await;
+        // Nobody can tell of this one, unless something else does.
+        trigger(&mut driver, "Now", Duration::ZERO).await;
         for meant in [Duration::ZERO, HOUR / 2] {
             let branches = driver.claim_branches(1).await;
             assert_eq!(branches.len(), 1);
@@ -126,12 +128,12 @@ on_every_database! {
             let backoff = |_: &str, _| meant;
             let given = advance::give_back(&mut driver.conn, &branches, hindered, &backoff);
             given.await.unwrap();
-            let overtaken = clock::branches_were_overtaken(&mut driver.conn).await.unwrap();
+            let overtaken = clock::may_have_been_set_back(&mut driver.conn).await.unwrap();
             assert_eq!(overtaken.branches, 0);
             an_hour_ahead(&mut driver.conn).await;
             assert!(driver.claim_branches(1).await.is_empty());
-            let overtaken = clock::branches_were_overtaken(&mut driver.conn).await.unwrap();
-            assert_eq!(overtaken.branches, 1);
+            let overtaken = clock::may_have_been_set_back(&mut driver.conn).await.unwrap();
+            assert_eq!((overtaken.executions, overtaken.branches), (1, 1));
             let wait = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
             let wait = Duration::from_micros(wait.max(0) as u64);
             assert!(wait.abs_diff(meant) < Duration::from_secs(30), "{wait:?}");

@@ -29,7 +29,7 @@ async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, Stri
     let variant = match &error {
         Error::Unavailable { .. } => "unavailable",
         Error::Hindered { .. } => "hindered",
-        Error::Retryable(_) => "retryable",
+        Error::Retryable { .. } => "retryable",
         Error::Constraint { .. } => "constraint",
         Error::Refused { .. } => "refused",
         Error::Schema(_) => "schema",
