@@ -67,6 +67,36 @@ on_every_database! {
         house.audited().await;
     }
 
+    /// One of them is told that it is over, after it had been asked while it was not.
+    async fn of_two_who_cancel_a_wide_run_at_once_neither_fails(db: Db) {
+        static BEGUN: Statement = Statement::new(
+            "CANCELLING",
+            "SELECT 1 AS found FROM ductwork_runs WHERE cancelling_at IS NOT NULL",
+        );
+        let mut house = House::new(&db, Settings::default(), &[WIDE]).await;
+        let mut daemon = house.start();
+        daemon.ready().await;
+        let run = house.trigger("Wide", "20000", 1).await[0].to_string();
+        eventually(PATIENCE, "the expand is whole", async || {
+            (children(&mut house).await.0 == 20_000).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        let mut first = house.start_as(&[], &["cancel", &run]);
+        eventually(PATIENCE, "the first has begun", async || {
+            house.conn.fetch_optional(&BEGUN, &[]).await.unwrap()
+        })
+        .await;
+        let mut second = house.start_as(&[], &["cancel", &run]);
+        for cancel in [&mut first, &mut second] {
+            let (status, _) = cancel.ended(PATIENCE).await;
+            assert_eq!(status.code(), Some(0), "{}", cancel.text());
+        }
+        let third = house.run(&[], &["cancel", &run]);
+        assert_eq!(third.status.code(), Some(1));
+        house.audited().await;
+    }
+
     /// It goes on where the dead one was.
     async fn an_advancer_that_is_killed_in_the_middle_of_an_expand_repeats_nothing(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[WIDE]).await;
