@@ -196,12 +196,23 @@ impl Scene {
     pub async fn watch(&mut self) {
         for host in 0..self.hosts.len() {
             if let Some(status) = self.hosts[host].daemon.has_ended() {
+                let in_the_way = self.stood_in_the_way(self.hosts[host].daemon.pid(), status);
                 let said = self.replace(host).await;
-                let asked = unborn(status, &said);
+                let asked = in_the_way || unborn(status, &said);
                 assert!(asked || found_nothing(status, &said), "{status}: {said}");
                 self.vain_starts += 1;
             }
         }
+    }
+
+    /// A supervisor that was made to stand still, perhaps with SQLite's lock: then others end it.
+    pub fn stood_in_the_way(&self, supervisor: i32, status: ExitStatus) -> bool {
+        let killed = status.signal() == Some(Signal::SIGKILL as i32);
+        let stood_still = |fault: &Fault| {
+            let still = matches!(fault.kind, Kind::Freeze | Kind::Sleep);
+            still && fault.hit.contains(&supervisor)
+        };
+        self.cluster.is_none() && killed && self.faults.iter().any(stood_still)
     }
 
     /// A new daemon, where one has ended; what the old one has said.

@@ -205,6 +205,30 @@ impl Drop for Report {
     }
 }
 
+/// Waits until all runs have ended. What keeps the last of them is told: it is long for a house in
+/// which nothing happens any more.
+async fn drain(house: &mut House) {
+    static OPEN: Statement = Statement::new(
+        "TEST_OPEN",
+        "SELECT id FROM ductwork_runs WHERE status IN ('in_progress', 'dampened')
+          ORDER BY id LIMIT 3",
+    );
+    let within = tokio::time::timeout(DRAIN / 4, async {
+        while !house.all_ended().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    if within.await.is_err() {
+        let open = house.conn.fetch(&OPEN, &[]).await.unwrap();
+        for run in open {
+            let run: uuid::Uuid = run.get("id").unwrap();
+            let why = house.run(&[], &["why", &run.to_string()]);
+            eprintln!("{}", String::from_utf8_lossy(&why.stdout));
+        }
+        house.ended(DRAIN).await;
+    }
+}
+
 async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) {
     let on = std::thread::current().name().unwrap_or_default().to_owned();
     let mut report = Report { plan, scene };
@@ -247,7 +271,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
         ..History::default()
     };
     let quiet = Instant::now();
-    scene.house.ended(DRAIN).await;
+    drain(&mut scene.house).await;
     let drained = quiet.elapsed();
     let (refused, full) = scene.ended().await;
     scene.house.audited().await;

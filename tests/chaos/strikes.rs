@@ -122,10 +122,14 @@ impl Scene {
             tokio::time::sleep(Duration::from_millis(blow.amount % 100)).await;
         }
         let (status, _) = daemon.ended(PATIENCE).await;
-        daemon.gone(Duration::ZERO).await;
+        let pid = daemon.pid();
+        let in_the_way = self.stood_in_the_way(pid, status);
+        if !in_the_way {
+            self.hosts[host].daemon.gone(Duration::ZERO).await;
+        }
         self.note(blow, format!("host {host}"), at, Duration::ZERO, hit);
         let said = self.replace(host).await;
-        let ended = unborn(status, &said) || found_nothing(status, &said);
+        let ended = in_the_way || unborn(status, &said) || found_nothing(status, &said);
         assert!(ended || status.code() == Some(0), "{status}: {said}");
     }
 
