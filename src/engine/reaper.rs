@@ -76,6 +76,13 @@ impl Witness {
     }
 }
 
+/// The one of all sweepers that looks after the clock and the log. One that does not beat has an heir, also
+/// where its row cannot be removed.
+fn first(rows: &[ProcessRow], lease: Duration) -> Option<ProcessId> {
+    let sweeps = |row: &&ProcessRow| row.supervisor.is_none() && row.age < lease;
+    rows.iter().find(sweeps).map(|row| row.id)
+}
+
 /// Whether the database's clock was set back, as far as a sweeper can tell.
 #[derive(Debug)]
 struct Clock {
@@ -188,9 +195,7 @@ impl Sweeper {
         if let Some(row) = rows.first() {
             self.clock.look(row.seen_at, now);
         }
-        // One of all sweepers looks after the clock and the log. Should it be dead, its heir does.
-        let first = rows.iter().find(|row| row.supervisor.is_none());
-        let first = first.is_some_and(|row| row.id == me);
+        let first = first(&rows, self.policy.lease()) == Some(me);
         if first {
             let put_right = match self.clock.set_back {
                 true => clock::was_set_back(conn).await,
@@ -415,6 +420,20 @@ mod tests {
         let back = start + STALE * 4;
         assert_eq!(age(&mut witness, row(id, 1, 160), back), Duration::ZERO);
         assert_eq!(age(&mut witness, row(id, 1, 190), back + STALE), STALE);
+    }
+
+    #[test]
+    fn the_oldest_sweeper_that_beats_looks_after_the_rest() {
+        let [oldest, heir, child] = [(); 3].map(|()| ProcessId::new());
+        let of = |age_s| {
+            let mut rows = [row(child, 1, 0), row(oldest, 1, age_s), row(heir, 1, 0)];
+            rows[0].supervisor = Some(oldest);
+            first(&rows, STALE)
+        };
+        assert_eq!(of(29), Some(oldest));
+        // Dead, and its row cannot be removed.
+        assert_eq!(of(30), Some(heir));
+        assert_eq!(first(&[], STALE), None);
     }
 
     #[test]

@@ -92,14 +92,16 @@ async fn a_step_that_kills_its_process_group_is_alone_in_it() {
 async fn a_step_that_has_itself_traced_is_ended_all_the_same() {
     // We are its tracer then, and never look: its first signal stops it for good.
     let stage = Stage::new("1")
-        .timeout(Duration::from_millis(500))
+        .stopped_at_mark(StopCause::Cancel)
         .grace(Duration::from_millis(200));
     let script = "import ctypes, os, signal\n\
                   traced = ctypes.CDLL(None).ptrace(0, 0, 0, 0)\n\
                   open('traced', 'w').write(str(traced))\n\
+                  os.rename('traced', 'mark')\n\
                   os.kill(os.getpid(), signal.SIGUSR1)";
-    timed_out(stage.python(script).await);
-    assert_eq!(std::fs::read_to_string(stage.path("traced")).unwrap(), "0");
+    let outcome = stage.python(script).await;
+    assert!(matches!(outcome, Outcome::Cancelled), "{outcome:?}");
+    assert_eq!(std::fs::read_to_string(stage.path("mark")).unwrap(), "0");
     stage.assert_nothing_is_left();
 }
 
