@@ -246,9 +246,11 @@ fn configured(
     // Zero would be the system's own.
     let seconds = |time: Duration| time.as_secs().max(1).to_string();
     let bound = |time: Option<Duration>| time.map_or("0".to_owned(), ms);
+    // A name of the address, or of PGAPPNAME, tells the sessions of several houses apart.
+    let name = options.get_application_name().unwrap_or("ductworkd");
     let options = options
         .clone()
-        .application_name("ductworkd")
+        .application_name(name)
         .statement_cache_capacity(256)
         .disable_statement_logging()
         .options([("default_transaction_isolation", "read committed")])

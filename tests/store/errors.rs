@@ -336,3 +336,19 @@ async fn what_ends_a_session_or_keeps_it_from_writing_asks_for_another_connectio
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_session_is_called_as_its_address_says() {
+    static NAME: Statement =
+        Statement::new("NAME", "SELECT current_setting('application_name') AS name");
+    support::with(Db::postgres().await, |db| async move {
+        for (more, name) in [("", "ductworkd"), ("&application_name=orders", "orders")] {
+            let location = Location::parse(&format!("{}{more}", db.url)).unwrap();
+            let mut conn = location.connect(Purpose::Engine).await.unwrap();
+            let row = conn.fetch_optional(&NAME, &[]).await.unwrap().unwrap();
+            assert_eq!(row.get::<String>("name").unwrap(), name);
+            conn.close().await;
+        }
+    })
+    .await;
+}
