@@ -45,10 +45,13 @@ const RECENT: usize = 60;
 /// From the last fault until nothing is left to do.
 const DRAIN: Duration = Duration::from_secs(60);
 
+const LEASE: Duration = Duration::from_secs(3);
+const LEASE_TEXT: &str = "3s";
+
 fn settings() -> Settings {
     Settings {
         // So short that some stand still for longer.
-        reaper_timeout: "3s",
+        reaper_timeout: LEASE_TEXT,
         shutdown_timeout: "2s",
         max_retry: MAX_RETRY,
         level: "info",
@@ -161,7 +164,8 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let proxy = Proxy::to(socket);
     let url = by_way_of(&proxy, &url, ROLES[HOSTS]);
     scene.proxy = Some(Arc::new(proxy));
-    let asking = Location::parse(&url).unwrap();
+    // Whoever asks is as impatient as a daemon: no work comes while one waits for a silent connection.
+    let asking = Location::parse(&url).unwrap().leased(LEASE);
     scene.aside = Aside::new(asking.clone());
     storm(scene, plan, dice, asking).await;
 }
