@@ -187,6 +187,12 @@ fn an_audit_is_timed_on_a_history_as_long_as_asked_for() {
 }
 
 #[test]
+fn a_history_is_deleted_alone_and_beside_work() {
+    let names = ["worked alone", "deleted alone", "deleted beside the work"];
+    on_both("retention", &["--history", "50"], &names);
+}
+
+#[test]
 fn contention_is_measured_with_more_and_more_processes() {
     let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
     on_both("contention", &[], &names);

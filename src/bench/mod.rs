@@ -94,6 +94,8 @@ pub enum Workload {
     Backlog,
     /// Every invariant, on a long history.
     Audit,
+    /// A long history is deleted, alone and beside the chain.
+    Retention,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
     /// One run of five steps at a time on an idle daemon.
@@ -108,7 +110,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Chain5,
         Self::Flat,
         Self::Trigger,
@@ -118,6 +120,7 @@ impl Workload {
         Self::Commands,
         Self::Backlog,
         Self::Audit,
+        Self::Retention,
         Self::Contention,
         Self::Recovery,
         Self::Storm,
@@ -136,6 +139,7 @@ impl Workload {
             Self::Commands => "commands",
             Self::Backlog => "backlog",
             Self::Audit => "audit",
+            Self::Retention => "retention",
             Self::Contention => "contention",
             Self::Storm => "storm",
         }

@@ -18,14 +18,14 @@ use super::start::{block_signals, log};
   ductworkd bench chain5 --runs 10000 --slots 50 --json
   ductworkd bench fanout --width 100000
   ductworkd bench backlog --backlog 1000000      # takes a while, and some gigabytes
-  ductworkd bench audit --history 1000000
+  ductworkd bench audit retention --history 1000000
 
 It works in schemas (PostgreSQL) or files (SQLite) of its own beside the configured one, and
 removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
     /// What to run: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
-    /// audit, contention, recovery, storm, or all [default: all]
+    /// audit, retention, contention, recovery, storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,
     /// Runs of the chain; the other workloads follow it in proportion
@@ -40,7 +40,7 @@ pub struct Bench {
     /// The longest queue; five times as many executions make the history
     #[arg(long, value_name = "N", default_value_t = BACKLOG, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     backlog: u32,
-    /// Finished executions to audit
+    /// Finished executions to audit, and to delete
     #[arg(long, value_name = "N", default_value_t = HISTORY, value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     history: u32,
     /// How often a worker is killed [default: 20; storm: 5]

@@ -106,7 +106,7 @@ async fn work(
 
 /// As long as the transaction took, so that the work has half of the database at least; longer
 /// where it is slow.
-fn pause(took: Duration) -> Duration {
+pub(crate) fn pause(took: Duration) -> Duration {
     match took > SLOW {
         true => took * 3,
         false => took,

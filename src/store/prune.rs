@@ -140,6 +140,11 @@ impl Pruning {
         }
     }
 
+    /// From now on of what ended so long ago.
+    pub fn older_than(&mut self, age: Duration) {
+        self.older_than = Some(age);
+    }
+
     /// The same, so many branches per transaction, however long it takes.
     #[must_use]
     pub fn by(mut self, branches: usize) -> Self {

@@ -1,21 +1,27 @@
-//! What it takes to audit a long history.
+//! What it takes to audit a long history, and to delete it.
 //!
-//! Owns: that one workload.
+//! Owns: these two workloads.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::bench::pipelines::{CHAIN, FLAT};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload};
-use crate::store::{Conn, audit, fill};
+use crate::engine::keeping::pause;
+use crate::store::prune::Pruning;
+use crate::store::{Conn, Purpose, audit, fill};
 
-use super::definition;
+use super::{definition, per_second};
 
 /// How often it is done; the median counts. The first time warms the caches.
 const ROUNDS: usize = 5;
 
 /// Runs that wait in the queue meanwhile, if the history is not even shorter.
 const WAITING: u64 = 1_000;
+
+/// The longest time for which a deletion is measured; a short history is gone before.
+const WINDOW: Duration = Duration::from_secs(10);
 
 /// How many of the invariants are shown.
 const SLOWEST: usize = 5;
@@ -71,4 +77,89 @@ impl Bench {
         }
         Ok(())
     }
+
+    /// Expired runs of the chain are deleted as a daemon does it, alone and beside new ones.
+    pub(super) async fn retention(
+        &mut self,
+        runs: usize,
+        conn: &mut Conn,
+        report: &mut BenchReport,
+    ) -> Result<(), Error> {
+        let workload = Workload::Retention;
+        let chain = definition(CHAIN)?;
+        let steps = chain.nodes.len() as u64;
+        let expired = u64::from(self.options.history).div_ceil(steps);
+        let mut numbers = fill::Numbers::now(conn).await?;
+        let progress = &self.progress;
+        let told =
+            |done: u64| progress.say(&format!("retention: {done} of {expired} runs of history"));
+        fill::completed(conn, &chain, expired, &mut numbers, &told).await?;
+        fill::settle(conn).await?;
+        let made = Instant::now();
+
+        self.start(conn, self.set(CHAIN)).await?;
+        // The first time is to warm up.
+        let mut alone = 0.0;
+        for _ in 0..2 {
+            alone = self.all_at_once(workload, CHAIN, runs, conn).await?;
+        }
+        let note = format!("{runs} runs of {steps} steps beside {expired} finished ones");
+        report.add(workload, "worked alone", alone, "steps/s", note);
+
+        // Whatever was made before that moment has expired, and nothing that is made meanwhile.
+        let mut pruning = Pruning::of(Some(made.elapsed()), expired);
+        let mut other = self.sandbox.location().connect(Purpose::Engine).await?;
+        let began = Instant::now();
+        while began.elapsed() < WINDOW && pruning.runs < expired / 2 {
+            delete(&mut pruning, made, &mut other).await?;
+        }
+        let deleted = per_second(pruning.runs, began.elapsed());
+        let made_per_second = alone / steps as f64;
+        let note = format!(
+            "{:.2} times as many as were made",
+            deleted / made_per_second
+        );
+        report.add(workload, "deleted alone", deleted, "runs/s", note);
+
+        let before = pruning.runs;
+        let began = Instant::now();
+        let over = Cell::new(false);
+        let works = async {
+            let worked = self.all_at_once(workload, CHAIN, runs, conn).await;
+            over.set(true);
+            worked
+        };
+        let deletes = async {
+            while !over.get() && delete(&mut pruning, made, &mut other).await? {}
+            Ok::<_, Error>(began.elapsed())
+        };
+        let (beside, deleting) = tokio::join!(works, deletes);
+        let (beside, deleting) = (beside?, deleting?);
+        other.close().await;
+        let note = format!("{:.2} times that", beside / alone);
+        report.add(
+            workload,
+            "worked beside a deletion",
+            beside,
+            "steps/s",
+            note,
+        );
+        let rate = per_second(pruning.runs - before, deleting);
+        let note = format!(
+            "{} runs; {:.2} times as many as were made",
+            pruning.runs - before,
+            rate / (beside / steps as f64)
+        );
+        report.add(workload, "deleted beside the work", rate, "runs/s", note);
+        Ok(())
+    }
+}
+
+/// One transaction, and the rest that a daemon takes behind it; false when nothing is left.
+async fn delete(pruning: &mut Pruning, made: Instant, conn: &mut Conn) -> Result<bool, Error> {
+    let asked = Instant::now();
+    pruning.older_than(made.elapsed());
+    let more = pruning.step(conn).await?;
+    tokio::time::sleep(pause(asked.elapsed())).await;
+    Ok(more)
 }

@@ -77,6 +77,7 @@ impl Bench {
             Workload::Commands => self.commands(runs, conn, report).await,
             Workload::Backlog => self.backlog(conn, report).await,
             Workload::Audit => self.audit(conn, report).await,
+            Workload::Retention => self.retention(runs, conn, report).await,
             // More than the others: with many processes a short one measures how they start.
             Workload::Contention => self.contention(runs * 5 / 2, conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,

@@ -225,7 +225,7 @@ impl Bench {
                 };
                 self.start_another(conn, set).await?;
             }
-            let rate = self.all_at_once(CHAIN, runs, conn).await?;
+            let rate = self.all_at_once(workload, CHAIN, runs, conn).await?;
             let ratio = rate / *first.get_or_insert(rate);
             let plural = if workers == 1 { "" } else { "s" };
             let note = match workers {
@@ -243,7 +243,7 @@ impl Bench {
                 ..self.set(DIAMOND)
             };
             self.start(conn, set).await?;
-            let rate = self.all_at_once(DIAMOND, runs, conn).await?;
+            let rate = self.all_at_once(workload, DIAMOND, runs, conn).await?;
             let ratio = rate / *first.get_or_insert(rate);
             let note = match count {
                 1 => format!("{runs} runs of 4 steps that split and meet"),
@@ -256,8 +256,9 @@ impl Bench {
     }
 
     /// Gives running daemons `runs` to work off; steps per second.
-    async fn all_at_once(
+    pub(super) async fn all_at_once(
         &self,
+        workload: Workload,
         pipeline: &str,
         runs: usize,
         conn: &mut Conn,
@@ -272,10 +273,11 @@ impl Bench {
             bell.work(pipeline);
             left -= batch.len();
         }
-        self.drained(Workload::Contention, conn).await?;
+        self.drained(workload, conn).await?;
         let span = measure::work_span(conn, pipeline, since).await?;
         let span = span.filter(|span| span.runs == runs as u64);
-        let none = || Error::Nonsense(format!("contention: not all {runs} runs were completed"));
+        let name = workload.as_str();
+        let none = || Error::Nonsense(format!("{name}: not all {runs} runs were completed"));
         let span = span.ok_or_else(none)?;
         Ok(per_second(span.steps, span.took))
     }
