@@ -38,12 +38,7 @@ impl Check {
         if pipelines.is_empty() && complete {
             problems.push(none_here(&config, &all));
         }
-        if config.role != DaemonRole::Advancer {
-            for found in &pipelines {
-                steps(found, &config, house, &mut problems);
-            }
-        }
-        hooks(&config, &mut problems);
+        programs(&config, &pipelines, house, &mut problems);
         // What is not read may be what is named.
         let notes = match complete {
             true => notes(&config, &all),
@@ -71,6 +66,30 @@ impl Check {
             false => Err(Problems(problems).into()),
         }
     }
+}
+
+/// What a daemon starts with all the same, and a person should know of: names that may be misspelt, and
+/// programs that are not there yet. None where something is wrong that keeps it from starting.
+pub fn suspicions(config: &Config, house: &House) -> Vec<Problem> {
+    let (all, wrong) = look(config, &house.embedded);
+    if !wrong.is_empty() {
+        return Vec::new();
+    }
+    let here = |found: &&Found| config.pipelines.includes(&found.definition.pipeline);
+    let pipelines: Vec<&Found> = all.iter().filter(here).collect();
+    let mut problems = notes(config, &all);
+    programs(config, &pipelines, house, &mut problems);
+    problems
+}
+
+/// Programs that are not there.
+fn programs(config: &Config, pipelines: &[&Found], house: &House, problems: &mut Vec<Problem>) {
+    if config.role != DaemonRole::Advancer {
+        for found in pipelines {
+            steps(found, config, house, problems);
+        }
+    }
+    hooks(config, problems);
 }
 
 /// What to say where nothing would run.

@@ -1,5 +1,7 @@
 //! `processes` and `health`: who is there, and whether they give signs of life.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::config::Config;
@@ -54,11 +56,13 @@ struct ProcessJson<'a> {
     last_heartbeat_at: String,
     heartbeat_age_ms: u64,
     healthy: bool,
+    dead: bool,
     quiet: bool,
 }
 
 impl<'a> ProcessJson<'a> {
-    fn of(process: &'a ProcessRow, config: &Config) -> Self {
+    fn of(process: &'a ProcessRow, witness: &Witness) -> Self {
+        let state = witness.state(process);
         Self {
             id: process.id,
             role: process.role,
@@ -68,14 +72,44 @@ impl<'a> ProcessJson<'a> {
             started_at: time::rfc3339(process.started_at),
             last_heartbeat_at: time::rfc3339(process.last_heartbeat_at),
             heartbeat_age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
-            healthy: healthy(process, config),
+            healthy: state == State::Healthy,
+            dead: state == State::Dead,
             quiet: process.quiet,
         }
     }
 }
 
-fn healthy(process: &ProcessRow, config: &Config) -> bool {
-    process.age < config.supervisor.reaper_timeout
+/// How somebody is, as far as can be known from here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Healthy,
+    /// Its heartbeat is.
+    Stale,
+    /// Its host, which is this one, knows that it is dead.
+    Dead,
+}
+
+/// What tells it.
+struct Witness {
+    me: Identity,
+    lease: Duration,
+}
+
+impl Witness {
+    fn of(config: &Config) -> Self {
+        Self {
+            me: Identity::current(),
+            lease: config.supervisor.reaper_timeout,
+        }
+    }
+
+    fn state(&self, process: &ProcessRow) -> State {
+        match process.age < self.lease {
+            _ if proof::is_dead(&self.me, process) => State::Dead,
+            true => State::Healthy,
+            false => State::Stale,
+        }
+    }
 }
 
 impl Processes {
@@ -85,32 +119,34 @@ impl Processes {
             let mut conn = house::connect(&config, Purpose::Query).await?;
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
+            let witness = Witness::of(&config);
             if house.out.json {
-                return house.out.value(&json(&processes, &config));
+                return house.out.value(&json(&processes, &witness));
             }
             match processes.is_empty() {
                 true => house
                     .out
                     .text("no processes are registered: `ductworkd` starts them\n"),
-                false => house.out.text(&table(house, &processes, &config, now)),
+                false => house.out.text(&table(house, &processes, &witness, now)),
             }
         })
     }
 }
 
-fn json<'a>(processes: &'a [ProcessRow], config: &Config) -> Vec<ProcessJson<'a>> {
+fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'a>> {
     processes
         .iter()
-        .map(|process| ProcessJson::of(process, config))
+        .map(|process| ProcessJson::of(process, witness))
         .collect()
 }
 
-fn table(house: &House, processes: &[ProcessRow], config: &Config, now: i64) -> String {
+fn table(house: &House, processes: &[ProcessRow], witness: &Witness, now: i64) -> String {
     let row = |process: &ProcessRow| {
-        let (word, style) = match healthy(process, config) {
-            true if process.quiet => ("quiet", out::ASKS),
-            true => ("healthy", out::GOOD),
-            false => ("stale", out::BAD),
+        let (word, style) = match witness.state(process) {
+            State::Healthy if process.quiet => ("quiet", out::ASKS),
+            State::Healthy => ("healthy", out::GOOD),
+            State::Stale => ("stale", out::BAD),
+            State::Dead => ("dead", out::BAD),
         };
         vec![
             Cell::styled(process.role.as_str(), out::BOLD),
@@ -144,7 +180,8 @@ impl Health {
             let mut conn = house::connect(&config, Purpose::Query).await?;
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
-            let me = Identity::current();
+            let witness = Witness::of(&config);
+            let me = &witness.me;
             // Without a supervisor above it, a process in the foreground answers for itself.
             let asked = |process: &&ProcessRow| match self.pid {
                 Some(pid) => process.pid == pid && process.host == me.host,
@@ -156,7 +193,7 @@ impl Health {
             let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
             let stale: Vec<&&ProcessRow> = asked
                 .iter()
-                .filter(|process| !healthy(process, &config))
+                .filter(|process| witness.state(process) != State::Healthy)
                 .collect();
             let writer = house::kept_out(&config, &processes);
             // An answer for one host or process alone decides whether that is restarted.
@@ -167,7 +204,7 @@ impl Health {
             let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty();
             if house.out.json {
                 let shown = if self.verbose {
-                    json(&processes, &config)
+                    json(&processes, &witness)
                 } else {
                     Vec::new()
                 };
@@ -187,7 +224,7 @@ impl Health {
                 };
             }
             if self.verbose && !processes.is_empty() {
-                house.out.text(&table(house, &processes, &config, now))?;
+                house.out.text(&table(house, &processes, &witness, now))?;
             }
             let problem = match (asked.len(), stale.first()) {
                 (0, _) => {
@@ -207,8 +244,12 @@ impl Health {
                     let kept_out = writer.map(|writer| {
                         format!("; {writer} has SQLite's write lock, so that nobody can write")
                     });
+                    let what = match witness.state(first) {
+                        State::Dead => "dead",
+                        _ => "stale",
+                    };
                     let message = format!(
-                        "unhealthy: {} of {n} processes are stale, {} {} on {} for {age}{}",
+                        "unhealthy: {} of {n} processes are {what}, {} {} on {} for {age}{}",
                         stale.len(),
                         first.role,
                         first.pid,

@@ -10,8 +10,12 @@ use crate::process::roster::ChildKind;
 use crate::process::{signal, start};
 use crate::telemetry::{self, ProcessLabel};
 
+use super::check::suspicions;
 use super::exit::Failure;
 use super::house::House;
+
+/// So many suspicions are told at a start; `check` has them all.
+const SUSPICIONS: usize = 20;
 
 /// Runs the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::Args)]
@@ -38,6 +42,7 @@ impl Start {
             DaemonRole::Worker => "worker",
         };
         let _guard = log(&config, role, None);
+        warn(&suspicions(&config, &house));
         let options = start::Options {
             file: house.file,
             env: house.env,
@@ -45,6 +50,21 @@ impl Start {
             environment: Vec::new(),
         };
         Ok(start::start(config, house.embedded, options)?)
+    }
+}
+
+/// One line for each, with its place.
+fn warn(suspicions: &[Problem]) {
+    for problem in suspicions.iter().take(SUSPICIONS) {
+        let file = problem.file.as_ref().map(|file| match &problem.at {
+            Some(at) => format!("{}:{}", file.display(), at.line),
+            None => file.display().to_string(),
+        });
+        let help = problem.help.as_deref();
+        tracing::warn!(file, help, "{}", problem.message);
+    }
+    if let Some(more @ 1..) = suspicions.len().checked_sub(SUSPICIONS) {
+        tracing::warn!(more, "`ductworkd check` tells of more like these");
     }
 }
 

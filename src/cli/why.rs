@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use crate::machine::why::why;
+use crate::process::identity::Identity;
+use crate::process::proof;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
 use crate::store::process;
@@ -30,12 +32,17 @@ impl Why {
             let stale_after = config.supervisor.reaper_timeout;
             let definitions = Definitions::default();
             let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions).await?;
-            let Some(facts) = facts else {
+            let Some(mut facts) = facts else {
                 return Err(house::no_run(&run.to_string()));
             };
+            let processes = process::processes(&mut conn).await?;
+            let me = Identity::current();
+            for process in &mut facts.processes {
+                let row = processes.iter().find(|row| row.id == process.id);
+                process.gone = row.is_some_and(|row| proof::is_dead(&me, row));
+            }
             let mut why = why(&facts);
             // Nothing moves then, whatever else there is to say of a run that could.
-            let processes = process::processes(&mut conn).await?;
             if let Some(writer) = house::kept_out(&config, &processes)
                 && !facts.status.is_terminal()
             {

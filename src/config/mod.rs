@@ -439,7 +439,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let base_dir = parent.unwrap_or(cwd).to_owned();
     let (url, secret_variables) = read.database_url(&base_dir);
     let pipelines_path = read.one("pipelines_path", value::path);
-    Config {
+    let config = Config {
         database: Database {
             url,
             pool: read.one("database.pool", value::count),
@@ -497,7 +497,19 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             text: source.map(|source| Secret(source.text.clone())),
             url: read.url_file.take().map(Secret),
         },
-    }
+    };
+    let (worker, advancer) = (&config.job_worker, &config.pipeline_advancer);
+    let workers = worker.shutdown_timeout.each();
+    let mut children: Vec<_> = workers
+        .map(|(name, time)| ("job_worker.shutdown_timeout", name, *time))
+        .collect();
+    children.push((
+        "pipeline_advancer.shutdown_timeout",
+        None,
+        advancer.shutdown_timeout,
+    ));
+    read.fit_drains(config.supervisor.shutdown_timeout, &children);
+    config
 }
 
 fn level(word: &str) -> Level {

@@ -159,6 +159,36 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
+    pub fn fit_drains(
+        &mut self,
+        supervisor: Duration,
+        children: &[(&str, Option<&str>, Duration)],
+    ) {
+        const SUPERVISOR: &str = "supervisor.shutdown_timeout";
+        let Some((path, pipeline, longest)) = children
+            .iter()
+            .max_by_key(|(.., time)| *time)
+            .filter(|(.., time)| *time > supervisor)
+        else {
+            return;
+        };
+        let [of_supervisor, of_child] =
+            [SUPERVISOR, path].map(|path| self.in_file(path).map(|node| node.at));
+        let whose = pipeline.map_or_else(String::new, |name| format!(" of {name}"));
+        let line = of_supervisor.and(of_child);
+        let line = line.map_or_else(String::new, |at| format!(", line {}", at.line));
+        let fault = Fault {
+            at: of_supervisor.or(of_child),
+            message: format!(
+                "`{SUPERVISOR}` ({supervisor:?}) is shorter than `{path}`{whose} ({longest:?}{line}): \
+                 the supervisor would kill it in the middle of its drain"
+            ),
+            help: Some(format!("raise `{SUPERVISOR}`, or lower `{path}`")),
+        };
+        self.fail(&Origin::File, vec![fault]);
+    }
+
     /// The database's address, and the names of the variables that it came from.
     pub fn database_url(&mut self, base_dir: &Path) -> (DatabaseUrl, Vec<String>) {
         let mut secrets: Vec<String> = URL_VARIABLES

@@ -943,6 +943,31 @@ fn a_backoff_that_begins_beyond_its_end_is_refused() {
 }
 
 #[test]
+fn a_supervisor_that_would_kill_its_children_in_their_drains_is_refused() {
+    assert_eq!(
+        Desk::with("supervisor:\n  shutdown_timeout: 5\n").problems(),
+        ["2:21 `supervisor.shutdown_timeout` (5s) is shorter than \
+             `pipeline_advancer.shutdown_timeout` (20s): the supervisor would kill it in the \
+             middle of its drain"]
+    );
+    let text = "\
+job_worker:
+  shutdown_timeout: { default: 20, Orders: 5m }
+supervisor:
+  shutdown_timeout: 60
+";
+    assert_eq!(
+        Desk::with(text).problems(),
+        ["4:21 `supervisor.shutdown_timeout` (60s) is shorter than \
+             `job_worker.shutdown_timeout` of Orders (300s, line 2): the supervisor would kill it \
+             in the middle of its drain"]
+    );
+    let fits = text.replace("60", "300");
+    let config = Desk::with(&fits).config();
+    assert_eq!(config.supervisor.shutdown_timeout, Duration::from_secs(300));
+}
+
+#[test]
 fn a_file_that_is_none_is_refused() {
     let huge = format!("role: all\n#{}\n", "x".repeat(1024 * 1024));
     for (bytes, expected) in [

@@ -39,6 +39,13 @@ impl<T> Scoped<T> {
         self.by_name.get(name).unwrap_or(&self.default)
     }
 
+    /// Every value in it, and the name that it is for.
+    pub fn each(&self) -> impl Iterator<Item = (Option<&str>, &T)> {
+        let named = self.by_name.iter();
+        let named = named.map(|(name, value)| (Some(name.as_str()), value));
+        std::iter::once((None, &self.default)).chain(named)
+    }
+
     /// Every value in it.
     pub fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
         std::iter::once(&mut self.default).chain(self.by_name.values_mut())

@@ -57,10 +57,18 @@ pub struct ProcessFact {
     pub pid: u32,
     /// Since its last heartbeat.
     pub age: Duration,
+    /// Its host knows that it is dead.
+    pub gone: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
     /// What keeps it from getting on.
     pub trouble: Option<String>,
+}
+
+impl ProcessFact {
+    fn is_alive(&self, stale_after: Duration) -> bool {
+        !self.gone && self.age < stale_after
+    }
 }
 
 /// A branch that waits for no others.
@@ -220,7 +228,7 @@ fn halted(facts: &Facts, ended: &str) -> Why {
 
 /// What moves outranks what will move, which outranks what waits for somebody.
 fn active(facts: &Facts, run: &RunId) -> Why {
-    let alive = |process: &ProcessFact| process.age < facts.stale_after;
+    let alive = |process: &ProcessFact| process.is_alive(facts.stale_after);
     let find = |id: ProcessId| facts.processes.iter().find(|process| process.id == id);
     let live = |id: ProcessId| find(id).is_some_and(alive);
     let first =
@@ -275,6 +283,14 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             return Why::new("running", fact);
         }
         let age = time::whole(process.age);
+        if process.gone {
+            let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
+            return Why::new("process_gone", fact).remedy(
+                "it is recovered within seconds by any process that is alive; start `ductworkd` if \
+                 none is"
+                    .into(),
+            );
+        }
         let fact = format!(
             "{} is held by {at}, whose heartbeat is {age} old{place}",
             leaf.node
@@ -361,7 +377,7 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         let own = process.pipeline.as_deref();
         process.role == role
             && own.is_none_or(|own| own == facts.pipeline)
-            && process.age < facts.stale_after
+            && process.is_alive(facts.stale_after)
     };
     // A definition that cannot be read concerns its own runs alone.
     let concerns = |trouble: &&String| {
@@ -384,13 +400,15 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     let workers = facts.processes.iter().filter(|process| {
         process.role == Role::Worker && process.pipeline.as_deref() == Some(&facts.pipeline)
     });
-    let (alive, stale): (Vec<_>, Vec<_>) =
-        workers.partition(|process| process.age < facts.stale_after);
+    let (alive, dead): (Vec<_>, Vec<_>) =
+        workers.partition(|process| process.is_alive(facts.stale_after));
     let (node, pipeline) = (&leaf.node, &facts.pipeline);
     if alive.is_empty() {
-        let known = match stale.len() {
-            0 => String::new(),
-            n => format!(" ({n} with a stale heartbeat)"),
+        let gone = dead.iter().filter(|process| process.gone).count();
+        let known = match (gone, dead.len() - gone) {
+            (0, 0) => String::new(),
+            (0, stale) => format!(" ({stale} with a stale heartbeat)"),
+            (gone, _) => format!(" ({gone} dead)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
         return Why::new("no_worker", fact)
@@ -494,6 +512,7 @@ mod tests {
             host: "box".into(),
             pid: 7,
             age: Duration::from_secs(age_s),
+            gone: false,
             quiet: false,
             trouble: None,
         }
@@ -615,6 +634,31 @@ mod tests {
         assert_eq!(
             why(&facts).fact,
             "Slow (attempt 3) runs on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
+        );
+    }
+
+    #[test]
+    fn who_is_dead_is_not_taken_for_busy_however_young_its_heartbeat_is() {
+        let dead = |role| ProcessFact {
+            gone: true,
+            ..process(role, 0)
+        };
+        let mut waits = facts(Some(LeafState::Queued { due_at: NOW }));
+        waits.processes.push(dead(Role::Worker));
+        let told = why(&waits);
+        assert_eq!(told.cause, "no_worker");
+        assert!(told.fact.contains("(1 dead)"), "{}", told.fact);
+        let mut runs = facts(Some(LeafState::Running {
+            process: dead(Role::Worker).id,
+            since: NOW - 5 * SECOND,
+        }));
+        runs.processes.push(dead(Role::Worker));
+        let told = why(&runs);
+        assert_eq!(told.cause, "process_gone");
+        assert!(
+            told.fact.contains("box (pid 7), which is dead"),
+            "{}",
+            told.fact
         );
     }
 

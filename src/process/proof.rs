@@ -28,6 +28,11 @@ pub fn identity(row: &ProcessRow) -> Identity {
     }
 }
 
+/// True when it can be proven from here that a row's process is dead. Ends nothing.
+pub fn is_dead(me: &Identity, row: &ProcessRow) -> bool {
+    me.is_provably_dead(&identity(row))
+}
+
 /// True when it can be proven from here that a row's process is dead, and when nothing is left of what
 /// its steps started: only then may they run again.
 ///
@@ -36,7 +41,7 @@ pub fn identity(row: &ProcessRow) -> Identity {
 /// be found in time, the next look tries again. Proven by
 /// `what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again`.
 pub fn is_gone(me: &Identity, row: &ProcessRow) -> bool {
-    me.is_provably_dead(&identity(row)) && (row.role != Role::Worker || left_nothing(row))
+    is_dead(me, row) && (row.role != Role::Worker || left_nothing(row))
 }
 
 fn left_nothing(row: &ProcessRow) -> bool {

@@ -525,6 +525,10 @@ pub enum GiveBack<'a> {
     },
 }
 
+/// The longest wait before what the database was hindered in is tried again. Whatever was in its way is
+/// gone for all branches at once, and nothing tells us when.
+const HINDERED_MAX: Duration = Duration::from_secs(10);
+
 /// The wait before a branch of this pipeline is tried again, after so many failures.
 pub type Backoff<'a> = &'a (dyn Fn(&str, u32) -> Duration + Sync);
 
@@ -571,7 +575,7 @@ pub async fn give_back(
                     |times| Ok::<_, Error>(backoff(&row.get::<String>("pipeline")?, times));
                 let delay = match why {
                     GiveBack::Released => Duration::ZERO,
-                    GiveBack::Hindered { times, .. } => backoff(times)?,
+                    GiveBack::Hindered { times, .. } => backoff(times)?.min(HINDERED_MAX),
                     GiveBack::Unreadable { delay, .. } => delay,
                     GiveBack::Errored { .. } => {
                         backoff(row.count("retry_count")?.saturating_add(1))?

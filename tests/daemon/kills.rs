@@ -354,3 +354,40 @@ flow: [{ start: A }]
         house.audited().await;
     }
 }
+
+const WAITING: &str = r#"
+pipeline: Waiting
+steps:
+  Wait: { command: [sh, -c, 'echo $$ >> pids; sleep 1000'] }
+flow: [{ start: Wait }]
+"#;
+
+on_every_database! {
+    /// Its leases last for half a minute yet.
+    async fn a_daemon_that_was_killed_is_called_dead_at_once(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
+        let run = house.trigger("Waiting", "1", 1).await[0].to_string();
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.pids("pids", 1).await;
+        let children: Vec<i32> = ["advancer", "worker"].iter().flat_map(|kind| daemon.children(kind)).collect();
+        daemon.send(Signal::SIGKILL);
+        for child in children {
+            send(child, Signal::SIGKILL);
+        }
+        daemon.ended(PATIENCE).await;
+        daemon.gone(PATIENCE).await;
+
+        let health = house.run(&[], &["health"]);
+        let said = String::from_utf8_lossy(&health.stderr);
+        assert!(health.status.code() == Some(1) && said.contains("1 of 1 processes are dead"), "{said}");
+        let processes = house.run(&[], &["processes", "--json"]).stdout;
+        let processes: Vec<serde_json::Value> = serde_json::from_slice(&processes).unwrap();
+        assert_eq!(processes.len(), 3);
+        assert!(processes.iter().all(|it| it["dead"] == true && it["healthy"] == false), "{processes:#?}");
+        let why = house.run(&[], &["why", &run, "--json"]).stdout;
+        let why: serde_json::Value = serde_json::from_slice(&why).unwrap();
+        assert_eq!(why["cause"], "process_gone", "{why}");
+        assert!(why["fact"].as_str().unwrap().contains("which is dead"), "{why}");
+    }
+}

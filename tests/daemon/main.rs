@@ -42,6 +42,7 @@ mod signals;
 mod silent;
 mod sqlite;
 mod stale;
+mod starts;
 mod steps;
 mod stops;
 mod stuck;

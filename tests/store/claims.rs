@@ -576,6 +576,17 @@ on_every_database! {
         driver.advance(&branches).await;
         driver.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Completed);
+        // What hinders is gone for all at once: nobody waits for as long as a retry may.
+        driver.trigger(&divided(), "1").await;
+        let claimed = driver.claim("P", 1).await.remove(0);
+        let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
+        driver.commit(&finished).await;
+        let branches = driver.wait_for_branches().await;
+        let hindered = advance::GiveBack::Hindered { message: "no room", times: 9 };
+        let an_hour = |_: &str, _| Duration::from_secs(3_600);
+        advance::give_back(&mut driver.conn, &branches, hindered, &an_hour).await.unwrap();
+        let next = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
+        assert!((5_000_000..=10_000_000).contains(&next), "{next}");
     }
 
     /// The same number as for a step: the `max_crash`-th death is the last.

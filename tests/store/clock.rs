@@ -124,9 +124,8 @@ on_every_database! {
         for meant in [Duration::ZERO, HOUR / 2] {
             let branches = driver.claim_branches(1).await;
             assert_eq!(branches.len(), 1);
-            let hindered = GiveBack::Hindered { message: "no room", times: 1 };
-            let backoff = |_: &str, _| meant;
-            let given = advance::give_back(&mut driver.conn, &branches, hindered, &backoff);
+            let unread = GiveBack::Unreadable { message: "newer", delay: meant };
+            let given = advance::give_back(&mut driver.conn, &branches, unread, &|_, _| HOUR);
             given.await.unwrap();
             let overtaken = clock::may_have_been_set_back(&mut driver.conn).await.unwrap();
             assert_eq!(overtaken.branches, 0);

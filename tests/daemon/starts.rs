@@ -1,0 +1,37 @@
+//! What a daemon says at its start of what it will not find later.
+
+use crate::house::*;
+use crate::support::{self, Db};
+
+const WORK: &str = "
+pipeline: Work
+steps:
+  A: { command: [cat] }
+  B: { command: [./nowhere] }
+flow: [{ start: A }]
+";
+
+#[tokio::test]
+async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_from_working() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        house.configure("  pipelines: [Work, Wrok]\n");
+        let mut daemon = house.start();
+        daemon.ready().await;
+        house.trigger("Work", "1", 3).await;
+        house.completed(PATIENCE).await;
+        let warned = |part: &str| {
+            let told = daemon.logged(part);
+            assert_eq!(told.len(), 1, "{told:#?}");
+            assert_eq!(told[0]["level"], "warn");
+            told[0].clone()
+        };
+        let name = warned("`pipelines` names `Wrok`");
+        assert_eq!(name["help"], "did you mean `Work`?");
+        let program = warned("step `B` of pipeline `Work`: there is no program `./nowhere`");
+        let file = program["file"].as_str().unwrap();
+        assert!(file.ends_with(".yml:5"), "{file}");
+        daemon.stop().await;
+    })
+    .await;
+}
