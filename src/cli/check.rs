@@ -68,8 +68,8 @@ impl Check {
     }
 }
 
-/// What a daemon starts with all the same, and a person should know of: names that may be misspelt, and
-/// programs that are not there yet. None where something is wrong that keeps it from starting.
+/// Problems that do not keep a daemon from starting: names that may be misspelt, and programs that are
+/// not there yet. None where a pipeline is wrong, because then the daemon does not start.
 pub fn suspicions(config: &Config, house: &House) -> Vec<Problem> {
     let (all, wrong) = look(config, &house.embedded);
     if !wrong.is_empty() {

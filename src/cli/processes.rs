@@ -79,17 +79,17 @@ impl<'a> ProcessJson<'a> {
     }
 }
 
-/// How somebody is, as far as can be known from here.
+/// The state of a process, as far as this host can know it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Healthy,
-    /// Its heartbeat is.
+    /// Its heartbeat is too old.
     Stale,
     /// Its host, which is this one, knows that it is dead.
     Dead,
 }
 
-/// What tells it.
+/// Judges processes, from this host.
 struct Witness {
     me: Identity,
     lease: Duration,

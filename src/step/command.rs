@@ -334,7 +334,7 @@ impl CommandRunner {
         }
     }
 
-    /// What a program that ended by itself means. A large output is read on a thread of its own: the
+    /// The outcome of a program that ended by itself. A large output is read on a thread of its own: the
     /// one we are on beats for the process, and a check of 64 MiB would be seconds without a beat on
     /// a busy machine. Proven by `a_large_output_is_read_on_a_thread_of_its_own`.
     async fn judge(
@@ -393,7 +393,7 @@ impl CommandRunner {
     }
 }
 
-/// What a program means that ended by itself, by what it left behind.
+/// The outcome of a program that ended by itself, from its exit status and its output.
 fn judged(
     status: std::process::ExitStatus,
     printed: &Printed,

@@ -525,8 +525,8 @@ pub enum GiveBack<'a> {
     },
 }
 
-/// The longest wait before what the database was hindered in is tried again. Whatever was in its way is
-/// gone for all branches at once, and nothing tells us when.
+/// The longest wait of a branch that the database hindered. An obstacle such as a full disk goes away for
+/// all branches at once, and nothing tells us when.
 const HINDERED_MAX: Duration = Duration::from_secs(10);
 
 /// The wait before a branch of this pipeline is tried again, after so many failures.

@@ -209,8 +209,8 @@ impl Drop for Report {
     }
 }
 
-/// Waits until all runs have ended. What keeps the last of them is told: it is long for a house in
-/// which nothing happens any more.
+/// Waits until all runs have ended. After a quarter of the time it prints why the last of them are
+/// still open: in a house in which nothing happens any more that is long.
 async fn drain(house: &mut House) {
     static OPEN: Statement = Statement::new(
         "TEST_OPEN",

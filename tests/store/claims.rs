@@ -576,7 +576,7 @@ on_every_database! {
         driver.advance(&branches).await;
         driver.work("P", |_| Did::Returned(json!(1))).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Completed);
-        // What hinders is gone for all at once: nobody waits for as long as a retry may.
+        // A hindered branch waits for less than a retry may.
         driver.trigger(&divided(), "1").await;
         let claimed = driver.claim("P", 1).await.remove(0);
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];

@@ -106,7 +106,7 @@ impl Bench {
         let note = format!("{runs} runs of {steps} steps beside {expired} finished ones");
         report.add(workload, "worked alone", alone, "steps/s", note);
 
-        // Whatever was made before that moment has expired, and nothing that is made meanwhile.
+        // Runs that were made before that moment have expired; later ones have not.
         let mut pruning = Pruning::of(Some(made.elapsed()), expired);
         let mut other = self.sandbox.location().connect(Purpose::Engine).await?;
         let began = Instant::now();
