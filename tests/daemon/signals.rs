@@ -144,10 +144,12 @@ flow: [{ start: A }]
         let (mut most_workers, mut most_steps) = (0, 0);
         let mut look = || {
             let processes = daemon.processes();
-            let count = |kind: &str| processes.iter().filter(|it| it.kind.starts_with(kind)).count();
-            most_workers = most_workers.max(count("worker Busy"));
-            // The shell itself, and not what it runs.
-            most_steps = most_steps.max(count("sh -c echo"));
+            let of = |kind: &'static str| processes.iter().filter(move |it| it.kind.starts_with(kind));
+            most_workers = most_workers.max(of("worker Busy").count());
+            // The shell itself, and not what it has forked and is about to run.
+            let shell = "sh -c echo";
+            let forked = |it: &&Process| of(shell).any(|parent| parent.pid == it.parent);
+            most_steps = most_steps.max(of(shell).filter(|it| !forked(it)).count());
         };
         for _ in 0..25 {
             daemon.send(Signal::SIGUSR2);
