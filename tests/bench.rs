@@ -189,7 +189,7 @@ fn an_audit_is_timed_on_a_history_as_long_as_asked_for() {
 #[test]
 fn a_history_is_deleted_alone_and_beside_work() {
     let names = ["worked alone", "deleted alone", "deleted beside the work"];
-    on_both("retention", &["--history", "50"], &names);
+    on_both("retention", &["--history", "5000"], &names);
 }
 
 #[test]

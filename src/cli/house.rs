@@ -74,7 +74,7 @@ pub fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
         Some(path) if !path.exists() => {
-            store::file::check_log(path)?;
+            store::file::File::at(path.to_owned()).check()?;
             let message = format!("there is no database yet at {}", path.display());
             let help = "`ductworkd` makes it when it starts, and so does `ductworkd migrate`";
             Err(Failure::failed(Problem::new(message).help(help)))

@@ -244,12 +244,15 @@ impl Health {
                     let kept_out = writer.map(|writer| {
                         format!("; {writer} has SQLite's write lock, so that nobody can write")
                     });
-                    let what = match witness.state(first) {
-                        State::Dead => "dead",
-                        _ => "stale",
+                    let dead = |process: &&&&ProcessRow| witness.state(process) == State::Dead;
+                    let what = match stale.iter().filter(dead).count() {
+                        0 => "stale",
+                        dead if dead == stale.len() => "dead",
+                        _ => "dead or stale",
                     };
                     let message = format!(
-                        "unhealthy: {} of {n} processes are {what}, {} {} on {} for {age}{}",
+                        "unhealthy: {} of {n} processes are {what}; the last heartbeat of the {} {} on \
+                         {} is {age} old{}",
                         stale.len(),
                         first.role,
                         first.pid,

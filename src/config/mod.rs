@@ -498,6 +498,10 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             url: read.url_file.take().map(Secret),
         },
     };
+    // A role of its own has no supervisor.
+    if config.role != DaemonRole::All {
+        return config;
+    }
     let (worker, advancer) = (&config.job_worker, &config.pipeline_advancer);
     let workers = worker.shutdown_timeout.each();
     let mut children: Vec<_> = workers

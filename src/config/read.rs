@@ -166,6 +166,10 @@ impl<'a> Reader<'a> {
         children: &[(&str, Option<&str>, Duration)],
     ) {
         const SUPERVISOR: &str = "supervisor.shutdown_timeout";
+        // A value that cannot be read was replaced by its default, which nobody has to fit.
+        if !self.problems.is_empty() {
+            return;
+        }
         let Some((path, pipeline, longest)) = children
             .iter()
             .max_by_key(|(.., time)| *time)
@@ -174,7 +178,10 @@ impl<'a> Reader<'a> {
             return;
         };
         let [of_supervisor, of_child] =
-            [SUPERVISOR, path].map(|path| self.in_file(path).map(|node| node.at));
+            [SUPERVISOR, path].map(|path| match self.overrides.contains_key(path) {
+                true => None,
+                false => self.in_file(path).map(|node| node.at),
+            });
         let whose = pipeline.map_or_else(String::new, |name| format!(" of {name}"));
         let line = of_supervisor.and(of_child);
         let line = line.map_or_else(String::new, |at| format!(", line {}", at.line));

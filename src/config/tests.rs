@@ -487,7 +487,7 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         // Longer than `initial`, whatever that is.
         Kind::Duration { .. } if path.ends_with(".max") => ("77h", "66h"),
         Kind::Duration { .. } if path == "retention" => ("77h", "66h"),
-        Kind::Duration { .. } => ("17s", "16s"),
+        Kind::Duration { .. } => ("23s", "22s"),
         Kind::Size { .. } => ("77KiB", "66KiB"),
         Kind::Backoff => ("{initial: 17s, max: 77h}", "{initial: 16s, max: 66h}"),
         Kind::Commands => ("[env, \"a b\"]", "[file]"),
@@ -962,6 +962,16 @@ supervisor:
              `job_worker.shutdown_timeout` of Orders (300s, line 2): the supervisor would kill it \
              in the middle of its drain"]
     );
+    assert_eq!(
+        Desk::with(&text.replace("60", "300"))
+            .var("DUCTWORK_SUPERVISOR__SHUTDOWN_TIMEOUT", "7")
+            .problems(),
+        ["2:21 `supervisor.shutdown_timeout` (7s) is shorter than \
+             `job_worker.shutdown_timeout` of Orders (300s): the supervisor would kill it in the \
+             middle of its drain"]
+    );
+    // Nobody kills a role of its own.
+    Desk::with(text).var("DUCTWORK_ROLE", "worker").config();
     let fits = text.replace("60", "300");
     let config = Desk::with(&fits).config();
     assert_eq!(config.supervisor.shutdown_timeout, Duration::from_secs(300));

@@ -322,11 +322,12 @@ impl Lifeline {
             }
             alive => alive?,
         };
-        if std::mem::take(&mut self.kept_waiting) {
-            events::beat_written(self.shared.since_beat());
-        }
+        let waited = std::mem::take(&mut self.kept_waiting);
         match alive {
             true => {
+                if waited {
+                    events::beat_written(self.shared.since_beat());
+                }
                 // A database that took no writes for so long let nobody beat: whoever was
                 // watched meanwhile was not seen to be dead.
                 let late = self.shared.since_beat() > self.policy.lease() / 2;

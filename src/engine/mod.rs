@@ -51,8 +51,8 @@ pub struct Link {
     failures: u32,
     /// None of these failures was for want of the database itself.
     reached: bool,
-    /// Since when it fails, and how often that was said.
-    lost: Growing<()>,
+    /// Since when it fails, for each of the two reasons, and how often that was said.
+    lost: Growing<bool>,
     /// How many connections were given up.
     epoch: u32,
     /// How many had been when it was last asked whether this is another.
@@ -121,7 +121,11 @@ impl Link {
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
         self.failures += 1;
-        if self.lost.meet(&(), Instant::now()).is_some() {
+        if self
+            .lost
+            .meet(&error.is_not_now(), Instant::now())
+            .is_some()
+        {
             match error.is_not_now() {
                 true => events::database_hindered(error),
                 false => events::database_lost(error),
@@ -139,7 +143,7 @@ impl Link {
         }
         self.reached = true;
         self.failures = 0;
-        self.lost.over(&());
+        self.lost = Growing::default();
     }
 
     /// Closes it.

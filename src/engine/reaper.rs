@@ -207,6 +207,8 @@ impl Sweeper {
                     self.set_back(&overtaken, ring);
                 }
                 Err(error) => {
+                    // Branches that showed it may be put right already, and executions not.
+                    self.clock.set_back = true;
                     if self.sweeping.meet(&(), now).is_some() {
                         events::sweep_failed(&error);
                     }

@@ -286,8 +286,8 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         if process.gone {
             let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
             return Why::new("process_gone", fact).remedy(
-                "it is recovered within seconds by any process that is alive; start `ductworkd` if \
-                 none is"
+                "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
+                 expired; start one if none runs"
                     .into(),
             );
         }
@@ -408,7 +408,8 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         let known = match (gone, dead.len() - gone) {
             (0, 0) => String::new(),
             (0, stale) => format!(" ({stale} with a stale heartbeat)"),
-            (gone, _) => format!(" ({gone} dead)"),
+            (gone, 0) => format!(" ({gone} dead)"),
+            (gone, stale) => format!(" ({gone} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
         return Why::new("no_worker", fact)

@@ -37,7 +37,7 @@ use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
-use super::start::{opened, unfit, until_idle};
+use super::start::{unfit, until_idle};
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -132,7 +132,7 @@ impl Child {
                 let over = async {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => ExitCode::SUCCESS,
-                        code = unfit(&first.requests, opened(&location)), if alone => {
+                        code = unfit(&first.requests, &location), if alone => {
                             ExitCode::from(code)
                         }
                     }

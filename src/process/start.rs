@@ -18,7 +18,6 @@ use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
-use crate::store::file::Opened;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
@@ -227,7 +226,7 @@ pub fn start_until(
             let requests = handle.requests.clone();
             tokio::select! {
                 code = until(handle, config) => code,
-                code = unfit(&requests, opened(&location)) => code,
+                code = unfit(&requests, &location) => code,
             }
         };
         Ok(supervisor::supervise(setup, signals, until).await)
@@ -392,8 +391,8 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
 /// The exit status of a daemon that ends because the schema has outgrown it.
 const OUTGROWN: u8 = 1;
 
-/// That of one that ends because its file is not where it was. A service manager does not start it
-/// again: it would begin with whatever is there now.
+/// That of one that ends because its file is not where it was. systemd does not start it again, as the
+/// unit says: it would begin with the file that is there now.
 const MISPLACED: u8 = 2;
 
 /// How often a daemon looks whether the schema has outgrown it.
@@ -402,26 +401,18 @@ const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 /// How often a daemon looks whether its file is where it was: until then, commits go along with it.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
-/// SQLite's file, as it was opened.
-pub fn opened(location: &Location) -> Option<Opened> {
-    location.file().and_then(Opened::at)
-}
-
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
-pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, opened: Option<Opened>) -> u8 {
+pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> u8 {
     tokio::select! {
         () = outgrown(requests) => OUTGROWN,
-        () = misplaced(opened) => MISPLACED,
+        () = misplaced(location) => MISPLACED,
     }
 }
 
 /// Returns when SQLite's file is not where it was.
-async fn misplaced(opened: Option<Opened>) {
-    let Some(opened) = opened else {
-        return std::future::pending().await;
-    };
+async fn misplaced(location: &Location) {
     loop {
-        if let Err(error) = opened.check() {
+        if let Err(error) = location.check_file() {
             return tracing::error!(%error, "stopping");
         }
         tokio::time::sleep(FILE_EVERY).await;

@@ -18,13 +18,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::child::Child;
@@ -58,6 +59,9 @@ const BUSY_RETRIES: [Duration; 4] = [
 
 /// Larger outputs are not read on the thread that beats.
 const LARGE: u64 = 256 * 1024;
+
+/// The name of the thread that reads them.
+const ASIDE: &str = "large-output";
 
 /// Read at a time; then everybody else has a turn.
 const CHUNK: usize = 16 * 1024;
@@ -358,12 +362,9 @@ impl CommandRunner {
         if !large {
             return judged();
         }
-        match tokio::task::spawn_blocking(judged).await {
-            Ok(outcome) => outcome,
-            Err(error) => Outcome::Crashed {
-                message: format!("nobody read its output: {error}"),
-            },
-        }
+        aside(judged).await.unwrap_or_else(|| Outcome::Crashed {
+            message: "nobody could read its output".to_owned(),
+        })
     }
 
     /// The outcome of a program that we ended.
@@ -390,6 +391,27 @@ impl CommandRunner {
                 }
             }
         }
+    }
+}
+
+/// Does this on a thread of its own; on this one where the system has none to give. `None`: it panicked.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (give, done) = oneshot::channel();
+    let work = Arc::new(Mutex::new(Some(work)));
+    let take = {
+        let work = Arc::clone(&work);
+        move || work.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    let take_back = take.clone();
+    let started = std::thread::Builder::new()
+        .name(ASIDE.to_owned())
+        .spawn(move || {
+            // Nobody may wait any more.
+            let _ = take().map(|work| give.send(work()));
+        });
+    match started {
+        Ok(_) => done.await.ok(),
+        Err(_) => take_back().map(|work| work()),
     }
 }
 

@@ -147,9 +147,10 @@ impl OutputFile {
         self.path.as_os_str()
     }
 
-    /// How much is in the file that the step was given; nobody knows of another in its place.
+    /// How much there is to read: in the file that the step was given, or in the one that it put there.
     pub fn length(&self) -> u64 {
-        self.file.metadata().map_or(0, |file| file.len())
+        let length = |file: io::Result<std::fs::Metadata>| file.map_or(0, |file| file.len());
+        length(self.file.metadata()).max(length(std::fs::symlink_metadata(&self.path)))
     }
 
     /// What the step wrote, at most one byte more than `max`; empty when it removed the file.

@@ -84,7 +84,7 @@ impl<'a> Log<'a> {
                 step = %self.assignment.step,
                 attempt = self.assignment.attempt,
                 lines,
-                "the step wrote more than {LINES_MAX} lines in {} s: the log lacks the rest",
+                "the step wrote more than the log takes in {} s: these lines are not in it",
                 WINDOW.as_secs()
             );
         }

@@ -20,6 +20,7 @@ use super::dialect::Dialect;
 use super::error::{Error, Source};
 #[cfg(test)]
 use super::explorer::local::Local;
+use super::file::File;
 use super::packed;
 use super::patience::{self, Patience};
 use super::postgres::Postgres;
@@ -44,7 +45,7 @@ pub struct Location {
 #[derive(Clone)]
 enum Target {
     Postgres(Box<PgConnectOptions>),
-    Sqlite(PathBuf),
+    Sqlite(File),
 }
 
 /// What a connection is for.
@@ -68,7 +69,7 @@ impl Location {
             let path = path.split('?').next().unwrap_or(path);
             let path = percent_decoded(path)
                 .ok_or_else(|| Error::Schema(format!("not a path in a URL: {path}")))?;
-            Target::Sqlite(PathBuf::from(path))
+            Target::Sqlite(File::at(PathBuf::from(path)))
         } else {
             let options = PgConnectOptions::from_str(url)
                 .map_err(|error| Error::Schema(format!("not a database URL: {error}")))?;
@@ -79,7 +80,7 @@ impl Location {
 
     /// A SQLite file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Self::of(Target::Sqlite(path.into()))
+        Self::of(Target::Sqlite(File::at(path.into())))
     }
 
     fn of(target: Target) -> Self {
@@ -97,7 +98,22 @@ impl Location {
     pub fn file(&self) -> Option<&Path> {
         match &self.target {
             Target::Postgres(_) => None,
-            Target::Sqlite(path) => Some(path),
+            Target::Sqlite(file) => Some(file.path()),
+        }
+    }
+
+    /// Fails with `Misplaced` when SQLite's file is not the one that was opened here first.
+    pub fn check_file(&self) -> Result<(), Error> {
+        match &self.target {
+            Target::Postgres(_) => Ok(()),
+            Target::Sqlite(file) => file.check(),
+        }
+    }
+
+    /// SQLite's file was removed on purpose.
+    pub(super) fn forget_file(&self) {
+        if let Target::Sqlite(file) = &self.target {
+            file.forget();
         }
     }
 
@@ -113,8 +129,9 @@ impl Location {
     /// and hear each other's bells. Holds no secret.
     pub fn identity(&self) -> String {
         match &self.target {
-            Target::Sqlite(path) => {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            Target::Sqlite(file) => {
+                let path = file.path();
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
                 // The file may not exist yet; its directory does.
                 let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
                 match (directory, path.file_name()) {
@@ -142,10 +159,10 @@ impl Location {
                 let connected = Postgres::connect(options, purpose, patience, CONNECT_TIMEOUT);
                 Inner::Postgres(connected.await?)
             }
-            Target::Sqlite(path) => {
-                let (path, cache) = (path.clone(), cache_kib(purpose));
+            Target::Sqlite(file) => {
+                let (file, cache) = (file.clone(), cache_kib(purpose));
                 let waits = patience.lock.filter(|_| patience.hurried);
-                Inner::Sqlite(Sqlite::open(path, cache, waits, CONNECT_TIMEOUT).await?)
+                Inner::Sqlite(Sqlite::open(file, cache, waits, CONNECT_TIMEOUT).await?)
             }
         };
         Ok(Conn::of(inner, patience))

@@ -1,6 +1,6 @@
 //! SQLite's file, where it lies.
 //!
-//! Owns: whether it is still the file that was opened, and whether its log lies there without it.
+//! Owns: whether it is still the file that was opened first, and whether its log lies there without it.
 //! Never: opens it.
 //!
 //! A file that is moved, replaced or deleted under a process that has it open takes every later commit
@@ -9,62 +9,134 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::Error;
 
-/// A file that was opened.
-pub struct Opened {
+/// A place for a database, and the file that was opened there first. Its clones share that.
+#[derive(Clone, Debug)]
+pub struct File {
     path: PathBuf,
-    /// Its device and its number there.
-    identity: (u64, u64),
+    /// The device of the file, and its number there.
+    opened: Arc<Mutex<Option<(u64, u64)>>>,
 }
 
-impl Opened {
-    /// The file that is at `path` now; `None`: there is none.
-    pub fn at(path: &Path) -> Option<Self> {
-        let (path, file) = (path.to_owned(), path.metadata().ok()?);
-        let identity = identity(&file);
-        Some(Self { path, identity })
+impl File {
+    /// A place where nothing was opened yet.
+    pub fn at(path: PathBuf) -> Self {
+        let opened = Arc::default();
+        Self { path, opened }
     }
 
-    /// Fails with `Misplaced` when it is not where it was.
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Fails with `Misplaced` when another file is there than was opened first, or none; and where a
+    /// log lies there without its database.
     pub fn check(&self) -> Result<(), Error> {
+        let opened = *self.lock();
         let what = match self.path.metadata() {
-            Ok(now) if identity(&now) != self.identity => "replaced",
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => "moved or deleted",
-            // One that cannot be looked at may be the same.
-            _ => return Ok(()),
+            Ok(now) if opened.is_some_and(|opened| opened != identity(&now)) => "replaced",
+            Err(error) if opened.is_some() && error.kind() == std::io::ErrorKind::NotFound => {
+                "moved or deleted"
+            }
+            // A file that cannot be looked at may be the same.
+            _ => return self.check_log(),
         };
-        let (path, log) = (self.path.display(), log(&self.path));
+        let (path, log) = (self.path.display(), self.log());
         Err(Error::Misplaced(format!(
             "{path} was {what} while it was in use: put that file back before the next start. What was \
              committed last is in {}, which belongs to it alone",
             log.display()
         )))
     }
-}
 
-/// Fails with `Misplaced` where the log of a database lies at `path`, and no database.
-pub fn check_log(path: &Path) -> Result<(), Error> {
-    let length = |path: &Path| path.metadata().map_or(0, |file| file.len());
-    let log = log(path);
-    if length(path) > 0 || length(&log) == 0 {
-        return Ok(());
+    /// Takes note that a file was opened; fails when it is another than the first.
+    pub(super) fn opened(&self) -> Result<(), Error> {
+        if let Ok(now) = self.path.metadata() {
+            self.lock().get_or_insert_with(|| identity(&now));
+        }
+        self.check()
     }
-    Err(Error::Misplaced(format!(
-        "{} is missing, but its log {} is there, with what was committed last: put the database back \
-         beside it, or move the log away to begin with an empty database",
-        path.display(),
-        log.display()
-    )))
+
+    /// The file was removed on purpose: the next one is the first.
+    pub(super) fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    /// RACE: another process makes the database between our two looks. Its first page is there
+    /// before its log has anything, so the log is looked at first. Raced by
+    /// `four_supervisors_that_start_at_once_migrate_once`.
+    fn check_log(&self) -> Result<(), Error> {
+        let length = |path: &Path| path.metadata().map_or(0, |file| file.len());
+        let log = self.log();
+        if length(&log) == 0 || length(&self.path) > 0 {
+            return Ok(());
+        }
+        Err(Error::Misplaced(format!(
+            "{} is missing, but its log {} is there, with what was committed last: put the database \
+             back beside it, or move the log away to begin with an empty database",
+            self.path.display(),
+            log.display()
+        )))
+    }
+
+    /// Beside the file itself, and not beside a link to it.
+    fn log(&self) -> PathBuf {
+        let link = || {
+            let target = self.path.read_link().ok()?;
+            Some(self.path.parent()?.join(target))
+        };
+        let file = self.path.canonicalize().ok().or_else(link);
+        let mut log = file.unwrap_or_else(|| self.path.clone()).into_os_string();
+        log.push("-wal");
+        PathBuf::from(log)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(u64, u64)>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn identity(file: &std::fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-fn log(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    PathBuf::from(log)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_of_a_database_that_is_a_link_lies_beside_the_database() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().canonicalize().unwrap().join(name);
+        std::fs::create_dir(at("data")).unwrap();
+        std::os::unix::fs::symlink("data/real.db", at("link.db")).unwrap();
+        let file = File::at(at("link.db"));
+        assert_eq!(file.log(), at("data/real.db-wal"), "of a link to nothing");
+        file.check().unwrap();
+        std::fs::write(at("data/real.db-wal"), "frames").unwrap();
+        assert!(matches!(file.check(), Err(Error::Misplaced(_))));
+        std::fs::write(at("data/real.db"), "pages").unwrap();
+        assert_eq!(file.log(), at("data/real.db-wal"));
+        file.check().unwrap();
+    }
+
+    #[test]
+    fn the_first_file_that_was_opened_counts_for_all_clones_until_it_is_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        let file = File::at(path.clone());
+        std::fs::write(&path, "1").unwrap();
+        file.clone().opened().unwrap();
+        file.check().unwrap();
+        std::fs::rename(&path, directory.path().join("away")).unwrap();
+        assert!(file.check().unwrap_err().to_string().contains("moved"));
+        std::fs::write(&path, "2").unwrap();
+        assert!(file.opened().unwrap_err().to_string().contains("replaced"));
+        file.forget();
+        file.opened().unwrap();
+    }
 }

@@ -89,6 +89,7 @@ impl Sandbox {
             conn.close().await;
             return dropped;
         };
+        self.location.forget_file();
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut path = file.to_owned().into_os_string();
             path.push(suffix);

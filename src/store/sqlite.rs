@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use super::busy;
 use super::error::{Error, Source};
-use super::file;
+use super::file::File;
 use super::fingerprint;
 use super::rows_table;
 
@@ -234,13 +234,13 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database `path`, made if it is not there, within so long. `waits`: no longer than
+    /// Opens the database of `file`, made if it is not there, within so long. `waits`: no longer than
     /// this for a lock.
     ///
     /// # Errors
     /// `Schema` when it cannot be used as it is, `Unavailable` for all else.
     pub async fn open(
-        path: PathBuf,
+        file: File,
         cache_kib: u32,
         waits: Option<Duration>,
         within: Duration,
@@ -253,7 +253,7 @@ impl Sqlite {
             let _ends: oneshot::Sender<()> = ends;
             let until = Instant::now() + within;
             waits.into_iter().for_each(busy::waits);
-            let session = match open_file(&path, cache_kib, until) {
+            let session = match open_file(&file, cache_kib, until) {
                 Ok(session) => session,
                 Err(error) => return drop(opened.send(Err(error))),
             };
@@ -322,7 +322,8 @@ impl Sqlite {
     }
 }
 
-fn open_file(path: &Path, cache_kib: u32, until: Instant) -> Result<Session, Error> {
+fn open_file(file: &File, cache_kib: u32, until: Instant) -> Result<Session, Error> {
+    let path = file.path();
     let version = version();
     if version < VERSION_MIN {
         let text = format!("SQLite {version} corrupts databases; 3.51.3 or newer is needed");
@@ -334,7 +335,7 @@ fn open_file(path: &Path, cache_kib: u32, until: Instant) -> Result<Session, Err
             path.display()
         )));
     }
-    file::check_log(path)?;
+    file.check()?;
     // Before SQLite creates it with the umask's mode: payloads are nobody else's business.
     // The -wal and -shm files take the mode of the database. A file that is there is not opened:
     // to close it again would take away every lock that this process has on it, the one among
@@ -362,7 +363,8 @@ fn open_file(path: &Path, cache_kib: u32, until: Instant) -> Result<Session, Err
             {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            opened => return opened.map_err(|error| Error::unavailable(Source::Sqlite(error))),
+            Err(error) => return Err(Error::unavailable(Source::Sqlite(error))),
+            Ok(session) => return file.opened().map(|()| session),
         }
     }
 }
@@ -578,7 +580,7 @@ mod tests {
     async fn a_connection_whose_thread_is_gone_is_broken() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.db");
-        let sqlite = Sqlite::open(path, 2_000, None, Duration::from_secs(5))
+        let sqlite = Sqlite::open(File::at(path), 2_000, None, Duration::from_secs(5))
             .await
             .unwrap();
         let gone = sqlite.ask(|_| -> () { panic!("on purpose") });

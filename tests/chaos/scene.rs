@@ -87,6 +87,9 @@ pub struct Scene {
     unproven: Arc<Mutex<Vec<String>>>,
 }
 
+/// Whoever was made to stand still in somebody's way has been ended by then.
+const STOOD: Duration = Duration::from_secs(10);
+
 impl Scene {
     /// A scene on which nothing has happened yet.
     pub fn new(house: House, url: String, cluster: Option<Cluster>) -> Self {
@@ -210,7 +213,7 @@ impl Scene {
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
         let stood_still = |fault: &Fault| {
             let still = matches!(fault.kind, Kind::Freeze | Kind::Sleep);
-            still && fault.hit.contains(&supervisor)
+            still && fault.hit.contains(&supervisor) && uptime() < fault.until + STOOD
         };
         self.cluster.is_none() && killed && self.faults.iter().any(stood_still)
     }

@@ -124,9 +124,8 @@ impl Scene {
         let (status, _) = daemon.ended(PATIENCE).await;
         let pid = daemon.pid();
         let in_the_way = self.stood_in_the_way(pid, status);
-        if !in_the_way {
-            self.hosts[host].daemon.gone(Duration::ZERO).await;
-        }
+        let within = if in_the_way { PATIENCE } else { Duration::ZERO };
+        self.hosts[host].daemon.gone(within).await;
         self.note(blow, format!("host {host}"), at, Duration::ZERO, hit);
         let said = self.replace(host).await;
         let ended = in_the_way || unborn(status, &said) || found_nothing(status, &said);

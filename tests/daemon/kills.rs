@@ -358,7 +358,7 @@ flow: [{ start: A }]
 const WAITING: &str = r#"
 pipeline: Waiting
 steps:
-  Wait: { command: [sh, -c, 'echo $$ >> pids; sleep 1000'] }
+  Wait: { command: [sh, -c, 'echo $$ >> pids; exec sleep 1000'] }
 flow: [{ start: Wait }]
 "#;
 
@@ -370,11 +370,13 @@ on_every_database! {
         let mut daemon = house.start();
         daemon.ready().await;
         house.pids("pids", 1).await;
-        let children: Vec<i32> = ["advancer", "worker"].iter().flat_map(|kind| daemon.children(kind)).collect();
-        daemon.send(Signal::SIGKILL);
+        let children: Vec<i32> = ["advancer", "worker Waiting"].iter().flat_map(|kind| daemon.children(kind)).collect();
+        // Nobody notices before all of them are dead.
+        freeze(daemon.pid()).await;
         for child in children {
             send(child, Signal::SIGKILL);
         }
+        daemon.send(Signal::SIGKILL);
         daemon.ended(PATIENCE).await;
         daemon.gone(PATIENCE).await;
 

@@ -9,6 +9,7 @@ steps:
   A: { command: [cat] }
   B: { command: [./nowhere] }
 flow: [{ start: A }]
+on_halt: B
 ";
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! An expand that is much wider than others may wait for.
 
+use std::time::Duration;
+
 use ductwork::store::statement::Statement;
+use nix::sys::signal::Signal;
 
 use crate::house::*;
 use crate::on_every_database;
@@ -34,6 +37,15 @@ static NARROW_ENDED: Statement = Statement::new(
     "NARROW_ENDED",
     "SELECT min(completed_at) AS at FROM ductwork_runs WHERE pipeline = 'Narrow'",
 );
+
+async fn cancelled(house: &mut House) -> i64 {
+    static CANCELLED: Statement = Statement::new(
+        "CANCELLED",
+        "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'cancelled'",
+    );
+    let rows = house.conn.fetch(&CANCELLED, &[]).await.unwrap();
+    rows[0].get("n").unwrap()
+}
 
 async fn children(house: &mut House) -> (i64, i64) {
     let rows = house.conn.fetch(&CHILDREN, &[]).await.unwrap();
@@ -87,7 +99,15 @@ on_every_database! {
             house.conn.fetch_optional(&BEGUN, &[]).await.unwrap()
         })
         .await;
+        // The second gets on until the first goes on, or waits for it.
+        first.send(Signal::SIGSTOP);
+        let before = cancelled(&mut house).await;
         let mut second = house.start_as(&[], &["cancel", &run]);
+        let began = std::time::Instant::now();
+        while cancelled(&mut house).await == before && began.elapsed() < Duration::from_secs(3) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        first.send(Signal::SIGCONT);
         for cancel in [&mut first, &mut second] {
             let (status, _) = cancel.ended(PATIENCE).await;
             assert_eq!(status.code(), Some(0), "{}", cancel.text());

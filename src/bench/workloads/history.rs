@@ -111,7 +111,9 @@ impl Bench {
         let mut other = self.sandbox.location().connect(Purpose::Engine).await?;
         let began = Instant::now();
         while began.elapsed() < WINDOW && pruning.runs < expired / 2 {
-            delete(&mut pruning, made, &mut other).await?;
+            if !delete(&mut pruning, made, &mut other).await? {
+                break;
+            }
         }
         let deleted = per_second(pruning.runs, began.elapsed());
         let made_per_second = alone / steps as f64;

@@ -1,5 +1,7 @@
 //! What goes in and what comes out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 #[tokio::test]
@@ -160,31 +162,44 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
 }
 
 /// Whatever else the runtime's one thread does, beats among it, goes on meanwhile.
-#[test]
-fn a_large_output_is_read_on_a_thread_of_its_own() {
-    const NAME: &str = "reads-large";
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .thread_name(NAME)
-        .build()
-        .unwrap();
-    let others = || {
-        let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
-        let names = threads.map(|it| std::fs::read_to_string(it.path().join("comm")));
-        names.flatten().filter(|name| name.trim() == NAME).count()
-    };
-    let stage = Stage::new("1");
-    runtime.block_on(async {
-        for (script, threads) in [
-            ("echo 1", 0),
-            ("printf '1%0262143d'", 0),
-            ("printf '1%0262144d'", 1),
-            ("printf '1%0262144d' > $DUCTWORK_OUTPUT", 1),
-        ] {
-            value(stage.sh(script).await);
-            assert_eq!(others(), threads, "{script}");
+#[tokio::test]
+async fn a_large_output_is_read_on_a_thread_of_its_own() {
+    let seen = Arc::new(AtomicBool::new(false));
+    let over = Arc::new(AtomicBool::new(false));
+    let looks = {
+        let (seen, over) = (Arc::clone(&seen), Arc::clone(&over));
+        move || {
+            while !over.load(Ordering::SeqCst) {
+                let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+                let names = threads.map(|it| std::fs::read_to_string(it.path().join("comm")));
+                let found = names.flatten().any(|name| name.trim() == ASIDE);
+                seen.fetch_or(found, Ordering::SeqCst);
+            }
         }
-    });
+    };
+    let looking = std::thread::spawn(looks);
+    let stage = Stage::new("1").max_payload(64 << 20);
+    // As long as it takes for somebody to see the thread.
+    let large = "head -c 16000000 /dev/zero | tr '\\0' 1";
+    for (script, aside) in [
+        ("echo 1".to_owned(), false),
+        ("printf '1%0262143d'".to_owned(), false),
+        (large.to_owned(), true),
+        (format!("{large} > $DUCTWORK_OUTPUT"), true),
+        (format!("{large} > made; mv made $DUCTWORK_OUTPUT"), true),
+    ] {
+        seen.store(false, Ordering::SeqCst);
+        value(stage.sh(&script).await);
+        assert_eq!(seen.load(Ordering::SeqCst), aside, "{script}");
+    }
+    over.store(true, Ordering::SeqCst);
+    looking.join().unwrap();
+}
+
+#[tokio::test]
+async fn work_on_a_thread_of_its_own_that_panics_is_no_panic_of_ours() {
+    assert_eq!(aside(|| 7).await, Some(7));
+    assert_eq!(aside(|| -> i32 { panic!("on purpose") }).await, None);
 }
 
 #[tokio::test]
