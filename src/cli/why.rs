@@ -39,7 +39,7 @@ impl Why {
             let me = Identity::current();
             for process in &mut facts.processes {
                 let row = processes.iter().find(|row| row.id == process.id);
-                process.gone = row.is_some_and(|row| proof::is_dead(&me, row));
+                process.dead = row.is_some_and(|row| proof::is_dead(&me, row));
             }
             let mut why = why(&facts);
             // Nothing moves then, whatever else there is to say of a run that could.

@@ -106,7 +106,7 @@ fn passed_over(stored: &Value, read: &Value) -> Option<String> {
                 .iter()
                 .find_map(|(name, stored)| match read.get(name) {
                     Some(read) => below(name, stored, read),
-                    // What says nothing was passed over without harm.
+                    // A value that says nothing is passed over without harm.
                     None => (!stored.is_null()).then(|| name.clone()),
                 })
         }

@@ -28,7 +28,7 @@ pub struct Branches {
     /// A batch was refused: from now on each alone, so that one bad branch spends its own retries
     /// and nobody else's.
     alone: bool,
-    /// What is to be given back before anything else.
+    /// The branches to give back before anything else, and the reason.
     giving: Option<(Vec<ClaimedBranch>, Why)>,
     /// How many batches in a row the database could not advance for a reason of its own.
     hindered: u32,
@@ -559,7 +559,7 @@ mod tests {
         let back = Operation::GiveBack(vec![wide, wider], Why::Unsure);
         stage.succeeds(&back, Answer::GivenBack);
         assert!(!stage.0.may_hold());
-        // What is refused in its turn is given back alone.
+        // A spreading branch that is refused is given back alone.
         stage.succeeds(&Operation::Claim, taken([wide, wider]));
         stage.succeeds(&advance([wide, wider]), spreading([wide, wider]));
         stage.succeeds(&Operation::Claim, taken([]));

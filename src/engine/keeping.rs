@@ -1,5 +1,5 @@
-//! What may take long and is nobody's turn: deleting runs whose retention is over, and finishing
-//! what somebody began to cancel or to delete and left half done.
+//! Work that may take long and is nobody's turn: deleting runs whose retention is over, and finishing
+//! cancellations and deletions that were left half done.
 //!
 //! Owns: its pace, and a connection of its own, which is open only meanwhile: nothing that beats
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
@@ -40,7 +40,7 @@ impl Keeping {
         let stopped = Rc::clone(&self.stopped);
         self.task = Some(tokio::task::spawn_local(async move {
             if let Err(error) = keep(&location, retention, abandoned, &stopped).await {
-                // Whatever is left is found again.
+                // The next look finds the rest again.
                 events::keeping_failed(&error);
             }
         }));

@@ -58,7 +58,7 @@ pub struct ProcessFact {
     /// Since its last heartbeat.
     pub age: Duration,
     /// Its host knows that it is dead.
-    pub gone: bool,
+    pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
     /// What keeps it from getting on.
@@ -67,7 +67,7 @@ pub struct ProcessFact {
 
 impl ProcessFact {
     fn is_alive(&self, stale_after: Duration) -> bool {
-        !self.gone && self.age < stale_after
+        !self.dead && self.age < stale_after
     }
 }
 
@@ -283,7 +283,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             return Why::new("running", fact);
         }
         let age = time::whole(process.age);
-        if process.gone {
+        if process.dead {
             let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
             return Why::new("process_gone", fact).remedy(
                 "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
@@ -400,16 +400,16 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     let workers = facts.processes.iter().filter(|process| {
         process.role == Role::Worker && process.pipeline.as_deref() == Some(&facts.pipeline)
     });
-    let (alive, dead): (Vec<_>, Vec<_>) =
+    let (alive, others): (Vec<_>, Vec<_>) =
         workers.partition(|process| process.is_alive(facts.stale_after));
     let (node, pipeline) = (&leaf.node, &facts.pipeline);
     if alive.is_empty() {
-        let gone = dead.iter().filter(|process| process.gone).count();
-        let known = match (gone, dead.len() - gone) {
+        let dead = others.iter().filter(|process| process.dead).count();
+        let known = match (dead, others.len() - dead) {
             (0, 0) => String::new(),
             (0, stale) => format!(" ({stale} with a stale heartbeat)"),
-            (gone, 0) => format!(" ({gone} dead)"),
-            (gone, stale) => format!(" ({gone} dead, {stale} with a stale heartbeat)"),
+            (dead, 0) => format!(" ({dead} dead)"),
+            (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
         return Why::new("no_worker", fact)
@@ -513,7 +513,7 @@ mod tests {
             host: "box".into(),
             pid: 7,
             age: Duration::from_secs(age_s),
-            gone: false,
+            dead: false,
             quiet: false,
             trouble: None,
         }
@@ -641,7 +641,7 @@ mod tests {
     #[test]
     fn who_is_dead_is_not_taken_for_busy_however_young_its_heartbeat_is() {
         let dead = |role| ProcessFact {
-            gone: true,
+            dead: true,
             ..process(role, 0)
         };
         let mut waits = facts(Some(LeafState::Queued { due_at: NOW }));

@@ -124,7 +124,7 @@ pub async fn facts(
                 host: process.host,
                 pid: process.pid,
                 age: process.age,
-                gone: false,
+                dead: false,
                 quiet: process.quiet,
                 trouble: troubles.remove(&process.id),
             });

@@ -179,6 +179,8 @@ async fn a_large_output_is_read_on_a_thread_of_its_own() {
     };
     let looking = std::thread::spawn(looks);
     let stage = Stage::new("1").max_payload(64 << 20);
+    // Other tests of the same process read large outputs as well.
+    let alone = std::env::var_os("NEXTEST").is_some();
     // As long as it takes for somebody to see the thread.
     let large = "head -c 16000000 /dev/zero | tr '\\0' 1";
     for (script, aside) in [
@@ -190,7 +192,9 @@ async fn a_large_output_is_read_on_a_thread_of_its_own() {
     ] {
         seen.store(false, Ordering::SeqCst);
         value(stage.sh(&script).await);
-        assert_eq!(seen.load(Ordering::SeqCst), aside, "{script}");
+        if aside || alone {
+            assert_eq!(seen.load(Ordering::SeqCst), aside, "{script}");
+        }
     }
     over.store(true, Ordering::SeqCst);
     looking.join().unwrap();
