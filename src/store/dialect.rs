@@ -69,6 +69,10 @@ impl Dialect {
             (Self::Postgres, "share") => to.push_str("FOR KEY SHARE"),
             // One writer at a time (BEGIN IMMEDIATE): there is nothing to lock.
             (Self::Sqlite, "skip_locked" | "lock" | "share") => {}
+            // `ductwork_runs r {by:ductwork_runs_ended}`: SQLite, which knows nothing of how many rows
+            // share a value, would look a status up, and read all that has it.
+            (Self::Postgres, "by") => {}
+            (Self::Sqlite, "by") => write!(to, "INDEXED BY {argument}").expect("a string takes all"),
             (_, "rows") => self.rows(argument, to),
             // A row that is looked up by its key: `{key:table.id;b.id}`. On PostgreSQL as an index
             // condition that no join can be merged or hashed on: a plan made while the tables

@@ -35,10 +35,13 @@ statements! {
     FILL_AVAILABILITIES = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT {made:4;n}, :pipeline, {now} FROM {series}";
+    /// Each ended at a time of its own: what a single commit ends is little, and what looks for the
+    /// oldest ones would have to sort those of one time.
     FILL_ENDED_RUNS = "
         INSERT INTO ductwork_runs
             (id, pipeline, definition, status, input, output, triggered_at, completed_at)
-        SELECT {made:1;n}, :pipeline, :definition, 'completed', 'null', 'null', {now}, {now}
+        SELECT {made:1;n}, :pipeline, :definition, 'completed', 'null', 'null',
+               {now} - :last + n, {now} - :last + n
           FROM {series}";
     FILL_ENDED_BRANCHES = "
         INSERT INTO ductwork_branches (id, run_id, pipeline, status, step_id, last_advanced_at)

@@ -74,7 +74,7 @@ statement::statements! {
             SELECT 1 FROM ductwork_runs r
              WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= {now} - :abandoned)
         OR EXISTS (
-            SELECT 1 FROM ductwork_runs r
+            SELECT 1 FROM ductwork_runs r {by:ductwork_runs_ended}
              WHERE :retained = 1 AND r.status IN ('completed', 'halted', 'cancelled')
                AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age)";
 }

@@ -39,10 +39,12 @@ const TOOK: Duration = Duration::from_millis(100);
 
 statements! {
     ENDED_RUNS = "
-        SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at FROM ductwork_runs r
+        SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+          FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
            AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
+           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
            AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
          ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n {skip_locked}";
     /// Those whose deletion has begun.
@@ -50,7 +52,7 @@ statements! {
         SELECT r.id FROM ductwork_runs r
          WHERE r.pruning_at IS NOT NULL ORDER BY r.pruning_at LIMIT :n {skip_locked}";
     COUNT_ENDED_RUNS = "
-        SELECT count(*) AS n FROM ductwork_runs r
+        SELECT count(*) AS n FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
            AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age";
     /// RACE: a run is revived between the snapshot of our look and our lock on its row. Looked

@@ -88,6 +88,10 @@ const SPARE: &[(&str, Shown)] = &[
     ),
     (
         "ENDED_RUNS.5",
+        Cost("it says where the index is entered, and the next one what of that is behind the place"),
+    ),
+    (
+        "ENDED_RUNS.6",
         Cost("what is held back is looked at once in a pass"),
     ),
     (

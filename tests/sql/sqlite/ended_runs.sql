@@ -1,6 +1,8 @@
-SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at FROM ductwork_runs r
+SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+  FROM ductwork_runs r INDEXED BY ductwork_runs_ended
  WHERE r.status IN ('completed', 'halted', 'cancelled')
    AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1
    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
+   AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= ?2
    AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (?2, ?3)
  ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT ?4 
