@@ -15,10 +15,6 @@ use crate::store::prune::Pruning;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
-/// A transaction that took longer than this was in somebody's way, or somebody in its: the next
-/// one waits for longer.
-const SLOW: Duration = Duration::from_millis(200);
-
 /// How often it is told how many runs were deleted, where there is no end of them.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
@@ -104,23 +100,8 @@ async fn work(
     Ok(())
 }
 
-/// As long as the transaction took, so that the work has half of the database at least; longer
-/// where it is slow.
+/// Three times as long as the transaction took, so that the work has three quarters of the database,
+/// and more runs can be deleted than half of those that are made meanwhile (`bench retention`).
 pub(crate) fn pause(took: Duration) -> Duration {
-    match took > SLOW {
-        true => took * 3,
-        false => took,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_work_has_half_of_the_database_and_more_when_it_is_slow() {
-        let ms = Duration::from_millis;
-        assert_eq!(pause(ms(80)), ms(80));
-        assert_eq!(pause(ms(300)), ms(900));
-    }
+    took * 3
 }
