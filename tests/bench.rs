@@ -193,6 +193,13 @@ fn a_history_is_deleted_alone_and_beside_work() {
 }
 
 #[test]
+fn what_a_person_types_is_timed_on_a_history_a_queue_and_a_wide_run() {
+    let options = ["--history", "50", "--backlog", "50", "--width", "100"];
+    let names = ["runs", "show RUN, of 100 branches", "audit, after that"];
+    on_both("prompt", &options, &names);
+}
+
+#[test]
 fn contention_is_measured_with_more_and_more_processes() {
     let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
     on_both("contention", &[], &names);

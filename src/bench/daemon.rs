@@ -168,7 +168,8 @@ impl Daemon {
     }
 }
 
-fn argv(config: &Config) -> Vec<OsString> {
+/// With the daemon's subcommand as the last one.
+pub(super) fn argv(config: &Config) -> Vec<OsString> {
     let name = std::env::args_os().next();
     let mut argv = vec![name.unwrap_or_else(|| "ductworkd".into())];
     if let Some(file) = &config.file {
@@ -181,7 +182,7 @@ fn argv(config: &Config) -> Vec<OsString> {
 
 /// The configuration stays what it is, but for what would make the benchmark do anything else
 /// than run its own pipelines on its own database.
-fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsString>)> {
+pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Option<OsString>)> {
     let (level, patience) = match set.target {
         true => ("error", Some("0".to_owned())),
         false => ("warn", None),

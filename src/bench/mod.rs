@@ -96,6 +96,8 @@ pub enum Workload {
     Audit,
     /// A long history is deleted, alone and beside the chain.
     Retention,
+    /// What a person types at a prompt, on a long history, a long queue and a wide run.
+    Prompt,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
     /// One run of five steps at a time on an idle daemon.
@@ -110,7 +112,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Chain5,
         Self::Flat,
         Self::Trigger,
@@ -121,6 +123,7 @@ impl Workload {
         Self::Backlog,
         Self::Audit,
         Self::Retention,
+        Self::Prompt,
         Self::Contention,
         Self::Recovery,
         Self::Storm,
@@ -140,6 +143,7 @@ impl Workload {
             Self::Backlog => "backlog",
             Self::Audit => "audit",
             Self::Retention => "retention",
+            Self::Prompt => "prompt",
             Self::Contention => "contention",
             Self::Storm => "storm",
         }

@@ -25,7 +25,7 @@ removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
     /// What to run: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
-    /// audit, retention, contention, recovery, storm, or all [default: all]
+    /// audit, retention, prompt, contention, recovery, storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,
     /// Runs of the chain; the other workloads follow it in proportion

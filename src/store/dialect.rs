@@ -72,7 +72,9 @@ impl Dialect {
             // `ductwork_runs r {by:ductwork_runs_ended}`: SQLite, which knows nothing of how many rows
             // share a value, would look a status up, and read all that has it.
             (Self::Postgres, "by") => {}
-            (Self::Sqlite, "by") => write!(to, "INDEXED BY {argument}").expect("a string takes all"),
+            (Self::Sqlite, "by") => {
+                write!(to, "INDEXED BY {argument}").expect("a string takes all")
+            }
             (_, "rows") => self.rows(argument, to),
             // A row that is looked up by its key: `{key:table.id;b.id}`. On PostgreSQL as an index
             // condition that no join can be merged or hashed on: a plan made while the tables

@@ -8,6 +8,7 @@ mod history;
 mod idle;
 mod kills;
 mod limits;
+mod prompt;
 mod scale;
 
 use std::time::{Duration, Instant};
@@ -78,6 +79,7 @@ impl Bench {
             Workload::Backlog => self.backlog(conn, report).await,
             Workload::Audit => self.audit(conn, report).await,
             Workload::Retention => self.retention(runs, conn, report).await,
+            Workload::Prompt => self.prompt(conn, report).await,
             // More than the others: with many processes a short one measures how they start.
             Workload::Contention => self.contention(runs * 5 / 2, conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,

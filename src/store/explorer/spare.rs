@@ -88,7 +88,9 @@ const SPARE: &[(&str, Shown)] = &[
     ),
     (
         "ENDED_RUNS.5",
-        Cost("it says where the index is entered, and the next one what of that is behind the place"),
+        Cost(
+            "it says where the index is entered, and the next one what of that is behind the place",
+        ),
     ),
     (
         "ENDED_RUNS.6",
