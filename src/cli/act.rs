@@ -1,6 +1,6 @@
 //! `revive`, `cancel`, `resume`: what a person does to a run.
 
-use std::io::IsTerminal;
+use std::cell::Cell;
 
 use serde_json::json;
 
@@ -13,6 +13,7 @@ use crate::store::{Conn, Purpose, cancel, query, resume, revive};
 use super::exit::Failure;
 use super::house::{self, House};
 use super::out::short;
+use super::patiently::patiently;
 
 /// Continues a halted run as a new one.
 #[derive(Debug, clap::Args)]
@@ -102,8 +103,13 @@ impl Cancel {
             let run = house::find_run(&mut conn, &self.run).await?;
             let before = query::run_state(&mut conn, run).await?;
             let was_active = before.is_some_and(|before| !before.status.is_terminal());
-            let mut told = progress();
-            let cancelled = cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut told).await;
+            let count = Cell::new(0);
+            let mut told = |closed| count.set(closed);
+            let cancelled = patiently(
+                || format!("cancelling: {} branches", count.get()),
+                cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut told),
+            );
+            let cancelled = cancelled.await;
             let stopping = match cancelled? {
                 cancel::Cancel::Done { held } => held.len(),
                 // Somebody else asked for the same, and got there first.
@@ -174,18 +180,6 @@ impl Resume {
                 false => house.out.text(&format!("{run} resumed\n")),
             }
         })
-    }
-}
-
-/// Says on a terminal how far a long cancellation is.
-fn progress() -> impl FnMut(usize) {
-    let shown = std::io::stderr().is_terminal();
-    let mut last = std::time::Instant::now();
-    move |closed| {
-        if shown && last.elapsed() >= std::time::Duration::from_millis(500) {
-            last = std::time::Instant::now();
-            eprintln!("{closed} branches cancelled …");
-        }
     }
 }
 

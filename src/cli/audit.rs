@@ -11,6 +11,7 @@ use crate::time;
 use super::exit::{Code, Failure};
 use super::house::{self, House};
 use super::out::{self, Cell};
+use super::patiently::waiting;
 
 /// Checks every invariant.
 #[derive(Debug, clap::Args)]
@@ -32,7 +33,8 @@ impl Audit {
         house::block_on(async {
             let mut conn = house::connect(&config, Purpose::Query).await?;
             let started = Instant::now();
-            let violations = audit(&mut conn, self.grace.unwrap_or(GRACE)).await?;
+            let audited = audit(&mut conn, self.grace.unwrap_or(GRACE));
+            let violations = waiting("auditing", audited).await?;
             let took = time::span(started.elapsed());
             if house.out.json {
                 let row = |violation: &crate::store::audit::Violation| {

@@ -18,6 +18,10 @@ use crate::store::{self, Conn, Location, Purpose, migrate};
 use super::Embedded;
 use super::exit::Failure;
 use super::out::{Out, short};
+use super::patiently::waiting;
+
+/// While it does not answer.
+const CONNECTING: &str = "waiting for the database";
 
 /// What every command is given.
 pub struct House {
@@ -46,19 +50,26 @@ impl House {
 /// A connection to a database that exists and has the schema of this program.
 pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
     exists(config)?;
-    let mut conn = start::location(config)?.connect(purpose).await?;
-    migrate::check(&mut conn).await?;
-    Ok(conn)
+    let location = start::location(config)?;
+    waiting(CONNECTING, async {
+        let mut conn = location.connect(purpose).await?;
+        migrate::check(&mut conn).await?;
+        Ok(conn)
+    })
+    .await
 }
 
 /// A connection to a database that is made, or brought up to date, if need be.
 pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
     let location = start::location(config)?;
-    let mut conn = location.connect(purpose).await?;
-    if let Err(store::Error::Schema(_)) = migrate::check(&mut conn).await {
-        migrate::migrate(&mut conn).await?;
-    }
-    Ok(conn)
+    waiting(CONNECTING, async {
+        let mut conn = location.connect(purpose).await?;
+        if let Err(store::Error::Schema(_)) = migrate::check(&mut conn).await {
+            migrate::migrate(&mut conn).await?;
+        }
+        Ok(conn)
+    })
+    .await
 }
 
 /// The process that keeps everybody from writing: SQLite's lock is taken, and no heartbeat has been

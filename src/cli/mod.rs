@@ -17,6 +17,7 @@ mod init;
 mod live;
 mod migrate;
 mod out;
+mod patiently;
 mod processes;
 mod prune;
 mod run;

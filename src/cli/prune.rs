@@ -1,5 +1,6 @@
 //! `prune`: deletes runs that ended long ago.
 
+use std::cell::Cell;
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::time;
 
 use super::exit::Failure;
 use super::house::{self, House};
+use super::patiently::patiently;
 
 /// Deletes old runs.
 #[derive(Debug, clap::Args)]
@@ -60,7 +62,13 @@ impl Prune {
                     return Err(Failure::failed(Problem::new("nothing was deleted")));
                 }
             }
-            let pruned = prune::prune(&mut conn, older_than, limit).await?;
+            let count = Cell::new(0);
+            let mut told = |runs| count.set(runs);
+            let pruned = patiently(
+                || format!("deleting: {} runs", count.get()),
+                prune::prune_and_tell(&mut conn, older_than, limit, &mut told),
+            );
+            let pruned = pruned.await?;
             match house.out.json {
                 true => house.out.value(&serde_json::json!({ "pruned": pruned })),
                 false => house.out.text(&format!("{pruned} runs deleted\n")),

@@ -1,5 +1,6 @@
 //! `runs`: the list of runs, and the JSON form of one.
 
+use std::cell;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,6 +14,7 @@ use crate::time;
 use super::exit::Failure;
 use super::house::{self, House};
 use super::out::{self, Cell};
+use super::patiently::patiently;
 
 /// Lists runs.
 #[derive(Debug, clap::Args)]
@@ -54,7 +56,13 @@ impl Runs {
                 before,
                 limit: self.limit as usize,
             };
-            let runs = query::runs(&mut conn, &filter).await?;
+            let looked = cell::Cell::new(0);
+            let mut told = |runs| looked.set(runs);
+            let runs = patiently(
+                || format!("looking through the runs: {} so far", looked.get()),
+                query::runs(&mut conn, &filter, &mut told),
+            );
+            let runs = runs.await?;
             if house.out.json {
                 let runs: Vec<RunJson<'_>> = runs.iter().map(RunJson::of).collect();
                 return house.out.value(&runs);

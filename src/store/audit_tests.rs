@@ -364,7 +364,7 @@ async fn a_healthy_busy_state_breaks_no_invariant() {
             before: None,
             limit: 100,
         };
-        for run in crate::store::query::runs(&mut hands.conn, &filter)
+        for run in crate::store::query::runs(&mut hands.conn, &filter, &mut |_| {})
             .await
             .unwrap()
         {

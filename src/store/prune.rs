@@ -110,8 +110,20 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
+    prune_and_tell(conn, older_than, limit, &mut |_| {}).await
+}
+
+/// The same; `told` hears how many are gone, after each transaction.
+pub async fn prune_and_tell(
+    conn: &mut Conn,
+    older_than: Duration,
+    limit: u64,
+    told: &mut dyn FnMut(u64),
+) -> Result<u64, Error> {
     let mut pruning = Pruning::of(Some(older_than), limit);
-    while pruning.step(conn).await? {}
+    while pruning.step(conn).await? {
+        told(pruning.runs);
+    }
     Ok(pruning.runs)
 }
 

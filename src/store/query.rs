@@ -42,7 +42,7 @@ statements! {
           FROM ductwork_runs r
          WHERE (:all = 1 OR r.pipeline = :pipeline)
            AND r.triggered_at >= {now} - :since
-           AND r.id < :before AND r.pruning_at IS NULL
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
     /// Status by status, so that the few halted runs among a million are found by the index.
     RUNS_OF_STATUS = concat!("
@@ -51,8 +51,12 @@ statements! {
          WHERE r.status = :status
            AND (:all = 1 OR r.pipeline = :pipeline)
            AND r.triggered_at >= {now} - :since
-           AND r.id < :before AND r.pruning_at IS NULL
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
+    /// The last run of the newest `:n`.
+    RUNS_AWAY = "
+        SELECT id FROM ductwork_runs WHERE id >= :from AND id < :before
+         ORDER BY id DESC LIMIT 1 OFFSET :n";
     RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL");
     RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
@@ -328,6 +332,11 @@ pub struct NodeProgress {
     pub cancelled: u64,
 }
 
+/// As many runs are looked at in one statement when those of a pipeline are looked for.
+const PAGE: usize = 50_000;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// What a prefix of an id stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -341,39 +350,90 @@ pub enum Found {
     Malformed,
 }
 
-/// Runs, newest first.
-pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, Error> {
-    conn.snapshot(async |conn| {
-        // What is not asked for is as wide as it gets: a parameter has one type, and a value.
-        let since = filter.since.unwrap_or(Duration::MAX);
-        let before = filter.before.map_or(Uuid::max(), |id| id.0);
+/// Runs, newest first. There is no index of the runs of a pipeline, which each trigger would have to
+/// write: they are looked for among all, [`PAGE`] at a time; `told` hears among how many so far.
+pub async fn runs(
+    conn: &mut Conn,
+    filter: &RunFilter<'_>,
+    told: &mut dyn FnMut(u64),
+) -> Result<Vec<Run>, Error> {
+    runs_by(conn, filter, PAGE, told).await
+}
+
+/// The same, among so many at a time.
+pub async fn runs_by(
+    conn: &mut Conn,
+    filter: &RunFilter<'_>,
+    page: usize,
+    told: &mut dyn FnMut(u64),
+) -> Result<Vec<Run>, Error> {
+    // What is not asked for is as wide as it gets: a parameter has one type, and a value.
+    let since = filter.since.unwrap_or(Duration::MAX);
+    let oldest = oldest(conn, filter.since).await?;
+    let mut before = filter.before.map_or(Uuid::max(), |id| id.0);
+    let mut found: Vec<Run> = Vec::new();
+    let mut looked = 0;
+    loop {
+        let left = filter.limit - found.len();
+        let next = match filter.pipeline {
+            Some(_) => {
+                let args = [
+                    ("from", oldest.into()),
+                    ("before", before.into()),
+                    ("n", page.into()),
+                ];
+                let row = conn.fetch_optional(&RUNS_AWAY, &args).await?;
+                row.map(|row| row.get::<Uuid>("id")).transpose()?
+            }
+            None => None,
+        };
         let args = [
             ("all", i64::from(filter.pipeline.is_none()).into()),
             ("pipeline", filter.pipeline.unwrap_or_default().into()),
             ("since", super::crossing::micros(since).into()),
+            ("from", next.unwrap_or(oldest).into()),
             ("before", before.into()),
-            ("n", filter.limit.into()),
+            ("n", left.into()),
         ];
-        let mut runs = Vec::new();
-        if filter.statuses.is_empty() {
-            for row in conn.fetch(&RUNS, &args).await? {
-                runs.push(run_row(&row)?);
+        let more = conn.snapshot(async |conn| {
+            let mut runs = Vec::new();
+            if filter.statuses.is_empty() {
+                for row in conn.fetch(&RUNS, &args).await? {
+                    runs.push(run_row(&row)?);
+                }
             }
-        }
-        for status in filter.statuses {
-            let mut args = args.to_vec();
-            args.push(("status", status.as_str().into()));
-            for row in conn.fetch(&RUNS_OF_STATUS, &args).await? {
-                runs.push(run_row(&row)?);
+            for status in filter.statuses {
+                let mut args = args.to_vec();
+                args.push(("status", status.as_str().into()));
+                for row in conn.fetch(&RUNS_OF_STATUS, &args).await? {
+                    runs.push(run_row(&row)?);
+                }
             }
+            runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+            runs.dedup_by_key(|run| run.id);
+            runs.truncate(left);
+            halt_reasons(conn, &mut runs).await?;
+            Ok(runs)
+        });
+        found.extend(more.await?);
+        looked += page as u64;
+        told(looked);
+        match next {
+            Some(next) if found.len() < filter.limit => before = next,
+            _ => return Ok(found),
         }
-        runs.sort_by_key(|run| std::cmp::Reverse(run.id));
-        runs.dedup_by_key(|run| run.id);
-        runs.truncate(filter.limit);
-        halt_reasons(conn, &mut runs).await?;
-        Ok(runs)
-    })
-    .await
+    }
+}
+
+/// No run that was triggered within `since` has a lesser id: ids begin with the time, by the clock of
+/// whoever triggers, which may be a day behind the database's.
+async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error> {
+    let Some(since) = since else {
+        return Ok(Uuid::nil());
+    };
+    let since = super::crossing::micros(since.saturating_add(DAY));
+    let ms = now(conn).await?.saturating_sub(since).max(0) / 1_000;
+    Ok(Uuid::from_u128((ms as u128) << 80))
 }
 
 /// A run without its steps.

@@ -26,6 +26,7 @@ mod flows;
 mod guarded;
 mod guards;
 mod leases;
+mod lists;
 mod queue;
 mod refusals;
 mod revivals;

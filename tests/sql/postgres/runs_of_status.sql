@@ -10,5 +10,5 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
  WHERE r.status = $1
    AND ($2 = 1 OR r.pipeline = $3)
    AND r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $4
-   AND r.id < $5 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT $6
+   AND r.id >= $5 AND r.id < $6 AND r.pruning_at IS NULL
+ ORDER BY r.id DESC LIMIT $7

@@ -9,5 +9,5 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
   FROM ductwork_runs r
  WHERE (?1 = 1 OR r.pipeline = ?2)
    AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?3
-   AND r.id < ?4 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT ?5
+   AND r.id >= ?4 AND r.id < ?5 AND r.pruning_at IS NULL
+ ORDER BY r.id DESC LIMIT ?6

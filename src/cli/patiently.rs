@@ -1,0 +1,45 @@
+//! One line on a terminal while a person waits.
+//!
+//! Owns: when it is shown, and that it is gone before anything else is printed.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crate::time;
+
+/// Nobody wonders before that.
+const SOON: Duration = Duration::from_millis(700);
+
+/// Between two looks at how far it is.
+const EVERY: Duration = Duration::from_millis(250);
+
+/// Does the work, and says meanwhile what it is and for how long it has been done.
+pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    if !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    let began = Instant::now();
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + SOON, EVERY);
+    let mut shown = false;
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => {
+                if shown {
+                    eprint!("\r\x1b[K");
+                }
+                return done;
+            }
+            _ = tick.tick() => {
+                shown = true;
+                eprint!("\r\x1b[K{} … {}", what(), time::whole(began.elapsed()));
+            }
+        }
+    }
+}
+
+/// The same, where there is nothing to count.
+pub async fn waiting<T>(what: &str, work: impl Future<Output = T>) -> T {
+    patiently(|| what.to_owned(), work).await
+}
