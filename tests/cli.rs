@@ -1020,6 +1020,36 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     assert_eq!(statuses, ["completed", "completed"]);
 }
 
+/// The step at work is let end, and it is the last one.
+#[test]
+fn a_run_that_completes_while_it_is_interrupted_is_a_success() {
+    let place = Place::ready();
+    let text = "pipeline: Last\nsteps: { A: { command: [sh, -c, 'touch began; until [ -e go ]; do sleep 0.01; done; cat'] } }\n\
+                flow: [{ start: A }]\n";
+    place.write("pipelines/Last.yml", text);
+    let mut command = place.command();
+    let command = command.args(["run", "Last", "7"]).stdout(Stdio::piped());
+    let mut child = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until_said(&mut child, "triggered");
+    let exists = |name: &str| place.path().join(name).exists();
+    while !exists("began") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    send(&child, nix::sys::signal::Signal::SIGINT);
+    until_said(&mut child, "stopping");
+    std::fs::write(place.path().join("go"), "").unwrap();
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "7\n"),
+        "{ended:?}"
+    );
+}
+
 #[test]
 fn a_run_that_waits_for_its_input_is_ended_by_a_person() {
     let place = Place::ready();

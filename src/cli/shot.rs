@@ -55,9 +55,7 @@ pub struct Shot {
 struct Followed {
     /// It may have been triggered.
     asked: bool,
-    run: Option<RunId>,
-    /// What it was seen to be last.
-    status: Option<RunStatus>,
+    triggered: Option<Triggered>,
     end: Option<Result<(), Failure>>,
 }
 
@@ -76,29 +74,35 @@ pub fn run(
         0
     })?;
     let followed = followed.into_inner();
-    let (message, help) = match (followed.end, followed.run) {
-        (Some(end), _) => return end.map(|()| code),
-        // It was told to stop.
-        (None, Some(run)) => match followed.status {
-            Some(status) if status.is_terminal() => (
-                format!("stopped; the run {run} has {status}"),
-                format!("`ductworkd show {run}` shows it"),
-            ),
-            _ => (
-                format!("stopped, and the run {run} is left in progress"),
-                "`ductworkd` goes on with it".to_owned(),
-            ),
-        },
-        (None, None) if followed.asked => (
-            "stopped while the run was triggered: there may be one".to_owned(),
-            "`ductworkd runs` lists them".to_owned(),
-        ),
-        (None, None) => {
-            let problem = Problem::new("stopped before there was a run");
-            return Err(Failure::failed(problem));
-        }
-    };
-    Err(Failure::failed(Problem::new(message).help(help)))
+    if let Some(end) = followed.end {
+        return end.map(|()| code);
+    }
+    // It was told to stop.
+    if let Some(triggered) = followed.triggered {
+        let left = async { Ok(left(&location, &shot, &triggered).await) };
+        return start::run_local(left)?.map(|()| code);
+    }
+    Err(Failure::failed(match followed.asked {
+        true => Problem::new("stopped while the run was triggered: there may be one")
+            .help("`ductworkd runs` lists them"),
+        false => Problem::new("stopped before there was a run"),
+    }))
+}
+
+/// Says what became of a run that nobody followed to its end: the steps at work were let end, so it
+/// may have ended with them.
+async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result<(), Failure> {
+    let run = triggered.run_id;
+    let mut conn = location.connect(Purpose::Query).await?;
+    let state = query::run_state(&mut conn, run).await?;
+    let status = state.map_or(RunStatus::Cancelled, |state| state.status);
+    if status != RunStatus::InProgress {
+        return report(&mut conn, shot, triggered, status).await;
+    }
+    let left = format!("stopped, and the run {run} is left in progress");
+    Err(Failure::failed(
+        Problem::new(left).help("`ductworkd` goes on with it"),
+    ))
 }
 
 /// Follows a run to its end, and prints what came of it.
@@ -119,7 +123,7 @@ async fn follow(
     let triggered = trigger::trigger(&mut conn, &shot.definition, &[new], Duration::ZERO).await?;
     let triggered = &triggered[0];
     let id = triggered.run_id;
-    followed.borrow_mut().run = Some(id);
+    followed.borrow_mut().triggered = Some(triggered.clone());
     note_other_input(triggered);
     handle.ring.work(&shot.definition.pipeline);
     let mut view = View::new(shot, id);
@@ -128,7 +132,6 @@ async fn follow(
         let status = state
             .as_ref()
             .map_or(RunStatus::Cancelled, |state| state.status);
-        followed.borrow_mut().status = Some(status);
         view.show(&query::progress(&mut conn, id).await?, status);
         if status != RunStatus::InProgress {
             break status;
