@@ -65,20 +65,23 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
         match error {
-            store::Error::Unavailable { source, .. } => {
-                let help = match *source {
-                    store::error::Source::Sqlite(_) => {
-                        "check that `database.url` is an SQLite database that this user may write"
-                    }
-                    _ => "check that the server runs and that `database.url` leads to it",
-                };
-                Self::Told(Code::Unavailable, Problems(vec![problem.help(help)]))
-            }
+            store::Error::Unavailable { source, .. } => Self::Told(
+                Code::Unavailable,
+                Problems(vec![problem.help(source.remedy())]),
+            ),
+            store::Error::Hindered { source, .. } if source.is_damage() => Self::Told(
+                Code::Unavailable,
+                Problems(vec![problem.help(source.remedy())]),
+            ),
             store::Error::Hindered { .. } => {
                 Self::failed(problem.help(
                     "nothing was written; mend what the database says, or wait, and try again",
                 ))
             }
+            store::Error::Retryable { .. } => Self::failed(problem.help(
+                "nothing was written: somebody else has a lock for long; try again, and see \
+                     `ductworkd health`, which names who has it",
+            )),
             // A service manager does not start the daemon again, either.
             store::Error::Misplaced(_) => Self::usage(problem),
             _ => Self::failed(problem),

@@ -132,8 +132,8 @@ impl Child {
                 let over = async {
                     tokio::select! {
                         () = idle(&first.requests, self.until_idle.clone()) => ExitCode::SUCCESS,
-                        code = unfit(&first.requests, &location), if alone => {
-                            ExitCode::from(code)
+                        over = unfit(&first.requests, &location), if alone => {
+                            ExitCode::from(over.code)
                         }
                     }
                 };

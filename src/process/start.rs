@@ -18,6 +18,7 @@ use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
+use crate::store::file::Side;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
@@ -25,7 +26,7 @@ use super::hooks::Functions;
 use super::roster::ChildKind;
 use super::signal::Signals;
 use super::spawn;
-use super::supervisor::{self, ChildArgv, Handle, Reload, Setup};
+use super::supervisor::{self, ChildArgv, Handle, Over, Reload, Setup};
 
 /// The hidden verb of a child's command line.
 pub const CHILD_VERB: &str = "child";
@@ -225,8 +226,8 @@ pub fn start_until(
         let until = |handle: Handle| async move {
             let requests = handle.requests.clone();
             tokio::select! {
-                code = until(handle, config) => code,
-                code = unfit(&requests, &location) => code,
+                code = until(handle, config) => Over::with(code),
+                over = unfit(&requests, &location) => over,
             }
         };
         Ok(supervisor::supervise(setup, signals, until).await)
@@ -402,18 +403,28 @@ const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
-pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> u8 {
+pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
     tokio::select! {
-        () = outgrown(requests) => OUTGROWN,
-        () = misplaced(location) => MISPLACED,
+        () = outgrown(requests) => Over::with(OUTGROWN),
+        at_once = misplaced(location) => Over { code: MISPLACED, at_once },
     }
 }
 
-/// Returns when SQLite's file is not where it was.
-async fn misplaced(location: &Location) {
+/// Returns when SQLite's file is not where it was, or what belongs to it; true when nothing may be
+/// written any more.
+async fn misplaced(location: &Location) -> bool {
+    let mut deleted = None;
     loop {
         if let Err(error) = location.check_file() {
-            return tracing::error!(%error, "stopping");
+            tracing::error!(%error, "stopping");
+            return false;
+        }
+        // A connection that is closed as the last of all deletes both itself. Seen twice, it was
+        // somebody else.
+        let before = std::mem::replace(&mut deleted, location.deleted_beside());
+        if let Some(side) = deleted.filter(|_| deleted == before) {
+            tracing::error!(error = side.meaning(), "stopping");
+            return side == Side::Index;
         }
         tokio::time::sleep(FILE_EVERY).await;
     }

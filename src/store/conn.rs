@@ -102,6 +102,14 @@ impl Location {
         }
     }
 
+    /// What of SQLite's files beside the database was deleted while this process has them open.
+    pub fn deleted_beside(&self) -> Option<super::file::Side> {
+        match &self.target {
+            Target::Sqlite(file) => file.deleted_beside(),
+            _ => None,
+        }
+    }
+
     /// Fails with `Misplaced` when SQLite's file is not the one that was opened here first.
     pub fn check_file(&self) -> Result<(), Error> {
         match &self.target {

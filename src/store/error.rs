@@ -14,14 +14,20 @@ pub enum Source {
     #[error("{}", told(_0))]
     Postgres(sqlx::Error),
     /// SQLite's.
-    #[error(transparent)]
-    Sqlite(#[from] rusqlite::Error),
+    #[error("{}", told_by_sqlite(_0))]
+    Sqlite(rusqlite::Error),
     /// The system's.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// Nobody's: the thread that has SQLite is gone.
     #[error("the connection's thread has ended")]
     Gone,
+}
+
+impl From<rusqlite::Error> for Source {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
 }
 
 impl From<sqlx::Error> for Source {
@@ -46,12 +52,25 @@ fn told(error: &sqlx::Error) -> String {
     }
 }
 
+/// Its message, and what its code says beyond that: of a failed disk, at what it failed.
+fn told_by_sqlite(error: &rusqlite::Error) -> String {
+    let text = error.to_string();
+    let code = error.sqlite_error().map(ToString::to_string);
+    match code.as_deref().and_then(|code| code.split_once(": ")) {
+        Some((_, code)) if !text.contains(code) => format!("{text} ({code})"),
+        _ => text,
+    }
+}
+
 /// A failed operation on the database.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// It cannot be reached, or went away: wait, reconnect, go on. Nothing was decided, unless
     /// `in_commit`: then the transaction may or may not have happened.
-    #[error("the database cannot be reached")]
+    #[error("the database cannot be {}", match source.has_answered() {
+        true => "used",
+        false => "reached",
+    })]
     Unavailable {
         /// The driver's word.
         #[source]
@@ -206,6 +225,60 @@ impl From<crate::model::UnknownWord> for Error {
 }
 
 impl Source {
+    /// True for the word of the database itself, and not of the way to it.
+    fn has_answered(&self) -> bool {
+        matches!(
+            self,
+            Self::Sqlite(_) | Self::Postgres(sqlx::Error::Database(_))
+        )
+    }
+
+    /// True where the file itself is not what it should be.
+    pub fn is_damage(&self) -> bool {
+        let Self::Sqlite(error) = self else {
+            return false;
+        };
+        let code = error.sqlite_error().map_or(0, |it| it.extended_code & 0xff);
+        matches!(code, ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
+    }
+
+    /// What a person can do about it, where it keeps the database from being used.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Sqlite(error) => {
+                match error.sqlite_error().map_or(0, |it| it.extended_code & 0xff) {
+                    ffi::SQLITE_FULL => "make room on the disk that the database is on",
+                    ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
+                        "the file is damaged, or is no SQLite database: check `database.url`, or stop \
+                     every ductworkd and put a backup back, without a -wal and a -shm beside it"
+                    }
+                    _ => {
+                        "check that this user may write the file in `database.url` and the directory that \
+                     it is in, and that the disk is not mounted read-only"
+                    }
+                }
+            }
+            Self::Postgres(sqlx::Error::Database(error)) => match error.code().as_deref() {
+                Some("28P01" | "28000") => {
+                    "check the user and the password in `database.url`, and the server's pg_hba.conf"
+                }
+                Some("3D000") => "create the database, or correct its name in `database.url`",
+                Some("25006") => {
+                    "the server takes no writes: is it a standby, or is default_transaction_read_only on?"
+                }
+                Some("53300") => {
+                    "raise max_connections, or the limit of the role, or end other sessions"
+                }
+                _ => "the server answers, and says what is in the way",
+            },
+            // The system's word comes from a file of ours, but for a wait that was too long.
+            Self::Io(error) if error.kind() != std::io::ErrorKind::TimedOut => {
+                "check that the directory of `database.url` exists, and that this user may write there"
+            }
+            _ => "check that the server runs and that `database.url` leads to it",
+        }
+    }
+
     /// What is to blame for it.
     fn blame(&self) -> Blame {
         match self {

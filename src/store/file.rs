@@ -21,6 +21,32 @@ pub struct File {
     opened: Arc<Mutex<Option<(u64, u64)>>>,
 }
 
+/// A file that SQLite keeps beside its database while somebody has it open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// `-wal`: what was committed last.
+    Log,
+    /// `-shm`: where to find what in the log, and who has which lock.
+    Index,
+}
+
+impl Side {
+    /// What it means that it was deleted.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Log => {
+                "the -wal file beside the database was deleted while it was in use: nobody else sees what \
+                 is committed. Ended in order, this daemon writes what was in it to the database"
+            }
+            Self::Index => {
+                "the -shm file beside the database was deleted while it was in use: who opens the \
+                 database now does not see our locks, and both would ruin it. Stop whatever has \
+                 it open, and start again"
+            }
+        }
+    }
+}
+
 impl File {
     /// A place where nothing was opened yet.
     pub fn at(path: PathBuf) -> Self {
@@ -46,11 +72,32 @@ impl File {
             _ => return self.check_log(),
         };
         let (path, log) = (self.path.display(), self.log());
+        let log = match length(&log) {
+            0 => String::new(),
+            _ => format!(
+                ". What was committed last is in {}, which belongs to it and ruins any other file",
+                log.display()
+            ),
+        };
         Err(Error::Misplaced(format!(
-            "{path} was {what} while it was in use: put that file back before the next start. What was \
-             committed last is in {}, which belongs to it alone",
-            log.display()
+            "{path} was {what} while it was in use: put that very file back before the next start{log}"
         )))
+    }
+
+    /// What of its two side files was deleted while this process has it open.
+    pub fn deleted_beside(&self) -> Option<Side> {
+        let real = self.path.canonicalize().ok()?;
+        let links = std::fs::read_dir("/proc/self/fd").ok()?;
+        let mut deleted = links.flatten().filter_map(|entry| {
+            let target = std::fs::read_link(entry.path()).ok()?;
+            let target = target.to_str()?;
+            match target.strip_prefix(real.to_str()?)? {
+                "-wal (deleted)" => Some(Side::Log),
+                "-shm (deleted)" => Some(Side::Index),
+                _ => None,
+            }
+        });
+        deleted.next()
     }
 
     /// Takes note that a file was opened; fails when it is another than the first.
@@ -70,16 +117,19 @@ impl File {
     /// before its log has anything, so the log is looked at first. Raced by
     /// `four_supervisors_that_start_at_once_migrate_once`.
     fn check_log(&self) -> Result<(), Error> {
-        let length = |path: &Path| path.metadata().map_or(0, |file| file.len());
         let log = self.log();
         if length(&log) == 0 || length(&self.path) > 0 {
             return Ok(());
         }
+        let what = match self.path.exists() {
+            true => "empty",
+            false => "missing",
+        };
+        let (path, log) = (self.path.display(), log.display());
         Err(Error::Misplaced(format!(
-            "{} is missing, but its log {} is there, with what was committed last: put the database \
-             back beside it, or move the log away to begin with an empty database",
-            self.path.display(),
-            log.display()
+            "{path} is {what}, but its log {log} is there, with what was committed last: put that very \
+             file back beside it, or move the log away first, to put back a backup or to begin \
+             anew. A backup beside this log is ruined by it"
         )))
     }
 
@@ -98,6 +148,11 @@ impl File {
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(u64, u64)>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Zero where there is none.
+fn length(path: &Path) -> u64 {
+    path.metadata().map_or(0, |file| file.len())
 }
 
 fn identity(file: &std::fs::Metadata) -> (u64, u64) {

@@ -59,11 +59,19 @@ impl Postgres {
             // The listener wants a pool; of one connection, which is the listener's.
             let pool = PgPoolOptions::new()
                 .max_connections(1)
-                .acquire_timeout(within)
+                .acquire_timeout(within * 3 / 4)
                 .idle_timeout(None)
                 .max_lifetime(None)
-                .connect_with(options)
-                .await?;
+                .connect_with(options.clone())
+                .await;
+            let pool = match pool {
+                // It has asked again and again, and does not say what it was told.
+                Err(sqlx::Error::PoolTimedOut) => {
+                    let refused = PgConnection::connect_with(&options).await.err();
+                    return Err(refused.unwrap_or(sqlx::Error::PoolTimedOut));
+                }
+                pool => pool?,
+            };
             let mut listener = Listener(Some(PgListener::connect_with(&pool).await?));
             let heard = listener.get();
             // A lost connection must be seen, and everything looked at anew (D8).
@@ -208,11 +216,15 @@ const POOLER: &str = "a connection pooler stands before the PostgreSQL server, a
                       statements do not pass it; let `database.url` lead to the server itself \
                       (each process needs two connections)";
 
-/// Asks for one of the settings of every connection, without a prepared statement.
+/// Asks for one of the settings of every connection, without a prepared statement. A limit on idle
+/// sessions is lifted: a heartbeat is all that some of ours say. Servers before version 14 have none.
 async fn settings_arrived<'c>(
     conn: impl Executor<'c, Database = sqlx::Postgres>,
 ) -> Result<(), sqlx::Error> {
-    const ASK: &str = "SELECT current_setting('idle_in_transaction_session_timeout')";
+    const ASK: &str = "
+        SELECT current_setting('idle_in_transaction_session_timeout'),
+               CASE WHEN current_setting('idle_session_timeout', true) IS NOT NULL
+                    THEN set_config('idle_session_timeout', '0', false) END";
     let row = conn.fetch_one(sqlx::raw_sql(ASK)).await?;
     match row.try_get_unchecked::<String, _>(0)?.as_str() {
         IDLE_TIMEOUT => Ok(()),

@@ -373,6 +373,7 @@ fn configured(path: &Path, cache_kib: u32) -> rusqlite::Result<Session> {
     // One thread has it: there is nobody to keep out.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
+    shorten_log(&db, path);
     db.busy_handler(Some(busy::wait))?;
     // The log is as long as the longest reader made it: cut when it begins anew (D2).
     db.execute_batch(&format!(
@@ -383,6 +384,18 @@ fn configured(path: &Path, cache_kib: u32) -> rusqlite::Result<Session> {
     rows_table::register(&db)?;
     fingerprint::register(&db)?;
     Ok(Session::new(db))
+}
+
+/// Writes a long log to the database and cuts it, if nobody reads what is in it. SQLite does so by itself
+/// with a commit; where the log has filled the disk, none is possible, until somebody does this.
+fn shorten_log(db: &Connection, path: &Path) {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let length = std::fs::metadata(&log).map_or(0, |file| file.len());
+    if length > u64::from(WAL_LEFT) {
+        // Where somebody reads, or is at it, nobody waits: whoever connects next tries again.
+        let _ = db.execute_batch("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)");
+    }
 }
 
 /// The network file system that `path` is on, if it is on one: two hosts that both believe to

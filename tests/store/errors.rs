@@ -1,6 +1,7 @@
 //! The errors that a PostgreSQL server can be made to raise, each raised by a real one: what each is
 //! taken for. The table itself is `store::blame`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ductwork::store::statement::Statement;
@@ -171,6 +172,10 @@ struct SmallDisk {
 
 impl SmallDisk {
     fn mount() -> Self {
+        Self::of("size=1m,mode=0777")
+    }
+
+    fn of(options: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let small = Self { dir };
         let at = small.dir.path();
@@ -179,7 +184,7 @@ impl SmallDisk {
             at,
             Some("tmpfs"),
             nix::mount::MsFlags::empty(),
-            Some("size=1m,mode=0777"),
+            Some(options),
         )
         .expect("only root can give a server a small disk");
         small
@@ -226,6 +231,47 @@ async fn a_full_disk_blames_no_value() {
         run(&mut stranger, &format!("DROP TABLESPACE {space}")).await;
     })
     .await;
+}
+
+/// A reader has kept the log from being checkpointed until it filled the disk. When it is gone, who
+/// connects next makes room: no commit could.
+#[tokio::test]
+async fn a_log_that_has_filled_the_disk_is_cut_by_the_next_connection() {
+    let disk = SmallDisk::of("size=24m,mode=0777");
+    let location = Location::sqlite(Path::new(disk.path()).join("small.db"));
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    let table = "CREATE TABLE filled (n, text); INSERT INTO filled VALUES (1, '')";
+    conn.script("CREATE", table).await.unwrap();
+    // The same row again and again: the database has room for it, as after a deletion.
+    let write = "UPDATE filled SET n = n + 1, text = hex(randomblob(100000))";
+    let room =
+        "INSERT INTO filled VALUES (2, hex(randomblob(1000000))); DELETE FROM filled WHERE n = 2;
+                PRAGMA wal_checkpoint(TRUNCATE)";
+    conn.script("INSERT", room).await.unwrap();
+    let mut reader = location.connect(Purpose::Query).await.unwrap();
+    let read = "BEGIN; SELECT * FROM filled";
+    reader.script("BEGIN", read).await.unwrap();
+    let full = loop {
+        if let Err(error) = conn.script("UPDATE", write).await {
+            break error;
+        }
+    };
+    assert!(full.is_unavailable(), "{full:?}");
+    conn.close().await;
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    let full = conn.script("UPDATE", write).await;
+    assert!(
+        full.is_err(),
+        "the reader is still there: the test is empty"
+    );
+    // The reader goes; its connection stays, so that nobody is the last to close one, who would cut
+    // the log.
+    reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
+    conn.close().await;
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    conn.script("UPDATE", write).await.unwrap();
+    conn.close().await;
+    reader.close().await;
 }
 
 /// Gives a directory to the user that the server runs as, who owns its data.
