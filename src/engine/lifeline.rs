@@ -32,6 +32,7 @@ use crate::model::{ProcessId, RunId};
 use crate::store::process::{self, NewProcess};
 use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
+use crate::telemetry::growing::Growing;
 
 use super::keeping::Keeping;
 use super::reaper::Sweeper;
@@ -147,6 +148,7 @@ impl Lifeline {
         // What could not be locked, while what was asked after it waits.
         let mut later = None;
         let mut told = Told::default();
+        let mut hindered = Growing::default();
         let (mut keeping, mut swept) = (Keeping::default(), 0u32);
         loop {
             let Some(open) = &mut conn else {
@@ -263,7 +265,12 @@ impl Lifeline {
                     conn = None;
                 }
                 // Somebody else has what it takes: the next sweep may find it free.
-                Err(error) if error.is_not_now() => events::lifeline_waits(&error),
+                Err(error @ Error::Retryable { .. }) => events::lifeline_waits(&error),
+                Err(error) if error.is_not_now() => {
+                    if hindered.meet(&(), Instant::now()).is_some() {
+                        events::database_hindered(&error);
+                    }
+                }
                 Err(error) => {
                     events::lifeline_failed(&error);
                     beat = tokio::time::Instant::now() + Duration::from_secs(1);

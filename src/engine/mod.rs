@@ -9,6 +9,7 @@ pub mod branches;
 pub mod executions;
 pub mod keeping;
 pub mod lifeline;
+pub mod outages;
 pub mod pace;
 pub mod perform;
 pub mod policy;
@@ -28,7 +29,8 @@ use crate::model::ProcessId;
 use crate::store::process::Claimant;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
-use crate::telemetry::growing::Growing;
+
+use outages::{Outages, Say};
 
 /// Rings other processes. A ring is a hint that saves a wait; the truth is in the database, and
 /// whoever missed a ring finds it at the next poll.
@@ -51,8 +53,7 @@ pub struct Link {
     failures: u32,
     /// None of these failures was for want of the database itself.
     reached: bool,
-    /// Since when it fails, for each of the two reasons, and how often that was said.
-    lost: Growing<bool>,
+    outages: Outages,
     /// How many connections were given up.
     epoch: u32,
     /// How many had been when it was last asked whether this is another.
@@ -70,7 +71,7 @@ impl Link {
             conn: None,
             failures: 0,
             reached: true,
-            lost: Growing::default(),
+            outages: Outages::default(),
             epoch: 0,
             known: 0,
         }
@@ -121,15 +122,11 @@ impl Link {
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
         self.failures += 1;
-        if self
-            .lost
-            .meet(&error.is_not_now(), Instant::now())
-            .is_some()
-        {
-            match error.is_not_now() {
-                true => events::database_hindered(error),
-                false => events::database_lost(error),
-            }
+        match self.outages.failed(error.is_not_now(), Instant::now()) {
+            Say::Nothing => {}
+            Say::Lost if error.is_not_now() => events::database_hindered(error),
+            Say::Lost => events::database_lost(error),
+            Say::ComesAndGoes => events::database_comes_and_goes(error),
         }
         self.reached &= error.is_not_now();
         let wait = Duration::from_millis(50 << self.failures.min(6)).min(RECONNECT_MAX);
@@ -138,12 +135,11 @@ impl Link {
 
     /// Takes note of a success.
     pub fn worked(&mut self) {
-        if self.failures > 0 {
+        if self.failures > 0 && self.outages.over() {
             events::database_back(self.failures, self.reached);
         }
         self.reached = true;
         self.failures = 0;
-        self.lost = Growing::default();
     }
 
     /// Closes it.

@@ -196,48 +196,21 @@ impl Sweeper {
             self.clock.look(row.seen_at, now);
         }
         let first = first(&rows, self.policy.lease()) == Some(me);
-        if first {
-            let put_right = match self.clock.set_back {
-                true => clock::was_set_back(conn).await,
-                false => clock::may_have_been_set_back(conn).await,
-            };
-            match put_right {
-                Ok(overtaken) => {
-                    self.sweeping.over(&());
-                    self.set_back(&overtaken, ring);
-                }
-                Err(error) => {
-                    // Branches that showed it may be put right already, and executions not.
-                    self.clock.set_back = true;
-                    if self.sweeping.meet(&(), now).is_some() {
-                        events::sweep_failed(&error);
-                    }
-                    broken(conn, error)?;
-                }
-            }
-        }
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
+        // Before all else: what they held waits for it, and nobody waits for the rest.
+        let late = self.recover_proven(conn, &rows, ring, until).await?;
         self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
         }
-        let stale_after = self.policy.lease();
-        for row in &rows {
-            match (self.proof)(row) {
-                Some(ProvenDeath::Crashed(how)) => {
-                    let death = Death::Proven { how: &how };
-                    self.recover_one(conn, row.id, death, ring).await?;
-                }
-                Some(ProvenDeath::Stopped) => {
-                    self.recover_one(conn, row.id, Death::Stopped, ring).await?;
-                }
-                None => continue,
-            }
-            if Instant::now() >= until {
-                return Ok(());
-            }
+        if late {
+            return Ok(());
         }
+        if first {
+            self.look_after_the_clock(conn, ring, now).await?;
+        }
+        let stale_after = self.policy.lease();
         for row in rows.iter().filter(|row| row.age >= stale_after) {
             let death = Death::Witnessed {
                 beat_seq: row.beat_seq,
@@ -260,6 +233,61 @@ impl Sweeper {
             self.reports.look(conn, stale_after, now).await?;
         }
         Ok(())
+    }
+
+    /// Recovers those that are known to be dead, whatever their heartbeats say; true when it is time to
+    /// write our own.
+    async fn recover_proven(
+        &mut self,
+        conn: &mut Conn,
+        rows: &[ProcessRow],
+        ring: &dyn Ring,
+        until: Instant,
+    ) -> Result<bool, Error> {
+        for row in rows {
+            match (self.proof)(row) {
+                Some(ProvenDeath::Crashed(how)) => {
+                    let death = Death::Proven { how: &how };
+                    self.recover_one(conn, row.id, death, ring).await?;
+                }
+                Some(ProvenDeath::Stopped) => {
+                    self.recover_one(conn, row.id, Death::Stopped, ring).await?;
+                }
+                None => continue,
+            }
+            if Instant::now() >= until {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes due what is not because the clock was set back.
+    async fn look_after_the_clock(
+        &mut self,
+        conn: &mut Conn,
+        ring: &dyn Ring,
+        now: Instant,
+    ) -> Result<(), Error> {
+        let put_right = match self.clock.set_back {
+            true => clock::was_set_back(conn).await,
+            false => clock::may_have_been_set_back(conn).await,
+        };
+        match put_right {
+            Ok(overtaken) => {
+                self.sweeping.over(&());
+                self.set_back(&overtaken, ring);
+                Ok(())
+            }
+            Err(error) => {
+                // Branches that showed it may be put right already, and executions not.
+                self.clock.set_back = true;
+                if self.sweeping.meet(&(), now).is_some() {
+                    events::sweep_failed(&error);
+                }
+                broken(conn, error)
+            }
+        }
     }
 
     /// Judges nobody whose row somebody has locked: no heartbeat can be written there.

@@ -44,6 +44,8 @@ struct State {
     waiting_bytes: usize,
     running: HashMap<ExecutionId, Instant>,
     done: Vec<Done>,
+    /// The bytes of their results.
+    done_bytes: usize,
     /// The bytes of the results that were taken and are not committed.
     kept: usize,
     /// When a waiting job was last taken, or began to wait in an empty queue.
@@ -79,6 +81,15 @@ pub struct Done {
     pub took: Duration,
 }
 
+impl Done {
+    fn bytes(&self) -> usize {
+        match &self.outcome {
+            Outcome::Success(output) => output.get().len(),
+            _ => 0,
+        }
+    }
+}
+
 impl Slots {
     /// `count` empty slots, for what is leased for `lease`.
     pub fn new(
@@ -97,6 +108,7 @@ impl Slots {
                 waiting_bytes: 0,
                 running: HashMap::new(),
                 done: Vec::new(),
+                done_bytes: 0,
                 kept: 0,
                 served: Instant::now(),
                 pace: Pace::default(),
@@ -149,7 +161,9 @@ impl Slots {
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
             state.pace.took(took);
-            state.done.push(Done { job, outcome, took });
+            let done = Done { job, outcome, took };
+            state.done_bytes += done.bytes();
+            state.done.push(done);
             let next = self.next(&mut state);
             drop(state);
             self.ended.notify_one();
@@ -167,7 +181,7 @@ impl Slots {
     /// is put back for standing here too long. Proven by
     /// `what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it`.
     fn next(&self, state: &mut State) -> Option<Job> {
-        match self.shared.since_beat() < self.lease && state.results() < RESULTS_MAX {
+        match self.shared.since_beat() < self.lease && state.done_bytes + state.kept < RESULTS_MAX {
             true => state.take(),
             false => None,
         }
@@ -175,7 +189,10 @@ impl Slots {
 
     /// Takes what has ended.
     pub fn take_done(&self) -> Vec<Done> {
-        let done = std::mem::take(&mut self.state.borrow_mut().done);
+        let mut state = self.state.borrow_mut();
+        state.done_bytes = 0;
+        let done = std::mem::take(&mut state.done);
+        drop(state);
         // Until somebody has its result it is held here, and heartbeats have to extend its lease.
         let ids = done.iter().map(|done| done.job.claimed.execution_id);
         ids.for_each(|id| self.shared.let_go(id));
@@ -264,15 +281,6 @@ impl State {
         self.served = Instant::now();
         self.running.insert(job.claimed.execution_id, self.served);
         Some(job)
-    }
-
-    /// The bytes of the results that are not committed.
-    fn results(&self) -> usize {
-        let done = self.done.iter().map(|done| match &done.outcome {
-            Outcome::Success(output) => output.get().len(),
-            _ => 0,
-        });
-        self.kept + done.sum::<usize>()
     }
 
     fn ahead(&self, slots: usize) -> usize {

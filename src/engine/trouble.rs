@@ -18,6 +18,10 @@ pub enum Trouble {
     Row,
     /// Claims or commits fail.
     Working,
+    /// A step cannot be started, for want of something that the system has too little of.
+    Starting,
+    /// A child of ours cannot register.
+    Registering,
     /// Claims of branches fail, or advancing them as a whole.
     Advancing,
 }
@@ -58,6 +62,8 @@ impl Troubles {
             match trouble {
                 Trouble::Definition | Trouble::Row => events::unreadable(text, lasted),
                 Trouble::Working => events::working_failed(text, lasted),
+                Trouble::Registering => events::not_registered(text, lasted),
+                Trouble::Starting => events::not_started(text, lasted),
                 Trouble::Advancing => events::advancing_failed(text, lasted),
             }
         }

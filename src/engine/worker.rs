@@ -6,6 +6,7 @@
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
 //! (`store::commit`), or makes something of a lost answer (`executions`).
 
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,6 +85,8 @@ struct Loop {
     vain: u32,
     /// The most to claim at once: as many as could be held, where inputs are large.
     most: usize,
+    /// Steps that could not be started, the last time that it was tried.
+    not_started: HashSet<String>,
 }
 
 impl Loop {
@@ -111,6 +114,7 @@ impl Worker {
             behind: None,
             vain: 0,
             most: usize::MAX,
+            not_started: HashSet::new(),
         };
         let mut modes = self.shared.modes();
         let mut stopped = false;
@@ -584,11 +588,29 @@ impl Worker {
     /// Turns an outcome into what is to be committed.
     fn finish(&self, state: &mut Loop, done: Done) {
         let Done { job, outcome, took } = done;
+        let starts = match &outcome {
+            Outcome::NotStarted { message } => {
+                let (step, text) = (&job.claimed.step, message);
+                let text = format!("step {step} cannot be started: {text}");
+                self.shared.trouble(Trouble::Starting, step, &text);
+                state.not_started.insert(step.clone());
+                false
+            }
+            Outcome::Released | Outcome::Cancelled => true,
+            _ => {
+                if state.not_started.remove(&job.claimed.step) {
+                    self.shared.over(Trouble::Starting, &job.claimed.step);
+                }
+                true
+            }
+        };
         let (ending, output, error) = ending(outcome, job.claimed.attempt);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let verdict = outcome::decide(view(&job.claimed), ending, &limits, chance());
         match ending {
             Ending::Success => events::succeeded(&job.assignment, took),
+            // It is said once for all, and not for each of them at each attempt.
+            _ if !starts => {}
             _ => {
                 let next = match verdict {
                     outcome::Verdict::Again { delay, .. } => {

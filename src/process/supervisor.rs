@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::reaper::{ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
+use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Ring};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
@@ -85,6 +86,9 @@ struct Kid {
     tag: String,
 }
 
+/// A child that has not registered after that has something in its way.
+const REGISTERS_WITHIN: Duration = Duration::from_secs(10);
+
 struct Supervisor {
     setup: Setup,
     /// What the lifeline judges by.
@@ -109,9 +113,26 @@ struct Supervisor {
     exit: Option<u8>,
 }
 
+/// Why a daemon ends without having been asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// Its exit code.
+    pub code: u8,
+    /// Nothing may be written any more: the children are not given the time to finish.
+    pub at_once: bool,
+}
+
+impl Over {
+    /// With this code, when the children have finished.
+    pub fn with(code: u8) -> Self {
+        let at_once = false;
+        Self { code, at_once }
+    }
+}
+
 /// Supervises until a signal asks to stop or `until` is over, whose code is then the exit code.
 /// `until` is given a handle and runs beside the loop.
-pub async fn supervise<F: Future<Output = u8>>(
+pub async fn supervise<F: Future<Output = Over>>(
     setup: Setup,
     mut signals: Signals,
     until: impl FnOnce(Handle) -> F,
@@ -252,7 +273,7 @@ impl Supervisor {
         signals: &mut Signals,
         mut connected: watch::Receiver<bool>,
         mut rows: Rows,
-        until: impl Future<Output = u8>,
+        until: impl Future<Output = Over>,
     ) -> u8 {
         let dumper = Dumper::start("supervisor");
         let mut until = std::pin::pin!(until);
@@ -300,9 +321,9 @@ impl Supervisor {
                     let rows = Arc::clone(&rows.borrow_and_update());
                     self.judge(&rows);
                 },
-                code = &mut until, if done.is_none() => {
-                    done = Some(code);
-                    self.stop(false);
+                over = &mut until, if done.is_none() => {
+                    done = Some(over.code);
+                    self.stop(over.at_once);
                 }
                 () = tokio::time::sleep(wait) => {}
             }
@@ -481,6 +502,30 @@ impl Supervisor {
             let at = self.at();
             self.handle(roster::Event::Heartbeat { slot, pid, age, at });
         }
+        self.watch_who_registers();
+    }
+
+    /// A child that cannot register is in nobody's table: we tell of it.
+    fn watch_who_registers(&mut self) {
+        let now = self.at();
+        for child in self.roster.children() {
+            let kind = child.kind.to_string();
+            let since = child.unregistered_since;
+            match since.map(|since| now.saturating_sub(since)) {
+                Some(time) if time > REGISTERS_WITHIN => {
+                    let pid = child.pid.unwrap_or_default();
+                    let text = format!(
+                        "the {kind} (pid {pid}) runs and cannot register; its log says what it waits for"
+                    );
+                    self.me.trouble(Trouble::Registering, &kind, &text);
+                }
+                Some(_) => {}
+                None if child.standing == Standing::Up => {
+                    self.me.over(Trouble::Registering, &kind);
+                }
+                None => {}
+            }
+        }
     }
 
     fn handle(&mut self, event: roster::Event) {
@@ -546,6 +591,7 @@ impl Supervisor {
             return;
         };
         let why = match child.killed {
+            Some(Cause::Crash) if child.unregistered_since.is_some() => "it has not registered",
             Some(Cause::Crash) => "it stands still",
             _ => "it was told to end, and did not",
         };

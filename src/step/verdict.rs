@@ -111,7 +111,11 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
         Ok(value) => Ok(value),
         Err(JsonProblem::Empty) => Ok(RawValue::NULL.to_owned()),
         Err(JsonProblem::TooLarge { .. }) => {
-            Err(too_large("wrote to $DUCTWORK_OUTPUT", max_payload))
+            let how = match said.file.is_empty() {
+                true => "printed",
+                false => "wrote to $DUCTWORK_OUTPUT",
+            };
+            Err(too_large(how, max_payload))
         }
         Err(problem) => Err(StepError::new(
             "output_invalid",

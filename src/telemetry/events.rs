@@ -30,6 +30,15 @@ pub fn database_hindered(error: &crate::store::Error) {
     );
 }
 
+/// Connections are lost again and again. Said instead of each, ever more rarely.
+pub fn database_comes_and_goes(error: &crate::store::Error) {
+    warn!(
+        error = chain(error),
+        "connections to the database are lost again and again; from now on only an outage that lasts is \
+         told"
+    );
+}
+
 /// The database is back, or does its part again.
 pub fn database_back(attempts: u32, reached: bool) {
     match reached {
@@ -51,6 +60,24 @@ pub fn deregister_failed(error: &crate::store::Error) {
     );
 }
 
+/// A child cannot register. Said at once, and ever more rarely while it lasts.
+pub fn not_registered(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "a child is not in the database yet"
+    );
+}
+
+/// Steps cannot be started. Said once, and now and then while it lasts.
+pub fn not_started(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "steps cannot be started; each is tried again after a pause, and spends no budget"
+    );
+}
+
 /// The database refused something of the lifeline's.
 pub fn lifeline_failed(error: &crate::store::Error) {
     error!(error = chain(error), "heartbeat or request failed");
@@ -58,10 +85,16 @@ pub fn lifeline_failed(error: &crate::store::Error) {
 
 /// A heartbeat is late, because somebody else has what it takes. Said once until one was written.
 pub fn beat_waits(error: &crate::store::Error) {
-    warn!(
-        error = chain(error),
-        "the heartbeat waits for a lock that somebody else has; it is tried again and again"
-    );
+    match error {
+        crate::store::Error::Retryable { .. } => warn!(
+            error = chain(error),
+            "the heartbeat waits for a lock that somebody else has; it is tried again and again"
+        ),
+        _ => warn!(
+            error = chain(error),
+            "the heartbeat cannot be written; it is tried again and again"
+        ),
+    }
 }
 
 /// A heartbeat was written after all.

@@ -25,6 +25,7 @@ mod house;
 mod ahead;
 mod children;
 mod clocks;
+mod crowded;
 mod failover;
 mod files;
 mod giants;

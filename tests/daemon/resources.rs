@@ -78,6 +78,16 @@ on_every_database! {
             (refused.count() >= 4).then_some(())
         })
         .await;
+        // It is told to whoever asks, and said once for all of them.
+        eventually(PATIENCE, "health says so", async || {
+            let health = house.run(&[], &["health"]);
+            let said = String::from_utf8_lossy(&health.stderr);
+            (!health.status.success() && said.contains("step A cannot be started")).then_some(())
+        })
+        .await;
+        let said = daemon.log().into_iter().filter(|line| line["msg"].as_str().is_some_and(|msg| msg.contains("steps cannot be started")));
+        assert_eq!(said.count(), 1);
+        assert_eq!(daemon.log().iter().filter(|line| line["msg"] == "step did not succeed").count(), 0);
         limit_processes(worker, 1_000);
         house.completed(PATIENCE).await;
 

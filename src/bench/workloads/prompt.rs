@@ -6,9 +6,10 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::bench::daemon::{self, Set};
 use crate::bench::pipelines::{CHAIN, FLAT, WIDE};
 use crate::bench::report::BenchReport;
-use crate::bench::{Bench, Error, Workload, daemon, proc};
+use crate::bench::{Bench, Error, Workload, proc};
 use crate::model::{RunId, RunStatus};
 use crate::store::trigger::{NewRun, trigger};
 use crate::store::{Conn, fill, query};
@@ -53,8 +54,12 @@ impl Bench {
         };
         let waits = trigger(conn, &flat, &[run], Duration::ZERO).await?[0].run_id;
 
-        // A daemon without anything to do.
-        self.start(conn, self.set(CHAIN)).await?;
+        // A daemon without anything to do, which says nothing of the work that nobody does.
+        let idle = Set {
+            target: true,
+            ..self.set(CHAIN)
+        };
+        self.start(conn, idle).await?;
         let (wide, open, waits) = (wide.to_string(), open.to_string(), waits.to_string());
         let commands: [(&[&str], String); _] = [
             (&["runs"], String::new()),

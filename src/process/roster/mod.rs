@@ -29,6 +29,8 @@ const RECONNECTING: Duration = Duration::from_secs(7);
 /// Who was not looked at for this long may have gone on and been stopped again meanwhile: the
 /// supervisor looks every second, unless it stood still itself.
 const LOOKED_AWAY: Duration = Duration::from_secs(5);
+/// Registering for the first time may take so many times as long as a heartbeat.
+const REGISTERING: u32 = 4;
 /// So many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
 
@@ -221,6 +223,12 @@ impl Roster {
                 State::Stopping { .. } => Standing::Stopping,
                 State::Killed { .. } => Standing::Killed,
             },
+            unregistered_since: match slot.state {
+                State::Starting(who) | State::Killed { who, .. } if who.up_since.is_none() => {
+                    Some(who.since)
+                }
+                _ => None,
+            },
             killed: match slot.state {
                 State::Killed { cause, .. } => Some(cause),
                 _ => None,
@@ -402,7 +410,13 @@ impl Roster {
             }
             (None, _) => Some(at.saturating_sub(who.since)),
         };
-        let stale = age.or(registering).is_some_and(|age| age > stale_after);
+        // A new one may wait for a database that refuses it and not us: another would wait as long.
+        let patience = match who.up_since {
+            Some(_) => stale_after,
+            None => stale_after * REGISTERING,
+        };
+        let stale = age.is_some_and(|age| age > stale_after)
+            || registering.is_some_and(|time| time > patience);
         if stale && may_judge {
             kill(id, slot, at, Cause::Crash, orders);
         } else if !stale && age.is_some() {

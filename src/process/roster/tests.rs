@@ -205,9 +205,9 @@ fn a_stale_heartbeat_kills_and_the_replacement_waits_for_the_exit() {
 #[test]
 fn a_child_that_never_registers_is_stale_too() {
     let mut roster = starting();
-    assert_eq!(roster.handle(beat(10, None, s(25))), vec![]);
+    assert_eq!(roster.handle(beat(10, None, s(100))), vec![]);
     assert_eq!(
-        roster.handle(beat(10, None, s(25) + ms(1))),
+        roster.handle(beat(10, None, s(100) + ms(1))),
         vec![to(10, Signal::SIGKILL)]
     );
 }
@@ -247,7 +247,7 @@ fn an_unkillable_child_is_reported_once_and_blocks_nobody_else() {
         at: s(0),
     });
     assert_eq!(
-        roster.handle(beat(10, None, s(26))),
+        roster.handle(beat(10, Some(s(26)), s(26))),
         vec![to(10, Signal::SIGKILL)]
     );
     assert_eq!(roster.next_deadline(), Some(s(31)));
@@ -358,9 +358,9 @@ fn a_child_born_during_an_outage_has_all_its_time_to_register_afterwards() {
     let mut roster = starting();
     let _ = roster.handle(Event::DatabaseLost);
     let _ = roster.handle(Event::DatabaseBack { at: s(300) });
-    assert_eq!(roster.handle(beat(10, None, s(325))), vec![]);
+    assert_eq!(roster.handle(beat(10, None, s(400))), vec![]);
     assert_eq!(
-        roster.handle(beat(10, None, s(326))),
+        roster.handle(beat(10, None, s(401))),
         vec![to(10, Signal::SIGKILL)]
     );
 }

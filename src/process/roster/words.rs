@@ -219,6 +219,8 @@ pub struct Child<'a> {
     pub pid: Option<Pid>,
     /// How it is doing.
     pub standing: Standing,
+    /// It has not registered yet, since then.
+    pub unregistered_since: Option<Duration>,
     /// What its death will be, if it was sent SIGKILL.
     pub killed: Option<Cause>,
     /// Deaths since it was last healthy.

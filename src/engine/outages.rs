@@ -1,0 +1,121 @@
+//! Which failures of a connection are said.
+//!
+//! Owns: the decision, from when they were met. Never: says it, reads a clock.
+//!
+//! An outage is said when it begins, now and then while it lasts, and when it is over. A connection that
+//! comes and goes (a limit on idle sessions, somebody who ends all of them) would say so many times a
+//! second: after a few, only an outage that lasts is said.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::telemetry::growing::Growing;
+
+/// As many outages are said one by one,
+const EACH: usize = 3;
+
+/// if so much time has passed since the first of them.
+const WITHIN: Duration = Duration::from_secs(180);
+
+/// An outage that lasts so long is said whatever was before it.
+const LONG: Duration = Duration::from_secs(5);
+
+/// The outages of one connection.
+#[derive(Debug, Default)]
+pub struct Outages {
+    /// When the one that lasts began.
+    since: Option<Instant>,
+    /// When the last ones began.
+    recent: VecDeque<Instant>,
+    /// That it lasts, for each of the two reasons: the database is away, or in its own way.
+    lasts: Growing<bool>,
+    comes_and_goes: Growing<()>,
+    said: bool,
+}
+
+/// What is to be said of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// Nothing.
+    Nothing,
+    /// An outage has begun, or lasts.
+    Lost,
+    /// The connection comes and goes.
+    ComesAndGoes,
+}
+
+impl Outages {
+    /// A failure at `now`, for this reason.
+    pub fn failed(&mut self, hindered: bool, now: Instant) -> Say {
+        let since = *self.since.get_or_insert_with(|| {
+            self.recent.push_back(now);
+            if self.recent.len() > EACH + 1 {
+                self.recent.pop_front();
+            }
+            now
+        });
+        let often = self.recent.len() > EACH
+            && self
+                .recent
+                .front()
+                .is_some_and(|first| now.duration_since(*first) < WITHIN);
+        if often && now.duration_since(since) < LONG {
+            return match self.comes_and_goes.meet(&(), now) {
+                Some(_) => Say::ComesAndGoes,
+                None => Say::Nothing,
+            };
+        }
+        match self.lasts.meet(&hindered, now) {
+            Some(_) => {
+                self.said = true;
+                Say::Lost
+            }
+            None => Say::Nothing,
+        }
+    }
+
+    /// It works again; true when that is to be said.
+    pub fn over(&mut self) -> bool {
+        self.since = None;
+        self.lasts = Growing::default();
+        std::mem::take(&mut self.said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_comes_and_goes_is_said_a_few_times_and_one_that_stays_away_at_once() {
+        let mut outages = Outages::default();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        for n in 0..3 {
+            assert_eq!(outages.failed(false, at(n * 100)), Say::Lost);
+            assert_eq!(outages.failed(false, at(n * 100 + 50)), Say::Nothing);
+            assert!(outages.over());
+        }
+        assert_eq!(outages.failed(false, at(300)), Say::ComesAndGoes);
+        assert!(!outages.over());
+        for n in 4..500 {
+            assert_eq!(outages.failed(n % 2 == 0, at(n * 100)), Say::Nothing);
+            assert!(!outages.over());
+        }
+        // This one lasts.
+        assert_eq!(outages.failed(false, at(50_000)), Say::Nothing);
+        assert_eq!(outages.failed(false, at(55_000)), Say::Lost);
+        assert!(outages.over());
+        // And after a while of peace, all is as in the beginning.
+        assert_eq!(outages.failed(false, at(500_000)), Say::Lost);
+    }
+
+    #[test]
+    fn an_outage_that_turns_into_another_is_said_again() {
+        let mut outages = Outages::default();
+        let start = Instant::now();
+        assert_eq!(outages.failed(false, start), Say::Lost);
+        assert_eq!(outages.failed(true, start), Say::Lost);
+        assert_eq!(outages.failed(true, start), Say::Nothing);
+    }
+}
