@@ -72,9 +72,23 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
     .await
 }
 
+/// What keeps everybody from writing, and the process, if it is one.
+pub async fn obstacle(
+    conn: &mut Conn,
+    config: &Config,
+    processes: &[ProcessRow],
+) -> Result<(Option<String>, Option<Writer>), Failure> {
+    if let Some(writer) = kept_out(config, processes) {
+        let text = format!("{writer} has SQLite's write lock, so that nobody can write");
+        return Ok((Some(text), Some(writer)));
+    }
+    let location = start::location(config)?;
+    Ok((store::writable::refused(conn, &location).await?, None))
+}
+
 /// The process that keeps everybody from writing: SQLite's lock is taken, and no heartbeat has been
 /// written for a lease.
-pub fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
+fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     let lease = config.supervisor.reaper_timeout;
     let all = !processes.is_empty() && processes.iter().all(|process| process.age >= lease);
     let path = config.database.url.sqlite_path().filter(|_| all)?;

@@ -195,13 +195,16 @@ impl Health {
                 .iter()
                 .filter(|process| witness.state(process) != State::Healthy)
                 .collect();
-            let writer = house::kept_out(&config, &processes);
+            let (obstacle, writer) = house::obstacle(&mut conn, &config, &processes).await?;
             // An answer for one host or process alone decides whether that is restarted.
             let stuck = match self.here || self.pid.is_some() {
                 true => Vec::new(),
                 false => health::stuck(&mut conn, &config).await?,
             };
-            let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty();
+            let dead = |process: &&&&ProcessRow| witness.state(process) == State::Dead;
+            let dead = stale.iter().filter(dead).count();
+            let fine =
+                !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
             if house.out.json {
                 let shown = if self.verbose {
                     json(&processes, &witness)
@@ -212,6 +215,8 @@ impl Health {
                     "healthy": fine,
                     "supervisors": asked.len(),
                     "stale": stale.len(),
+                    "dead": dead,
+                    "obstacle": obstacle,
                     "writer": writer.as_ref().map(|writer| writer.pid),
                     "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
                     "processes": self.verbose.then_some(shown),
@@ -240,31 +245,43 @@ impl Health {
                     Some(Problem::new(message).help("`ductworkd` starts one"))
                 }
                 (n, Some(first)) => {
-                    let age = time::whole(first.age);
-                    let kept_out = writer.map(|writer| {
-                        format!("; {writer} has SQLite's write lock, so that nobody can write")
-                    });
-                    let dead = |process: &&&&ProcessRow| witness.state(process) == State::Dead;
-                    let what = match stale.iter().filter(dead).count() {
+                    let what = match dead {
                         0 => "stale",
                         dead if dead == stale.len() => "dead",
                         _ => "dead or stale",
                     };
-                    let message = format!(
-                        "unhealthy: {} of {n} processes are {what}; the last heartbeat of the {} {} on \
-                         {} is {age} old{}",
-                        stale.len(),
-                        first.role,
-                        first.pid,
-                        first.host,
-                        kept_out.unwrap_or_default()
-                    );
-                    Some(Problem::new(message).help("`ductworkd processes` lists all"))
+                    let which = match self.pid {
+                        Some(_) => "processes",
+                        None => "supervisors",
+                    };
+                    let are = if stale.len() == 1 { "is" } else { "are" };
+                    let (role, pid, host) = (first.role, first.pid, &first.host);
+                    let (fact, help) = match witness.state(first) {
+                        State::Dead => (
+                            format!("the {role} {pid} on {host} does not exist any more"),
+                            "`ductworkd` starts one and recovers what the dead held; `ductworkd processes` \
+                             lists all",
+                        ),
+                        _ => (
+                            format!(
+                                "the last heartbeat of the {role} {pid} on {host} is {} old",
+                                time::whole(first.age)
+                            ),
+                            "`ductworkd processes` lists all; the daemon's log says what it waits for",
+                        ),
+                    };
+                    let stale = stale.len();
+                    let message = format!("unhealthy: {stale} of {n} {which} {are} {what}: {fact}");
+                    Some(Problem::new(message).help(help))
                 }
                 (_, None) => None,
             };
+            let obstacle = obstacle.map(|fact| {
+                Problem::new(format!("unhealthy: {fact}"))
+                    .help("mend that, or wait; the daemon goes on by itself")
+            });
             let stuck = stuck.iter().map(health::problem);
-            let problems: Vec<Problem> = problem.into_iter().chain(stuck).collect();
+            let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
             if !problems.is_empty() {
                 return Err(Failure::Told(Code::Failed, Problems(problems)));
             }

@@ -43,12 +43,18 @@ impl Why {
             }
             let mut why = why(&facts);
             // Nothing moves then, whatever else there is to say of a run that could.
-            if let Some(writer) = house::kept_out(&config, &processes)
-                && !facts.status.is_terminal()
+            if !facts.status.is_terminal()
+                && let (Some(fact), writer) =
+                    house::obstacle(&mut conn, &config, &processes).await?
             {
-                why.cause = "write_lock_held";
-                why.fact = format!("{writer} has SQLite's write lock, so that nobody can write");
-                why.remedy = Some("wait until it has ended its transaction, or end it".to_owned());
+                let (cause, remedy) = match writer {
+                    Some(_) => (
+                        "write_lock_held",
+                        "wait until it has ended its transaction, or end it",
+                    ),
+                    None => ("not_writable", "mend that; the daemon goes on by itself"),
+                };
+                (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
             }
             if house.out.json {
                 return house.out.value(&json!({

@@ -47,6 +47,7 @@ pub mod statement;
 pub mod stuck;
 pub mod trigger;
 pub mod why;
+pub mod writable;
 
 pub use conn::{Conn, Location, Purpose, Row};
 pub use dialect::Dialect;

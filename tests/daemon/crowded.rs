@@ -1,4 +1,4 @@
-//! A server that lets some of us in, and others not.
+//! A database that lets some of us in and others not, or nobody write.
 
 use nix::sys::signal::Signal;
 use sqlx::{Connection, Executor};
@@ -13,6 +13,78 @@ pipeline: Steady
 steps: { A: { command: [cat] } }
 flow: [{ start: A }]
 ";
+
+/// A disk in memory, for as long as this lives.
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn mount() -> Self {
+        let disk = Self(tempfile::tempdir().unwrap());
+        let (kind, at) = (Some("tmpfs"), disk.0.path());
+        let none = nix::mount::MsFlags::empty();
+        nix::mount::mount(kind, at, kind, none, Some("size=8m")).expect("root can mount");
+        disk
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = nix::mount::umount2(self.0.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
+/// What two commands say, of which neither writes: that nobody can.
+async fn told_that_nobody_can_write(house: &mut House, run: &str, under: &[&str], what: &str) {
+    let health = house.run(under, &["health"]);
+    let said = String::from_utf8_lossy(&health.stderr);
+    assert!(
+        health.status.code() == Some(1) && said.contains(what),
+        "{said}"
+    );
+    let why = house.run(under, &["why", run]);
+    let said = String::from_utf8_lossy(&why.stdout);
+    assert!(why.status.success() && said.contains(what), "{said}");
+}
+
+#[tokio::test]
+async fn health_and_why_tell_that_the_disk_is_full() {
+    let disk = Disk::mount();
+    let file = disk.0.path().join("d.db");
+    let location = Location::sqlite(&file);
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let url = format!("sqlite://{}", file.display());
+    let mut house = House::at(&url, conn, Settings::default(), &[STEADY]).await;
+    let run = house.trigger("Steady", "1", 1).await[0].to_string();
+    let filler = std::fs::File::create(disk.0.path().join("filler")).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(0), &mut &filler).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    told_that_nobody_can_write(&mut house, &run, &[], "is full, so that nobody can write").await;
+    let trigger = house.run(&[], &["trigger", "Steady", "1"]);
+    let said = String::from_utf8_lossy(&trigger.stderr);
+    assert_eq!(trigger.status.code(), Some(69), "{said}");
+    assert!(
+        said.contains("make room on the disk") && !said.contains("reached"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn health_and_why_tell_that_the_server_only_reads() {
+    crate::support::with(crate::support::Db::postgres().await, |db| async move {
+        let mut house = House::new(&db, Settings::default(), &[STEADY]).await;
+        let run = house.trigger("Steady", "1", 1).await[0].to_string();
+        let url = format!("{}%20-c%20default_transaction_read_only=on", db.url);
+        let variable = format!("DUCTWORK_DATABASE_URL={url}");
+        let under = ["env", variable.as_str()];
+        told_that_nobody_can_write(&mut house, &run, &under, "takes no writes").await;
+        let trigger = house.run(&under, &["trigger", "Steady", "1"]);
+        let said = String::from_utf8_lossy(&trigger.stderr);
+        assert_eq!(trigger.status.code(), Some(69), "{said}");
+        assert!(said.contains("is it a standby"), "{said}");
+    })
+    .await;
+}
 
 async fn sql(cluster: &Cluster, sql: &str) {
     let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();

@@ -382,7 +382,7 @@ on_every_database! {
 
         let health = house.run(&[], &["health"]);
         let said = String::from_utf8_lossy(&health.stderr);
-        assert!(health.status.code() == Some(1) && said.contains("1 of 1 processes are dead"), "{said}");
+        assert!(health.status.code() == Some(1) && said.contains("1 of 1 supervisors is dead"), "{said}");
         let processes = house.run(&[], &["processes", "--json"]).stdout;
         let processes: Vec<serde_json::Value> = serde_json::from_slice(&processes).unwrap();
         assert_eq!(processes.len(), 3);
