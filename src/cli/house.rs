@@ -101,7 +101,17 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
         Some(path) if !path.exists() => {
             store::file::File::at(path.to_owned()).check()?;
             let message = format!("there is no database yet at {}", path.display());
-            let help = "`ductworkd` makes it when it starts, and so does `ductworkd migrate`";
+            let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+            let help = match directory {
+                Some(directory) if !directory.is_dir() => {
+                    "its directory does not exist either: make it, or correct `database.url`"
+                }
+                _ if config.file.is_none() => {
+                    "there is no ductwork.yml here: name one with -c, or go to where it is. Without one, \
+                     `ductworkd` makes this database when it starts"
+                }
+                _ => "`ductworkd` makes it when it starts, and so does `ductworkd migrate`",
+            };
             Err(Failure::failed(Problem::new(message).help(help)))
         }
         _ => Ok(()),

@@ -165,7 +165,7 @@ fn table(house: &House, processes: &[ProcessRow], witness: &Witness, now: i64) -
         "PIPELINE",
         "HOST",
         "PID",
-        "",
+        "STATE",
         "HEARTBEAT",
         "STARTED",
         "ID",

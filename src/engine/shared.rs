@@ -160,6 +160,13 @@ impl Shared {
         }
     }
 
+    /// What runs at the moment.
+    pub fn at_work(&self) -> Vec<Arc<Assignment>> {
+        let state = self.state();
+        let started = state.held.values().filter(|held| held.started.is_some());
+        started.map(|held| Arc::clone(&held.assignment)).collect()
+    }
+
     /// Takes note of the pid of an execution's command.
     pub fn set_pid(&self, execution: ExecutionId, pid: u32) {
         if let Some(held) = self.state().held.get_mut(&execution) {

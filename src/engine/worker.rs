@@ -117,7 +117,7 @@ impl Worker {
             not_started: HashSet::new(),
         };
         let mut modes = self.shared.modes();
-        let mut stopped = false;
+        let (mut stopped, mut draining) = (false, false);
         loop {
             self.shared.progress();
             for done in state.slots.take_done() {
@@ -127,6 +127,10 @@ impl Worker {
             self.shared.set_holding(state.executions.may_hold());
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
+                if !std::mem::replace(&mut draining, true) {
+                    let left = until.saturating_duration_since(Instant::now());
+                    events::draining(self.shared.at_work(), left);
+                }
                 // What may be claimed for us without our knowledge would count as lost.
                 if state.is_empty() && (state.executions.is_sure() || Instant::now() >= until) {
                     break;

@@ -187,7 +187,7 @@ impl Facts {
         let (cause, why, remedy) = self.unmoved(
             &workers,
             &format!("worker of {pipeline}"),
-            "start `ductworkd`, with this pipeline among its `pipelines`",
+            super::why::START_WORKER,
             waiting,
         )?;
         Some(self.told(cause, waiting, &what, &why, remedy))

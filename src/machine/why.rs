@@ -128,6 +128,10 @@ pub struct BarrierFact {
     pub arrived: i64,
 }
 
+/// The remedy where work waits for a worker.
+pub(super) const START_WORKER: &str = "start `ductworkd` with this pipeline among its `pipelines`, or \
+                                       send SIGHUP to one that runs and does not know it yet";
+
 /// Why a branch halted.
 #[derive(Clone, Debug)]
 pub struct HaltFact {
@@ -208,11 +212,27 @@ fn cancelling(facts: &Facts) -> Why {
     }
 }
 
+/// What a halt means that no error of a step explains. The output is kept, so a revival would halt as well.
+fn meaning(reason: &str) -> Option<&'static str> {
+    let meaning = match reason {
+        "transition_invalid" => {
+            "its output is neither an array nor an object, and an expand needs one"
+        }
+        "condition_unmatched" => "its output fits no case of the divert, which has no `otherwise`",
+        "max_fanout_exceeded" => {
+            "it has more branches than `pipeline_advancer.steps.max_depth` allows"
+        }
+        _ => return None,
+    };
+    Some(meaning)
+}
+
 fn halted(facts: &Facts, ended: &str) -> Why {
     let mut fact = format!("it halted{ended}");
     if let Some(first) = facts.halts.first() {
         fact = format!("{fact}: {} at {}", first.reason, first.node);
-        if let Some(error) = &first.error {
+        let error = first.error.as_deref();
+        if let Some(error) = error.or_else(|| meaning(&first.reason)) {
             fact = format!("{fact}: {error}");
         }
         if facts.halts.len() > 1 {
@@ -222,8 +242,18 @@ fn halted(facts: &Facts, ended: &str) -> Why {
     let why = Why::new("halted", fact);
     match facts.revived_as {
         Some(next) => why.remedy(format!("it was revived as {next}")),
+        None if facts.halts.iter().any(|halt| is_for_good(&halt.reason)) => why.remedy(format!(
+            "mend the step, and trigger another run: a revival would halt as this one \
+             (`ductworkd show {}` has the output)",
+            facts.run_id
+        )),
         None => why.remedy(format!("ductworkd revive {}", facts.run_id)),
     }
+}
+
+/// The output that it is for is kept: nothing but another output helps.
+fn is_for_good(reason: &str) -> bool {
+    matches!(reason, "transition_invalid" | "condition_unmatched")
 }
 
 /// What moves outranks what will move, which outranks what waits for somebody.
@@ -412,8 +442,7 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
-        return Why::new("no_worker", fact)
-            .remedy("start `ductworkd`, with this pipeline among its `pipelines`".into());
+        return Why::new("no_worker", fact).remedy(START_WORKER.into());
     }
     if let Some(quiet) = all_quiet(&alive) {
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
@@ -683,5 +712,23 @@ mod tests {
         );
         let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
         assert_eq!(told.remedy.as_deref(), Some(revive));
+    }
+
+    /// A revival would find the same output.
+    #[test]
+    fn an_output_that_fits_no_way_on_is_explained_and_not_revived() {
+        let mut facts = facts(None);
+        facts.ended_at = Some(NOW - SECOND);
+        facts.status = RunStatus::Halted;
+        facts.halts.push(HaltFact {
+            reason: HaltReason::TransitionInvalid.to_string(),
+            node: "List".into(),
+            error: None,
+        });
+        let told = why(&facts);
+        let fact = "it halted 1s ago: transition_invalid at List: its output is neither an array nor an \
+                    object, and an expand needs one";
+        assert_eq!(told.fact, fact);
+        assert!(told.remedy.unwrap().contains("trigger another run"));
     }
 }

@@ -99,6 +99,18 @@ impl<'a> Log<'a> {
             false => self.rate.allows(line.len(), Instant::now()),
         };
         self.tell_left_out(left_out);
+        if !logged && self.rate.left_out == 1 {
+            tracing::warn!(
+                target: "step",
+                stream = "stderr",
+                run_id = %self.assignment.run_id,
+                execution_id = %self.assignment.execution_id,
+                step = %self.assignment.step,
+                attempt = self.assignment.attempt,
+                "the step writes more than the log takes in {} s: what follows is counted, and not logged",
+                WINDOW.as_secs()
+            );
+        }
         if logged {
             tracing::info!(
                 target: "step",
@@ -327,7 +339,7 @@ mod tests {
             log.finish();
         });
         let events = reader.join().unwrap();
-        assert_eq!(events.lines().count(), LINES_MAX as usize + 1);
+        assert_eq!(events.lines().count(), LINES_MAX as usize + 2);
         let last: serde_json::Value = serde_json::from_str(events.lines().last().unwrap()).unwrap();
         assert_eq!(
             (&last["level"], &last["fields"]["lines"]),

@@ -3,6 +3,7 @@
 //! Owns: what is said when something happens. Never: decides that it happened. Payloads are
 //! never among the fields.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
@@ -146,6 +147,26 @@ pub fn declared_dead(old: ProcessId, new: ProcessId) {
 /// Executions that run here are not ours any more: cancelled, or given to another process.
 pub fn claims_lost(count: usize) {
     warn!(count, "ending executions that are not ours any more");
+}
+
+/// A worker takes nothing more, and waits for these.
+pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
+    const NAMED: usize = 5;
+    if steps.is_empty() {
+        return;
+    }
+    let named = steps.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|it| format!("{} of {}", it.step, it.run_id))
+        .collect();
+    let more = steps.len().saturating_sub(NAMED);
+    info!(
+        steps = steps.len(),
+        seconds = left.as_secs(),
+        at_work = named.join(", "),
+        more,
+        "waiting for the steps at work; those that do not end in time are stopped"
+    );
 }
 
 /// Results came too late and were refused. Of a wide run that was cancelled they may be hundreds at once.
