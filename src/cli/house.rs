@@ -21,7 +21,7 @@ use super::out::{Out, short};
 use super::patiently::waiting;
 
 /// While it does not answer.
-const CONNECTING: &str = "waiting for the database";
+pub const CONNECTING: &str = "waiting for the database";
 
 /// What every command is given.
 pub struct House {

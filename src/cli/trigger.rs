@@ -13,6 +13,7 @@ use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
 use super::house::{self, House};
+use super::patiently::waiting;
 
 /// The longest wait between two looks at a run that is waited for.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
@@ -84,7 +85,8 @@ impl Trigger {
                 key: self.key.as_deref(),
                 input: input.get(),
             }];
-            let triggered = trigger(&mut conn, definition, &runs, self.delay).await?;
+            let triggered = trigger(&mut conn, definition, &runs, self.delay);
+            let triggered = waiting(house::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             if triggered.created {
                 house::ring(&mut conn, &start::location(&config)?, pipeline).await;
