@@ -140,6 +140,10 @@ async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of() {
     .await;
     sql(&cluster, "ALTER ROLE duct CONNECTION LIMIT -1").await;
     house.completed(PATIENCE).await;
+    eventually(PATIENCE, "health is content", async || {
+        house.run(&[], &["health"]).status.success().then_some(())
+    })
+    .await;
     // The same that had waited.
     assert_eq!(daemon.child("worker Steady", None).await, refused);
     daemon.stop().await;

@@ -90,6 +90,10 @@ on_every_database! {
         assert_eq!(daemon.log().iter().filter(|line| line["msg"] == "step did not succeed").count(), 0);
         limit_processes(worker, 1_000);
         house.completed(PATIENCE).await;
+        eventually(PATIENCE, "health is content", async || {
+            house.run(&[], &["health"]).status.success().then_some(())
+        })
+        .await;
 
         limit_processes(daemon.pid(), 1);
         send(worker, Signal::SIGKILL);
