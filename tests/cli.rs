@@ -1036,7 +1036,12 @@ fn a_run_that_completes_while_it_is_interrupted_is_a_success() {
         .unwrap();
     until_said(&mut child, "triggered");
     let exists = |name: &str| place.path().join(name).exists();
+    let since = std::time::Instant::now();
     while !exists("began") {
+        assert!(
+            since.elapsed() < std::time::Duration::from_secs(60),
+            "it has not begun"
+        );
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     send(&child, nix::sys::signal::Signal::SIGINT);

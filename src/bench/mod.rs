@@ -96,7 +96,7 @@ pub enum Workload {
     Audit,
     /// A long history is deleted, alone and beside the chain.
     Retention,
-    /// What a person types at a prompt, on a long history, a long queue and a wide run.
+    /// Commands that a person types at a prompt, on a long history, a long queue and a wide run.
     Prompt,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,

@@ -78,10 +78,9 @@ impl From<store::Error> for Failure {
                     "nothing was written; mend what the database says, or wait, and try again",
                 ))
             }
-            store::Error::Retryable { .. } => Self::failed(problem.help(
-                "nothing was written: somebody else has a lock for long; try again, and see \
-                     `ductworkd health`, which names who has it",
-            )),
+            store::Error::Retryable { .. } => Self::failed(
+                problem.help("somebody else has had a lock for long; try again when it is free"),
+            ),
             // A service manager does not start the daemon again, either.
             store::Error::Misplaced(_) => Self::usage(problem),
             _ => Self::failed(problem),

@@ -72,7 +72,7 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
     .await
 }
 
-/// What keeps everybody from writing, and the process, if it is one.
+/// The reason why nobody can write, if nobody has for a lease; and the process, if it is one.
 pub async fn obstacle(
     conn: &mut Conn,
     config: &Config,
@@ -81,6 +81,11 @@ pub async fn obstacle(
     if let Some(writer) = kept_out(config, processes) {
         let text = format!("{writer} has SQLite's write lock, so that nobody can write");
         return Ok((Some(text), Some(writer)));
+    }
+    let lease = config.supervisor.reaper_timeout;
+    // A heartbeat proves the contrary, whatever this session, or this disk, may look like.
+    if processes.iter().any(|process| process.age < lease) {
+        return Ok((None, None));
     }
     let location = start::location(config)?;
     Ok((store::writable::refused(conn, &location).await?, None))

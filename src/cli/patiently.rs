@@ -2,7 +2,7 @@
 //!
 //! Owns: when it is shown, and that it is gone before anything else is printed.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use crate::time;
@@ -27,16 +27,21 @@ pub async fn patiently<T>(what: impl Fn() -> String, work: impl Future<Output = 
             biased;
             done = &mut work => {
                 if shown {
-                    eprint!("\r\x1b[K");
+                    say("\r\x1b[K");
                 }
                 return done;
             }
             _ = tick.tick() => {
                 shown = true;
-                eprint!("\r\x1b[K{} … {}", what(), time::whole(began.elapsed()));
+                say(&format!("\r\x1b[K{} … {}", what(), time::whole(began.elapsed())));
             }
         }
     }
+}
+
+/// Where nobody reads it any more, the work goes on.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// The same, where there is nothing to count.

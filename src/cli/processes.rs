@@ -195,11 +195,13 @@ impl Health {
                 .iter()
                 .filter(|process| witness.state(process) != State::Healthy)
                 .collect();
-            let (obstacle, writer) = house::obstacle(&mut conn, &config, &processes).await?;
             // An answer for one host or process alone decides whether that is restarted.
-            let stuck = match self.here || self.pid.is_some() {
-                true => Vec::new(),
-                false => health::stuck(&mut conn, &config).await?,
+            let (obstacle, writer, stuck) = match self.here || self.pid.is_some() {
+                true => (None, None, Vec::new()),
+                false => {
+                    let (what, who) = house::obstacle(&mut conn, &config, &processes).await?;
+                    (what, who, health::stuck(&mut conn, &config).await?)
+                }
             };
             let dead = |process: &&&&ProcessRow| witness.state(process) == State::Dead;
             let dead = stale.iter().filter(dead).count();
@@ -250,9 +252,10 @@ impl Health {
                         dead if dead == stale.len() => "dead",
                         _ => "dead or stale",
                     };
-                    let which = match self.pid {
-                        Some(_) => "processes",
-                        None => "supervisors",
+                    let supervisors = asked.iter().all(|it| it.role == Role::Supervisor);
+                    let which = match supervisors {
+                        true => "supervisors",
+                        false => "processes",
                     };
                     let are = if stale.len() == 1 { "is" } else { "are" };
                     let (role, pid, host) = (first.role, first.pid, &first.host);

@@ -17,6 +17,7 @@ use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
+use crate::store;
 use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::{Conn, Location, Purpose};
@@ -93,13 +94,24 @@ pub fn run(
 /// may have ended with them.
 async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result<(), Failure> {
     let run = triggered.run_id;
-    let mut conn = location.connect(Purpose::Query).await?;
-    let state = query::run_state(&mut conn, run).await?;
-    let status = state.map_or(RunStatus::Cancelled, |state| state.status);
-    if status != RunStatus::InProgress {
-        return report(&mut conn, shot, triggered, status).await;
-    }
-    let left = format!("stopped, and the run {run} is left in progress");
+    let asked = async {
+        let mut conn = location.connect(Purpose::Query).await?;
+        let state = query::run_state(&mut conn, run).await?;
+        Ok::<_, store::Error>((conn, state))
+    };
+    let left = match asked.await {
+        Ok((mut conn, state)) => {
+            let status = state.map_or(RunStatus::Cancelled, |state| state.status);
+            if status != RunStatus::InProgress {
+                return report(&mut conn, shot, triggered, status).await;
+            }
+            format!("stopped, and the run {run} is left in progress")
+        }
+        Err(error) => {
+            let error = crate::telemetry::chain(&error);
+            format!("stopped, and the run {run} may be left in progress: {error}")
+        }
+    };
     Err(Failure::failed(
         Problem::new(left).help("`ductworkd` goes on with it"),
     ))

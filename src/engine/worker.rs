@@ -6,7 +6,7 @@
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
 //! (`store::commit`), or makes something of a lost answer (`executions`).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,6 +49,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// has come to stand before that place, or was locked by somebody.
 const LOOK_BEFORE: Duration = Duration::from_secs(1);
 
+/// No start of a step has failed for so long, and one has succeeded: they can be started again.
+const STARTS_AGAIN: Duration = Duration::from_secs(3);
+
 /// Until a claimed row is tried again in which a word is unknown.
 const UNREAD_PAUSE: Duration = Duration::from_secs(30);
 
@@ -85,8 +88,8 @@ struct Loop {
     vain: u32,
     /// The most to claim at once: as many as could be held, where inputs are large.
     most: usize,
-    /// Steps that could not be started, the last time that it was tried.
-    not_started: HashSet<String>,
+    /// Steps that could not be started, and when that was last.
+    not_started: HashMap<String, Instant>,
 }
 
 impl Loop {
@@ -114,7 +117,7 @@ impl Worker {
             behind: None,
             vain: 0,
             most: usize::MAX,
-            not_started: HashSet::new(),
+            not_started: HashMap::new(),
         };
         let mut modes = self.shared.modes();
         let (mut stopped, mut draining) = (false, false);
@@ -597,13 +600,17 @@ impl Worker {
                 let (step, text) = (&job.claimed.step, message);
                 let text = format!("step {step} cannot be started: {text}");
                 self.shared.trouble(Trouble::Starting, step, &text);
-                state.not_started.insert(step.clone());
+                state.not_started.insert(step.clone(), Instant::now());
                 false
             }
             Outcome::Released | Outcome::Cancelled => true,
             _ => {
-                if state.not_started.remove(&job.claimed.step) {
-                    self.shared.over(Trouble::Starting, &job.claimed.step);
+                // Some may start and others not.
+                let step = &job.claimed.step;
+                let last = state.not_started.get(step);
+                if last.is_some_and(|last| last.elapsed() > STARTS_AGAIN) {
+                    state.not_started.remove(step);
+                    self.shared.over(Trouble::Starting, step);
                 }
                 true
             }

@@ -212,7 +212,7 @@ fn cancelling(facts: &Facts) -> Why {
     }
 }
 
-/// What a halt means that no error of a step explains. The output is kept, so a revival would halt as well.
+/// The meaning of a halt that no error of a step explains.
 fn meaning(reason: &str) -> Option<&'static str> {
     let meaning = match reason {
         "transition_invalid" => {
@@ -220,7 +220,7 @@ fn meaning(reason: &str) -> Option<&'static str> {
         }
         "condition_unmatched" => "its output fits no case of the divert, which has no `otherwise`",
         "max_fanout_exceeded" => {
-            "it has more branches than `pipeline_advancer.steps.max_depth` allows"
+            "it would split into more branches than `pipeline_advancer.steps.max_depth` allows"
         }
         _ => return None,
     };
@@ -247,11 +247,21 @@ fn halted(facts: &Facts, ended: &str) -> Why {
              (`ductworkd show {}` has the output)",
             facts.run_id
         )),
+        None if facts
+            .halts
+            .iter()
+            .any(|halt| halt.reason == "max_fanout_exceeded") =>
+        {
+            why.remedy(format!(
+                "raise the limit, send SIGHUP to `ductworkd`, and then: ductworkd revive {}",
+                facts.run_id
+            ))
+        }
         None => why.remedy(format!("ductworkd revive {}", facts.run_id)),
     }
 }
 
-/// The output that it is for is kept: nothing but another output helps.
+/// A revival takes the same output to the same end.
 fn is_for_good(reason: &str) -> bool {
     matches!(reason, "transition_invalid" | "condition_unmatched")
 }

@@ -38,6 +38,7 @@ use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
 use super::start::{unfit, until_idle};
+use super::supervisor::Over;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -131,10 +132,8 @@ impl Child {
                 let alone = self.supervisor.is_none();
                 let over = async {
                     tokio::select! {
-                        () = idle(&first.requests, self.until_idle.clone()) => ExitCode::SUCCESS,
-                        over = unfit(&first.requests, &location), if alone => {
-                            ExitCode::from(over.code)
-                        }
+                        () = idle(&first.requests, self.until_idle.clone()) => Over::with(0),
+                        over = unfit(&first.requests, &location), if alone => over,
                     }
                 };
                 let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
@@ -361,7 +360,7 @@ async fn attend(
     drain: Duration,
     parent: Option<u32>,
     dumper: std::io::Result<Dumper>,
-    over: impl Future<Output = ExitCode>,
+    over: impl Future<Output = Over>,
 ) -> ExitCode {
     let mut over = std::pin::pin!(over);
     let mut code = ExitCode::SUCCESS;
@@ -403,8 +402,11 @@ async fn attend(
             }
             event = signals.recv() => event,
             ended = &mut over, if !left && !matches!(shared.mode(), Mode::Drain { .. }) => {
-                (left, code) = (true, ended);
-                leave(Instant::now() + drain, StopCause::Shutdown);
+                (left, code) = (true, ExitCode::from(ended.code));
+                match ended.at_once {
+                    true => leave(Instant::now(), StopCause::Abandon),
+                    false => leave(Instant::now() + drain, StopCause::Shutdown),
+                }
                 continue;
             }
             ended = loops.join_next() => match ended {

@@ -410,8 +410,8 @@ pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Locatio
     }
 }
 
-/// Returns when SQLite's file is not where it was, or what belongs to it; true when nothing may be
-/// written any more.
+/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when that
+/// one is needed to write.
 async fn misplaced(location: &Location) -> bool {
     let mut deleted = None;
     loop {

@@ -118,7 +118,7 @@ struct Supervisor {
 pub struct Over {
     /// Its exit code.
     pub code: u8,
-    /// Nothing may be written any more: the children are not given the time to finish.
+    /// The children are not given the time to finish: the less is written the better.
     pub at_once: bool,
 }
 

@@ -99,7 +99,7 @@ impl<'a> Log<'a> {
             false => self.rate.allows(line.len(), Instant::now()),
         };
         self.tell_left_out(left_out);
-        if !logged && self.rate.left_out == 1 {
+        if !logged && !line.is_empty() && self.rate.left_out == 1 {
             tracing::warn!(
                 target: "step",
                 stream = "stderr",
@@ -335,7 +335,9 @@ mod tests {
             .finish();
         tracing::subscriber::with_default(subscriber, || {
             let mut log = Log::new(&assignment, 100);
-            log.push("x\n".repeat(LINES_MAX as usize + 3).as_bytes());
+            log.push("x\n".repeat(LINES_MAX as usize + 1).as_bytes());
+            log.push("\n".repeat(100).as_bytes());
+            log.push(b"x\nx\n\n");
             log.finish();
         });
         let events = reader.join().unwrap();

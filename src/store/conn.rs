@@ -102,7 +102,7 @@ impl Location {
         }
     }
 
-    /// What of SQLite's files beside the database was deleted while this process has them open.
+    /// The file of SQLite's beside the database that was deleted while this process has it open.
     pub fn deleted_beside(&self) -> Option<super::file::Side> {
         match &self.target {
             Target::Sqlite(file) => file.deleted_beside(),
@@ -168,9 +168,9 @@ impl Location {
                 Inner::Postgres(connected.await?)
             }
             Target::Sqlite(file) => {
-                let (file, cache) = (file.clone(), cache_kib(purpose));
+                let file = file.clone();
                 let waits = patience.lock.filter(|_| patience.hurried);
-                Inner::Sqlite(Sqlite::open(file, cache, waits, CONNECT_TIMEOUT).await?)
+                Inner::Sqlite(Sqlite::open(file, purpose, waits, CONNECT_TIMEOUT).await?)
             }
         };
         Ok(Conn::of(inner, patience))
@@ -207,15 +207,6 @@ pub fn percent_decoded(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
-}
-
-/// What a SQLite connection keeps of the file, in KiB. Never below the default: a small cache
-/// spills a long transaction to the WAL early.
-fn cache_kib(purpose: Purpose) -> u32 {
-    match purpose {
-        Purpose::Engine => 8_000,
-        Purpose::Lifeline | Purpose::Query => 2_000,
-    }
 }
 
 /// A connection.

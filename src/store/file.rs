@@ -22,7 +22,7 @@ pub struct File {
 }
 
 /// A file that SQLite keeps beside its database while somebody has it open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// `-wal`: what was committed last.
     Log,
@@ -31,17 +31,17 @@ pub enum Side {
 }
 
 impl Side {
-    /// What it means that it was deleted.
+    /// The consequence of its deletion.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Log => {
-                "the -wal file beside the database was deleted while it was in use: nobody else sees what \
-                 is committed. Ended in order, this daemon writes what was in it to the database"
+                "the -wal file beside the database was deleted while it was in use: no other process sees \
+                 this daemon's commits. As the last process to close the database, it writes them to it"
             }
             Self::Index => {
-                "the -shm file beside the database was deleted while it was in use: who opens the \
-                 database now does not see our locks, and both would ruin it. Stop whatever has \
-                 it open, and start again"
+                "the -shm file beside the database was deleted while it was in use: a process that opens the \
+                 database now does not see this daemon's locks, and together they would ruin the file. \
+                 Stop every process that has it open, and start again"
             }
         }
     }
@@ -84,11 +84,11 @@ impl File {
         )))
     }
 
-    /// What of its two side files was deleted while this process has it open.
+    /// The side file that was deleted while this process has it open; of both, the index.
     pub fn deleted_beside(&self) -> Option<Side> {
         let real = self.path.canonicalize().ok()?;
         let links = std::fs::read_dir("/proc/self/fd").ok()?;
-        let mut deleted = links.flatten().filter_map(|entry| {
+        let deleted = links.flatten().filter_map(|entry| {
             let target = std::fs::read_link(entry.path()).ok()?;
             let target = target.to_str()?;
             match target.strip_prefix(real.to_str()?)? {
@@ -97,7 +97,7 @@ impl File {
                 _ => None,
             }
         });
-        deleted.next()
+        deleted.max()
     }
 
     /// Takes note that a file was opened; fails when it is another than the first.
@@ -177,6 +177,21 @@ mod tests {
         std::fs::write(at("data/real.db"), "pages").unwrap();
         assert_eq!(file.log(), at("data/real.db-wal"));
         file.check().unwrap();
+    }
+
+    #[test]
+    fn of_two_side_files_that_were_deleted_the_index_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.db");
+        let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+        std::fs::write(&path, "pages").unwrap();
+        let file = File::at(path.clone());
+        let _held = ["-wal", "-shm"].map(|name| std::fs::File::create(beside(name)).unwrap());
+        assert_eq!(file.deleted_beside(), None);
+        std::fs::remove_file(beside("-wal")).unwrap();
+        assert_eq!(file.deleted_beside(), Some(Side::Log));
+        std::fs::remove_file(beside("-shm")).unwrap();
+        assert_eq!(file.deleted_beside(), Some(Side::Index));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Postgres {
             // The listener wants a pool; of one connection, which is the listener's.
             let pool = PgPoolOptions::new()
                 .max_connections(1)
-                .acquire_timeout(within * 3 / 4)
+                .acquire_timeout(within.saturating_sub(ASKED_WITHIN))
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .connect_with(options.clone())
@@ -215,6 +215,9 @@ async fn bounded(
 const POOLER: &str = "a connection pooler stands before the PostgreSQL server, and settings and prepared \
                       statements do not pass it; let `database.url` lead to the server itself \
                       (each process needs two connections)";
+
+/// A server that has refused a connection takes so long, at most, to say why.
+const ASKED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Asks for one of the settings of every connection, without a prepared statement. A limit on idle
 /// sessions is lifted: a heartbeat is all that some of ours say. Servers before version 14 have none.

@@ -351,7 +351,8 @@ pub enum Found {
 }
 
 /// Runs, newest first. There is no index of the runs of a pipeline, which each trigger would have to
-/// write: they are looked for among all, [`PAGE`] at a time; `told` hears among how many so far.
+/// write: they are looked for among all, [`PAGE`] at a time; `told` hears among how many so far. Those
+/// of a status that few have are looked for among these.
 pub async fn runs(
     conn: &mut Conn,
     filter: &RunFilter<'_>,
@@ -367,7 +368,9 @@ pub async fn runs_by(
     page: usize,
     told: &mut dyn FnMut(u64),
 ) -> Result<Vec<Run>, Error> {
-    // What is not asked for is as wide as it gets: a parameter has one type, and a value.
+    let statuses = filter.statuses;
+    let many = statuses.is_empty() || statuses.contains(&RunStatus::Completed);
+    // A bound that is not asked for is as wide as it gets: a parameter has one type, and a value.
     let since = filter.since.unwrap_or(Duration::MAX);
     let oldest = oldest(conn, filter.since).await?;
     let mut before = filter.before.map_or(Uuid::max(), |id| id.0);
@@ -376,7 +379,7 @@ pub async fn runs_by(
     loop {
         let left = filter.limit - found.len();
         let next = match filter.pipeline {
-            Some(_) => {
+            Some(_) if many => {
                 let args = [
                     ("from", oldest.into()),
                     ("before", before.into()),
@@ -385,7 +388,7 @@ pub async fn runs_by(
                 let row = conn.fetch_optional(&RUNS_AWAY, &args).await?;
                 row.map(|row| row.get::<Uuid>("id")).transpose()?
             }
-            None => None,
+            _ => None,
         };
         let args = [
             ("all", i64::from(filter.pipeline.is_none()).into()),

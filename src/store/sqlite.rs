@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::busy;
+use super::conn::Purpose;
 use super::error::{Error, Source};
 use super::file::File;
 use super::fingerprint;
@@ -241,7 +242,7 @@ impl Sqlite {
     /// `Schema` when it cannot be used as it is, `Unavailable` for all else.
     pub async fn open(
         file: File,
-        cache_kib: u32,
+        purpose: Purpose,
         waits: Option<Duration>,
         within: Duration,
     ) -> Result<Self, Error> {
@@ -253,7 +254,7 @@ impl Sqlite {
             let _ends: oneshot::Sender<()> = ends;
             let until = Instant::now() + within;
             waits.into_iter().for_each(busy::waits);
-            let session = match open_file(&file, cache_kib, until) {
+            let session = match open_file(&file, purpose, until) {
                 Ok(session) => session,
                 Err(error) => return drop(opened.send(Err(error))),
             };
@@ -322,7 +323,7 @@ impl Sqlite {
     }
 }
 
-fn open_file(file: &File, cache_kib: u32, until: Instant) -> Result<Session, Error> {
+fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, Error> {
     let path = file.path();
     let version = version();
     if version < VERSION_MIN {
@@ -354,7 +355,7 @@ fn open_file(file: &File, cache_kib: u32, until: Instant) -> Result<Session, Err
         _ => {}
     }
     loop {
-        match configured(path, cache_kib) {
+        match configured(path, purpose) {
             // Of several that open a new file at once one turns it into a WAL; SQLite tells
             // the others that it is locked, without waiting the busy timeout out.
             Err(error)
@@ -369,21 +370,33 @@ fn open_file(file: &File, cache_kib: u32, until: Instant) -> Result<Session, Err
     }
 }
 
-fn configured(path: &Path, cache_kib: u32) -> rusqlite::Result<Session> {
+fn configured(path: &Path, purpose: Purpose) -> rusqlite::Result<Session> {
     // One thread has it: there is nobody to keep out.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    shorten_log(&db, path);
+    if purpose == Purpose::Engine {
+        shorten_log(&db, path);
+    }
     db.busy_handler(Some(busy::wait))?;
     // The log is as long as the longest reader made it: cut when it begins anew (D2).
     db.execute_batch(&format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = OFF;
          PRAGMA journal_size_limit = {WAL_LEFT}; PRAGMA trusted_schema = OFF;
-         PRAGMA cache_size = -{cache_kib}"
+         PRAGMA cache_size = -{}",
+        cache_kib(purpose)
     ))?;
     rows_table::register(&db)?;
     fingerprint::register(&db)?;
     Ok(Session::new(db))
+}
+
+/// How much of the file a connection keeps, in KiB. Never below the default: a small cache spills a long
+/// transaction to the WAL early.
+fn cache_kib(purpose: Purpose) -> u32 {
+    match purpose {
+        Purpose::Engine => 8_000,
+        Purpose::Lifeline | Purpose::Query => 2_000,
+    }
 }
 
 /// Writes a long log to the database and cuts it, if nobody reads what is in it. SQLite does so by itself
@@ -393,8 +406,11 @@ fn shorten_log(db: &Connection, path: &Path) {
     log.push("-wal");
     let length = std::fs::metadata(&log).map_or(0, |file| file.len());
     if length > u64::from(WAL_LEFT) {
-        // Where somebody reads, or is at it, nobody waits: whoever connects next tries again.
-        let _ = db.execute_batch("PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(TRUNCATE)");
+        // Most of it is copied while others write; the lock is taken for the rest. Where somebody reads,
+        // or is at it, nobody waits: whoever connects next tries again.
+        const SHORTEN: &str = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(PASSIVE);
+                               PRAGMA wal_checkpoint(TRUNCATE)";
+        let _ = db.execute_batch(SHORTEN);
     }
 }
 
@@ -593,7 +609,7 @@ mod tests {
     async fn a_connection_whose_thread_is_gone_is_broken() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t.db");
-        let sqlite = Sqlite::open(File::at(path), 2_000, None, Duration::from_secs(5))
+        let sqlite = Sqlite::open(File::at(path), Purpose::Query, None, Duration::from_secs(5))
             .await
             .unwrap();
         let gone = sqlite.ask(|_| -> () { panic!("on purpose") });

@@ -40,9 +40,11 @@ fn no_room(file: &Path) -> Option<String> {
         true => disk.blocks_free(),
         false => disk.blocks_available(),
     };
-    let what = match (read_only, free) {
+    // Some file systems do not count.
+    let full = disk.blocks() > 0 && free == 0;
+    let what = match (read_only, full) {
         (true, _) => "mounted read-only",
-        (false, 0) => "full",
+        (false, true) => "full",
         _ => return None,
     };
     let file = file.display();

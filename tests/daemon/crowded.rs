@@ -110,7 +110,7 @@ async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of() {
     let (_, at) = cluster.url.split_once('@').unwrap();
     let url = format!("postgres://duct@{at}");
     let settings = Settings {
-        reaper_timeout: "12s",
+        reaper_timeout: "30s",
         ..Settings::default()
     };
     let mut house = House::at(&url, conn, settings, &[STEADY]).await;

@@ -1,4 +1,4 @@
-//! What a person types at a prompt, on a long history, a long queue and a wide run.
+//! Commands that a person types at a prompt, on a long history, a long queue and a wide run.
 //!
 //! Owns: this workload. The commands are those of the very program that runs now, each a process of
 //! its own.
@@ -15,6 +15,9 @@ use crate::store::trigger::{NewRun, trigger};
 use crate::store::{Conn, fill, query};
 
 use super::{Bell, LOOK, NO_PROGRESS, definition, mebibytes};
+
+/// How long a command may take before something is wrong.
+const COMMAND_MAX: Duration = Duration::from_secs(3_600);
 
 /// Between two looks at a command: how much memory it has, and whether it has ended.
 const GLANCE: Duration = Duration::from_millis(2);
@@ -70,9 +73,9 @@ impl Bench {
             (&["show", &waits], ", which waits".into()),
             (&["show", &wide], format!(", of {width} branches")),
             (&["why", &waits], ", which waits".into()),
-            (&["why", &open], format!(", {left} branches open")),
+            (&["why", &open], ", wide and open".into()),
             (&["trigger", FLAT], String::new()),
-            (&["cancel", &open], format!(", {left} branches open")),
+            (&["cancel", &open], ", wide and open".into()),
             (&["audit"], String::new()),
             (&["prune", "--older-than", "0s", "--yes"], String::new()),
             (&["audit"], ", after that".into()),
@@ -90,11 +93,13 @@ impl Bench {
             let name = name.join(" ") + &more;
             self.progress.say(&format!("prompt: {name}"));
             let typed = self.typed(arguments).await?;
-            let memory = mebibytes(typed.peak);
-            let note = match typed.status {
-                0 => format!("{memory:.0} MiB at most"),
-                status => format!("{memory:.0} MiB at most; exit status {status}"),
-            };
+            let mut note = format!("{:.0} MiB at most", mebibytes(typed.peak));
+            if arguments.contains(&open.as_str()) {
+                note.push_str(&format!("; {left} branches are open"));
+            }
+            if typed.status != 0 {
+                note.push_str(&format!("; exit status {}", typed.status));
+            }
             report.add(workload, name, typed.took.as_secs_f64(), "s", note);
         }
         Ok(())
@@ -164,6 +169,10 @@ impl Bench {
             peak = peak.max(proc::usage(child.id()).rss_peak);
             match child.try_wait().map_err(system)? {
                 Some(status) => break status,
+                None if began.elapsed() > COMMAND_MAX => {
+                    child.kill().and_then(|()| child.wait()).map_err(system)?;
+                    return Err(Error::Stuck("a command has not ended within an hour"));
+                }
                 None => tokio::time::sleep(GLANCE).await,
             }
         };
@@ -179,7 +188,7 @@ impl Bench {
     }
 }
 
-/// What came of a command.
+/// The cost of a command.
 struct Typed {
     took: Duration,
     /// Its highest resident memory, in bytes.

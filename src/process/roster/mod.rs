@@ -29,7 +29,7 @@ const RECONNECTING: Duration = Duration::from_secs(7);
 /// Who was not looked at for this long may have gone on and been stopped again meanwhile: the
 /// supervisor looks every second, unless it stood still itself.
 const LOOKED_AWAY: Duration = Duration::from_secs(5);
-/// Registering for the first time may take so many times as long as a heartbeat.
+/// A child may take so many times as long to register for the first time as it may go without a heartbeat.
 const REGISTERING: u32 = 4;
 /// So many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
