@@ -14,6 +14,7 @@ use crate::time;
 use super::exit::Failure;
 use super::house::{self, House};
 use super::out;
+use super::patiently::waiting;
 use super::runs::RunJson;
 
 /// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
@@ -33,6 +34,9 @@ pub struct Show {
     limit: Option<u32>,
 }
 
+/// While a wide run is read.
+const READING: &str = "reading the run";
+
 impl Show {
     pub fn execute(self, house: &House) -> Result<(), Failure> {
         let config = house.config()?;
@@ -41,7 +45,8 @@ impl Show {
             let run = house::find_run(&mut conn, &self.run).await?;
             let limit = self.limit.map(|limit| limit as usize);
             let limit = limit.or((!house.out.json).then_some(TREE_MAX));
-            let Some(detail) = query::show(&mut conn, run, limit).await? else {
+            let detail = waiting(READING, query::show(&mut conn, run, limit)).await?;
+            let Some(detail) = detail else {
                 return Err(house::no_run(&run.to_string()));
             };
             let unreadable = match detail.run.status.is_terminal() {
@@ -61,8 +66,9 @@ impl Show {
             }
             let mut text = match detail.truncated && self.limit.is_none() {
                 true => {
-                    let nodes = query::progress(&mut conn, run).await?;
-                    let failed = query::failed_steps(&mut conn, run, 20).await?;
+                    let nodes = waiting(READING, query::progress(&mut conn, run)).await?;
+                    let failed = query::failed_steps(&mut conn, run, 20);
+                    let failed = waiting(READING, failed).await?;
                     tree::by_node(&detail, &nodes, &failed)
                 }
                 false => tree::draw(&detail),

@@ -12,6 +12,7 @@ use crate::store::process;
 use super::exit::Failure;
 use super::house::{self, House};
 use super::out::{self, paint};
+use super::patiently::waiting;
 
 /// Explains a run.
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,8 @@ impl Why {
             let run = house::find_run(&mut conn, &self.run).await?;
             let stale_after = config.supervisor.reaper_timeout;
             let definitions = Definitions::default();
-            let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions).await?;
+            let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions);
+            let facts = waiting("looking at the run", facts).await?;
             let Some(mut facts) = facts else {
                 return Err(house::no_run(&run.to_string()));
             };
