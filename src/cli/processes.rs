@@ -281,7 +281,7 @@ impl Health {
             };
             let obstacle = obstacle.map(|fact| {
                 Problem::new(format!("unhealthy: {fact}"))
-                    .help("mend that, or wait; the daemon goes on by itself")
+                    .help("mend that, or wait; a daemon that runs goes on by itself")
             });
             let stuck = stuck.iter().map(health::problem);
             let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();

@@ -107,6 +107,8 @@ async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result
             }
             format!("stopped, and the run {run} is left in progress")
         }
+        // The daemon has said so, and ended with the same.
+        Err(error @ store::Error::Misplaced(_)) => return Err(error.into()),
         Err(error) => {
             let error = crate::telemetry::chain(&error);
             format!("stopped, and the run {run} may be left in progress: {error}")

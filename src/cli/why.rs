@@ -54,7 +54,10 @@ impl Why {
                         "write_lock_held",
                         "wait until it has ended its transaction, or end it",
                     ),
-                    None => ("not_writable", "mend that; the daemon goes on by itself"),
+                    None => (
+                        "not_writable",
+                        "mend that; a daemon that runs goes on by itself, and where none does, start `ductworkd`",
+                    ),
                 };
                 (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
             }

@@ -413,7 +413,7 @@ pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Locatio
 /// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when that
 /// one is needed to write.
 async fn misplaced(location: &Location) -> bool {
-    let mut deleted = None;
+    let mut displaced = None;
     loop {
         if let Err(error) = location.check_file() {
             tracing::error!(%error, "stopping");
@@ -421,8 +421,8 @@ async fn misplaced(location: &Location) -> bool {
         }
         // A connection that is closed as the last of all deletes both itself. Seen twice, it was
         // somebody else.
-        let before = std::mem::replace(&mut deleted, location.deleted_beside());
-        if let Some(side) = deleted.filter(|_| deleted == before) {
+        let before = std::mem::replace(&mut displaced, location.displaced());
+        if let Some(side) = displaced.filter(|_| before.is_some()) {
             tracing::error!(error = side.meaning(), "stopping");
             return side == Side::Index;
         }

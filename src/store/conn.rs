@@ -102,10 +102,10 @@ impl Location {
         }
     }
 
-    /// The file of SQLite's beside the database that was deleted while this process has it open.
-    pub fn deleted_beside(&self) -> Option<super::file::Side> {
+    /// The file of SQLite's beside the database that this process has open and that is not there any more.
+    pub fn displaced(&self) -> Option<super::file::Side> {
         match &self.target {
-            Target::Sqlite(file) => file.deleted_beside(),
+            Target::Sqlite(file) => file.displaced(),
             _ => None,
         }
     }

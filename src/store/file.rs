@@ -17,9 +17,16 @@ use super::error::Error;
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
-    /// The device of the file, and its number there.
-    opened: Arc<Mutex<Option<(u64, u64)>>>,
+    opened: Arc<Mutex<Option<Identity>>>,
+    /// The files beside it that were seen in their places and open.
+    sides: Arc<Mutex<[Vec<Open>; 2]>>,
 }
+
+/// A descriptor, and the file that it is of.
+type Open = (std::ffi::OsString, Identity);
+
+/// The device of a file, and its number there.
+type Identity = (u64, u64);
 
 /// A file that SQLite keeps beside its database while somebody has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,15 +38,22 @@ pub enum Side {
 }
 
 impl Side {
-    /// The consequence of its deletion.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Log => "-wal",
+            Self::Index => "-shm",
+        }
+    }
+
+    /// The consequence of its absence.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Log => {
-                "the -wal file beside the database was deleted while it was in use: no other process sees \
+                "the -wal file beside the database was deleted or moved while it was in use: no other process sees \
                  this daemon's commits. As the last process to close the database, it writes them to it"
             }
             Self::Index => {
-                "the -shm file beside the database was deleted while it was in use: a process that opens the \
+                "the -shm file beside the database was deleted or moved while it was in use: a process that opens the \
                  database now does not see this daemon's locks, and together they would ruin the file. \
                  Stop every process that has it open, and start again"
             }
@@ -50,8 +64,11 @@ impl Side {
 impl File {
     /// A place where nothing was opened yet.
     pub fn at(path: PathBuf) -> Self {
-        let opened = Arc::default();
-        Self { path, opened }
+        Self {
+            path,
+            opened: Arc::default(),
+            sides: Arc::default(),
+        }
     }
 
     /// Where it is.
@@ -84,20 +101,43 @@ impl File {
         )))
     }
 
-    /// The side file that was deleted while this process has it open; of both, the index.
-    pub fn deleted_beside(&self) -> Option<Side> {
-        let real = self.path.canonicalize().ok()?;
-        let links = std::fs::read_dir("/proc/self/fd").ok()?;
-        let deleted = links.flatten().filter_map(|entry| {
-            let target = std::fs::read_link(entry.path()).ok()?;
-            let target = target.to_str()?;
-            match target.strip_prefix(real.to_str()?)? {
-                "-wal (deleted)" => Some(Side::Log),
-                "-shm (deleted)" => Some(Side::Index),
-                _ => None,
+    /// The side file that this process has open and that is not in its place any more: deleted, moved or
+    /// replaced; of both, the index. Asked again and again: a file that was never seen in its place is
+    /// known only by the name that the kernel gives to a deleted one.
+    pub fn displaced(&self) -> Option<Side> {
+        let real = self.path.canonicalize().ok()?.into_os_string();
+        let beside = |suffix: &str| {
+            let mut path = real.clone();
+            path.push(suffix);
+            path
+        };
+        let in_place = ["", "-wal", "-shm"].map(beside);
+        let entries = std::fs::read_dir("/proc/self/fd").ok()?.flatten();
+        let open: Vec<(Open, PathBuf)> = entries
+            .filter_map(|entry| {
+                let file = std::fs::metadata(entry.path()).ok()?;
+                let name = std::fs::read_link(entry.path()).ok()?;
+                Some(((entry.file_name(), identity(&file)), name))
+            })
+            .collect();
+        let mut sides = self.sides.lock().unwrap_or_else(PoisonError::into_inner);
+        let displaced = |(side, seen): (Side, &mut Vec<Open>)| {
+            let path = beside(side.suffix());
+            let deleted = beside(&format!("{} (deleted)", side.suffix()));
+            // The number of a file that is gone may be another's by now, and so may a descriptor; both
+            // at once, under a name that is none of ours, are still the same.
+            let gone = open.iter().any(|(held, name)| {
+                let elsewhere = !in_place.iter().any(|path| *name == *path);
+                *name == deleted || elsewhere && seen.contains(held)
+            });
+            if !gone {
+                let there = open.iter().filter(|(_, name)| *name == path);
+                *seen = there.map(|(held, _)| held.clone()).collect();
             }
-        });
-        deleted.max()
+            gone.then_some(side)
+        };
+        let all = [Side::Log, Side::Index].into_iter().zip(sides.iter_mut());
+        all.filter_map(displaced).max()
     }
 
     /// Takes note that a file was opened; fails when it is another than the first.
@@ -105,6 +145,8 @@ impl File {
         if let Ok(now) = self.path.metadata() {
             self.lock().get_or_insert_with(|| identity(&now));
         }
+        // Takes note of those beside it, which are there since its journal's mode was asked for.
+        let _ = self.displaced();
         self.check()
     }
 
@@ -145,7 +187,7 @@ impl File {
         PathBuf::from(log)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(u64, u64)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Identity>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,7 +197,7 @@ fn length(path: &Path) -> u64 {
     path.metadata().map_or(0, |file| file.len())
 }
 
-fn identity(file: &std::fs::Metadata) -> (u64, u64) {
+fn identity(file: &std::fs::Metadata) -> Identity {
     (file.dev(), file.ino())
 }
 
@@ -180,18 +222,35 @@ mod tests {
     }
 
     #[test]
-    fn of_two_side_files_that_were_deleted_the_index_counts() {
+    fn a_side_file_that_is_not_in_its_place_any_more_is_noticed_and_of_both_the_index() {
+        use std::os::unix::ffi::OsStringExt;
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("a.db");
-        let beside = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
+        // Its name is no text.
+        let name = std::ffi::OsString::from_vec(b"n\xff (deleted)".to_vec());
+        let path = directory.path().join(name);
         std::fs::write(&path, "pages").unwrap();
+        let beside = |suffix: &str| {
+            let mut path = path.clone().into_os_string();
+            path.push(suffix);
+            path
+        };
+        let away = directory.path().join("away");
+        let open = |suffix| std::fs::File::create(beside(suffix)).unwrap();
+
         let file = File::at(path.clone());
-        let _held = ["-wal", "-shm"].map(|name| std::fs::File::create(beside(name)).unwrap());
-        assert_eq!(file.deleted_beside(), None);
+        let _held = ["-wal", "-shm"].map(open);
+        assert_eq!(file.displaced(), None);
         std::fs::remove_file(beside("-wal")).unwrap();
-        assert_eq!(file.deleted_beside(), Some(Side::Log));
+        assert_eq!(file.displaced(), Some(Side::Log));
+        let _another = open("-wal");
+        assert_eq!(file.displaced(), Some(Side::Log), "replaced");
+        std::fs::rename(beside("-shm"), &away).unwrap();
+        assert_eq!(file.displaced(), Some(Side::Index), "moved");
+        std::fs::rename(&away, beside("-shm")).unwrap();
+        assert_eq!(file.displaced(), Some(Side::Log), "put back");
+        // Of one that was never looked at before, the kernel tells.
         std::fs::remove_file(beside("-shm")).unwrap();
-        assert_eq!(file.deleted_beside(), Some(Side::Index));
+        assert_eq!(File::at(path.clone()).displaced(), Some(Side::Index));
     }
 
     #[test]

@@ -13,9 +13,10 @@ use super::statement::Statement;
 /// PostgreSQL only.
 static ONLY_READS: Statement = Statement::new(
     "ONLY_READS",
-    "SELECT CASE WHEN pg_is_in_recovery() THEN 'it is a standby'
+    "SELECT CASE WHEN pg_is_in_recovery() THEN 'the database is a standby, which takes no writes'
                  WHEN current_setting('transaction_read_only') = 'on'
-                 THEN 'default_transaction_read_only is on' END AS why",
+                 THEN 'default_transaction_read_only is on for this role or database, which takes no writes'
+             END AS why",
 );
 
 /// Why nobody can write, if nobody can.
@@ -27,8 +28,7 @@ pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<Stri
     let why = row
         .map(|row| row.get::<Option<String>>("why"))
         .transpose()?;
-    let why = why.flatten();
-    Ok(why.map(|why| format!("the database takes no writes: {why}")))
+    Ok(why.flatten())
 }
 
 /// Of the disk that a file of SQLite's is on.

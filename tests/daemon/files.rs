@@ -112,61 +112,48 @@ async fn left_alone(house: &mut House) -> Db {
     elsewhere
 }
 
-#[tokio::test]
-async fn a_log_that_is_deleted_ends_the_daemon_which_saves_what_was_in_it() {
-    support::with(Db::sqlite(), |db| async move {
+/// The file beside the database is deleted while steps are at work. Where these are let finish they
+/// wait for `go`, which is there then.
+fn deleted(suffix: &'static str, finishes: bool) {
+    let body = support::with(Db::sqlite(), move |db| async move {
         let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        let (_, log, _) = files(&db);
+        let (path, log, _) = files(&db);
         let mut daemon = house.start();
         daemon.ready().await;
         house.trigger("Work", "1", 5).await;
         house.pids("pids", 1).await;
         let elsewhere = left_alone(&mut house).await;
         assert!(log.metadata().unwrap().len() > 0, "nothing is in it");
-        std::fs::remove_file(&log).unwrap();
+        std::fs::remove_file(format!("{}{suffix}", path.display())).unwrap();
         let stopping = daemon.says("stopping").await;
         let error = stopping[0]["error"].to_string();
-        assert!(
-            error.contains("-wal file") && error.contains("was deleted"),
-            "{error}"
-        );
-        std::fs::write(house.path("go"), "").unwrap();
+        let expected = format!("the {suffix} file beside the database was deleted or moved");
+        assert!(error.contains(&expected), "{error}");
+        if finishes {
+            std::fs::write(house.path("go"), "").unwrap();
+        }
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(2), "{status}");
         house.conn = db.connect().await;
         drop(elsewhere);
+        std::fs::write(house.path("go"), "").unwrap();
         goes_on(&mut house).await;
-    })
-    .await;
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(body);
 }
 
-/// Nothing is written any more: its steps are not waited for.
-#[tokio::test]
-async fn an_index_that_is_deleted_ends_the_daemon_at_once() {
-    support::with(Db::sqlite(), |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        let (path, _, _) = files(&db);
-        let mut daemon = house.start();
-        daemon.ready().await;
-        house.trigger("Work", "1", 5).await;
-        house.pids("pids", 1).await;
-        let elsewhere = left_alone(&mut house).await;
-        std::fs::remove_file(format!("{}-shm", path.display())).unwrap();
-        let stopping = daemon.says("stopping").await;
-        let error = stopping[0]["error"].to_string();
-        assert!(
-            error.contains("-shm file") && error.contains("was deleted"),
-            "{error}"
-        );
-        // Its steps wait for `go`, which is not there.
-        let (status, _) = daemon.ended(PATIENCE).await;
-        assert_eq!(status.code(), Some(2), "{status}");
-        house.conn = db.connect().await;
-        drop(elsewhere);
-        std::fs::write(house.path("go"), "").unwrap();
-        goes_on(&mut house).await;
-    })
-    .await;
+#[test]
+fn a_log_that_is_deleted_ends_the_daemon_which_saves_what_was_in_it() {
+    deleted("-wal", true);
+}
+
+/// Its steps are not waited for.
+#[test]
+fn an_index_that_is_deleted_ends_the_daemon_at_once() {
+    deleted("-shm", false);
 }
 
 /// By another database.
