@@ -33,7 +33,7 @@ pub struct Outages {
     said: bool,
 }
 
-/// What is to be said of a failure.
+/// The log line that a failure is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Say {
     /// Nothing.

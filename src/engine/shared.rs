@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// What runs at the moment.
+    /// The assignments of the executions that run at the moment.
     pub fn at_work(&self) -> Vec<Arc<Assignment>> {
         let state = self.state();
         let started = state.held.values().filter(|held| held.started.is_some());

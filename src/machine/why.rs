@@ -218,7 +218,6 @@ fn meaning(reason: &str) -> Option<&'static str> {
         "transition_invalid" => {
             "its output is neither an array nor an object, and an expand needs one"
         }
-        "condition_unmatched" => "its output fits no case of the divert, which has no `otherwise`",
         "max_fanout_exceeded" => {
             "it would split into more branches than `pipeline_advancer.steps.max_depth` allows"
         }
@@ -240,30 +239,21 @@ fn halted(facts: &Facts, ended: &str) -> Why {
         }
     }
     let why = Why::new("halted", fact);
+    let halted_by = |reason| facts.halts.iter().any(|halt| halt.reason == reason);
     match facts.revived_as {
         Some(next) => why.remedy(format!("it was revived as {next}")),
-        None if facts.halts.iter().any(|halt| is_for_good(&halt.reason)) => why.remedy(format!(
+        // A revival takes the same output to the same end.
+        None if halted_by("transition_invalid") => why.remedy(format!(
             "mend the step, and trigger another run: a revival would halt as this one \
              (`ductworkd show {}` has the output)",
             facts.run_id
         )),
-        None if facts
-            .halts
-            .iter()
-            .any(|halt| halt.reason == "max_fanout_exceeded") =>
-        {
-            why.remedy(format!(
-                "raise the limit, send SIGHUP to `ductworkd`, and then: ductworkd revive {}",
-                facts.run_id
-            ))
-        }
+        None if halted_by("max_fanout_exceeded") => why.remedy(format!(
+            "raise the limit, send SIGHUP to `ductworkd`, and then: ductworkd revive {}",
+            facts.run_id
+        )),
         None => why.remedy(format!("ductworkd revive {}", facts.run_id)),
     }
-}
-
-/// A revival takes the same output to the same end.
-fn is_for_good(reason: &str) -> bool {
-    matches!(reason, "transition_invalid" | "condition_unmatched")
 }
 
 /// What moves outranks what will move, which outranks what waits for somebody.

@@ -76,18 +76,22 @@ impl<'a> Log<'a> {
 
     fn tell_left_out(&self, lines: u64) {
         if lines > 0 {
-            tracing::warn!(
-                target: "step",
-                stream = "stderr",
-                run_id = %self.assignment.run_id,
-                execution_id = %self.assignment.execution_id,
-                step = %self.assignment.step,
-                attempt = self.assignment.attempt,
-                lines,
-                "the step wrote more than the log takes in {} s: these lines are not in it",
-                WINDOW.as_secs()
-            );
+            self.warn(Some(lines), "these lines are not in it");
         }
+    }
+
+    fn warn(&self, lines: Option<u64>, follows: &str) {
+        tracing::warn!(
+            target: "step",
+            stream = "stderr",
+            run_id = %self.assignment.run_id,
+            execution_id = %self.assignment.execution_id,
+            step = %self.assignment.step,
+            attempt = self.assignment.attempt,
+            lines,
+            "the step wrote more than the log takes in {} s: {follows}",
+            WINDOW.as_secs()
+        );
     }
 
     /// Logs what is in the line.
@@ -100,16 +104,7 @@ impl<'a> Log<'a> {
         };
         self.tell_left_out(left_out);
         if !logged && !line.is_empty() && self.rate.left_out == 1 {
-            tracing::warn!(
-                target: "step",
-                stream = "stderr",
-                run_id = %self.assignment.run_id,
-                execution_id = %self.assignment.execution_id,
-                step = %self.assignment.step,
-                attempt = self.assignment.attempt,
-                "the step writes more than the log takes in {} s: what follows is counted, and not logged",
-                WINDOW.as_secs()
-            );
+            self.warn(None, "the lines that follow are counted, and not logged");
         }
         if logged {
             tracing::info!(

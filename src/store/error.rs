@@ -62,6 +62,11 @@ fn told_by_sqlite(error: &rusqlite::Error) -> String {
     }
 }
 
+/// SQLite's code without its extension; zero where the error is not SQLite's own.
+fn primary(error: &rusqlite::Error) -> i32 {
+    error.sqlite_error().map_or(0, |it| it.extended_code & 0xff)
+}
+
 /// A failed operation on the database.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -238,26 +243,23 @@ impl Source {
         let Self::Sqlite(error) = self else {
             return false;
         };
-        let code = error.sqlite_error().map_or(0, |it| it.extended_code & 0xff);
-        matches!(code, ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
+        matches!(primary(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
     }
 
-    /// What a person can do about it, where it keeps the database from being used.
+    /// The remedy for a person, where it keeps the database from being used.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Sqlite(error) => {
-                match error.sqlite_error().map_or(0, |it| it.extended_code & 0xff) {
-                    ffi::SQLITE_FULL => "make room on the disk that the database is on",
-                    ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
-                        "the file is damaged, or is no SQLite database: check `database.url`, or stop \
+            Self::Sqlite(error) => match primary(error) {
+                ffi::SQLITE_FULL => "make room on the disk that the database is on",
+                ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
+                    "the file is damaged, or is no SQLite database: check `database.url`, or stop \
                      every ductworkd and put a backup back, without a -wal and a -shm beside it"
-                    }
-                    _ => {
-                        "check that this user may write the file in `database.url` and the directory that \
-                     it is in, and that the disk is not mounted read-only"
-                    }
                 }
-            }
+                _ => {
+                    "check that this user may write the file in `database.url` and the directory that \
+                     it is in, and that the disk is not mounted read-only"
+                }
+            },
             Self::Postgres(sqlx::Error::Database(error)) => match error.code().as_deref() {
                 Some("28P01" | "28000") => {
                     "check the user and the password in `database.url`, and the server's pg_hba.conf"

@@ -31,7 +31,7 @@ type Identity = (u64, u64);
 /// A file that SQLite keeps beside its database while somebody has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// `-wal`: what was committed last.
+    /// `-wal`: the last commits.
     Log,
     /// `-shm`: where to find what in the log, and who has which lock.
     Index,
@@ -92,7 +92,7 @@ impl File {
         let log = match length(&log) {
             0 => String::new(),
             _ => format!(
-                ". What was committed last is in {}, which belongs to it and ruins any other file",
+                ". Its last commits are in {}, which ruins any other file",
                 log.display()
             ),
         };
@@ -173,6 +173,11 @@ impl File {
              file back beside it, or move the log away first, to put back a backup or to begin \
              anew. A backup beside this log is ruined by it"
         )))
+    }
+
+    /// The bytes of the log; zero where there is none.
+    pub(super) fn log_length(&self) -> u64 {
+        length(&self.log())
     }
 
     /// Beside the file itself, and not beside a link to it.

@@ -53,7 +53,7 @@ statements! {
            AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
-    /// The last run of the newest `:n`.
+    /// The run that has `:n` newer ones before it.
     RUNS_AWAY = "
         SELECT id FROM ductwork_runs WHERE id >= :from AND id < :before
          ORDER BY id DESC LIMIT 1 OFFSET :n";
@@ -383,7 +383,7 @@ pub async fn runs_by(
                 let args = [
                     ("from", oldest.into()),
                     ("before", before.into()),
-                    ("n", page.into()),
+                    ("n", page.saturating_sub(1).into()),
                 ];
                 let row = conn.fetch_optional(&RUNS_AWAY, &args).await?;
                 row.map(|row| row.get::<Uuid>("id")).transpose()?

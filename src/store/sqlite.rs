@@ -355,7 +355,7 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
         _ => {}
     }
     loop {
-        match configured(path, purpose) {
+        match configured(file, purpose) {
             // Of several that open a new file at once one turns it into a WAL; SQLite tells
             // the others that it is locked, without waiting the busy timeout out.
             Err(error)
@@ -370,12 +370,12 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
     }
 }
 
-fn configured(path: &Path, purpose: Purpose) -> rusqlite::Result<Session> {
+fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
     // One thread has it: there is nobody to keep out.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
-    if purpose == Purpose::Engine {
-        shorten_log(&db, path);
+    let db = Connection::open_with_flags(file.path(), flags)?;
+    if purpose == Purpose::Engine && file.log_length() > u64::from(WAL_LEFT) {
+        shorten_log(&db);
     }
     db.busy_handler(Some(busy::wait))?;
     // The log is as long as the longest reader made it: cut when it begins anew (D2).
@@ -401,17 +401,12 @@ fn cache_kib(purpose: Purpose) -> u32 {
 
 /// Writes a long log to the database and cuts it, if nobody reads what is in it. SQLite does so by itself
 /// with a commit; where the log has filled the disk, none is possible, until somebody does this.
-fn shorten_log(db: &Connection, path: &Path) {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let length = std::fs::metadata(&log).map_or(0, |file| file.len());
-    if length > u64::from(WAL_LEFT) {
-        // Most of it is copied while others write; the lock is taken for the rest. Where somebody reads,
-        // or is at it, nobody waits: whoever connects next tries again.
-        const SHORTEN: &str = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(PASSIVE);
-                               PRAGMA wal_checkpoint(TRUNCATE)";
-        let _ = db.execute_batch(SHORTEN);
-    }
+fn shorten_log(db: &Connection) {
+    // Most of it is copied while others write; the lock is taken for the rest. Where somebody reads, or
+    // is at it, nobody waits: whoever connects next tries again.
+    const SHORTEN: &str = "PRAGMA busy_timeout = 0; PRAGMA wal_checkpoint(PASSIVE);
+                           PRAGMA wal_checkpoint(TRUNCATE)";
+    let _ = db.execute_batch(SHORTEN);
 }
 
 /// The network file system that `path` is on, if it is on one: two hosts that both believe to

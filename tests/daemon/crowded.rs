@@ -33,7 +33,7 @@ impl Drop for Disk {
     }
 }
 
-/// What two commands say, of which neither writes: that nobody can.
+/// Two commands, neither of which writes, say that nobody can.
 async fn told_that_nobody_can_write(house: &mut House, run: &str, under: &[&str], what: &str) {
     let health = house.run(under, &["health"]);
     let said = String::from_utf8_lossy(&health.stderr);

@@ -134,6 +134,8 @@ fn deleted(suffix: &'static str, finishes: bool) {
         }
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(2), "{status}");
+        let drained = daemon.logged("waiting for the steps at work");
+        assert_eq!(!drained.is_empty(), finishes, "{drained:#?}");
         house.conn = db.connect().await;
         drop(elsewhere);
         std::fs::write(house.path("go"), "").unwrap();

@@ -49,7 +49,10 @@ on_every_database! {
                     let found: Vec<RunId> = found.iter().map(|run| run.id).collect();
                     let expected: Vec<RunId> = expected.into_iter().take(limit).collect();
                     assert_eq!(found, expected, "{page} at a time, {limit} at most");
-                    assert!(looked > 0);
+                    // All twelve, where there are fewer than asked for and none can be left out.
+                    if limit > 3 && statuses.is_empty() {
+                        assert!(looked >= 12, "{looked}");
+                    }
                 }
             }
         }
