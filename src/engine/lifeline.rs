@@ -147,6 +147,8 @@ impl Lifeline {
         let mut retry = tokio::time::Instant::now();
         // What could not be locked, while what was asked after it waits.
         let mut later = None;
+        // What was asked after a request for a sweep.
+        let mut waiting = None;
         let mut told = Told::default();
         let mut hindered = Growing::default();
         let (mut keeping, mut swept) = (Keeping::default(), 0u32);
@@ -188,7 +190,9 @@ impl Lifeline {
                 () = tokio::time::sleep(LATER), if later.is_some() => {
                     later.take().map_or(Next::Beat, Next::Answer)
                 }
-                Some(request) = self.requests.recv(), if later.is_none() => Next::Answer(request),
+                Some(request) = next(&mut waiting, &mut self.requests), if later.is_none() => {
+                    Next::Answer(request)
+                }
                 () = tokio::time::sleep_until(sweep), if sweeps => Next::Sweep,
                 heard = open.notified() => Next::Heard(heard),
             };
@@ -222,9 +226,19 @@ impl Lifeline {
                     beaten.map(drop)
                 }
                 Next::Answer(Request::Sweep(done)) => {
+                    // One sweep answers everybody who asked before it began.
+                    let mut asked = vec![done];
+                    waiting = loop {
+                        match self.requests.try_recv() {
+                            Ok(Request::Sweep(done)) => asked.push(done),
+                            other => break other.ok(),
+                        }
+                    };
                     let swept = self.sweep(open, beat.into_std()).await;
-                    // Whoever asked may have gone; if it failed, the next sweep finds the same.
-                    let _ = done.send(());
+                    for done in asked {
+                        // Whoever asked may have gone; if it failed, the next sweep finds the same.
+                        let _ = done.send(());
+                    }
                     swept
                 }
                 Next::Answer(Request::Prune(older_than)) => {
@@ -402,6 +416,17 @@ async fn tell(conn: &mut Conn, shared: &Shared, told: &mut Told) -> Result<(), E
     process::tell(conn, process, trouble).await?;
     told.0 = now;
     Ok(())
+}
+
+/// The request that waits, or the next one that comes.
+async fn next(
+    waiting: &mut Option<Request>,
+    requests: &mut mpsc::UnboundedReceiver<Request>,
+) -> Option<Request> {
+    match waiting.take() {
+        Some(request) => Some(request),
+        None => requests.recv().await,
+    }
 }
 
 enum Next {

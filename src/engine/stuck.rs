@@ -22,6 +22,7 @@ type Key = (&'static str, Option<String>);
 /// The findings of the last look, and the reports that were made.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
+    /// When it looked last, or was first asked to: nothing is stuck that has just been started.
     looked: Option<Instant>,
     found: HashSet<Key>,
     reported: Growing<Key>,
@@ -35,10 +36,11 @@ impl Reports {
         stale_after: Duration,
         now: Instant,
     ) -> Result<(), Error> {
-        if self.looked.is_some_and(|looked| now < looked + LOOK_EVERY) {
+        let looked = self.looked.get_or_insert(now);
+        if now < *looked + LOOK_EVERY {
             return Ok(());
         }
-        self.looked = Some(now);
+        *looked = now;
         let stuck = stuck::stuck(&facts(conn, stale_after).await?);
         for stuck in self.due(stuck, now) {
             events::stuck(&stuck);

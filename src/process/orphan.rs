@@ -100,6 +100,23 @@ pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
     }
 }
 
+/// True when no dead child of this process can have left anything behind: each of its children is one of
+/// these, is spared, or is dead. To be asked in the thread that reaps, so that the kernel's list cannot shrink while
+/// it is read. False says nothing: only a [`hunt`] can tell then.
+///
+/// RACE: an orphan dies between the list and the look at it, and its own children, which the list lacks,
+/// come to us. A corpse has none any more, so the list is read once more after the look: who came is on it.
+pub fn left_nothing(living: &HashSet<Pid>) -> io::Result<bool> {
+    if !nix::sys::prctl::get_child_subreaper()? {
+        return Ok(false);
+    }
+    let listed = || Ok::<HashSet<Pid>, io::Error>(children_of_self()?.into_iter().collect());
+    let before = listed()?;
+    let is_told =
+        |pid: &Pid| living.contains(pid) || spawn::is_spared(*pid) || identity::is_corpse(*pid);
+    Ok(before.iter().all(is_told) && listed()? == before)
+}
+
 /// Ends what the steps of a process that is dead have left behind on this host. Returns how many were
 /// killed, and how many were found too late to be. Blocks, for about as long as the killed take to die.
 /// One that does not even die is not left: it does nothing of its own any more, and may sit in the kernel
@@ -352,6 +369,48 @@ mod tests {
                 said(place.path(), "done");
             }
         }
+    }
+
+    #[test]
+    fn a_dead_child_that_left_somebody_behind_is_told_from_one_that_left_nobody() {
+        use std::io::BufRead;
+        use std::process::{Command, Stdio};
+
+        let test = "process::orphan::tests::a_dead_child_that_left_somebody_behind_is_told_from_one_that_left_nobody";
+        if part().is_none() {
+            let place = tempfile::tempdir().unwrap();
+            Half::start(test, "supervisor", place.path(), &[]).succeeded();
+            return;
+        }
+        let nobody = HashSet::new();
+        assert!(!left_nothing(&nobody).unwrap(), "it does not adopt yet");
+        spawn::become_subreaper().unwrap();
+        assert!(left_nothing(&nobody).unwrap());
+
+        let mut command = Command::new("sh");
+        let script = "sleep 1000 & echo $!; wait";
+        let mut child = command
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        let left: Pid = line.trim().parse().unwrap();
+        let family = HashSet::from([child.id() as Pid]);
+        assert!(left_nothing(&family).unwrap(), "a living child's own");
+        assert!(!left_nothing(&nobody).unwrap(), "a child of nobody");
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!left_nothing(&nobody).unwrap(), "{left} is left");
+        assert!(!left_nothing(&family).unwrap(), "{left} is left");
+
+        signal::kill(NixPid::from_raw(left), Signal::SIGKILL).unwrap();
+        eventually("it is dead", || identity::is_corpse(left).then_some(()));
+        assert!(left_nothing(&nobody).unwrap(), "a corpse is nobody");
+        assert!(spawn::wait_for(left).unwrap().is_some());
     }
 
     #[test]

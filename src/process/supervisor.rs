@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -103,8 +103,7 @@ struct Supervisor {
     /// SQLite's file, and who had its lock when this was last looked at because nobody could write.
     file: Option<PathBuf>,
     writer: Option<(Pid, u32)>,
-    /// Pids of children that died because the daemon stops: what they held is released.
-    stopped: Arc<Mutex<HashSet<Pid>>>,
+    pids: Arc<Mutex<Pids>>,
     ready: watch::Sender<bool>,
     notify: Notify,
     began: Instant,
@@ -201,7 +200,7 @@ impl Supervisor {
         let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
         let bells = Bells::new(&location, requests.clone());
-        let stopped: Arc<Mutex<HashSet<Pid>>> = Arc::default();
+        let pids: Arc<Mutex<Pids>> = Arc::default();
         // A child that has registered is ready now, not at the next look.
         let asked = requests.clone();
         bells.listen(Role::Supervisor, None, id, move || {
@@ -212,7 +211,7 @@ impl Supervisor {
         let sweeper = Sweeper::new(
             policy.clone(),
             Arc::new(Definitions::default()),
-            proof_of(identity.clone(), Arc::clone(&stopped)),
+            proof_of(identity.clone(), Arc::clone(&me), Arc::clone(&pids)),
         )
         .showing(show);
         let lifeline = Lifeline {
@@ -253,7 +252,7 @@ impl Supervisor {
             stalled: false,
             file,
             writer: None,
-            stopped,
+            pids,
             ready: watch::Sender::new(false),
             notify: Notify::from_environment(),
             began: Instant::now(),
@@ -529,7 +528,12 @@ impl Supervisor {
     }
 
     fn handle(&mut self, event: roster::Event) {
-        let mut orders: std::collections::VecDeque<Order> = self.roster.handle(event).into();
+        let orders = self.roster.handle(event);
+        self.carry_out_all(orders);
+    }
+
+    fn carry_out_all(&mut self, orders: Vec<Order>) {
+        let mut orders: std::collections::VecDeque<Order> = orders.into();
         while let Some(order) = orders.pop_front() {
             if let Some(event) = self.carry_out(order) {
                 orders.extend(self.roster.handle(event));
@@ -554,8 +558,7 @@ impl Supervisor {
             }
             Order::Recover { pid, cause, .. } => {
                 if cause == Cause::Stopped {
-                    let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                    stopped.insert(pid);
+                    lock(&self.pids).stopped.insert(pid);
                 }
                 // Nobody waits for the answer: what could not be done now, the next sweep does.
                 let (done, _) = oneshot::channel();
@@ -614,9 +617,10 @@ impl Supervisor {
                 let pid = spawned.pid();
                 tracing::debug!(child_pid = pid, child = %kind, "child started");
                 // A number that comes again is another process: it owes nothing to the old one.
-                let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-                stopped.remove(&pid);
-                drop(stopped);
+                let mut pids = lock(&self.pids);
+                pids.stopped.remove(&pid);
+                pids.living.insert(pid);
+                drop(pids);
                 self.kids.insert(pid, Kid { slot, spawned, tag });
                 roster::Event::Spawned { slot, pid, at }
             }
@@ -634,6 +638,7 @@ impl Supervisor {
             match spawn::wait_any() {
                 Ok(Some((pid, status))) => {
                     if self.kids.remove(&pid).is_some() {
+                        lock(&self.pids).living.remove(&pid);
                         failpoint!("supervisor.reaped");
                         died = true;
                         let child = self.roster.children().find(|child| child.pid == Some(pid));
@@ -644,7 +649,15 @@ impl Supervisor {
                             tracing::warn!(child_pid = pid, child = %child.kind, %status, "a child died");
                         }
                         let at = self.at();
-                        self.handle(roster::Event::Exited { pid, at });
+                        let orders = self.roster.handle(roster::Event::Exited { pid, at });
+                        let (recover, others): (Vec<_>, Vec<_>) = orders
+                            .into_iter()
+                            .partition(|order| matches!(order, Order::Recover { .. }));
+                        self.carry_out_all(recover);
+                        // The lifeline shares our thread. It asks the database now, which takes its time
+                        // while a successor is started.
+                        tokio::task::yield_now().await;
+                        self.carry_out_all(others);
                     }
                 }
                 Ok(None) => break,
@@ -741,18 +754,42 @@ fn wanted(pipelines: &[String]) -> Vec<ChildKind> {
         .collect()
 }
 
-/// A supervisor's proof: a row of this host whose process does not exist; `stopped` says which
-/// of them the daemon itself has ended.
-fn proof_of(me: Identity, stopped: Arc<Mutex<HashSet<Pid>>>) -> Box<crate::engine::reaper::Proof> {
+/// Numbers of children, for the proof.
+#[derive(Debug, Default)]
+struct Pids {
+    /// Those that nobody has waited for yet.
+    living: HashSet<Pid>,
+    /// Those that died because the daemon stops: what they held is released.
+    stopped: HashSet<Pid>,
+}
+
+fn lock(pids: &Mutex<Pids>) -> MutexGuard<'_, Pids> {
+    pids.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A supervisor's proof: a row of this host whose process does not exist. Those of its own children are
+/// told apart into the crashed and the stopped.
+fn proof_of(
+    me: Identity,
+    own: Arc<Shared>,
+    pids: Arc<Mutex<Pids>>,
+) -> Box<crate::engine::reaper::Proof> {
     Box::new(move |row| {
         // RACE: a child of ours has died, and nobody has waited for it yet. Why it died is known
         // only to the roster, which hears of it then: what was stopped is no crash. Raced by
         // `rolling_restarts_spend_no_crash`.
-        if proof::identity(row).is_unreaped_child() || !proof::is_gone(&me, row) {
+        if proof::identity(row).is_unreaped_child() || !proof::is_dead(&me, row) {
             return None;
         }
-        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(match stopped.contains(&(row.pid as Pid)) {
+        let pids = lock(&pids);
+        // What our own child's steps left behind has come to us. So the whole host is searched only for
+        // those of somebody else's child, or where there is something.
+        let is_ours = row.supervisor == Some(own.process());
+        let is_clean = is_ours && orphan::left_nothing(&pids.living).unwrap_or(false);
+        if !is_clean && !proof::is_gone(&me, row) {
+            return None;
+        }
+        Some(match pids.stopped.contains(&(row.pid as Pid)) {
             true => ProvenDeath::Stopped,
             false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),
         })

@@ -286,6 +286,23 @@ flow: [{ start: A }]
         house.audited().await;
     }
 
+    async fn what_a_killed_workers_steps_left_behind_is_gone_before_its_supervisor_lets_them_run_again(db: Db) {
+        let mut house = House::new(&db, Settings::default(), &[HAUNTED]).await;
+        let mut daemon = house.start();
+        house.trigger("Haunted", "1", 3).await;
+        let ghosts = house.pids("ghosts", 3).await;
+        send(daemon.child("worker Haunted", None).await, Signal::SIGKILL);
+        house.completed(PATIENCE).await;
+        assert_eq!(house.lines("again").len(), 3);
+        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        for pid in &ghosts {
+            assert!(!lives(*pid), "{pid} is left");
+        }
+        daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
     /// Of another supervisor here, on the same database and on another.
     async fn what_living_workers_run_is_nobody_elses_to_hunt(db: Db) {
         let settings = || Settings { count: 1, ..Settings::default() };
