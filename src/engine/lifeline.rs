@@ -4,15 +4,15 @@
 //! the run contexts of native steps; for a role that runs alone, the sweep as well.
 //! Never: claims work, or waits for anything long enough to beat late (ADR 0021).
 //!
-//! What each of its statements can wait for, and who holds it. Its connection waits for no lock as
-//! long as from one beat to the next, and for no answer as long as two (`store::patience`); what was
-//! not to be had is left for a later turn, and is no error.
+//! Each of its statements can wait for these locks. Its connection waits for a lock for a shorter time
+//! than from one beat to the next, and for an answer for a shorter time than two (`store::patience`); a
+//! lock that it cannot have is left for a later turn, and is no error.
 //!
 //! - `register` inserts a row that nobody else knows: for nothing.
 //! - A beat writes the process's own row. The process's own claims and commits hold it, each one
 //!   statement long, which waits for a lock for a shorter time than the beat does; so does a reaper
 //!   that gives back what the process held.
-//! - What is held is read without a lock, and leases are extended where nobody has a lock.
+//! - It reads the held executions without a lock, and extends leases where nobody has a lock.
 //! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs
 //!   that is under way, and then for the rows that they held, which a cancellation or an advance may
 //!   have. Between two of the dead it lets a beat through.
@@ -83,7 +83,7 @@ pub struct Lifeline {
     pub location: Location,
     /// The process's row; its id changes with every incarnation.
     pub row: NewProcess,
-    /// What the process's tasks share.
+    /// The state that the process's tasks share.
     pub shared: Arc<Shared>,
     /// Intervals and leases.
     pub policy: Policy,
@@ -93,7 +93,7 @@ pub struct Lifeline {
     pub sweeper: Option<(Sweeper, Duration)>,
     /// Tells whether the database can be reached.
     pub connected: watch::Sender<bool>,
-    /// What tells this host's own rings from those of others.
+    /// The prefix that tells this host's own rings from those of others.
     pub house: String,
     /// Rings after a recovery.
     pub ring: Arc<dyn Ring>,
@@ -109,7 +109,7 @@ impl Lifeline {
             let begun = async {
                 let mut conn = self.location.listen(CHANNEL).await?;
                 let registered = process::register(&mut conn, &self.row).await;
-                // Whoever keeps us out may be one that everybody can see.
+                // The process that keeps us out may be one that everybody can see.
                 if let (Err(error), Some((sweeper, _))) = (&registered, &self.sweeper)
                     && error.is_not_now()
                 {
@@ -145,10 +145,12 @@ impl Lifeline {
         let mut beat = tokio::time::Instant::now();
         let mut sweep = tokio::time::Instant::now();
         let mut retry = tokio::time::Instant::now();
-        // What could not be locked, while what was asked after it waits.
+        // A request that could not have its lock; those after it wait.
         let mut later = None;
-        // What was asked after a request for a sweep.
+        // The request that followed a request for a sweep.
         let mut waiting = None;
+        // Those who wait for the end of a sweep.
+        let mut asked = Vec::new();
         let mut told = Told::default();
         let mut hindered = Growing::default();
         let (mut keeping, mut swept) = (Keeping::default(), 0u32);
@@ -167,7 +169,7 @@ impl Lifeline {
                 match connected {
                     Ok(open) => {
                         conn = Some(open);
-                        // What was rung in between was not heard (D8).
+                        // Rings in between were not heard (D8).
                         self.shared.wake.notify_one();
                         if let Some((sweeper, _)) = &mut self.sweeper {
                             sweeper.forget();
@@ -227,19 +229,19 @@ impl Lifeline {
                 }
                 Next::Answer(Request::Sweep(done)) => {
                     // One sweep answers everybody who asked before it began.
-                    let mut asked = vec![done];
+                    asked.push(done);
                     waiting = loop {
                         match self.requests.try_recv() {
                             Ok(Request::Sweep(done)) => asked.push(done),
                             other => break other.ok(),
                         }
                     };
-                    let swept = self.sweep(open, beat.into_std()).await;
-                    for done in asked {
-                        // Whoever asked may have gone; if it failed, the next sweep finds the same.
-                        let _ = done.send(());
-                    }
-                    swept
+                    let done = self.sweep(open, beat.into_std(), &mut asked).await;
+                    done.map(|whole| {
+                        if !whole {
+                            sweep = beat;
+                        }
+                    })
                 }
                 Next::Answer(Request::Prune(older_than)) => {
                     self.keep(open, Some(older_than), &mut keeping).await
@@ -252,11 +254,15 @@ impl Lifeline {
                     let every = self.sweeper.as_ref().map(|(_, every)| *every);
                     sweep = tokio::time::Instant::now() + every.unwrap_or_default();
                     swept = swept.wrapping_add(1);
-                    match self.sweep(open, beat.into_std()).await {
-                        Ok(()) if swept % LOOK_EVERY == 1 => {
+                    match self.sweep(open, beat.into_std(), &mut asked).await {
+                        Ok(false) => {
+                            sweep = beat;
+                            Ok(())
+                        }
+                        Ok(true) if swept % LOOK_EVERY == 1 => {
                             self.keep(open, None, &mut keeping).await
                         }
-                        done => done,
+                        done => done.map(drop),
                     }
                 }
                 Next::Heard(Ok(first)) => {
@@ -293,14 +299,27 @@ impl Lifeline {
         }
     }
 
-    async fn sweep(&mut self, conn: &mut Conn, until: Instant) -> Result<(), Error> {
-        match &mut self.sweeper {
+    /// False: a beat is due, and the sweep is to go on after it. Until then those who asked for it wait.
+    async fn sweep(
+        &mut self,
+        conn: &mut Conn,
+        until: Instant,
+        asked: &mut Vec<oneshot::Sender<()>>,
+    ) -> Result<bool, Error> {
+        let swept = match &mut self.sweeper {
             Some((sweeper, _)) => {
                 let me = self.shared.process();
                 sweeper.sweep(conn, me, self.ring.as_ref(), until).await
             }
-            None => Ok(()),
+            None => Ok(true),
+        };
+        if !matches!(swept, Ok(false)) {
+            for done in asked.drain(..) {
+                // The caller may have gone; if it failed, the next sweep finds the same.
+                let _ = done.send(());
+            }
         }
+        swept
     }
 
     /// Looks whether there is something to delete or to finish; that is done elsewhere.

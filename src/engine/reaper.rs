@@ -31,7 +31,7 @@ const ORPHANS_EVERY: u32 = 10;
 /// been set back: it is slewed, or a statement took long.
 const SLEW_MAX: Duration = Duration::from_secs(1);
 
-/// What a reaper has seen of every process.
+/// The beats that a reaper has seen of every process.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
     seen: HashMap<ProcessId, (i64, Instant)>,
@@ -43,7 +43,7 @@ impl Witness {
         self.seen.clear();
     }
 
-    /// What it has seen: of whom, which beat, and since when.
+    /// The beats that it has seen: each process, its beat, and since when.
     #[cfg(test)]
     pub fn seen(&self) -> impl Iterator<Item = (ProcessId, i64, Instant)> {
         let seen = self.seen.iter();
@@ -119,7 +119,7 @@ pub type Proof = dyn Fn(&ProcessRow) -> Option<ProvenDeath> + Send + Sync;
 /// A death that somebody can prove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProvenDeath {
-    /// What it held has crashed; how it is known.
+    /// Its executions have crashed; how it is known.
     Crashed(String),
     /// It was ended because the daemon stops; what it held is released.
     Stopped,
@@ -181,15 +181,15 @@ impl Sweeper {
         Ok(())
     }
 
-    /// One sweep over all processes but `me`: nobody reaps itself (H2). After `until` it leaves the
-    /// rest of the dead to the next sweep: there is a heartbeat to be written.
+    /// One sweep over all processes but `me`: nobody reaps itself (H2). False: `until` came, when there is
+    /// a heartbeat to be written, and the rest of the dead is left to the next sweep.
     pub async fn sweep(
         &mut self,
         conn: &mut Conn,
         me: ProcessId,
         ring: &dyn Ring,
         until: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let mut rows = process::processes(conn).await?;
         let now = Instant::now();
         if let Some(row) = rows.first() {
@@ -205,7 +205,7 @@ impl Sweeper {
             seen.send_replace(rows.as_slice().into());
         }
         if late {
-            return Ok(());
+            return Ok(false);
         }
         if first {
             self.look_after_the_clock(conn, ring, now).await?;
@@ -218,7 +218,7 @@ impl Sweeper {
             };
             self.recover_one(conn, row.id, death, ring).await?;
             if Instant::now() >= until {
-                return Ok(());
+                return Ok(false);
             }
         }
         self.sweeps += 1;
@@ -232,7 +232,7 @@ impl Sweeper {
         if first {
             self.reports.look(conn, stale_after, now).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Recovers those that are known to be dead, whatever their heartbeats say; true when it is time to

@@ -22,7 +22,7 @@ type Key = (&'static str, Option<String>);
 /// The findings of the last look, and the reports that were made.
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
-    /// When it looked last, or was first asked to: nothing is stuck that has just been started.
+    /// When it looked last, or was first asked to: a process that has just started has more urgent work.
     looked: Option<Instant>,
     found: HashSet<Key>,
     reported: Growing<Key>,

@@ -1,5 +1,4 @@
-//! What every child does, and a single role in the foreground as well: live in the database,
-//! work, drain, go.
+//! The life of every child, and of a single role in the foreground: register, work, drain, go.
 //!
 //! Owns: the order of a child's life: signals, registration, hooks, loops, drain, farewell.
 //! Never: decides what is worked (`engine` does).
@@ -58,7 +57,7 @@ const STRAYS_BOUND: Duration = Duration::from_millis(250);
 pub struct Child {
     /// The configuration.
     pub config: Arc<Config>,
-    /// What it works at: one for a child, one or more for a role of its own, all of one role.
+    /// Its loops: one for a child, one or more for a role of its own, all of one role.
     pub kinds: Vec<ChildKind>,
     /// The supervisor that forked it; none for a role of its own.
     pub supervisor: Option<ProcessId>,
@@ -283,7 +282,7 @@ impl Life {
                 let shared = Arc::clone(&self.shared);
                 loops.spawn_local(async move {
                     worker.run().await;
-                    // What others drain is not its concern.
+                    // Work that others drain is not its concern.
                     shared.rest();
                 })
             }
@@ -327,7 +326,7 @@ async fn idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Optio
     }
 }
 
-/// What the loops of this process share with it.
+/// The state that the loops of this process share with it.
 struct All(Vec<Arc<Shared>>);
 
 impl All {
@@ -427,12 +426,12 @@ async fn attend(
                     false => leave(now + drain, StopCause::Shutdown),
                 }
             }
-            // Whoever is told to end does not wait for more words.
+            // A process that is told to end does not wait for more words.
             Ok(Event::Quiet) if matches!(shared.mode(), Mode::Drain { .. }) => {}
             Ok(Event::Quiet) => {
                 quiet = true;
                 shared.set_mode(Mode::Quiet);
-                // Whoever looks is to see it.
+                // People who look must see it.
                 shared.check();
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
             }
@@ -501,7 +500,7 @@ fn adopt() {
     });
 }
 
-/// What steps left behind ends with a role of its own, as it does with a supervisor.
+/// Processes that steps left behind end with a role of its own, as they do with a supervisor.
 async fn end_strays() {
     match orphan::sweep(&Living::default(), STRAYS_BOUND).await {
         Ok(sweep) if sweep.killed > 0 => {

@@ -1,4 +1,4 @@
-//! What an operator's commands and a program's functions do around start and stop.
+//! Hooks: an operator's commands and a program's functions around start and stop.
 //!
 //! Owns: running them one after the other, with a bound, and logging what they say. Never:
 //! decides what a failure means; whoever called does.
@@ -23,7 +23,7 @@ use super::spawn;
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// Between SIGTERM and SIGKILL for one that took too long.
 const KILL_GRACE: Duration = Duration::from_secs(2);
-/// What a command that has ended may still have to say. Whatever it left behind may hold its
+/// The time for the last output of a command that has ended. Processes that it left behind may hold its
 /// output open for ever.
 const OUTPUT_GRACE: Duration = Duration::from_millis(500);
 /// The longest line that is logged whole.
@@ -81,7 +81,7 @@ pub enum HookError {
     Lost {
         /// Which hook.
         hook: String,
-        /// What became of it.
+        /// The outcome.
         how: &'static str,
     },
 }
@@ -127,7 +127,7 @@ impl Moment {
     }
 }
 
-/// What a function of a hook comes to.
+/// The outcome of a hook's function.
 pub type Ran = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
 type Function = Arc<dyn Fn() -> Ran + Send + Sync>;
@@ -163,7 +163,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// What is to be done at this moment.
+    /// The hooks of this moment.
     pub fn of(moment: Moment, config: &Config, functions: &Functions) -> Self {
         Self {
             name: moment.name().to_owned(),
@@ -257,7 +257,7 @@ impl Hook {
                 })
             }
         };
-        // What a successful command left running in the background may go on.
+        // Processes that a successful command left in the background may go on.
         group.forget();
         for log in logs.into_iter().flatten() {
             let stop = log.abort_handle();

@@ -100,7 +100,7 @@ pub(super) struct Stat {
 
 impl Stat {
     /// A first thread that ended while others go on looks like a zombie as well.
-    fn is_corpse(&self) -> bool {
+    pub(super) fn is_corpse(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
 }

@@ -1,15 +1,15 @@
-//! What dead children leave behind.
+//! The processes that dead children leave behind.
 //!
 //! Owns: finding, ending and reaping the steps of a killed worker, which the kernel hands to
 //! the nearest subreaper, the supervisor; and, where that was killed as well, to somebody who knows
 //! nothing of them. Never: touches a child of the roster, what a living worker's step started, or, as
 //! pid 1, what never was ours.
 //!
-//! Whose an orphan is can be told only by what it was born with: it may have left its
-//! group and its session and may have lost its parents one after the other. So every child
-//! gets an environment variable of its own ([`TAG`]), which steps inherit. A supervisor knows those
-//! of its own children. Whose children others were is known to the database alone, so each step has
-//! the key of its worker's row besides ([`PROCESS`]).
+//! Only an orphan's environment tells from which child it descends: it may have left its group and its
+//! session and may have lost its parents one after the other. So every child gets an environment
+//! variable of its own ([`TAG`]), which steps inherit. A supervisor knows those of its own children.
+//! For the children of others only the database knows them, so each step also has the key of its
+//! worker's row ([`PROCESS`]).
 
 use std::collections::HashSet;
 use std::io;
@@ -31,7 +31,7 @@ pub const TAG: &str = "DUCTWORK_CHILD";
 /// Between two looks; a killed process needs about that long to die.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// Who is not an orphan.
+/// The processes that are no orphans.
 #[derive(Clone, Debug, Default)]
 pub struct Living {
     /// The children of the roster.
@@ -40,7 +40,7 @@ pub struct Living {
     pub tags: HashSet<String>,
 }
 
-/// What one look did.
+/// The result of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     /// Sent SIGKILL (again, if it was still there at the next look).
@@ -100,30 +100,37 @@ pub async fn sweep(living: &Living, bound: Duration) -> io::Result<Sweep> {
     }
 }
 
-/// True when no dead child of this process can have left anything behind: each of its children is one of
-/// these, is spared, or is dead. To be asked in the thread that reaps, so that the kernel's list cannot shrink while
-/// it is read. False says nothing: only a [`hunt`] can tell then.
+/// True when no dead child of this process can have left a descendant behind: each child of this process
+/// is one of the living, descends from one of them, is spared, or is dead. To be asked in the thread that
+/// reaps, so that the kernel's list cannot shrink while it is read. False says that there may be one.
 ///
 /// RACE: an orphan dies between the list and the look at it, and its own children, which the list lacks,
-/// come to us. A corpse has none any more, so the list is read once more after the look: who came is on it.
-pub fn left_nothing(living: &HashSet<Pid>) -> io::Result<bool> {
+/// come to us. A corpse has none any more, so the list is read once more after the look. Raced by
+/// `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
+pub fn left_nothing(living: &Living) -> io::Result<bool> {
     if !nix::sys::prctl::get_child_subreaper()? {
         return Ok(false);
     }
     let listed = || Ok::<HashSet<Pid>, io::Error>(children_of_self()?.into_iter().collect());
+    let is_told = |pid: &Pid| {
+        let is_living = || tag_of(*pid).is_some_and(|tag| living.tags.contains(&tag));
+        living.pids.contains(pid)
+            || spawn::is_spared(*pid)
+            || identity::stat(*pid).is_some_and(|stat| stat.is_corpse())
+            || is_living()
+    };
     let before = listed()?;
-    let is_told =
-        |pid: &Pid| living.contains(pid) || spawn::is_spared(*pid) || identity::is_corpse(*pid);
-    Ok(before.iter().all(is_told) && listed()? == before)
+    Ok(living.pids.is_subset(&before) && before.iter().all(is_told) && listed()? == before)
 }
 
-/// Ends what the steps of a process that is dead have left behind on this host. Returns how many were
+/// Ends the processes that a dead worker's steps have left behind on this host. Returns how many were
 /// killed, and how many were found too late to be. Blocks, for about as long as the killed take to die.
 /// One that does not even die is not left: it does nothing of its own any more, and may sit in the kernel
 /// for as long as a disk is gone.
 ///
-/// Whoever was born with the key of that process is killed, and who shares a process group with one of
-/// them: a step has a group and a session of its own, which nobody can join from outside.
+/// It kills every process that was born with the key of that worker, and every process that shares a
+/// process group with one of them: a step has a group and a session of its own, which nobody can join
+/// from outside.
 pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     let mark = format!("{PROCESS}={process}").into_bytes();
     let started = Instant::now();
@@ -187,8 +194,8 @@ fn has(pid: Pid, variable: &[u8]) -> bool {
 fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
     match tag {
         Some(tag) => !living.tags.contains(tag),
-        // Whoever comes to a subreaper descends from it, whatever became of its environment.
-        // To pid 1 come strangers as well (what `docker exec` left behind).
+        // A process that a subreaper adopts descends from it, even with another environment.
+        // Pid 1 adopts strangers as well (processes that `docker exec` left behind).
         None => !is_init,
     }
 }
@@ -231,11 +238,16 @@ impl Gleaner {
 
 /// The children of every thread of this process, the dead ones included.
 pub(super) fn children_of_self() -> io::Result<Vec<Pid>> {
+    let first = std::process::id().to_string();
     let mut children = Vec::new();
     for task in std::fs::read_dir("/proc/self/task")? {
-        // A thread that ended meanwhile has handed its children to another one.
-        let Ok(list) = std::fs::read_to_string(task?.path().join("children")) else {
-            continue;
+        let task = task?;
+        let list = match std::fs::read_to_string(task.path().join("children")) {
+            Ok(list) => list,
+            // The first thread is there as long as we are, and has what comes to us.
+            Err(error) if task.file_name().to_str() == Some(&first) => return Err(error),
+            // A thread that ended meanwhile has handed its children to another one.
+            Err(_) => continue,
         };
         children.extend(
             list.split_ascii_whitespace()
@@ -382,15 +394,17 @@ mod tests {
             Half::start(test, "supervisor", place.path(), &[]).succeeded();
             return;
         }
-        let nobody = HashSet::new();
+        let nobody = Living::default();
         assert!(!left_nothing(&nobody).unwrap(), "it does not adopt yet");
         spawn::become_subreaper().unwrap();
         assert!(left_nothing(&nobody).unwrap());
 
         let mut command = Command::new("sh");
         let script = "sleep 1000 & echo $!; wait";
+        let tag = "told";
         let mut child = command
             .args(["-c", script])
+            .env(TAG, tag)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -398,7 +412,10 @@ mod tests {
         let mut said = std::io::BufReader::new(child.stdout.take().unwrap());
         said.read_line(&mut line).unwrap();
         let left: Pid = line.trim().parse().unwrap();
-        let family = HashSet::from([child.id() as Pid]);
+        let family = Living {
+            pids: HashSet::from([child.id() as Pid]),
+            tags: HashSet::new(),
+        };
         assert!(left_nothing(&family).unwrap(), "a living child's own");
         assert!(!left_nothing(&nobody).unwrap(), "a child of nobody");
 
@@ -406,6 +423,11 @@ mod tests {
         child.wait().unwrap();
         assert!(!left_nothing(&nobody).unwrap(), "{left} is left");
         assert!(!left_nothing(&family).unwrap(), "{left} is left");
+        let others = Living {
+            pids: HashSet::new(),
+            tags: HashSet::from([tag.to_owned()]),
+        };
+        assert!(left_nothing(&others).unwrap(), "a living child's, adopted");
 
         signal::kill(NixPid::from_raw(left), Signal::SIGKILL).unwrap();
         eventually("it is dead", || identity::is_corpse(left).then_some(()));

@@ -14,7 +14,7 @@ use super::identity::Identity;
 use super::orphan;
 use super::roster::Pid;
 
-/// How long what one dead worker's steps left behind is hunted at once. Whoever hunts waits meanwhile.
+/// The longest hunt for the processes that one dead worker's steps left behind. The caller waits for it.
 const HUNT_BOUND: Duration = Duration::from_millis(100);
 
 /// The identity that a row recorded.

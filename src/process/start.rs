@@ -31,7 +31,7 @@ use super::supervisor::{self, ChildArgv, Handle, Over, Reload, Setup};
 /// The hidden verb of a child's command line.
 pub const CHILD_VERB: &str = "child";
 
-/// What a program brings along that embeds the library.
+/// The pipelines and steps of a program that embeds the library.
 #[derive(Clone, Default)]
 pub struct Embedded {
     /// Pipelines defined in Rust.
@@ -64,7 +64,7 @@ pub enum Error {
 
 /// A pipeline, and where it comes from.
 pub struct Found {
-    /// What it is.
+    /// A description.
     pub definition: Definition,
     /// The file; none for one that was brought along.
     pub file: Option<PathBuf>,
@@ -151,7 +151,7 @@ pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, E
         })?;
     let local = tokio::task::LocalSet::new();
     let done = local.block_on(&runtime, work);
-    // Who waits for a database that does not answer is given up with its connection, which has to
+    // A wait for a database that does not answer is given up with its connection, which has to
     // spawn a task to be let go.
     let _within = runtime.enter();
     drop(local);
@@ -256,7 +256,7 @@ fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
     })
 }
 
-/// What to say where nothing can run.
+/// The message where nothing can run.
 pub fn no_pipelines(config: &Config) -> Problem {
     let path = config.pipelines_path.display();
     let problem = Problem::new(format!("there are no pipelines in {path}"));

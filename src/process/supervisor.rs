@@ -53,7 +53,7 @@ pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>
 /// Reads the configuration and the pipelines again, instead of this one; what is wrong is shown as it is.
 pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Vec<String>), String>>;
 
-/// What a supervisor is started with.
+/// The set-up of a supervisor.
 pub struct Setup {
     /// The configuration.
     pub config: Arc<Config>,
@@ -69,7 +69,7 @@ pub struct Setup {
     pub hooks: Functions,
 }
 
-/// What somebody outside of the loop may know and ask.
+/// A handle for tasks outside of the loop.
 #[derive(Clone)]
 pub struct Handle {
     /// True when every child has registered.
@@ -91,7 +91,7 @@ const REGISTERS_WITHIN: Duration = Duration::from_secs(10);
 
 struct Supervisor {
     setup: Setup,
-    /// What the lifeline judges by.
+    /// The policy by which the lifeline judges.
     policy: Policy,
     roster: Roster,
     kids: HashMap<Pid, Kid>,
@@ -107,7 +107,7 @@ struct Supervisor {
     ready: watch::Sender<bool>,
     notify: Notify,
     began: Instant,
-    /// What was read last could not be taken over.
+    /// The last reload failed.
     not_reloaded: bool,
     exit: Option<u8>,
 }
@@ -170,7 +170,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     let code = supervisor
         .attend(&mut signals, connected, rows, until(handle))
         .await;
-    supervisor.end_orphans().await;
+    supervisor.end_orphans(0).await;
     // Without a database there is nothing to wait for: the next start finds the proof.
     if *reachable.borrow() {
         supervisor.last_sweep().await;
@@ -344,8 +344,8 @@ impl Supervisor {
         });
     }
 
-    /// Whoever has SQLite's lock for longer than a lease is named; and ended, if it is a process of
-    /// ours that stands still, whoever its supervisor is: that one may stand still as well, and
+    /// Names the process that has SQLite's lock for longer than a lease, and ends it if it is a process
+    /// of ours that stands still, also under another supervisor: that one may stand still as well, and
     /// nobody can work or be recovered until the lock is free.
     fn watch_the_writer(&mut self, rows: &[ProcessRow]) {
         let lease = self.setup.config.supervisor.reaper_timeout;
@@ -436,7 +436,7 @@ impl Supervisor {
         match read {
             Ok((config, pipelines)) => {
                 tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
-                // What they run drains, and what outlasts that is killed: not for nothing.
+                // Their steps drain, and a step that outlasts that is killed: not for nothing.
                 let same = config == self.setup.config && pipelines == self.setup.pipelines;
                 self.policy.take_over(Arc::clone(&config));
                 self.setup.config = config;
@@ -619,7 +619,8 @@ impl Supervisor {
                 // A number that comes again is another process: it owes nothing to the old one.
                 let mut pids = lock(&self.pids);
                 pids.stopped.remove(&pid);
-                pids.living.insert(pid);
+                pids.living.pids.insert(pid);
+                pids.living.tags.insert(tag.clone());
                 drop(pids);
                 self.kids.insert(pid, Kid { slot, spawned, tag });
                 roster::Event::Spawned { slot, pid, at }
@@ -632,13 +633,22 @@ impl Supervisor {
     }
 
     /// Takes away the dead, and what they left behind.
+    ///
+    /// RACE: the steps of a dead worker left processes behind, and the lifeline, which shares our thread,
+    /// proves the worker's death while we wait. So nothing is awaited before these processes are sent
+    /// SIGKILL. Then the lifeline may ask the database, which takes its time while the successors are
+    /// started. Raced by `a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again`.
     async fn reap(&mut self) {
+        let mut orders = Vec::new();
         let mut died = false;
         loop {
             match spawn::wait_any() {
                 Ok(Some((pid, status))) => {
-                    if self.kids.remove(&pid).is_some() {
-                        lock(&self.pids).living.remove(&pid);
+                    if let Some(kid) = self.kids.remove(&pid) {
+                        let mut pids = lock(&self.pids);
+                        pids.living.pids.remove(&pid);
+                        pids.living.tags.remove(&kid.tag);
+                        drop(pids);
                         failpoint!("supervisor.reaped");
                         died = true;
                         let child = self.roster.children().find(|child| child.pid == Some(pid));
@@ -649,15 +659,7 @@ impl Supervisor {
                             tracing::warn!(child_pid = pid, child = %child.kind, %status, "a child died");
                         }
                         let at = self.at();
-                        let orders = self.roster.handle(roster::Event::Exited { pid, at });
-                        let (recover, others): (Vec<_>, Vec<_>) = orders
-                            .into_iter()
-                            .partition(|order| matches!(order, Order::Recover { .. }));
-                        self.carry_out_all(recover);
-                        // The lifeline shares our thread. It asks the database now, which takes its time
-                        // while a successor is started.
-                        tokio::task::yield_now().await;
-                        self.carry_out_all(others);
+                        orders.extend(self.roster.handle(roster::Event::Exited { pid, at }));
                     }
                 }
                 Ok(None) => break,
@@ -667,20 +669,33 @@ impl Supervisor {
                 }
             }
         }
-        if died {
-            self.end_orphans().await;
+        if !died {
+            return;
+        }
+        let looked = orphan::sweep_once(&self.living());
+        let (recover, others): (Vec<_>, Vec<_>) = orders
+            .into_iter()
+            .partition(|order| matches!(order, Order::Recover { .. }));
+        self.carry_out_all(recover);
+        tokio::task::yield_now().await;
+        self.carry_out_all(others);
+        // Most leave nothing. Where there was something, it takes its time to die.
+        if !matches!(looked, Ok(sweep) if sweep == orphan::Sweep::default()) {
+            self.end_orphans(looked.map_or(0, |sweep| sweep.killed))
+                .await;
         }
     }
 
-    async fn end_orphans(&self) {
-        let living = Living {
-            pids: self.kids.keys().copied().collect(),
-            tags: self.kids.values().map(|kid| kid.tag.clone()).collect(),
-        };
-        match orphan::sweep(&living, ORPHANS_BOUND).await {
-            Ok(sweep) if sweep.killed > 0 => {
+    fn living(&self) -> Living {
+        lock(&self.pids).living.clone()
+    }
+
+    /// `killed`: those that were sent SIGKILL already.
+    async fn end_orphans(&self, killed: usize) {
+        match orphan::sweep(&self.living(), ORPHANS_BOUND).await {
+            Ok(sweep) if killed.max(sweep.killed) > 0 => {
                 tracing::warn!(
-                    processes = sweep.killed,
+                    processes = killed.max(sweep.killed),
                     "ended what a dead worker's steps left behind"
                 );
             }
@@ -758,7 +773,7 @@ fn wanted(pipelines: &[String]) -> Vec<ChildKind> {
 #[derive(Debug, Default)]
 struct Pids {
     /// Those that nobody has waited for yet.
-    living: HashSet<Pid>,
+    living: Living,
     /// Those that died because the daemon stops: what they held is released.
     stopped: HashSet<Pid>,
 }
@@ -776,14 +791,15 @@ fn proof_of(
 ) -> Box<crate::engine::reaper::Proof> {
     Box::new(move |row| {
         // RACE: a child of ours has died, and nobody has waited for it yet. Why it died is known
-        // only to the roster, which hears of it then: what was stopped is no crash. Raced by
+        // only to the roster, which hears of it then: what was stopped is no crash. Nobody waits for it
+        // between these two looks, because this thread does. Raced by
         // `rolling_restarts_spend_no_crash`.
-        if proof::identity(row).is_unreaped_child() || !proof::is_dead(&me, row) {
+        if !proof::is_dead(&me, row) || proof::identity(row).is_unreaped_child() {
             return None;
         }
         let pids = lock(&pids);
-        // What our own child's steps left behind has come to us. So the whole host is searched only for
-        // those of somebody else's child, or where there is something.
+        // The processes that our own child's steps left behind have come to us. So the whole host is
+        // searched only for those of somebody else's child, or where somebody is left.
         let is_ours = row.supervisor == Some(own.process());
         let is_clean = is_ours && orphan::left_nothing(&pids.living).unwrap_or(false);
         if !is_clean && !proof::is_gone(&me, row) {

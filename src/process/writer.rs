@@ -1,10 +1,10 @@
-//! Who may write to a SQLite database at the moment, as the kernel knows it.
+//! The process that may write to a SQLite database at the moment, as the kernel knows it.
 //!
 //! Owns: finding the process that has the lock, and the rule by which one that stands still with it
 //! is ended. Never: ends a program that is not registered as a process of ours.
 //!
-//! SQLite has one lock for all who write. Whoever keeps it keeps every heartbeat from being
-//! written, so no heartbeat tells who it is. The lock is on a byte of the file beside the database,
+//! SQLite has one lock for all who write. A process that keeps it keeps every heartbeat from being
+//! written, so no heartbeat tells which process it is. The lock is on a byte of the file beside the database,
 //! and the kernel lists all locks.
 
 use std::os::unix::fs::MetadataExt;

@@ -291,6 +291,9 @@ flow: [{ start: A }]
         let mut daemon = house.start();
         house.trigger("Haunted", "1", 3).await;
         let ghosts = house.pids("ghosts", 3).await;
+        for pid in &ghosts {
+            assert!(lives(*pid), "nothing to end: the test is empty");
+        }
         send(daemon.child("worker Haunted", None).await, Signal::SIGKILL);
         house.completed(PATIENCE).await;
         assert_eq!(house.lines("again").len(), 3);
@@ -299,6 +302,37 @@ flow: [{ start: A }]
             assert!(!lives(*pid), "{pid} is left");
         }
         daemon.stop().await;
+        house.succeeded_once_each().await;
+        house.audited().await;
+    }
+
+    /// Its environment tells nothing of its worker, and two children die at once, so that the proof may
+    /// come while the supervisor is busy with the second. Another daemon waits for the work.
+    async fn a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again(db: Db) {
+        let hiding = HAUNTED.replace("setsid sh -c", "setsid env -i PATH=\"$PATH\" sh -c");
+        assert_ne!(hiding, HAUNTED);
+        let mut house = House::new(&db, Settings::default(), &[&hiding]).await;
+        let mut daemon = house.start();
+        house.trigger("Haunted", "1", 3).await;
+        let ghosts = house.pids("ghosts", 3).await;
+        let mut other = house.start();
+        other.child("worker Haunted", None).await;
+        for pid in &ghosts {
+            assert!(lives(*pid), "nothing to end: the test is empty");
+        }
+        let children = [daemon.child("advancer", None).await, daemon.child("worker Haunted", None).await];
+        for child in children {
+            send(child, Signal::SIGKILL);
+        }
+        house.completed(PATIENCE).await;
+        assert_eq!(house.lines("again").len(), 3);
+        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        for pid in &ghosts {
+            gone(*pid, Duration::from_secs(2)).await;
+        }
+        for daemon in [&mut daemon, &mut other] {
+            daemon.stop().await;
+        }
         house.succeeded_once_each().await;
         house.audited().await;
     }

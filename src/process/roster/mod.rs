@@ -26,7 +26,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a child may take to find that the database is back after its supervisor has: the
 /// longest wait between two attempts, and the longest attempt.
 const RECONNECTING: Duration = Duration::from_secs(7);
-/// Who was not looked at for this long may have gone on and been stopped again meanwhile: the
+/// A child that was not looked at for this long may have gone on and been stopped again meanwhile: the
 /// supervisor looks every second, unless it stood still itself.
 const LOOKED_AWAY: Duration = Duration::from_secs(5);
 /// A child may take so many times as long to register for the first time as it may go without a heartbeat.
@@ -325,8 +325,7 @@ impl Roster {
             return;
         }
         slot.deaths = slot.deaths.saturating_add(1);
-        // What the kernel refused now it will refuse again at once, so even the first
-        // failure waits.
+        // The kernel would refuse it again at once, so even the first failure waits.
         let wait = backoff(slot.deaths).max(BACKOFF_FIRST);
         slot.state = State::Waiting { until: at + wait };
         report_crash_loop(id, slot, wait, orders);

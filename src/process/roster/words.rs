@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 /// A process number.
 pub type Pid = i32;
 
-/// What a child is for.
+/// A child's purpose.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChildKind {
     /// Advances the branches of every pipeline.
@@ -38,11 +38,11 @@ pub struct SlotId(pub u32);
 pub struct Limits {
     /// After this long without a heartbeat a peer may reap a process.
     pub reaper_timeout: Duration,
-    /// What children get to finish between SIGTERM and SIGKILL.
+    /// The time that children get to finish between SIGTERM and SIGKILL.
     pub shutdown_timeout: Duration,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An order to spawn was carried out.
@@ -68,7 +68,7 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
-    /// What the database says of a child.
+    /// The database's word about a child.
     Heartbeat {
         /// Its slot.
         slot: SlotId,
@@ -79,7 +79,7 @@ pub enum Event {
         /// Now.
         at: Duration,
     },
-    /// What the kernel says of a child that lives.
+    /// The kernel's word about a child that lives.
     Seen {
         /// Its slot.
         slot: SlotId,
@@ -129,14 +129,14 @@ pub enum Cause {
     Stopped,
 }
 
-/// What the supervisor must do. Carried out in order.
+/// An order to the supervisor. Orders are carried out in sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start a child, and answer with `Spawned` or `SpawnFailed`.
     Spawn {
         /// For the answer.
         slot: SlotId,
-        /// What to start.
+        /// The kind of child to start.
         kind: ChildKind,
     },
     /// Send a signal; a process that is gone already is no error.
@@ -213,7 +213,7 @@ impl fmt::Display for Standing {
 pub struct Child<'a> {
     /// Its place.
     pub slot: SlotId,
-    /// What it is for.
+    /// Its purpose.
     pub kind: &'a ChildKind,
     /// Its living process.
     pub pid: Option<Pid>,
@@ -221,7 +221,7 @@ pub struct Child<'a> {
     pub standing: Standing,
     /// It has not registered yet, since then.
     pub unregistered_since: Option<Duration>,
-    /// What its death will be, if it was sent SIGKILL.
+    /// The cause of its death, if it was sent SIGKILL.
     pub killed: Option<Cause>,
     /// Deaths since it was last healthy.
     pub deaths: u32,

@@ -30,7 +30,7 @@ use super::signal;
 /// place on disk.
 const OWN_IMAGE: &std::ffi::CStr = c"/proc/self/exe";
 
-/// What the service manager told the supervisor is for nobody else.
+/// Variables by which the service manager spoke to the supervisor, and to nobody else.
 const NOT_INHERITED: [&str; 6] = [
     "NOTIFY_SOCKET",
     "WATCHDOG_PID",
@@ -52,8 +52,8 @@ pub struct Spawned {
 }
 
 impl Spawned {
-    /// A handle on a process that somebody else has started. What the number means has to be looked at
-    /// once there is the handle: before, it may have come to mean another.
+    /// A handle on a process that somebody else has started. The caller must look at the
+    /// process once there is the handle: before, its number may have come to mean another.
     pub fn stranger(pid: Pid) -> io::Result<Self> {
         let pidfd = open_pidfd(pid)?;
         Ok(Self { pid, pidfd })
@@ -174,7 +174,7 @@ fn in_memory(text: &[u8]) -> io::Result<std::fs::File> {
     Ok(file)
 }
 
-/// What the child does between fork and exec; made entirely before the fork.
+/// The child's work between fork and exec; made entirely before the fork.
 struct Plan<'a> {
     argv: &'a [*const libc::c_char],
     environment: &'a [*const libc::c_char],
