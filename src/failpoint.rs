@@ -196,21 +196,35 @@ mod armed {
     });
 
     /// The text of a statement, without what `DUCTWORK_WITHOUT` takes from it: `STATEMENT N CONDITION`,
-    /// the Nth place that reads so.
+    /// the Nth place that reads so. What one database has as a statement may be a part of another's.
     pub(crate) fn lacking<'a>(statement: &str, text: &'a str) -> Cow<'a, str> {
         let without = std::env::var(VARIABLES[2]).unwrap_or_default();
-        let mut parts = without.splitn(3, ' ');
-        let taken = |mut parts: std::str::SplitN<'_, char>| {
-            let nth: usize = parts.next()?.parse().ok()?;
-            let condition = parts.next()?;
-            let (at, _) = text.match_indices(condition).nth(nth.checked_sub(1)?)?;
-            let after = &text[at + condition.len()..];
-            Some(format!("{}TRUE{after}", &text[..at]))
+        let [name, nth, condition] = without.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            return Cow::Borrowed(text);
         };
-        match parts.next() == Some(statement) {
-            true => Cow::Owned(taken(parts).unwrap_or_else(|| panic!("not found: {without}"))),
-            false => Cow::Borrowed(text),
-        }
+        let part = match name == statement {
+            true => Some(0..text.len()),
+            false => part(name, text),
+        };
+        let Some(part) = part else {
+            return Cow::Borrowed(text);
+        };
+        let nth = nth.parse::<usize>().ok().and_then(|nth| nth.checked_sub(1));
+        let found = nth.and_then(|nth| text[part.clone()].match_indices(condition).nth(nth));
+        let Some((at, _)) = found else {
+            panic!("not found: {without}");
+        };
+        let (before, after) = text.split_at(part.start + at);
+        Cow::Owned(format!("{before}TRUE{}", &after[condition.len()..]))
+    }
+
+    /// Where the part of this name stands in a statement.
+    fn part(name: &str, text: &str) -> Option<std::ops::Range<usize>> {
+        const MARK: &str = "-- part: ";
+        let from = text.find(&format!("{MARK}{name}\n"))?;
+        let behind = from + MARK.len();
+        let until = text[behind..].find(MARK);
+        Some(from..until.map_or(text.len(), |next| behind + next))
     }
 
     /// Hits of this process, where there is no file to count them in.

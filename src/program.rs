@@ -52,7 +52,7 @@ impl Program {
         Self::default()
     }
 
-    /// Adds a pipeline. What is wrong with it is reported by [`Program::main`], with all else.
+    /// Adds a pipeline. [`Program::main`] reports its mistakes, with all others.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         match pipeline.build() {
             Ok(definition) => self.pipelines.push(definition),

@@ -115,9 +115,12 @@ const BATCHES: &[&str] = &[
     "taken",
     "held",
     "results",
+    "new_runs",
     "ductwork_rows",
     "CONSTANT",
-    // What a recursion has found.
+    // The first of each group, which an index has found.
+    "halted",
+    // The rows that a recursion has found.
     "n",
     "names",
     // Numbers to make rows from.

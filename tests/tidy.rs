@@ -33,6 +33,11 @@ impl File {
         self.path.ends_with(".rs")
     }
 
+    /// Statements of the product.
+    fn is_sql(&self) -> bool {
+        self.path.starts_with("src/") && self.path.ends_with(".sql")
+    }
+
     fn is_source(&self) -> bool {
         self.is_rust() && self.path.starts_with("src/")
     }
@@ -363,6 +368,36 @@ fn nothing_is_left_for_later() {
     none(found);
 }
 
+/// A sentence that begins so hides its actor or its object: name them.
+const HIDING: [&str; 4] = ["What", "Who", "Whoever", "Whatever"];
+
+#[test]
+fn no_sentence_of_the_documents_begins_with_what_or_who() {
+    let mut found = Vec::new();
+    for file in files().iter().filter(|file| file.path.ends_with(".md")) {
+        let mut ended = true;
+        for (at, line) in file.text.lines().enumerate() {
+            let mut begun = line.trim_start_matches(['#', '-', '*', '>', '|', ' ']);
+            let begins = line.len() != begun.len() || ended;
+            if !begins {
+                begun = "";
+            }
+            let inner = line.split_inclusive(['.', '!', '?', ':', ';', '|']).skip(1);
+            for sentence in std::iter::once(begun).chain(inner) {
+                let first = sentence
+                    .trim_start_matches([' ', '*', '('])
+                    .split(' ')
+                    .next();
+                if first.is_some_and(|word| HIDING.contains(&word)) {
+                    found.push(format!("{}:{}: {}", file.path, at + 1, sentence.trim()));
+                }
+            }
+            ended = line.trim().is_empty() || line.ends_with(['.', '!', '?', ':', ';']);
+        }
+    }
+    none(found);
+}
+
 /// A paragraph about a race counts for something when a test forces that race.
 #[test]
 fn every_race_names_a_test_that_exists() {
@@ -379,10 +414,12 @@ fn every_race_names_a_test_that_exists() {
     }
     let mut found = Vec::new();
     let mut races = 0;
-    for file in files.iter().filter(|file| file.is_product()) {
+    let has_races = |file: &&File| file.is_product() || file.is_sql();
+    for file in files.iter().filter(has_races) {
+        let mark = if file.is_sql() { "--" } else { "//" };
         let mut comment = String::new();
         for (at, line) in file.text.lines().chain([""]).enumerate() {
-            if let Some(said) = line.trim_start().strip_prefix("//") {
+            if let Some(said) = line.trim_start().strip_prefix(mark) {
                 comment.push(' ');
                 comment.push_str(said.trim_start_matches('/').trim());
                 continue;

@@ -49,15 +49,15 @@ pub struct LoadOptions<'a> {
     pub names: &'a [String],
     /// Where relative paths of the command line begin. Absolute.
     pub cwd: PathBuf,
-    /// What was read before, from `file` if there was one; no file is read again.
+    /// The texts that were read before, from `file` if there was one; no file is read again.
     pub handed: Option<Handed>,
 }
 
-/// What a supervisor read, for its children: until it reads anew, they are what it is. One that is
+/// The texts that a supervisor read, for its children: until it reads anew, they use the same. One that is
 /// started after a bad edit starts, and after a good one it uses the same database.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Handed {
-    /// What the file held; `None`: there was none.
+    /// The file's text; `None`: there was none.
     text: Option<Secret>,
     /// The address in the file that a variable named.
     url: Option<Secret>,
@@ -88,15 +88,15 @@ pub struct Config {
     pub pipelines: PipelineFilter,
     /// The directory of the pipelines' files, absolute.
     pub pipelines_path: PathBuf,
-    /// What this daemon is.
+    /// The daemon's role.
     pub role: DaemonRole,
     /// How it logs.
     pub logger: Logger,
-    /// What runs steps.
+    /// The job workers' settings.
     pub job_worker: JobWorker,
-    /// What advances branches.
+    /// The advancer's settings.
     pub pipeline_advancer: PipelineAdvancer,
-    /// What watches both.
+    /// The supervisor's settings.
     pub supervisor: Supervisor,
     /// Commands around the life of a process.
     pub hooks: Hooks,
@@ -113,7 +113,7 @@ impl PartialEq for Handed {
     }
 }
 
-/// What a file held. It may be, or hold, a password, so nothing shows it.
+/// A file's text. It may be, or hold, a password, so nothing shows it.
 #[derive(Clone, Serialize, Deserialize)]
 struct Secret(String);
 
@@ -132,7 +132,7 @@ pub struct Database {
     pub pool: u32,
 }
 
-/// What a daemon is.
+/// A daemon's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonRole {
     /// A supervisor with children.
@@ -148,7 +148,7 @@ pub enum DaemonRole {
 pub struct Logger {
     /// The least important events that are logged.
     pub level: Level,
-    /// What a line looks like.
+    /// The form of a line.
     pub format: LogFormat,
 }
 
@@ -372,7 +372,7 @@ impl Config {
         &self.secret_variables
     }
 
-    /// What of another configuration cannot be taken over by a daemon that runs with this one:
+    /// The settings of another configuration that a daemon cannot take over while it runs with this one:
     /// leases are judged by the supervisor's settings, and work lies in one database.
     pub fn fixed(&self, other: &Self) -> Vec<&'static str> {
         let differ = [
@@ -384,7 +384,7 @@ impl Config {
         differ.map(|(_, key)| key).collect()
     }
 
-    /// What a child is to be handed, besides the path of [`Config::file`].
+    /// The texts to hand to a child, besides the path of [`Config::file`].
     pub fn handed(&self) -> &Handed {
         &self.handed
     }

@@ -42,7 +42,7 @@ pub struct Advancer {
     pub polling_timeout: Duration,
     /// Limits.
     pub policy: Policy,
-    /// What the process's tasks share.
+    /// The state that the process's tasks share.
     pub shared: Arc<Shared>,
     /// Definitions met so far.
     pub definitions: Arc<Definitions>,
@@ -62,7 +62,7 @@ impl Advancer {
             if mode != Mode::Run {
                 branches.stop_spreading();
             }
-            // What is claimed is advanced first.
+            // Claimed branches are advanced first.
             if matches!(mode, Mode::Drain { .. }) && !branches.is_busy() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What an advancer holds between two transactions, and which it makes next.
+//! An advancer's state between two transactions: the branches that it holds, and its next operation.
 //!
 //! Owns: the order of an advancer's operations, and what it makes of their answers, and of none.
 //! `advancer` performs them one after the other; the explorer performs the same ones in every order
@@ -69,7 +69,7 @@ impl Why {
     }
 }
 
-/// What an advancer does at once with the database: one transaction, and after an error a question.
+/// One exchange of an advancer with the database: a transaction, or after an error a question.
 #[derive(Clone, Debug)]
 pub enum Operation {
     /// Asks what its process holds, once nothing that an earlier connection has sent can claim any
@@ -83,16 +83,16 @@ pub enum Operation {
     Advance(Vec<ClaimedBranch>),
 }
 
-/// What came of an operation.
+/// The answer to an operation.
 #[derive(Debug)]
 pub enum Answer {
-    /// What the process holds.
+    /// The branches that the process holds.
     Held(Vec<ClaimedBranch>),
     /// They are given back.
     GivenBack,
-    /// What was claimed.
+    /// The claimed branches.
     Claimed(BranchClaim),
-    /// What was advanced.
+    /// The advanced branches.
     Advanced(Advanced),
 }
 
@@ -104,7 +104,7 @@ pub struct Terms<'a> {
     pub most: usize,
     /// For how long.
     pub lease: Duration,
-    /// What advancing a branch of a pipeline may cost.
+    /// The limits of advancing a branch of a pipeline.
     pub limits: &'a (dyn Fn(&str) -> AdvanceLimits + Sync),
     /// Definitions met so far.
     pub definitions: &'a Definitions,
@@ -113,7 +113,7 @@ pub struct Terms<'a> {
 }
 
 impl Branches {
-    /// What is to be done next: one operation, and then [`settle`](Self::settle).
+    /// The next operation; its answer goes to [`settle`](Self::settle).
     pub fn next(&self) -> Operation {
         if self.unsure {
             return Operation::ReadBack;
@@ -227,7 +227,7 @@ impl Branches {
         }
     }
 
-    /// What is held has to be asked for: the next operation failed, or could not be begun.
+    /// The database must be asked for the held branches: the last operation failed, or could not begin.
     pub fn doubt(&mut self) {
         *self = Self {
             unsure: true,

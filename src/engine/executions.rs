@@ -1,4 +1,5 @@
-//! What a worker has to commit, what it may hold without knowing, and which transaction comes first.
+//! A worker's state between two transactions: its uncommitted results, the executions that it may hold
+//! without knowing, and its next operation.
 //!
 //! Owns: a worker's operations, and what it makes of their answers, and of none. `worker` performs
 //! them when it is time; the explorer performs the same ones in every order, with answers that are
@@ -49,13 +50,13 @@ pub struct Executions {
 enum Doubt {
     /// There was none.
     No,
-    /// What has been committed is not known, nor what is held.
+    /// It is not known which results have been committed, nor which executions are held.
     Landed,
-    /// What is held is not known.
+    /// It is not known which executions are held.
     Held,
 }
 
-/// What a worker does at once with the database: one transaction, and after a lost answer a question.
+/// One exchange of a worker with the database: a transaction, or after a lost answer a question.
 #[derive(Debug)]
 pub enum Operation {
     /// Asks which results were committed, once nothing that an earlier connection has sent can claim
@@ -70,8 +71,8 @@ pub enum Operation {
         /// How many.
         room: usize,
     },
-    /// Puts back what it has claimed and not started, to be due again after so long. Whoever has it
-    /// done does not hold it any more.
+    /// Puts back what it has claimed and not started, to be due again after so long. The caller does not
+    /// hold it any more.
     PutBack(Vec<ExecutionId>, Duration),
     /// Commits the first results, and takes the steps that follow along.
     Commit {
@@ -82,18 +83,18 @@ pub enum Operation {
     },
 }
 
-/// What came of an operation.
+/// The answer to an operation.
 #[derive(Debug)]
 pub enum Answer {
     /// The results that were committed.
     Landed(HashSet<ExecutionId>),
-    /// What the process holds.
+    /// The executions that the process holds.
     Held(Held),
-    /// What was claimed.
+    /// The claimed executions.
     Claimed(Claim, Rest),
     /// How many were put back.
     PutBack(usize),
-    /// What a commit came to.
+    /// The result of a commit.
     Committed(Committed),
 }
 
@@ -150,7 +151,7 @@ impl Executions {
         self.unsent.take()
     }
 
-    /// What has to be done before anything is claimed, put back or committed.
+    /// The operation that must come before any claim, putting back or commit.
     pub fn first(&self) -> Option<Operation> {
         match self.doubt {
             Doubt::No => None,
@@ -169,7 +170,7 @@ impl Executions {
         !self.finished.is_empty() || !self.is_sure()
     }
 
-    /// What is held has to be asked for: what was claimed was dropped before it was begun.
+    /// The database must be asked for the held executions: claimed ones were dropped before they began.
     pub fn doubt(&mut self) {
         self.doubt = Doubt::Landed;
     }
@@ -249,7 +250,7 @@ impl Executions {
                 self.lost = 0;
             }
             (_, Ok(_)) => {}
-            // Whatever became of it, nobody here runs them.
+            // Nobody here runs them, whether they were put back or not.
             (Operation::Claim { .. } | Operation::PutBack(..), Err(_)) => self.doubt(),
             (_, Err(error)) if error.is_unavailable() => {
                 if matches!(
@@ -315,7 +316,7 @@ impl Executions {
         self.finished.first().is_some_and(|it| it.bytes() >= LARGE)
     }
 
-    /// What it remembers beside the results, for whoever compares memories.
+    /// Its memory beside the results, for the explorer, which compares memories.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> [i64; 3] {
         [self.batch as i64, i64::from(self.lost), self.doubt as i64]
@@ -451,7 +452,7 @@ mod tests {
             .first_mut()
             .map(|first| first.claimed.execution_id);
         assert_eq!(first, Some(all[1]));
-        // What goes well goes on in larger ones.
+        // After a success the batches grow again.
         for left in [4, 2, 0] {
             let commit = next_commit(&executions);
             let done = Ok(Answer::Committed(Committed::default()));

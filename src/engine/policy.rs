@@ -1,4 +1,4 @@
-//! What the configuration means for one step of one pipeline.
+//! The limits of one step of one pipeline.
 //!
 //! Owns: the order of precedence: the run's definition first, then the configuration.
 
@@ -61,7 +61,7 @@ impl Policy {
         of_spec.or_else(|| self.config().job_worker.timeout(&definition.pipeline, step))
     }
 
-    /// What advancing a branch of a pipeline may cost.
+    /// The limits of advancing a branch of a pipeline.
     pub fn advance(&self, pipeline: &str) -> AdvanceLimits {
         let config = self.config();
         let of_config = &config.pipeline_advancer;

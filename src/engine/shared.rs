@@ -1,4 +1,4 @@
-//! What the tasks of one process share: who it is, what it holds, what it is to do.
+//! The state that the tasks of one process share: its identity, its work, its mode.
 //!
 //! Owns: the process's present incarnation, its counters, the list of what it holds.
 //! Never: touches the database.
@@ -16,7 +16,7 @@ use crate::store::process::Counters;
 
 use super::trouble::{Lasting, Trouble, Troubles};
 
-/// What the process is to do.
+/// The mode of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Claim and work.
@@ -35,7 +35,7 @@ pub enum Mode {
 /// Longer than any drain.
 const RESTS: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What the tasks of a process share.
+/// The state that the tasks of a process share.
 pub struct Shared {
     state: Mutex<State>,
     mode: watch::Sender<Mode>,
@@ -60,7 +60,7 @@ struct State {
 
 /// An execution that this process has claimed.
 pub struct Held {
-    /// What is run.
+    /// The step.
     pub assignment: Arc<Assignment>,
     /// Since when it is held.
     pub since: Instant,
@@ -122,7 +122,7 @@ impl Shared {
         }
     }
 
-    /// What the process is to do.
+    /// The mode of the process.
     pub fn mode(&self) -> Mode {
         *self.mode.borrow()
     }
@@ -247,7 +247,7 @@ impl Shared {
         self.troubles().over(trouble, about);
     }
 
-    /// What keeps the process from getting on, and has for a while.
+    /// The obstacle that has kept the process from getting on for a while.
     pub fn troubled(&self) -> Option<Lasting> {
         self.troubles().told(Instant::now())
     }
@@ -290,7 +290,7 @@ impl Shared {
         }
     }
 
-    /// What the process holds, for people: one line per execution, the oldest first.
+    /// The executions that the process holds, for people: one line each, the oldest first.
     pub fn describe(&self) -> String {
         use std::fmt::Write;
 
@@ -307,7 +307,7 @@ impl Shared {
         if held.is_empty() {
             text.push_str("holds nothing\n");
         }
-        // What waits is many and alike.
+        // Waiting ones are many and alike.
         let waiting = held.iter().filter(|held| held.started.is_none()).count();
         if waiting > 0 {
             let _ = writeln!(text, "WAITING {waiting} executions, claimed ahead");

@@ -55,11 +55,11 @@ struct State {
 
 /// A claimed execution.
 pub struct Job {
-    /// What was claimed, without its input.
+    /// The claim, without its input.
     pub claimed: Arc<Claimed>,
     /// Its run's definition.
     pub definition: Arc<Definition>,
-    /// What its step is told, with its input.
+    /// The job that its step is given, with its input.
     pub assignment: Arc<Assignment>,
     /// Tells it to stop.
     pub stop: StopSignal,
@@ -75,7 +75,7 @@ impl Job {
 pub struct Done {
     /// The job.
     pub job: Job,
-    /// What it came to.
+    /// Its outcome.
     pub outcome: Outcome,
     /// How long it ran.
     pub took: Duration,
@@ -269,7 +269,7 @@ impl Slots {
 }
 
 impl State {
-    /// What waits, runs, or has ended without having been taken.
+    /// The executions that wait, run, or have ended without having been taken.
     fn held(&self) -> usize {
         self.waiting.len() + self.running.len() + self.done.len()
     }

@@ -63,7 +63,7 @@ pub struct Worker {
     pub pipeline: String,
     /// Limits.
     pub policy: Policy,
-    /// What the process's tasks share.
+    /// The state that the process's tasks share.
     pub shared: Arc<Shared>,
     /// Definitions met so far.
     pub definitions: Arc<Definitions>,
@@ -134,7 +134,7 @@ impl Worker {
                     let left = until.saturating_duration_since(Instant::now());
                     events::draining(self.shared.at_work(), left);
                 }
-                // What may be claimed for us without our knowledge would count as lost.
+                // Executions that may be claimed for us without our knowledge would count as lost.
                 if state.is_empty() && (state.executions.is_sure() || Instant::now() >= until) {
                     break;
                 }
@@ -234,7 +234,7 @@ impl Worker {
         }
         if !state.executions.finished().is_empty() {
             self.commit(state, claiming).await?;
-            // What ended meanwhile is committed at once.
+            // Steps that ended meanwhile are committed at once.
             return Ok(Duration::ZERO);
         }
         let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
@@ -315,7 +315,7 @@ impl Worker {
         if state.executions.finished().is_empty() {
             self.shared.over(Trouble::Working, "");
         }
-        // What was too much to hold is put back, and the next claims are as small as this one was; they
+        // Executions that were too much to hold are put back, and the next claims are as small as this one was; they
         // grow again.
         state.most = match excess.is_empty() {
             true => state.most.saturating_mul(2),
@@ -389,7 +389,7 @@ impl Worker {
             true => state.slots.room(finished.len() - batch),
             false => 0,
         };
-        // What is committed is forgotten at once.
+        // Committed results are forgotten at once.
         let ended = finished[..batch].iter();
         let ended: Vec<(ExecutionId, Ending)> = ended
             .map(|finished| (finished.claimed.execution_id, finished.ending))
@@ -488,7 +488,7 @@ impl Worker {
         }
         self.begin_all(state, committed.born, Vec::new()).await?;
         if state.is_empty() {
-            // Whoever rang while we worked may not have been heard.
+            // A ring while we worked may not have been heard.
             state.look = Instant::now();
         }
         Ok(())
@@ -497,8 +497,8 @@ impl Worker {
     /// Gives claimed executions to the slots. Those that this version cannot read are left to others:
     /// put back, until there may be a newer version to take them. They hold up nobody else.
     ///
-    /// RACE: while we waited for the database to answer, we were told to claim no more. What we got
-    /// all the same is put back: a step that starts now would be killed soon. Proven by
+    /// RACE: while we waited for the database to answer, we were told to claim no more. Executions that we
+    /// got all the same are put back: a step that starts now would be killed soon. Proven by
     /// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
     async fn begin_all(
         &self,
@@ -657,7 +657,7 @@ fn view(claimed: &Claimed) -> ExecutionView {
     }
 }
 
-/// What a step's outcome is to the state machine, and what is kept of it.
+/// A step's outcome in the words of the state machine, and the parts of it that are stored.
 fn ending(
     outcome: Outcome,
     attempt: u32,

@@ -1,4 +1,4 @@
-//! What a branch does when its current step has ended.
+//! The next move of a branch whose current step has ended.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,7 +34,7 @@ pub enum StepView<'a> {
     Failed(HaltReason),
 }
 
-/// What advancing may cost.
+/// The limits of advancing.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvanceLimits {
     /// Errors of one transition that do not halt its branch.
@@ -48,7 +48,7 @@ pub struct AdvanceLimits {
     pub max_payload: usize,
 }
 
-/// What is to be written for a branch. Holds positions and values, no ids and no times.
+/// The writes for a branch. Holds positions and values, no ids and no times.
 #[derive(Clone, Debug)]
 pub enum Advance<'a> {
     /// The branch ends with this value: it arrives at its barrier, or the run is complete.
@@ -242,7 +242,7 @@ fn go<'a>(to: Target, via: Via) -> Advance<'a> {
     }
 }
 
-/// What a waiting branch does once its fan-out is over, with `value` as its value.
+/// The next move of a waiting branch once its fan-out is over, with `value` as its value.
 pub fn after_fan_in<'a>(then: Then, value: Value) -> Advance<'a> {
     let (to, via) = match then {
         Then::End => return Advance::End { value },
@@ -253,7 +253,7 @@ pub fn after_fan_in<'a>(then: Then, value: Value) -> Advance<'a> {
     Advance::Continue { to, via, value }
 }
 
-/// What the fan-out that leaves `node` is followed by; `None` when none leaves it.
+/// The fan-in that follows the fan-out from `node`; `None` when none leaves it.
 pub fn then_of(definition: &Definition, node: NodeIndex) -> Option<Then> {
     match &definition.node(node).next {
         Edge::Divide { then, .. } | Edge::Expand { then, .. } => Some(*then),

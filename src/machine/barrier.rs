@@ -11,7 +11,7 @@ pub struct BarrierView {
     pub halted: u64,
 }
 
-/// What the arrivals mean for the branch that waits.
+/// The meaning of the arrivals for the branch that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// Others are still to come.

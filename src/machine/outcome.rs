@@ -1,4 +1,4 @@
-//! What an execution's end costs, and whether its step is tried again.
+//! The cost of an execution's end, and whether its step is tried again.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub struct StepLimits {
     pub backoff: Backoff,
 }
 
-/// What is to be written for a step.
+/// The writes for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The step has its output; its branch can be advanced.

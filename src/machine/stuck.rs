@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::model::*;
 use crate::time;
 
-/// What is no older than this is on its way.
+/// Work that is no older than this is on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
-/// What is known of what waits, and of those who could move it.
+/// The facts about waiting work, and about those who could move it.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The database's time.
@@ -27,7 +27,7 @@ pub struct Facts {
     pub ready: Option<Waiting>,
     /// Branches that were tried in vain for longer than the grace, and why.
     pub tried: Vec<(Waiting, Option<String>)>,
-    /// What is held under a lease that is over for longer than the grace.
+    /// Work that is held under a lease that is over for longer than the grace.
     pub expired: Vec<Waiting>,
 }
 
@@ -36,7 +36,7 @@ pub struct Facts {
 pub struct Mover {
     /// Its key.
     pub id: ProcessId,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Whose jobs it works.
     pub pipeline: Option<String>,
@@ -54,7 +54,7 @@ pub struct Mover {
     pub moved_at: i64,
     /// How much it holds.
     pub holds: u64,
-    /// What keeps it from getting on, and since when.
+    /// The obstacle that keeps it from getting on, and since when.
     pub trouble: Option<(String, i64)>,
 }
 
@@ -69,7 +69,7 @@ pub struct Waiting {
     pub since: i64,
 }
 
-/// What does not move, and the remedy.
+/// Stuck work, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// Stable, for programs.
@@ -80,9 +80,9 @@ pub struct Stuck {
     pub run_id: Option<RunId>,
     /// Since when.
     pub since: i64,
-    /// What it is.
+    /// A description.
     pub fact: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -357,7 +357,7 @@ mod tests {
             told[0].fact,
             "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
         );
-        // Whoever is dead tells nothing.
+        // A dead process tells nothing.
         for process in &mut facts.processes {
             process.age = Duration::from_secs(31);
         }

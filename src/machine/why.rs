@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::model::*;
 use crate::time;
 
-/// What is known of a run and of those who could move it.
+/// The facts about a run and about those who could move it.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// The run.
@@ -47,7 +47,7 @@ pub struct Facts {
 pub struct ProcessFact {
     /// Its key.
     pub id: ProcessId,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Whose jobs it works.
     pub pipeline: Option<String>,
@@ -61,7 +61,7 @@ pub struct ProcessFact {
     pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
-    /// What keeps it from getting on.
+    /// The obstacle that keeps it from getting on.
     pub trouble: Option<String>,
 }
 
@@ -76,15 +76,15 @@ impl ProcessFact {
 pub struct Leaf {
     /// Where it stands.
     pub node: String,
-    /// What it is asked there, when a person is.
+    /// The question that a person is asked there.
     pub prompt: Option<String>,
     /// Its attempt at that.
     pub attempt: Option<u32>,
-    /// What it waits for.
+    /// The thing that it waits for.
     pub state: LeafState,
 }
 
-/// What such a branch waits for.
+/// The thing that such a branch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafState {
     /// A process performs its step.
@@ -148,9 +148,9 @@ pub struct HaltFact {
 pub struct Why {
     /// For programs.
     pub cause: &'static str,
-    /// What keeps the run from moving.
+    /// The reason why the run does not move.
     pub fact: String,
-    /// What to do about it; `None` when nothing has to be done.
+    /// The remedy; `None` when nothing has to be done.
     pub remedy: Option<String>,
 }
 
@@ -256,7 +256,7 @@ fn halted(facts: &Facts, ended: &str) -> Why {
     }
 }
 
-/// What moves outranks what will move, which outranks what waits for somebody.
+/// A branch that moves outranks one that will move, which outranks one that waits for somebody.
 fn active(facts: &Facts, run: &RunId) -> Why {
     let alive = |process: &ProcessFact| process.is_alive(facts.stale_after);
     let find = |id: ProcessId| facts.processes.iter().find(|process| process.id == id);
@@ -396,7 +396,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
     }
 }
 
-/// Whoever could move it is there, and has said why it does not.
+/// The process that could move it is there, and has said why it does not.
 fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let role = match leaf.state {
         LeafState::Queued { .. } => Role::Worker,
@@ -457,10 +457,10 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
 
-/// What to do about processes that are quiet.
+/// The remedy for processes that are quiet.
 const CLAIM_AGAIN: &str = "send SIGCONT to `ductworkd` there: it claims again";
 
-/// Who they are, if none of them claims.
+/// The quiet ones, if none of them claims.
 fn all_quiet(alive: &[&ProcessFact]) -> Option<String> {
     let first = alive.first()?;
     let quiet = alive.iter().all(|process| process.quiet);

@@ -73,9 +73,11 @@ statements! {
          WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}";
     OUTPUTS = "
         SELECT s.id, s.output FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
-    LAST_EXECUTION = "
-        SELECT result, error_class FROM ductwork_executions
-         WHERE step_id = :step ORDER BY attempt DESC LIMIT 1";
+    LAST_EXECUTIONS = "
+        SELECT e.step_id, e.result, e.error_class
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON {key:e.step_id;b.id}
+               AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
     /// An attempt that failed, or was given back: the branch may be claimed again.
     CLOSE_ADVANCEMENTS = "
         UPDATE ductwork_advancements
@@ -89,7 +91,7 @@ statements! {
          WHERE completed_at IS NULL AND from_step_id IN
                (SELECT br.step_id FROM {rows:b(branch_id id, token id)}
                   JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token)";
-    /// What a branch that could not be advanced has spent already, and whose it is.
+    /// The retries that a branch that could not be advanced has spent, and its pipeline.
     FAILED_ADVANCES = "
         SELECT br.id, br.pipeline, t.retry_count
           FROM {rows:b(branch_id id, token id)}
@@ -118,7 +120,7 @@ pub struct ClaimedBranch {
     pub token: ClaimToken,
 }
 
-/// What a claim of branches came to.
+/// The result of a claim of branches.
 #[derive(Debug)]
 pub enum BranchClaim {
     /// These branches are ours. Fewer than asked for: no more are ready.
@@ -230,7 +232,7 @@ const SPREAD_AT_ONCE: usize = if cfg!(any(test, feature = "failpoints")) {
     2_000
 };
 
-/// What advancing a batch came to.
+/// The result of advancing a batch.
 #[derive(Debug, Default)]
 pub struct Advanced {
     /// How many branches were moved.
@@ -245,11 +247,11 @@ pub struct Advanced {
     /// Branches that this version cannot advance, because it cannot read what that rests on: still
     /// claimed, to be given back.
     pub unreadable: Vec<(ClaimedBranch, Unreadable)>,
-    /// What the crossings did.
+    /// The effects of the crossings.
     pub crossed: Crossed,
 }
 
-/// What advancing a branch of this pipeline may cost.
+/// The limits of advancing a branch of this pipeline.
 pub type Limits<'a> = &'a (dyn Fn(&str) -> AdvanceLimits + Sync);
 
 /// Advances a batch of claimed branches, in one transaction: load under the fence, decide,
@@ -276,13 +278,15 @@ pub async fn advance(
             .collect();
         let (mut fenced, mut left, mut held) = (Vec::new(), Vec::new(), 0);
         let mut unreadable = Vec::new();
-        for row in conn.fetch(&LOAD_FENCED, &[("b", (&rows).into())]).await? {
+        let rows = conn.fetch(&LOAD_FENCED, &[("b", (&rows).into())]).await?;
+        let last = last_executions(conn, &rows).await?;
+        for row in &rows {
             let id = BranchId(row.get("id")?);
             // A branch has one open advancement (I9), so it is loaded once.
             let Some(token) = tokens.remove(&id) else {
                 continue;
             };
-            let branch = match load(conn, &row, token, definitions).await? {
+            let branch = match load(conn, row, token, &last, definitions).await? {
                 Ok(branch) => branch,
                 Err(reason) => {
                     unreadable.push((ClaimedBranch { id, token }, reason));
@@ -388,10 +392,46 @@ enum Ended {
     Failed(HaltReason),
 }
 
+/// How the last attempt of a step ended.
+struct LastExecution {
+    /// A newer version may have written a word that this one does not know.
+    result: Option<String>,
+    error_class: Option<String>,
+}
+
+/// The last attempts of the steps that have no output: these failed.
+async fn last_executions(
+    conn: &mut Conn,
+    rows: &[super::Row],
+) -> Result<HashMap<StepId, LastExecution>, Error> {
+    let mut failed = Vec::new();
+    for row in rows {
+        if row.get::<Option<i64>>("size")?.is_none() {
+            failed.push(row.get::<uuid::Uuid>("step_id")?);
+        }
+    }
+    if failed.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = Rows::new().ids("id", failed);
+    let rows = conn
+        .fetch(&LAST_EXECUTIONS, &[("b", (&rows).into())])
+        .await?;
+    let last = rows.iter().map(|row| {
+        let last = LastExecution {
+            result: row.get("result")?,
+            error_class: row.get("error_class")?,
+        };
+        Ok((StepId(row.get("step_id")?), last))
+    });
+    last.collect()
+}
+
 async fn load(
     conn: &mut Conn,
     row: &super::Row,
     token: ClaimToken,
+    last: &HashMap<StepId, LastExecution>,
     definitions: &Definitions,
 ) -> Result<Result<Fenced, Unreadable>, Error> {
     let digest: String = row.get("definition")?;
@@ -417,16 +457,13 @@ async fn load(
             },
         },
         None => {
-            let args = [("step", step_id.0.into())];
-            let reason = match conn.fetch_optional(&LAST_EXECUTION, &args).await? {
+            let reason = match last.get(&step_id) {
                 Some(last) => {
-                    let word = last.get::<Option<String>>("result")?;
-                    let result = match word.map(|word| word.parse()).transpose() {
+                    let result = match last.result.as_deref().map(str::parse).transpose() {
                         Ok(result) => result.unwrap_or(ExecutionResult::Error),
                         Err(unknown) => return unreadable(format!("of its step, {unknown}")),
                     };
-                    let class = last.get::<Option<String>>("error_class")?;
-                    outcome::halt_reason(result, class.as_deref())
+                    outcome::halt_reason(result, last.error_class.as_deref())
                 }
                 None => HaltReason::TransitionInvalid,
             };

@@ -1,12 +1,12 @@
-//! The invariants, as queries that return what breaks them.
+//! The invariants, as queries that return the rows that break them.
 //!
 //! Owns: the statements of each invariant, and running them all in one snapshot. Never: repairs
 //! anything; nor does the engine read its own correctness off these.
 //!
 //! Each statement returns `entity, id, detail` for every row that breaks it. Those that would
 //! have to look up every row of a long history are sent only when a single look at each table
-//! (`sketch`) does not clear them, so an audit of a healthy database costs a few scans. What a
-//! constraint of the schema upholds is checked all the same: constraints can be dropped.
+//! (`sketch`) does not clear them, so an audit of a healthy database costs a few scans. It also
+//! checks what a constraint of the schema upholds: constraints can be dropped.
 //!
 //! Not here: I8 (budgets kept), because budgets are configuration: they are not in the
 //! database, and may have been changed between two attempts; I29 (a child's input is its
@@ -39,7 +39,7 @@ pub enum Kind {
 pub struct Invariant {
     /// `I1`, …: what comments and tests call it.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub title: &'static str,
     /// When it holds.
     pub kind: Kind,
@@ -59,13 +59,13 @@ struct Check {
 pub struct Violation {
     /// Which.
     pub invariant: &'static str,
-    /// What it says.
+    /// Its text.
     pub title: &'static str,
-    /// What kind of row: `run`, `step`, ….
+    /// The kind of row: `run`, `step`, ….
     pub entity: String,
     /// Its key.
     pub id: Uuid,
-    /// What is wrong with it.
+    /// The defect.
     pub detail: String,
 }
 
@@ -78,7 +78,7 @@ pub const ROWS_MAX: usize = 1_000;
 /// Clocks of a database and its replicas may differ by as much.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 
-/// What breaks an invariant, at most `:rows` of it. It is looked for as if all of it were wanted:
+/// The rows that break an invariant, at most `:rows` of them. They are looked for as if all were wanted:
 /// planned for the first few rows, a server with old statistics compares every row with every row.
 macro_rules! found {
     ($($part:tt)+) => {
@@ -297,7 +297,7 @@ statements! {
          CROSS JOIN ductwork_runs r
          WHERE a.completed_at IS NULL AND b.id = a.branch_id AND r.id = b.run_id
            AND r.status IN ('completed', 'cancelled', 'halted')");
-    /// What moves a branch next: an open execution of its step, an advancer that will find it
+    /// The next mover of a branch: an open execution of its step, an advancer that will find it
     /// ready, one that has claimed it (I9), the barrier at which it waits (I20), or a person.
     I18 = found!("
         SELECT 'branch' AS entity, b.id, 'is in progress, but nothing will move it' AS detail
@@ -608,10 +608,10 @@ const BY_HASH: &[&str] = &[
     "I34_EXECUTIONS",
 ];
 
-/// What an audit has found, and what it took.
+/// The findings of an audit, and its cost.
 #[derive(Clone, Debug, Default)]
 pub struct Audited {
-    /// What breaks an invariant.
+    /// The rows that break an invariant.
     pub violations: Vec<Violation>,
     /// The look at all tables that clears most of them.
     pub sketch: Duration,
@@ -656,7 +656,7 @@ pub fn settings(statement: &str) -> String {
     format!("{SETTINGS}; {}", joins(BY_HASH.contains(&statement)))
 }
 
-/// What breaks an invariant, as the transaction that `conn` is in sees it: of those that the
+/// The rows that break an invariant, as the transaction that `conn` is in sees them: of those that the
 /// sketch does not clear.
 async fn check(
     conn: &mut Conn,

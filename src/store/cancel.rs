@@ -105,7 +105,7 @@ const LOOK: usize = 50_000;
 /// which others wait, so it lets go of them rather, and asks again.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '200ms'";
 
-/// What a cancellation came to.
+/// The result of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Cancel {
@@ -123,8 +123,8 @@ pub enum Cancel {
 
 /// Cancels a run.
 ///
-/// What runs at this moment loses the right to commit (its guard no longer matches). Whoever does
-/// not learn what became of it asks again.
+/// An execution that runs at this moment loses the right to commit (its guard no longer matches). A
+/// caller that does not learn the result asks again.
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, &mut |_| {}).await
 }
@@ -364,12 +364,12 @@ impl Held {
     }
 }
 
-/// Locks what is open of the branches that were seen, as it is by now.
+/// Locks the open rows of the branches that were seen, as they are by now.
 ///
 /// RACE: an execution is tried again, a branch moves on, by a transaction that our locks wait for
 /// and whose new rows the look before them has not seen. So we look again until nothing is new.
-/// Whoever could still add something holds a row that we would then wait for, so a look that finds
-/// nothing new is final. Places in the queue first, as a claim takes them, then executions, then
+/// A transaction that could still add something holds a row that we would then wait for, so a look that
+/// finds nothing new is final. Places in the queue first, as a claim takes them, then executions, then
 /// branches, as everybody else. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
 /// (I15, I17)
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
@@ -421,7 +421,7 @@ async fn close(
     if !executions.is_empty() {
         let rows = Rows::new().ids("id", executions.iter().copied());
         let rows = [("b", (&rows).into())];
-        // What was put back while we waited for it has a place by now. Proven by
+        // An execution that was put back while we waited for it has a place by now. Proven by
         // `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
         conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
         for row in conn.fetch(&CANCEL_EXECUTIONS, &rows).await? {

@@ -21,15 +21,6 @@ use super::portion;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
 
-/// The longest input that comes along with its claim: of a thousand such the answer has 16 MiB.
-/// Longer ones are asked for, as many at once as fit.
-macro_rules! input {
-    () => {
-        "CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
-               CAST(octet_length(s.input) AS bigint) AS size"
-    };
-}
-
 statements! {
     /// A process whose row is gone was declared dead: it claims nothing until it has registered
     /// anew; nor does what it sent through a connection that it has given up since (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the
@@ -38,62 +29,26 @@ statements! {
     pub(super) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment";
-    /// MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more
-    /// than its limit (C7). What was taken is passed over by its place: while somebody holds an old
-    /// snapshot, PostgreSQL's index keeps it, and would be walked from its beginning (D12).
-    TAKE_AVAILABILITIES in Sqlite = "
-        WITH due AS MATERIALIZED (
-            SELECT execution_id FROM ductwork_availabilities
-             WHERE pipeline = :pipeline AND due_at <= {now}
-               AND (due_at, execution_id) > (:behind, :behind_id) {alive}
-             ORDER BY due_at, execution_id LIMIT :n {skip_locked})
-        DELETE FROM ductwork_availabilities
-         WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id AS id, due_at";
-    STAMP_EXECUTIONS in Sqlite = "
-        UPDATE ductwork_executions
-           SET process_id = :process, claimed_at = {moment}, lease_until = {moment} + :lease
-          FROM {of:taken(id id)}
-         WHERE {key:ductwork_executions.id;taken.id}
-           AND ductwork_executions.process_id IS NULL
-           AND ductwork_executions.result IS NULL
-        RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count";
-    /// A row without an execution says that the process lives, and nothing was due. All or
-    /// nothing: the statement is refused when something available was not free to be claimed (I2).
-    STAMPED in Part = concat!("
+    CLAIM in Postgres from "backend/postgres/claim.sql";
+    TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql";
+    STAMP_EXECUTIONS in Sqlite from "backend/sqlite/claim.sql";
+    /// An input of up to 16 KiB comes along with its claim: of a thousand such the answer has 16 MiB.
+    /// Longer ones are asked for, as many at once as fit.
+    LOAD_CLAIMED = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
-               ", input!(), ",
-               br.fan_out_id, br.ordinal, r.definition,
-               (SELECT max(due_at) FROM taken) AS last_due_at,
-               (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
-               {whole:(SELECT count(*) FROM stamped);(SELECT count(*) FROM taken)}
-          FROM touched
-          LEFT JOIN (stamped e
-                JOIN ductwork_steps s ON {key:s.id;e.step_id}
-                JOIN ductwork_branches br ON {key:br.id;s.branch_id}
-                JOIN ductwork_runs r ON {key:r.id;s.run_id}) ON true
-         ORDER BY e.id");
-    CLAIM joins [
-        ("touched", &TOUCH_PROCESS),
-        ("taken", &TAKE_AVAILABILITIES),
-        ("stamped", &STAMP_EXECUTIONS),
-        ("", &STAMPED),
-    ];
-    LOAD_CLAIMED = concat!("
-        SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
-               s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
-               ", input!(), ",
+               CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
+               CAST(octet_length(s.input) AS bigint) AS size,
                br.fan_out_id, br.ordinal, r.definition
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
           JOIN ductwork_branches br ON {key:br.id;s.branch_id}
           JOIN ductwork_runs r ON {key:r.id;s.run_id}
-         ORDER BY e.id");
+         ORDER BY e.id";
     LARGE_INPUTS = "
         SELECT s.id, s.input FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
-    /// What was claimed but never started is as if it had not been claimed.
+    /// A claimed execution that never started is as if it had not been claimed.
     UNCLAIM = "
         UPDATE ductwork_executions
            SET process_id = NULL, claimed_at = NULL, lease_until = NULL
@@ -159,11 +114,11 @@ pub struct Claimed {
 pub struct Unread {
     /// The execution.
     pub execution_id: ExecutionId,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a claim came to.
+/// The result of a claim.
 #[derive(Debug)]
 pub enum Claim {
     /// These executions are ours. Fewer than asked for: no more are due.
@@ -172,18 +127,18 @@ pub enum Claim {
     Dead,
 }
 
-/// What else there is to know of a claim.
+/// The side results of a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rest {
     /// The place of the last that was taken.
     pub last: Place,
-    /// What was taken as well, and is to be put back: together, the inputs are too much to hold.
+    /// Executions that were taken as well and must be put back: together, the inputs are too large to hold.
     pub excess: Vec<ExecutionId>,
-    /// What was taken as well, and is to be put back for later: it cannot be understood.
+    /// Executions that were taken as well and must be put back for later: this version cannot read them.
     pub unread: Vec<Unread>,
 }
 
-/// What a process holds, as it was found.
+/// The executions that a process holds.
 #[derive(Debug, Default)]
 pub struct Held {
     /// With their inputs.
@@ -348,7 +303,7 @@ async fn with_inputs(
     Ok((Claim::Taken(claimed), rest))
 }
 
-/// What was claimed, and of it what cannot be understood: one such row holds up no other.
+/// The claimed executions, and those of them that this version cannot read: one such row holds up no other.
 fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
     let (mut understood, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
@@ -382,8 +337,7 @@ fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
 /// attempt was made, so none is closed. They are due again after `delay`. Those that the process holds no
 /// more stay as they are. Returns how many.
 ///
-/// What is put back may be what was taken up again since, if this arrives late: it is fenced as
-/// claims are.
+/// If this arrives late, somebody may have claimed the same executions since: it is fenced as claims are.
 pub async fn put_back(
     conn: &mut Conn,
     claimant: Claimant,

@@ -5,11 +5,11 @@
 //! is in the same transaction. Never: decides what an ending costs (`machine::outcome`).
 //!
 //! Everything that follows from a result is known before the database is asked whether the
-//! result still counts. So a batch is one table of rows, `results`, and one sequence of
-//! statements, of which the first lets through the rows whose execution is still ours: on
-//! PostgreSQL one statement and one round trip, whose parts read what the first returned; on
-//! SQLite one statement after another, those after the guard in one trip to the connection's
-//! thread, which are given those rows.
+//! result still counts. So a batch is one table of rows (`batch::ResultRow`), and one sequence of
+//! statements, of which the first lets through the rows whose execution is still ours. On
+//! PostgreSQL (`backend/postgres/commit.sql`) they are parts of one statement in one round trip, which
+//! read what the first returned. On SQLite (`backend/sqlite/commit.sql`) they follow one another; those
+//! after the guard are given its rows, in one trip to the connection's thread.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::machine::advance::Advance;
 use crate::machine::outcome::{Ending, Verdict};
 use crate::model::*;
 
+use super::batch::ResultRow;
 use super::claim::{self, Claimed};
 use super::conn::{Conn, Row};
 use super::crossing::{Crossed, micros};
@@ -31,182 +32,24 @@ use super::error::Error;
 use super::process::Claimant;
 use super::statement::{Args, Rows, statements};
 
-/// One row per result: what it is, and all that follows from it. Ids of what is not to be
-/// written are null.
-macro_rules! columns {
-    () => {
-        "execution_id id, result text, error_class text, error_message text, \
-         error_backtrace text, step_id id, run_id id, branch_id id, step_status text, \
-         output text, ready int, ends int, transition_id id, via text, produced int, \
-         advancement_id id, claim_token id, next_step_id id, next_ordinal int, next_node text, \
-         next_step text, attempt_id id, attempt_step_id id, attempt int, retry_count int, \
-         crash_count int, leased int, due_in int, arrives_at id"
-    };
-}
-
-/// The rows that the guard let through, and whether each is the last at its barrier.
-macro_rules! held {
-    () => {
-        concat!("{of:held(", columns!(), ", last int)}")
-    };
-}
-
-/// Who is the last at its barrier: of those that are missing there, nobody comes after it.
-macro_rules! last {
-    () => {
-        "CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
-                    THEN 1 ELSE 0 END AS last"
-    };
-}
-
 statements! {
-    RESULTS in Part = concat!("SELECT * FROM {rows:results(", columns!(), ")}");
-    /// RACE: the reaper has given this execution to somebody else while we still ran it, and
-    /// now we come with a result. Whoever writes `completed_at` first wins; the other matches
-    /// no row (E1). An attempt is a row of its own, so the fence holds even against ourselves,
-    /// should we have claimed the next attempt (E2). Proven by
-    /// `a_late_commit_loses_after_the_reaper_took_the_claim`. (I4, I5) Asked of `result`, which
-    /// is null as long as `completed_at` is (I3), because the latter is in partial indexes that
-    /// a planner would walk for each row of the batch.
-    CLOSE_EXECUTIONS in Sqlite = concat!("
-        UPDATE ductwork_executions
-           SET completed_at = {moment}, result = results.result, error_class = results.error_class,
-               error_message = results.error_message, error_backtrace = results.error_backtrace
-          FROM ", "{of:results(", columns!(), ")}", "
-         WHERE {key:ductwork_executions.id;results.execution_id}
-           AND ductwork_executions.process_id = :process
-           AND ductwork_executions.result IS NULL {alive}
-        RETURNING {held:results;ductwork_executions.id AS execution_id}, completed_at AS moment, 0 AS last");
-    /// A branch that ends in a fan-out arrives with its result, unless it would be the last: that
-    /// one is left to an advancer, which fires the barrier. RACE: two workers with the last two
-    /// siblings. The barrier's row is locked before it is read, so the second sees the first's
-    /// arrival, and exactly one of them is the last. Inner barriers before outer ones, as an
-    /// advancer's cascade takes them. Proven by
-    /// `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
-    ARRIVING in Part = concat!("
-        SELECT {names:barriers(", columns!(), ")}, barriers.moment,
-               ", last!(), "
-          FROM (SELECT closed.*, f.missing
-                  FROM (SELECT * FROM closed ORDER BY arrives_at DESC) closed
-                  LEFT JOIN LATERAL (SELECT width - arrived AS missing FROM ductwork_fan_outs
-                                      WHERE id = closed.arrives_at FOR UPDATE) f ON true) barriers");
-    LAST_AT_BARRIERS in Sqlite = concat!("
-        SELECT execution_id FROM (SELECT execution_id, ", last!(), "
-          FROM (SELECT b.execution_id, b.step_id, b.arrives_at, f.width - f.arrived AS missing
-                  FROM {rows:b(execution_id id, step_id id, arrives_at id)}
-                  JOIN ductwork_fan_outs f ON {key:f.id;b.arrives_at}) barriers)
-         WHERE last = 1");
-    ARRIVE_WITH_RESULT in Sqlite = concat!("
-        UPDATE ductwork_fan_outs SET arrived = arrived + a.n
-          FROM (SELECT held.arrives_at AS id, count(*) AS n FROM ", held!(), "
-                 WHERE held.arrives_at IS NOT NULL AND held.last = 0 GROUP BY held.arrives_at) a
-         WHERE {key:ductwork_fan_outs.id;a.id}");
-    END_STEPS in Sqlite = concat!("
-        UPDATE ductwork_steps
-           SET status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
-               output = held.output, completed_at = {moment:held}
-          FROM ", held!(), "
-         WHERE {key:ductwork_steps.id;held.step_id} AND held.step_status IS NOT NULL
-           AND ductwork_steps.status = 'in_progress'");
-    /// The branch becomes ready for an advancer, or moves with the result. The guard of the
-    /// move: while an execution is open its branch stands at the execution's step, unclaimed.
-    MOVE_WITH_RESULT in Sqlite = concat!("
-        UPDATE ductwork_branches
-           SET status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
-               step_id = coalesce(held.next_step_id, held.step_id),
-               ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {moment:held} END,
-               last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
-                                       THEN last_advanced_at ELSE {moment:held} END
-          FROM ", held!(), "
-         WHERE {key:ductwork_branches.id;held.branch_id}
-           AND (held.ready = 1 OR held.transition_id IS NOT NULL)
-           AND ductwork_branches.step_id = held.step_id
-           AND ductwork_branches.status = 'in_progress'
-        RETURNING ductwork_branches.id AS id");
-    /// All or nothing: refused when a branch was not where its result says (I9).
-    ALL_MOVED in Part = "SELECT {whole:changes();:moves}";
-    INSERT_NEXT_STEPS in Sqlite = concat!("
-        INSERT INTO ductwork_steps
-            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
-        SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
-               held.next_step, held.via, held.transition_id, 'in_progress', held.output, {moment:held}
-          FROM ", held!(), " WHERE held.next_step_id IS NOT NULL");
-    INSERT_ATTEMPTS in Sqlite = concat!("
-        INSERT INTO ductwork_executions
-            (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
-        SELECT held.attempt_id, held.attempt_step_id, :pipeline, held.attempt, held.retry_count,
-               held.crash_count,
-               CASE WHEN held.leased = 1 THEN :process END,
-               CASE WHEN held.leased = 1 THEN {moment:held} END,
-               CASE WHEN held.leased = 1 THEN {moment:held} + :lease END
-          FROM ", held!(), " WHERE held.attempt_id IS NOT NULL");
-    QUEUE_ATTEMPTS in Sqlite = concat!("
-        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT held.attempt_id, :pipeline,
-               coalesce({moment:held} + held.due_in,
-                        (SELECT CASE WHEN min(a.due_at) < {moment:held} THEN min(a.due_at) - 1 END
-                           FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
-                        {moment:held})
-          FROM ", held!(), " WHERE held.attempt_id IS NOT NULL AND held.leased = 0");
-    RECORD_TRANSITIONS in Sqlite = concat!("
-        INSERT INTO ductwork_transitions
-            (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
-        SELECT held.transition_id, held.run_id, held.branch_id, held.step_id, held.via,
-               held.produced, {moment:held}, {moment:held}
-          FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
-    RECORD_ADVANCEMENTS in Sqlite = concat!("
-        INSERT INTO ductwork_advancements
-            (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
-        SELECT held.advancement_id, held.transition_id, held.branch_id, :process, held.claim_token,
-               {moment:held}, {moment:held}, {moment:held}, 'success'
-          FROM ", held!(), " WHERE held.transition_id IS NOT NULL AND held.last = 0");
-    /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
-    /// all runs in progress, and a run's end would cost more the longer the queue.
-    END_RUNS in Sqlite = concat!("
-        UPDATE ductwork_runs SET status = 'completed', completed_at = {moment:held}, output = held.output
-          FROM ", held!(), "
-         WHERE {key:ductwork_runs.id;held.run_id} AND held.ends = 1 AND held.arrives_at IS NULL
-           AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')");
-    /// A row without an execution says that the process lives, and holds none of them. All or
-    /// nothing: the statement is refused when a branch was not where its result says (I9).
-    COMMITTED in Part = "
-        SELECT held.execution_id, held.last,
-               {whole:(SELECT count(*) FROM moved);(SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)}
-          FROM touched LEFT JOIN held ON true";
-    COMMIT joins [
-        ("results", &RESULTS),
-        ("touched", &claim::TOUCH_PROCESS),
-        ("closed", &CLOSE_EXECUTIONS),
-        ("held", &ARRIVING),
-        ("arrived", &ARRIVE_WITH_RESULT),
-        ("ended_steps", &END_STEPS),
-        ("moved", &MOVE_WITH_RESULT),
-        ("next_steps", &INSERT_NEXT_STEPS),
-        ("attempts", &INSERT_ATTEMPTS),
-        ("queued", &QUEUE_ATTEMPTS),
-        ("transitions", &RECORD_TRANSITIONS),
-        ("advancements", &RECORD_ADVANCEMENTS),
-        ("ended_runs", &END_RUNS),
-        ("", &COMMITTED),
-    ];
-    /// The same where no branch arrives at a barrier and no attempt goes to the queue: what a
-    /// statement costs before its first row is its parts', and most batches need no more.
-    COMMIT_SIMPLE joins [
-        ("results", &RESULTS),
-        ("touched", &claim::TOUCH_PROCESS),
-        ("held", &CLOSE_EXECUTIONS),
-        ("ended_steps", &END_STEPS),
-        ("moved", &MOVE_WITH_RESULT),
-        ("next_steps", &INSERT_NEXT_STEPS),
-        ("attempts", &INSERT_ATTEMPTS),
-        ("transitions", &RECORD_TRANSITIONS),
-        ("advancements", &RECORD_ADVANCEMENTS),
-        ("ended_runs", &END_RUNS),
-        ("", &COMMITTED),
-    ];
+    COMMIT in Postgres from "backend/postgres/commit.sql";
+    COMMIT_SIMPLE in Postgres from "backend/postgres/commit.sql";
+    CLOSE_EXECUTIONS in Sqlite from "backend/sqlite/commit.sql";
+    LAST_AT_BARRIERS in Sqlite from "backend/sqlite/commit.sql";
+    ARRIVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql";
+    END_STEPS in Sqlite from "backend/sqlite/commit.sql";
+    MOVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql";
+    ALL_MOVED in Sqlite from "backend/sqlite/commit.sql";
+    INSERT_NEXT_STEPS in Sqlite from "backend/sqlite/commit.sql";
+    INSERT_ATTEMPTS in Sqlite from "backend/sqlite/commit.sql";
+    QUEUE_ATTEMPTS in Sqlite from "backend/sqlite/commit.sql";
+    RECORD_TRANSITIONS in Sqlite from "backend/sqlite/commit.sql";
+    RECORD_ADVANCEMENTS in Sqlite from "backend/sqlite/commit.sql";
+    END_RUNS in Sqlite from "backend/sqlite/commit.sql";
     /// The guard, on SQLite.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
-    /// What follows it.
+    /// The statements that follow the guard.
     WRITE_RESULTS runs [
         &MOVE_WITH_RESULT,
         &ALL_MOVED,
@@ -238,13 +81,13 @@ statements! {
 /// An execution that has ended, and what is to be written for it.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// What was claimed.
+    /// The claim.
     pub claimed: Arc<Claimed>,
     /// The run's definition.
     pub definition: Arc<Definition>,
     /// How it ended.
     pub ending: Ending,
-    /// What follows.
+    /// The verdict on it.
     pub verdict: Verdict,
     /// Its value, when it succeeded.
     pub output: Option<Box<RawValue>>,
@@ -266,7 +109,7 @@ impl Finished {
     }
 }
 
-/// What is kept of an error.
+/// The parts of an error that are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredError {
     /// For machines.
@@ -277,7 +120,7 @@ pub struct StoredError {
     pub backtrace: Option<String>,
 }
 
-/// What a commit came to.
+/// The result of a commit.
 #[derive(Debug, Default)]
 pub struct Committed {
     /// Results that came too late: the claim had been taken away.
@@ -288,13 +131,13 @@ pub struct Committed {
     pub ready: bool,
     /// Branches that crossed with their result.
     pub advanced: usize,
-    /// What the crossings did.
+    /// The effects of the crossings.
     pub crossed: Crossed,
     /// This process was declared dead: its results are all stale, it must register anew.
     pub dead: bool,
 }
 
-/// Who commits.
+/// The process that commits.
 #[derive(Clone, Copy, Debug)]
 pub struct Committer<'a> {
     /// The process, by the connection through which it commits.
@@ -365,9 +208,9 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
         let Some(process) = answer.next() else {
             return Ok(None);
         };
-        // Whoever removes a process takes its executions away in the same transaction, so the first
-        // row is the process's own. An execution in its place is an error that undoes all: so ends
-        // what arrives after its epoch, when nobody listens.
+        // A reaper removes a process and takes its executions away in the same transaction, so the first
+        // row is the process's own. An execution in its place is an error that undoes all: a commit that
+        // arrives after its epoch, when nobody listens, ends so.
         let id = process.get::<uuid::Uuid>("id");
         id.map_err(|_| {
             Error::Corrupt("I22: a process that is gone, or its epoch, holds executions".to_owned())
@@ -419,7 +262,7 @@ async fn last_at_barriers(
     last.iter().map(id).collect()
 }
 
-/// What is to be written for one result, if it still counts.
+/// The rows to write for one result, if it still counts.
 struct Planned<'a> {
     of: &'a Finished,
     step_status: Option<StepStatus>,
@@ -563,6 +406,44 @@ impl<'a> Planned<'a> {
         });
     }
 
+    /// As the database is given it.
+    fn row(&self) -> ResultRow<'a> {
+        let (finished, claimed) = (self.of, &self.of.claimed);
+        let error = finished.error.as_ref();
+        let (crossing, next, attempt) = (self.crossing, self.next.as_ref(), self.attempt);
+        ResultRow {
+            execution_id: claimed.execution_id.0,
+            result: finished.ending.result().as_str(),
+            error_class: error.map(|error| error.class.as_str()),
+            error_message: error.map(|error| error.message.as_str()),
+            error_backtrace: error.and_then(|error| error.backtrace.as_deref()),
+            step_id: claimed.step_id.0,
+            run_id: claimed.run_id.0,
+            branch_id: claimed.branch_id.0,
+            step_status: self.step_status.map(StepStatus::as_str),
+            output: finished.output.as_deref().map(RawValue::get),
+            ready: i64::from(self.ready),
+            ends: i64::from(self.ends),
+            transition_id: crossing.map(|records| records.transition.0),
+            via: crossing.map(|records| records.via.as_str()),
+            produced: i64::from(next.is_some()),
+            advancement_id: crossing.map(|records| records.advancement.0),
+            claim_token: crossing.map(|records| records.token.0),
+            next_step_id: next.map(|next| next.id.0),
+            next_ordinal: claimed.step_ordinal + 1,
+            next_node: next.map(|next| next.node),
+            next_step: next.map(|next| next.step),
+            attempt_id: attempt.map(|attempt| attempt.id.0),
+            attempt_step_id: attempt.map(|attempt| attempt.step_id.0),
+            attempt: attempt.map(|attempt| i64::from(attempt.attempt)),
+            retry_count: attempt.map(|attempt| i64::from(attempt.retry_count)),
+            crash_count: attempt.map(|attempt| i64::from(attempt.crash_count)),
+            leased: i64::from(attempt.is_some_and(|attempt| attempt.leased)),
+            due_in: attempt.and_then(|attempt| attempt.due_in),
+            arrives_at: self.arrives_at.map(|fan_out| fan_out.0),
+        }
+    }
+
     /// True when an attempt of it goes to the queue.
     fn queues(&self) -> bool {
         self.attempt.is_some_and(|attempt| !attempt.leased)
@@ -615,87 +496,10 @@ fn simple(finished: &Finished) -> Option<Advance<'_>> {
 }
 
 fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
-    let all = || planned.iter();
-    let claimed = || planned.iter().map(|row| &row.of.claimed);
-    let error = || planned.iter().map(|row| row.of.error.as_ref());
-    let crossing = || planned.iter().map(|row| row.crossing);
-    let next = || planned.iter().map(|row| row.next.as_ref());
-    let attempt = || planned.iter().map(|row| row.attempt);
-    let count = |of: fn(&Attempt) -> u32| {
-        attempt().map(move |attempt| attempt.map(|attempt| i64::from(of(&attempt))))
-    };
-    Rows::new()
-        .ids(
-            "execution_id",
-            claimed().map(|claimed| claimed.execution_id),
-        )
-        .texts("result", all().map(|row| row.of.ending.result().as_str()))
-        .optional_texts(
-            "error_class",
-            error().map(|error| Some(error?.class.as_str())),
-        )
-        .optional_texts(
-            "error_message",
-            error().map(|error| Some(error?.message.as_str())),
-        )
-        .optional_texts(
-            "error_backtrace",
-            error().map(|error| error?.backtrace.as_deref()),
-        )
-        .ids("step_id", claimed().map(|claimed| claimed.step_id))
-        .ids("run_id", claimed().map(|claimed| claimed.run_id))
-        .ids("branch_id", claimed().map(|claimed| claimed.branch_id))
-        .optional_texts(
-            "step_status",
-            all().map(|row| row.step_status.map(StepStatus::as_str)),
-        )
-        .optional_texts(
-            "output",
-            all().map(|row| row.of.output.as_deref().map(RawValue::get)),
-        )
-        .ints("ready", all().map(|row| i64::from(row.ready)))
-        .ints("ends", all().map(|row| i64::from(row.ends)))
-        .optional_ids(
-            "transition_id",
-            crossing().map(|records| Some(records?.transition)),
-        )
-        .optional_texts("via", crossing().map(|records| Some(records?.via.as_str())))
-        .ints("produced", next().map(|next| i64::from(next.is_some())))
-        .optional_ids(
-            "advancement_id",
-            crossing().map(|records| Some(records?.advancement)),
-        )
-        .optional_ids(
-            "claim_token",
-            crossing().map(|records| Some(records?.token)),
-        )
-        .optional_ids("next_step_id", next().map(|next| Some(next?.id)))
-        .ints(
-            "next_ordinal",
-            claimed().map(|claimed| claimed.step_ordinal + 1),
-        )
-        .optional_texts("next_node", next().map(|next| Some(next?.node)))
-        .optional_texts("next_step", next().map(|next| Some(next?.step)))
-        .optional_ids("attempt_id", attempt().map(|attempt| Some(attempt?.id)))
-        .optional_ids(
-            "attempt_step_id",
-            attempt().map(|attempt| Some(attempt?.step_id)),
-        )
-        .optional_ints("attempt", count(|attempt| attempt.attempt))
-        .optional_ints("retry_count", count(|attempt| attempt.retry_count))
-        .optional_ints("crash_count", count(|attempt| attempt.crash_count))
-        .ints(
-            "leased",
-            attempt().map(|attempt| i64::from(attempt.is_some_and(|a| a.leased))),
-        )
-        .optional_ints(
-            "due_in",
-            attempt().map(|attempt| attempt.and_then(|attempt| attempt.due_in)),
-        )
-        .optional_ids("arrives_at", all().map(|row| row.arrives_at))
+    ResultRow::batch(planned.iter().map(|planned| planned.row()))
 }
 
-/// What is to be told of a batch of which `held` counted (`None`: the process is dead).
+/// The answer for a batch of which `held` counted (`None`: the process is dead).
 fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
     let mut committed = Committed {
         dead: held.is_none(),

@@ -48,7 +48,7 @@ enum Target {
     Sqlite(File),
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The engine: short statements by key. Sequential scans and hash joins are priced out, so
@@ -399,7 +399,7 @@ impl Conn {
         Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
     }
 
-    /// What is to be sent before the next statement, with it.
+    /// The text to send before the next statement, with it.
     fn begins(&mut self) -> Option<&'static str> {
         debug_assert_ne!(self.bounds, Bounds::Ended, "a statement after the last");
         let Bounds::ToBegin(begin) = self.bounds else {

@@ -7,8 +7,8 @@
 //!
 //! Lock order: execution → branch → barrier → run; barriers inner before outer. A worker's commit
 //! writes its barriers before its branches, which nobody who holds or waits for a barrier wants:
-//! they are in progress, and their executions were the worker's. What still deadlocks is tried
-//! again whole.
+//! they are in progress, and their executions were the worker's. A transaction that still deadlocks
+//! is tried again whole.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -33,6 +33,9 @@ const CHUNK: usize = if cfg!(feature = "failpoints") {
 } else {
     1_000
 };
+
+/// Runs whose hooks are made at once: each input has up to a hundred error messages.
+const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
 
 statements! {
     INSERT_BRANCHES = "
@@ -157,14 +160,18 @@ statements! {
         UPDATE ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
           FROM {rows:b(id id, waiting int)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
-    HALTS_OF_RUN = "
-        SELECT br.halt_reason, s.node, s.step, e.error_class, e.error_message
-          FROM ductwork_branches br
-          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+    /// The first hundred of each run: of a wide fan-out there may be a million.
+    HALTS_OF_RUNS = "
+        SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
+          FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
+                       row_number() OVER (PARTITION BY x.run_id ORDER BY x.id) AS place
+                  FROM {rows:b(id id)}
+                  JOIN ductwork_branches x ON {key:x.run_id;b.id} AND x.halt_reason IS NOT NULL) halted
+          JOIN ductwork_steps s ON {key:s.id;halted.step_id}
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
-         WHERE br.run_id = :run AND br.halt_reason IS NOT NULL
-         ORDER BY br.id LIMIT 100";
+         WHERE halted.place <= 100
+         ORDER BY halted.id";
     COMPLETE_TRANSITIONS = "
         UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
           FROM {rows:b(id id, branch_id id, via text, produced int)}
@@ -209,7 +216,7 @@ pub struct Crossing<'a> {
     pub begun: Option<(FanOutId, usize)>,
     /// How many it has after this transaction.
     pub until: usize,
-    /// What it does.
+    /// The advance that it makes.
     pub advance: Advance<'a>,
 }
 
@@ -237,7 +244,7 @@ impl Crossing<'_> {
     }
 }
 
-/// What a batch of crossings did, beyond the rows.
+/// The effects of a batch of crossings, beyond the rows.
 #[derive(Debug, Default)]
 pub struct Crossed {
     /// Pipelines with new availabilities.
@@ -635,7 +642,7 @@ async fn apply<'a>(
 ) -> Result<(), Error> {
     move_branches(conn, &writes.moved).await?;
     hold(conn, &writes.held).await?;
-    // Who waited left its step long ago.
+    // A branch that waited left its step long ago.
     let left: Vec<StepId> = writes
         .moved
         .iter()
@@ -896,11 +903,12 @@ async fn end_runs(
     let roots: Vec<&Standing<'_>> = writes.halted_runs.iter().map(|i| &standing[*i]).collect();
     let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
     conn.execute(&HALT_RUNS, &[("b", (&rows).into())]).await?;
-    for root in roots {
-        crossed
-            .ended
-            .push((root.run_id, root.pipeline.to_owned(), RunStatus::Halted));
-        enqueue_hook(conn, root, crossed).await?;
+    let ended = |root: &&Standing<'_>| (root.run_id, root.pipeline.to_owned(), RunStatus::Halted);
+    crossed.ended.extend(roots.iter().map(ended));
+    let hooked = |root: &&Standing<'_>| root.definition.on_halt.is_some();
+    let hooked: Vec<&Standing<'_>> = roots.into_iter().filter(hooked).collect();
+    for roots in hooked.chunks(HOOKS_AT_ONCE) {
+        enqueue_hooks(conn, roots, crossed).await?;
     }
     Ok(())
 }
@@ -908,20 +916,16 @@ async fn end_runs(
 /// The hook of a halted run is a step like any other, made in the transaction that halts the
 /// run: it cannot be lost between a flag and a call, and cannot run for a halt that was rolled
 /// back (A16). It stands after the last step of the run's root branch.
-async fn enqueue_hook(
+async fn enqueue_hooks(
     conn: &mut Conn,
-    root: &Standing<'_>,
+    roots: &[&Standing<'_>],
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
-    let Some(step) = &root.definition.on_halt else {
-        return Ok(());
-    };
-    let halts = conn
-        .fetch(&HALTS_OF_RUN, &[("run", root.run_id.0.into())])
-        .await?;
-    let mut reasons = Vec::new();
-    for halt in &halts {
-        reasons.push(serde_json::json!({
+    let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
+    let mut halts: HashMap<RunId, Vec<serde_json::Value>> = HashMap::new();
+    for halt in conn.fetch(&HALTS_OF_RUNS, &[("b", (&rows).into())]).await? {
+        let run = RunId(halt.get("run_id")?);
+        halts.entry(run).or_default().push(serde_json::json!({
             "reason": halt.get::<String>("halt_reason")?,
             "node": halt.get::<String>("node")?,
             "step": halt.get::<String>("step")?,
@@ -929,36 +933,42 @@ async fn enqueue_hook(
             "error_message": halt.get::<Option<String>>("error_message")?,
         }));
     }
-    let input = serde_json::json!({
-        "run_id": root.run_id.to_string(),
-        "pipeline": root.pipeline,
-        "halts": reasons,
-    });
-    let id = StepId::new();
-    let new = NewStep {
-        id,
-        run_id: root.run_id,
-        branch_id: root.branch_id,
-        ordinal: root.from_ordinal + 1,
-        node: HOOK_NODE,
-        step,
-        via: Via::OnHalt,
-        transition: root.transition,
-        status: StepStatus::InProgress,
-        input: Input::Text(input.to_string().into()),
-    };
-    insert_steps(conn, &[new]).await?;
-    let execution = NewExecution {
-        id: ExecutionId::new(),
-        step_id: id,
-        pipeline: root.pipeline,
-        attempt: 1,
-        retry_count: 0,
-        crash_count: 0,
-        due_in: Some(0),
-    };
-    crossed.available.insert(root.pipeline.to_owned());
-    insert_executions(conn, &[execution]).await
+    let (mut steps, mut executions) = (Vec::new(), Vec::new());
+    for root in roots {
+        let Some(step) = &root.definition.on_halt else {
+            continue;
+        };
+        let input = serde_json::json!({
+            "run_id": root.run_id.to_string(),
+            "pipeline": root.pipeline,
+            "halts": halts.remove(&root.run_id).unwrap_or_default(),
+        });
+        let id = StepId::new();
+        steps.push(NewStep {
+            id,
+            run_id: root.run_id,
+            branch_id: root.branch_id,
+            ordinal: root.from_ordinal + 1,
+            node: HOOK_NODE,
+            step,
+            via: Via::OnHalt,
+            transition: root.transition,
+            status: StepStatus::InProgress,
+            input: Input::Text(input.to_string().into()),
+        });
+        executions.push(NewExecution {
+            id: ExecutionId::new(),
+            step_id: id,
+            pipeline: root.pipeline,
+            attempt: 1,
+            retry_count: 0,
+            crash_count: 0,
+            due_in: Some(0),
+        });
+        crossed.available.insert(root.pipeline.to_owned());
+    }
+    insert_steps(conn, &steps).await?;
+    insert_executions(conn, &executions).await
 }
 
 /// The node of a hook's step: no step can be named so.

@@ -5,6 +5,7 @@
 
 use std::fmt::Write;
 
+use super::batch::{self, Kind};
 use super::rows_table;
 
 /// A database this program speaks.
@@ -51,18 +52,7 @@ impl Dialect {
             (Self::Postgres, "now") => {
                 to.push_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint")
             }
-            // The time that the part `touched` of a joined statement has asked for, once for all.
-            (Self::Postgres, "moment") if argument.is_empty() => {
-                to.push_str("(SELECT moment FROM touched)")
-            }
-            // The same where the rows of another part carry it, `{moment:held}`: a subquery in
-            // each part would have to be set up in each.
-            (Self::Postgres, "moment") => {
-                write!(to, "{argument}.moment").expect("a string takes all")
-            }
-            (Self::Sqlite, "now" | "moment") => {
-                to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)")
-            }
+            (Self::Sqlite, "now") => to.push_str("CAST(unixepoch('subsec') * 1000000 AS INTEGER)"),
             (Self::Postgres, "skip_locked") => to.push_str("FOR UPDATE SKIP LOCKED"),
             (Self::Postgres, "lock") => to.push_str("FOR UPDATE"),
             // The row stays until we are done; whoever writes other columns of it need not wait.
@@ -105,54 +95,6 @@ impl Dialect {
                 let (alias, _) = columns(rows);
                 write!(to, "{key} IN (SELECT c0 FROM ductwork_rows(:{alias}))")
                     .expect("a string takes all");
-            }
-            // The rows of another part of a joined statement, `{of:taken(id id)}`: SQLite is
-            // given them as a parameter of that name.
-            (Self::Postgres, "of") => {
-                let (name, _) = argument.split_once('(').expect("rows have columns");
-                to.push_str(name);
-            }
-            (Self::Sqlite, "of") => self.rows(argument, to),
-            // The columns of such rows, `{names:taken(id id, n int)}`, and no others it has.
-            (_, "names") => {
-                let (alias, columns) = columns(argument);
-                let names: Vec<String> = columns
-                    .iter()
-                    .map(|(name, _)| format!("{alias}.{name}"))
-                    .collect();
-                to.push_str(&names.join(", "));
-            }
-            // Refuses a joined statement, or a row, in which a part wrote less than it was to:
-            // `{whole:written;meant}`. An expression cannot fail on purpose but by such a trick.
-            (Self::Postgres, "whole") => {
-                let (written, meant) = argument.split_once(';').expect("whole has two counts");
-                write!(
-                    to,
-                    "1 / (CASE WHEN {written} = {meant} THEN 1 ELSE 0 END) AS whole"
-                )
-                .expect("a string takes all");
-            }
-            // The least number has no absolute value: `integer overflow`.
-            (Self::Sqlite, "whole") => {
-                let (written, meant) = argument.split_once(';').expect("whole has two counts");
-                write!(
-                    to,
-                    "abs(CASE WHEN {written} = {meant} THEN 1 ELSE 0x8000000000000000 END) AS whole"
-                )
-                .expect("a string takes all");
-            }
-            // Nothing happens when the process's row is gone; SQLite has looked before.
-            (Self::Postgres, "alive") => to.push_str("AND EXISTS (SELECT 1 FROM touched)"),
-            (Self::Sqlite, "alive") => {}
-            // What the guard let through, for the parts that follow: `{held:results;column}`;
-            // SQLite is told by a column of the table that is written.
-            (Self::Postgres, "held") => {
-                let (staged, _) = argument.split_once(';').expect("held has a column");
-                write!(to, "{staged}.*").expect("a string takes all");
-            }
-            (Self::Sqlite, "held") => {
-                let (_, column) = argument.split_once(';').expect("held has a column");
-                to.push_str(column);
             }
             // `{copied:id}`: the id of the copy that run `:to` has of the row `id`. The first
             // half is the run's, so it is unique and lies close to it; the second half, its
@@ -241,9 +183,35 @@ impl Dialect {
         .expect("a string takes all");
     }
 
+    fn batch(self, name: &str, to: &mut String) {
+        let columns = batch::columns(name);
+        match self {
+            Self::Postgres => {
+                let array = |(column, kind): &(&str, Kind)| {
+                    let kind = match kind {
+                        Kind::Id => "uuid",
+                        Kind::Text => "text",
+                        Kind::Int => "bigint",
+                    };
+                    format!(":{name}.{column}::{kind}[]")
+                };
+                let arrays: Vec<String> = columns.iter().map(array).collect();
+                let names: Vec<&str> = columns.iter().map(|(column, _)| *column).collect();
+                let (arrays, names) = (arrays.join(", "), names.join(", "));
+                write!(to, "unnest({arrays}) AS {name}({names})")
+            }
+            Self::Sqlite => write!(to, "batch_{name}(:{name}) AS {name}"),
+        }
+        .expect("a string takes all");
+    }
+
     /// `{rows:b(id id, node text, n int)}`: the rows of the parameter `:b` as a table. Arrays
-    /// on PostgreSQL (typed, binary, one per column), one packed blob on SQLite.
+    /// on PostgreSQL (typed, binary, one per column), one packed blob on SQLite. `{rows:held}` is one
+    /// of `batch::columns`.
     fn rows(self, argument: &str, to: &mut String) {
+        if !argument.contains('(') {
+            return self.batch(argument, to);
+        }
         let (alias, columns) = columns(argument);
         let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         match self {

@@ -1,4 +1,4 @@
-//! What can go wrong with the database, by what the caller can do about it.
+//! Errors of the database, by what the caller can do about them.
 
 use std::sync::Arc;
 
@@ -117,10 +117,10 @@ pub enum Error {
     /// SQLite's file is not where it was, or its log is there without it: a person has to see to it.
     #[error("{0}")]
     Misplaced(String),
-    /// What is stored cannot be understood.
+    /// A stored value cannot be understood.
     #[error("the database holds what this program does not understand: {0}")]
     Corrupt(String),
-    /// What was to be written is not taken ([`Error::blames_the_value`]), or the statement is not: a bug,
+    /// The database refuses the value ([`Error::blames_the_value`]), or the statement: a bug,
     /// or a schema that somebody has changed.
     #[error("the database refused statement {statement}")]
     Refused {
@@ -281,7 +281,7 @@ impl Source {
         }
     }
 
-    /// What is to blame for it.
+    /// The cause.
     fn blame(&self) -> Blame {
         match self {
             Self::Postgres(sqlx::Error::Database(error)) => {

@@ -17,7 +17,7 @@ use crate::failpoint::failpoint;
 pub struct Migration {
     /// 1, 2, …, the same in every database.
     pub version: i64,
-    /// What it does.
+    /// Its text.
     pub name: &'static str,
     postgres: &'static str,
     sqlite: &'static str,
@@ -69,7 +69,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long it lets the others go on before it tries again.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Whoever comes after a migration that waits for a table waits as well, for whatever it waits for: a
+/// A statement behind a migration that waits for a table waits as well: a
 /// dump reads for hours. So it gives up its place again and again.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
@@ -261,7 +261,7 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
     }
 }
 
-/// Who holds locks on our tables, as far as the database tells.
+/// The holders of locks on our tables, as far as the database tells.
 async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
     if conn.dialect() == Dialect::Sqlite {
         return Ok("another process writes, or has the database for itself".to_owned());

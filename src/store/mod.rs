@@ -5,6 +5,7 @@
 
 pub mod advance;
 pub mod audit;
+mod batch;
 mod blame;
 mod busy;
 pub mod cancel;
@@ -66,7 +67,7 @@ statement::statements! {
             SELECT 1 FROM ductwork_executions e
              WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL
                AND (:all = 1 OR e.pipeline IN (SELECT b.name FROM {rows:b(name text)})))";
-    /// What is begun is found by indexes that are empty as a rule.
+    /// Begun work is found by indexes that are empty as a rule.
     LEFT_TO_DO = "
         SELECT 1 AS found WHERE EXISTS (
             SELECT 1 FROM ductwork_runs r
@@ -98,8 +99,8 @@ pub async fn left_to_do(
     Ok(conn.fetch_optional(&LEFT_TO_DO, &args).await?.is_some())
 }
 
-/// True while work is left in these pipelines (`None`: in any): running, due, or delayed. What
-/// waits for a person is no work.
+/// True while work is left in these pipelines (`None`: in any): running, due, or delayed. A branch
+/// that waits for a person is no work.
 pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<bool, Error> {
     let names = pipelines.unwrap_or_default();
     let rows = statement::Rows::new().texts("name", names.iter().map(String::as_str));

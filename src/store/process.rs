@@ -34,7 +34,7 @@ statements! {
          WHERE id = :id";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
-    /// What somebody else has locked is left to the next beat: a lease is six beats long. RACE: a
+    /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a
     /// wide run is cancelled, or somebody looks at rows `FOR UPDATE`, and has what we hold for longer
     /// than a lease. A beat that waited for it would make a healthy process look dead. Proven by
     /// `a_beat_waits_for_no_lock_on_what_the_process_holds`.
@@ -61,8 +61,8 @@ statements! {
     /// RACE: the process that is believed dead beats, or claims, between our look and this
     /// write (H1). Both raise `beat_seq`, so the row no longer matches and nothing happens.
     /// A heartbeat that is later than the clock says nothing of its age: the clock was set back
-    /// since. With proof of death `seen` is absent. What the process claimed before this write is
-    /// visible after it; afterwards it can claim nothing, because its row is gone (C4).
+    /// since. With proof of death `seen` is absent. The claims that the process made before this
+    /// write are visible after it; afterwards it can claim nothing, because its row is gone (C4).
     /// Proven by `a_beat_between_look_and_recovery_saves_the_process`. (I22)
     REMOVE_PROCESS = "
         DELETE FROM ductwork_processes
@@ -121,8 +121,8 @@ statements! {
     /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
     LOCK_PROCESS = "
         SELECT id FROM ductwork_processes WHERE id = :id {lock}";
-    /// What could not be committed or given back before the end is still held: then the row stays
-    /// for whoever proves the death, at once, and not when a lease is over (I22, C4).
+    /// Work that could not be committed or given back before the end is still held: then the row stays
+    /// until somebody proves the death, at once, and not when a lease is over (I22, C4).
     DEREGISTER = "
         DELETE FROM ductwork_processes
          WHERE id = :id
@@ -148,7 +148,7 @@ pub struct NewProcess {
     pub id: ProcessId,
     /// The supervisor that forked it.
     pub supervisor: Option<ProcessId>,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Whose jobs it works, for a worker.
     pub pipeline: Option<String>,
@@ -203,7 +203,7 @@ pub struct ProcessRow {
     pub id: ProcessId,
     /// The supervisor that forked it.
     pub supervisor: Option<ProcessId>,
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Whose jobs it works.
     pub pipeline: Option<String>,
@@ -235,7 +235,7 @@ pub struct ProcessRow {
     pub quiet: bool,
 }
 
-/// What a process has done since its start.
+/// A process's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Executions claimed.
@@ -308,8 +308,8 @@ pub async fn beat(
 /// leases, and those of its advancements, are extended; for a process that may hold something, after
 /// a beat that told that it lives.
 ///
-/// What is held is read without a lock: what somebody else has locked is still ours. Its lease is
-/// extended by the next beat, or the one after that.
+/// It reads the held executions without a lock: one that somebody else has locked is still ours. The next
+/// beat extends its lease, or the one after that.
 pub async fn hold_on(
     conn: &mut Conn,
     process: ProcessId,
@@ -429,7 +429,7 @@ pub enum Death<'a> {
     },
 }
 
-/// What a recovery gave back.
+/// The claims that a recovery gave back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// False: the process was alive, or had been recovered before.
@@ -533,7 +533,7 @@ async fn give_back_executions(
     for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
         let pipeline: String = row.get("pipeline")?;
         let digest: String = row.get("definition")?;
-        // What only a newer version can read is recovered all the same: a definition that says
+        // An execution that only a newer version can read is recovered all the same: a definition that says
         // nothing leaves the budgets to the configuration.
         let definition = match definitions.read(conn, &digest).await? {
             Ok(definition) => definition,

@@ -177,8 +177,8 @@ impl Pruning {
         let asked = Instant::now();
         let batch = conn
             .transaction(async |conn| {
-                // What was begun, by whomever, comes first; what another prune has at this moment is
-                // its own to finish.
+                // A run that somebody has begun to delete comes first; one that another prune has at
+                // this moment is left to it.
                 let begun = half_pruned(conn, n).await?;
                 let (seen, last) = match older_than {
                     Some(age) if begun.is_empty() => ended(conn, age, place, n).await?,
@@ -197,8 +197,7 @@ impl Pruning {
         if part.more {
             // The same runs again.
         } else if let Some(last) = last {
-            // What is held back by a hook that nobody runs is left behind, so that it holds back
-            // nothing else.
+            // A run whose hook nobody runs is left behind, so that it holds back no other.
             self.place = last;
         } else if part.runs > 0 {
             // That was begun before. There may be more of it, and what is old enough is as it was.
@@ -257,7 +256,7 @@ async fn ended(
     Ok((ids(&runs, "id")?, last))
 }
 
-/// What one transaction has deleted.
+/// The rows that one transaction has deleted.
 struct Part {
     /// Runs that are gone.
     runs: u64,
@@ -299,7 +298,7 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     Ok(Part { runs, more })
 }
 
-/// Branches with all that is theirs. What hangs on a row goes before the row. There are no
+/// Branches with all that is theirs. Rows that refer to a row go before it. There are no
 /// availabilities: no execution of these runs is open.
 async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Error> {
     if branches.is_empty() {

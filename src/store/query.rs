@@ -1,4 +1,4 @@
-//! What people and pages read: runs, one run whole, how far it is.
+//! The reading side, for people and pages: runs, one run whole, how far it is.
 //!
 //! Owns: read models, each bounded by a limit or by one run. Never: writes; nor is anything
 //! read here that a decision of the engine rests on. So a word of a newer version is shown as it is,
@@ -138,9 +138,9 @@ pub struct Run {
     pub definition: String,
     /// Its state.
     pub status: RunStatus,
-    /// What it was triggered with.
+    /// Its input.
     pub input: Box<RawValue>,
-    /// What it came to, once it is complete.
+    /// Its output, once it is complete.
     pub output: Option<Box<RawValue>>,
     /// The key it was triggered with.
     pub trigger_key: Option<String>,
@@ -176,7 +176,7 @@ pub struct RunState {
     pub pipeline: String,
     /// Its state.
     pub status: RunStatus,
-    /// What it came to, once it is complete.
+    /// Its output, once it is complete.
     pub output: Option<Box<RawValue>>,
 }
 
@@ -237,7 +237,7 @@ pub struct StepRow {
     pub ordinal: i64,
     /// Its node.
     pub node: String,
-    /// What runs.
+    /// The step's name.
     pub step: String,
     /// How it was reached.
     pub via: String,
@@ -245,9 +245,9 @@ pub struct StepRow {
     pub source_step_id: Option<StepId>,
     /// Its state.
     pub status: StepStatus,
-    /// What it was given.
+    /// Its input.
     pub input: Box<RawValue>,
-    /// What it returned.
+    /// Its output.
     pub output: Option<Box<RawValue>>,
     /// µs since 1970.
     pub created_at: i64,
@@ -276,7 +276,7 @@ pub struct ExecutionRow {
     pub retry_count: u32,
     /// Crashes of earlier attempts.
     pub crash_count: u32,
-    /// Who has it, or had it.
+    /// The process that has it, or had it.
     pub process_id: Option<ProcessId>,
     /// From when on it may be claimed, while it is in the queue.
     pub due_at: Option<i64>,
@@ -316,7 +316,7 @@ pub struct RunDetail {
 pub struct NodeProgress {
     /// The node.
     pub node: String,
-    /// What runs there.
+    /// The step there.
     pub step: String,
     /// How it was reached.
     pub via: String,
@@ -337,7 +337,7 @@ const PAGE: usize = 50_000;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a prefix of an id stands for.
+/// The run that a prefix of an id stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// This run.

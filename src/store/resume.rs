@@ -53,7 +53,7 @@ pub struct WaitingStep {
     pub since: i64,
 }
 
-/// What a resumption came to.
+/// The result of a resumption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Resume {

@@ -5,7 +5,7 @@
 //! memory: a copy's id follows from its original's (`{copied:…}`), so each table is one
 //! statement. Never: decides where a branch takes up its work (`machine::revive`).
 //!
-//! What is not copied: transitions and advancements (the crossings were made by the old run;
+//! Not copied: transitions and advancements (the crossings were made by the old run;
 //! copies name their originals as `source_step_id`), executions, the hook.
 
 use crate::failpoint::failpoint;
@@ -113,7 +113,7 @@ statements! {
 /// Rows per statement.
 const CHUNK: usize = 1_000;
 
-/// What a revival came to.
+/// The result of a revival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Revive {

@@ -1,14 +1,16 @@
-//! `ductwork_rows(blob)`: a packed batch as a table of SQLite's, columns `c0`, `c1`, ….
+//! A packed batch as a table of SQLite's: `ductwork_rows(blob)` with the columns `c0`, `c1`, …, and for
+//! each of `batch` a function with the names of its columns, such as `batch_results(blob)`.
 //!
-//! Owns: the one table-valued function that the `{rows:…}` fragment reads on SQLite, in the
+//! Owns: the table-valued functions that the `{rows:…}` fragment reads on SQLite, in the
 //! form that SQLite asks for. Never: knows what is in the blob (`packed` does, and it takes any
 //! bytes), nor keeps anything longer than a scan.
 //!
 //! Why not JSON and `json_each`: ADR 12.
 #![expect(unsafe_code, reason = "SQLite is asked in C, and asks back in C")]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr;
+use std::sync::LazyLock;
 
 use libsqlite3_sys::{
     SQLITE_CONSTRAINT, SQLITE_ERROR, SQLITE_INDEX_CONSTRAINT_EQ, SQLITE_OK, SQLITE_TRANSIENT,
@@ -19,35 +21,68 @@ use libsqlite3_sys::{
 };
 use rusqlite::{Connection, ffi};
 
+use super::batch;
 use super::packed::{Cell, Packed};
 
-const NAME: &CStr = c"ductwork_rows";
-
-/// No fragment has more columns. The argument of the function is the column after them.
+/// No fragment has more columns.
 pub(super) const COLUMNS: usize = 40;
 
-const DECLARATION: &CStr = c"CREATE TABLE x(
-    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19,
-    c20, c21, c22, c23, c24, c25, c26, c27, c28, c29, c30, c31, c32, c33, c34, c35, c36, c37,
-    c38, c39, batch HIDDEN)";
+/// One of the functions.
+struct Function {
+    name: CString,
+    /// Its columns, and its argument as the column after them.
+    declaration: CString,
+    columns: c_int,
+}
 
-/// Makes the function known to a connection. No statement with `{rows:…}` runs without it.
-pub fn register(conn: &Connection) -> rusqlite::Result<()> {
-    // SAFETY: the handle is open while `conn` lives, and used by this thread alone; name and
-    // module are static.
-    let code = unsafe {
-        sqlite3_create_module_v2(
-            conn.handle(),
-            NAME.as_ptr(),
-            &raw const MODULE,
-            ptr::null_mut(),
-            None,
-        )
-    };
-    match code {
-        SQLITE_OK => Ok(()),
-        code => Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)),
+impl Function {
+    fn new(name: &str, columns: &[String]) -> Self {
+        let quoted: Vec<String> = columns
+            .iter()
+            .map(|column| format!("\"{column}\""))
+            .collect();
+        let declaration = format!("CREATE TABLE x({}, batch HIDDEN)", quoted.join(", "));
+        let text = |text: String| CString::new(text).expect("names have no zero in them");
+        Self {
+            name: text(name.to_owned()),
+            declaration: text(declaration),
+            columns: columns.len() as c_int,
+        }
     }
+}
+
+/// Each stays where it is: SQLite is given its address.
+static FUNCTIONS: LazyLock<Vec<Function>> = LazyLock::new(|| {
+    let plain: Vec<String> = (0..COLUMNS).map(|index| format!("c{index}")).collect();
+    let named = batch::NAMES.iter().map(|name| {
+        let columns = batch::columns(name);
+        let columns: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Function::new(&format!("batch_{name}"), &columns)
+    });
+    std::iter::once(Function::new("ductwork_rows", &plain))
+        .chain(named)
+        .collect()
+});
+
+/// Makes the functions known to a connection. No statement with `{rows:…}` runs without them.
+pub fn register(conn: &Connection) -> rusqlite::Result<()> {
+    for function in FUNCTIONS.iter() {
+        // SAFETY: the handle is open while `conn` lives, and used by this thread alone; the name, the
+        // module and the function, which nobody writes to, live as long as the process.
+        let code = unsafe {
+            sqlite3_create_module_v2(
+                conn.handle(),
+                function.name.as_ptr(),
+                &raw const MODULE,
+                ptr::from_ref(function).cast_mut().cast(),
+                None,
+            )
+        };
+        if code != SQLITE_OK {
+            return Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
+        }
+    }
+    Ok(())
 }
 
 /// Without `xCreate` there is no `CREATE VIRTUAL TABLE` of it: it is a function and no more.
@@ -79,6 +114,13 @@ static MODULE: sqlite3_module = sqlite3_module {
     xIntegrity: None,
 };
 
+/// A function on a connection. SQLite knows its first field only.
+#[repr(C)]
+struct Table {
+    base: sqlite3_vtab,
+    columns: c_int,
+}
+
 /// A scan. SQLite knows its first field only.
 #[repr(C)]
 struct Cursor {
@@ -88,25 +130,31 @@ struct Cursor {
 }
 
 /// # Safety
-/// Called by SQLite, with its connection and a place for the table.
+/// Called by SQLite, with its connection, the function that `register` gave it, and a place for the
+/// table.
 unsafe extern "C" fn connect(
     db: *mut sqlite3,
-    _: *mut c_void,
+    function: *mut c_void,
     _: c_int,
     _: *const *const c_char,
     table: *mut *mut sqlite3_vtab,
     _: *mut *mut c_char,
 ) -> c_int {
+    // SAFETY: it is one of `FUNCTIONS`.
+    let function = unsafe { &*function.cast_const().cast::<Function>() };
     // SAFETY: SQLite is connecting this table, which is when it is to be declared.
-    let code = unsafe { sqlite3_declare_vtab(db, DECLARATION.as_ptr()) };
+    let code = unsafe { sqlite3_declare_vtab(db, function.declaration.as_ptr()) };
     if code == SQLITE_OK {
-        let new = sqlite3_vtab {
-            pModule: ptr::null(),
-            nRef: 0,
-            zErrMsg: ptr::null_mut(),
+        let new = Table {
+            base: sqlite3_vtab {
+                pModule: ptr::null(),
+                nRef: 0,
+                zErrMsg: ptr::null_mut(),
+            },
+            columns: function.columns,
         };
-        // SAFETY: the place is SQLite's, for this.
-        unsafe { *table = Box::into_raw(Box::new(new)) };
+        // SAFETY: the place is SQLite's, for this; a table begins with what SQLite knows of it.
+        unsafe { *table = Box::into_raw(Box::new(new)).cast() };
     }
     code
 }
@@ -115,21 +163,22 @@ unsafe extern "C" fn connect(
 /// Called by SQLite, with a table that `connect` has made, once.
 unsafe extern "C" fn disconnect(table: *mut sqlite3_vtab) -> c_int {
     // SAFETY: it came from a box, and nobody has it any more.
-    drop(unsafe { Box::from_raw(table) });
+    drop(unsafe { Box::from_raw(table.cast::<Table>()) });
     SQLITE_OK
 }
 
 /// A plan is one that has the batch first: it is what the others are looked up by.
 ///
 /// # Safety
-/// Called by SQLite, with a description that is valid during the call.
-unsafe extern "C" fn best_index(_: *mut sqlite3_vtab, info: *mut sqlite3_index_info) -> c_int {
+/// Called by SQLite, with a table that `connect` has made, and a description that is valid during the
+/// call.
+unsafe extern "C" fn best_index(table: *mut sqlite3_vtab, info: *mut sqlite3_index_info) -> c_int {
     // SAFETY: as promised by the caller.
-    let info = unsafe { &mut *info };
+    let (columns, info) = unsafe { ((*table.cast::<Table>()).columns, &mut *info) };
     for index in 0..usize::try_from(info.nConstraint).unwrap_or(0) {
         // SAFETY: there are so many constraints, and as many usages.
         let constraint = unsafe { &*info.aConstraint.add(index) };
-        if constraint.iColumn != COLUMNS as c_int {
+        if constraint.iColumn != columns {
             continue;
         }
         if constraint.usable == 0 || i32::from(constraint.op) != SQLITE_INDEX_CONSTRAINT_EQ {

@@ -5,7 +5,7 @@
 //! message costs as much as a small statement, because somebody has to be woken up for it.
 //! Never: knows what a statement is for, or what its error means (`store::error`).
 //!
-//! A question that nobody waits for any more is answered all the same. Whoever gives one up within a
+//! A question that nobody waits for any more is answered all the same. A caller that gives one up within a
 //! transaction has to close the connection.
 
 use std::cell::RefCell;
@@ -103,7 +103,7 @@ impl Row {
     }
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Default)]
 pub struct Answer {
     /// The rows of all statements, one after the other.

@@ -1,11 +1,10 @@
 //! Statements: named, `'static`, rendered once per database.
 //!
-//! Owns: the type of a statement and its arguments, and how several are sent at once: joined into
-//! one for PostgreSQL, in a row for SQLite.
-//! Never: a statement itself; these stand beside the functions that use them, and
+//! Owns: the type of a statement and its arguments, and how several are sent at once, in a row.
+//! Never: a statement itself. Statements that all databases share stand beside the functions that
+//! use them; those that each database has in its own words stand in `backend/*/*.sql`.
 //! `store::catalogue` lists them all.
 
-use std::fmt::Write;
 use std::sync::OnceLock;
 
 use uuid::Uuid;
@@ -25,22 +24,18 @@ pub struct Statement {
 /// Where a statement stands alone, if not everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// On SQLite; PostgreSQL knows it as a part of a joined one.
+    /// On SQLite; a part of one of PostgreSQL's does the same there.
     Sqlite,
-    /// On PostgreSQL: a joined one.
+    /// On PostgreSQL: several parts in one.
     Postgres,
-    /// Nowhere: it is a part of a joined one or of a row, or a row itself.
-    Part,
+    /// Nowhere: it is several in a row.
+    Row,
 }
 
 enum Text {
     One(&'static str),
-    Joined(&'static [Part]),
     Row(&'static [&'static Statement]),
 }
-
-/// A statement within a joined one, and what the others call its rows; the last has no name.
-pub type Part = (&'static str, &'static Statement);
 
 /// A statement as one database takes it.
 pub(super) struct Rendered {
@@ -61,17 +56,10 @@ impl Statement {
         Self::of(name, Text::One(text), Some(only))
     }
 
-    /// Several statements in one round trip and one transaction, for PostgreSQL: each but the
-    /// last is a common table expression, whose rows the later ones use by its name. All of
-    /// them see the database as it was before the first.
-    pub const fn joined(name: &'static str, parts: &'static [Part]) -> Self {
-        Self::of(name, Text::Joined(parts), Some(Only::Postgres))
-    }
-
     /// Several statements in one round trip within a transaction, for SQLite: one after the
     /// other, each of which sees what those before it did. What they are given is sent once.
     pub const fn row(name: &'static str, statements: &'static [&'static Statement]) -> Self {
-        Self::of(name, Text::Row(statements), Some(Only::Part))
+        Self::of(name, Text::Row(statements), Some(Only::Row))
     }
 
     const fn of(name: &'static str, text: Text, only: Option<Only>) -> Self {
@@ -89,7 +77,7 @@ impl Statement {
             None => true,
             Some(Only::Sqlite) => dialect == Dialect::Sqlite,
             Some(Only::Postgres) => dialect == Dialect::Postgres,
-            Some(Only::Part) => false,
+            Some(Only::Row) => false,
         }
     }
 
@@ -98,17 +86,9 @@ impl Statement {
             Text::One(text) => {
                 #[cfg(feature = "failpoints")]
                 let text = &crate::failpoint::lacking(self.name, text);
-                to.push_str(text);
-            }
-            Text::Joined(parts) => {
-                for (index, (name, part)) in parts.iter().enumerate() {
-                    match (index, name.is_empty()) {
-                        (_, true) => {}
-                        (0, _) => write!(to, "WITH {name} AS (").expect("a string takes all"),
-                        _ => write!(to, ", {name} AS (").expect("a string takes all"),
-                    }
-                    part.write_text(to);
-                    to.push_str(if name.is_empty() { "" } else { ")" });
+                let comment = |line: &&str| line.trim_start().starts_with("--");
+                for line in text.split_inclusive('\n').filter(|line| !comment(line)) {
+                    to.push_str(line);
                 }
             }
             Text::Row(statements) => {
@@ -168,15 +148,52 @@ impl Statement {
     }
 }
 
+/// The text of a section of a file: what stands between `-- name: NAME` and the next such line. A
+/// name that the file lacks does not compile.
+pub(super) const fn section(file: &'static str, name: &str) -> &'static str {
+    const MARK: &[u8] = b"\n-- name: ";
+    let (bytes, name) = (file.as_bytes(), name.as_bytes());
+    let mut at = find_bytes(bytes, 0, MARK);
+    while at < bytes.len() {
+        let from = at + MARK.len();
+        let next = find_bytes(bytes, from, MARK);
+        let until = from + name.len();
+        if starts(bytes, from, name) && starts(bytes, until, b"\n") {
+            return file.split_at(next).0.split_at(until).1;
+        }
+        at = next;
+    }
+    panic!("the file has no section of this name")
+}
+
+/// Where `wanted` begins, at or behind `from`; the end, when it is not there.
+const fn find_bytes(bytes: &[u8], from: usize, wanted: &[u8]) -> usize {
+    let mut at = from;
+    while at < bytes.len() && !starts(bytes, at, wanted) {
+        at += 1;
+    }
+    at
+}
+
+const fn starts(bytes: &[u8], at: usize, wanted: &[u8]) -> bool {
+    let mut index = 0;
+    while index < wanted.len() {
+        if at + index >= bytes.len() || bytes[at + index] != wanted[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
 /// Declares statements, and the list of them for the catalogue.
 ///
-/// `NAME = "…";` is for all databases, `NAME in Sqlite = "…";` (or `in Part`) for some, and
-/// `NAME joins [(name, &PART), …, ("", &LAST)];` makes one of several, for PostgreSQL;
-/// `NAME runs [&FIRST, …];` sends several at once, to SQLite.
+/// `NAME = "…";` is for all databases, and `NAME in Postgres = "…";` for one. `NAME in Sqlite from "backend/sqlite/….sql";` is the section of
+/// that name, for one. `NAME runs [&FIRST, …];` sends several at once, to SQLite.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(joins $parts:tt)? $(runs $row:tt)? $(= $text:expr)?;)*) => {
+    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(from $file:literal)? $(runs $row:tt)? $(= $text:expr)?;)*) => {
         $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
-            $crate::store::statement::statements!(@ $name $(in $only)? $(joins $parts)? $(runs $row)? $(= $text)?);)*
+            $crate::store::statement::statements!(@ $name $(in $only)? $(from $file)? $(runs $row)? $(= $text)?);)*
 
         /// Every statement of this module.
         pub(super) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
@@ -188,8 +205,12 @@ macro_rules! statements {
         $crate::store::statement::Statement::only(
             $crate::store::statement::Only::$only, stringify!($name), $text)
     };
-    (@ $name:ident joins $parts:tt) => {
-        $crate::store::statement::Statement::joined(stringify!($name), &$parts)
+    (@ $name:ident in $only:ident from $file:literal) => {
+        $crate::store::statement::Statement::only(
+            $crate::store::statement::Only::$only,
+            stringify!($name),
+            $crate::store::statement::section(include_str!($file), stringify!($name)),
+        )
     };
     (@ $name:ident runs $row:tt) => {
         $crate::store::statement::Statement::row(stringify!($name), &$row)

@@ -10,6 +10,7 @@ use crate::definition::Definition;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::batch::NewRunRow;
 use super::conn::Conn;
 use super::crossing::micros;
 use super::definition;
@@ -21,59 +22,20 @@ use super::statement::{Rows, statements};
 /// Runs per statement; their bytes are bounded beside.
 const CHUNK: usize = 1_000;
 
-/// One row per run: its key, its value, and the keys of what it begins with.
-macro_rules! columns {
-    () => {
-        "id id, input text, trigger_key text, branch_id id, step_id id, execution_id id"
-    };
-}
-
-/// The rows of the runs that are made.
-macro_rules! made {
-    () => {
-        concat!("{of:made(", columns!(), ")}")
-    };
-}
-
 statements! {
-    ASKED in Part = concat!("SELECT * FROM {rows:made(", columns!(), ")}");
-    INSERT_RUNS in Sqlite = concat!("
-        INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
-        SELECT made.id, :pipeline, :definition, made.input, made.trigger_key, {now}
-          FROM ", made!());
-    /// RACE: two triggers with one key. The unique index lets one insert win; the other
-    /// inserts nothing, and reads the winner's run (T1). Proven by
-    /// `triggers_with_one_key_make_one_run`.
-    INSERT_KEYED_RUNS in Sqlite = concat!("
-        INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
-        SELECT asked.id, :pipeline, :definition, asked.input, asked.trigger_key, {now}
-          FROM {of:asked(", columns!(), ")}
-         WHERE true
-        ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
-        RETURNING id");
-    /// As an array: joins of the parts of a statement are not hashed.
-    MADE in Part = "SELECT asked.* FROM asked WHERE asked.id = ANY (ARRAY(SELECT id FROM runs))";
+    TRIGGER in Postgres from "backend/postgres/trigger.sql";
+    TRIGGER_KEYED in Postgres from "backend/postgres/trigger.sql";
+    INSERT_RUNS in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_KEYED_RUNS in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_ROOTS in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_STARTS in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_FIRST_EXECUTIONS in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_FIRST_AVAILABILITIES in Sqlite from "backend/sqlite/trigger.sql";
     /// An input of another length is another input, and need not be read to know it.
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) = b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
-    INSERT_ROOTS in Sqlite = concat!("
-        INSERT INTO ductwork_branches (id, run_id, pipeline, ordinal, status, step_id, last_advanced_at)
-        SELECT made.branch_id, made.id, :pipeline, 0, 'in_progress', made.step_id, {now}
-          FROM ", made!());
-    INSERT_STARTS in Sqlite = concat!("
-        INSERT INTO ductwork_steps
-            (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
-        SELECT made.step_id, made.id, made.branch_id, 0, :node, :step, 'start', 'in_progress', made.input, {now}
-          FROM ", made!());
-    INSERT_FIRST_EXECUTIONS in Sqlite = concat!("
-        INSERT INTO ductwork_executions (id, step_id, pipeline, attempt)
-        SELECT made.execution_id, made.step_id, :pipeline, 1 FROM ", made!());
-    INSERT_FIRST_AVAILABILITIES in Sqlite = concat!("
-        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT made.execution_id, :pipeline, {now} + :delay FROM ", made!());
-    TRIGGERED in Part = concat!("SELECT made.id FROM ", made!());
     /// On SQLite.
     BEGIN_RUNS runs [
         &INSERT_ROOTS,
@@ -87,25 +49,6 @@ statements! {
         &INSERT_STARTS,
         &INSERT_FIRST_EXECUTIONS,
         &INSERT_FIRST_AVAILABILITIES,
-    ];
-    TRIGGER joins [
-        ("made", &ASKED),
-        ("runs", &INSERT_RUNS),
-        ("roots", &INSERT_ROOTS),
-        ("starts", &INSERT_STARTS),
-        ("executions", &INSERT_FIRST_EXECUTIONS),
-        ("availabilities", &INSERT_FIRST_AVAILABILITIES),
-        ("", &TRIGGERED),
-    ];
-    TRIGGER_KEYED joins [
-        ("asked", &ASKED),
-        ("runs", &INSERT_KEYED_RUNS),
-        ("made", &MADE),
-        ("roots", &INSERT_ROOTS),
-        ("starts", &INSERT_STARTS),
-        ("executions", &INSERT_FIRST_EXECUTIONS),
-        ("availabilities", &INSERT_FIRST_AVAILABILITIES),
-        ("", &TRIGGERED),
     ];
 }
 
@@ -184,8 +127,7 @@ async fn insert(
             "delay",
             micros(delay.saturating_add(own_delay(definition))).into(),
         ),
-        ("made", (&asked).into()),
-        ("asked", (&asked).into()),
+        ("new_runs", (&asked).into()),
     ];
     failpoint!(conn, "trigger.begin");
     let keyed = !first.is_empty();
@@ -202,7 +144,7 @@ async fn insert(
             let made = all.iter().filter(|(_, begun)| created.contains(&begun.run));
             let made = rows(&made.copied().collect::<Vec<_>>());
             let args = args.clone().map(|(name, arg)| match name {
-                "made" => (name, (&made).into()),
+                "new_runs" => (name, (&made).into()),
                 _ => (name, arg),
             });
             failpoint!(conn, "trigger.written");
@@ -279,13 +221,14 @@ impl Begun {
 }
 
 fn rows<'a>(runs: &[NewRun<'a>], begun: &[(usize, Begun)]) -> Rows<'a> {
-    Rows::new()
-        .ids("id", begun.iter().map(|row| row.1.run))
-        .texts("input", begun.iter().map(|row| runs[row.0].input))
-        .optional_texts("trigger_key", begun.iter().map(|row| runs[row.0].key))
-        .ids("branch_id", begun.iter().map(|row| row.1.branch))
-        .ids("step_id", begun.iter().map(|row| row.1.step))
-        .ids("execution_id", begun.iter().map(|row| row.1.execution))
+    NewRunRow::batch(begun.iter().map(|(index, begun)| NewRunRow {
+        id: begun.run.0,
+        input: runs[*index].input,
+        trigger_key: runs[*index].key,
+        branch_id: begun.branch.0,
+        step_id: begun.step.0,
+        execution_id: begun.execution.0,
+    }))
 }
 
 /// The wait that the definition asks for before its first step.

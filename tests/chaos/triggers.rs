@@ -14,7 +14,7 @@ use crate::history::{Answer, Trigger};
 use crate::workload::SHAPES;
 
 /// So many runs are to be under way.
-const OPEN: usize = 24;
+const OPEN: usize = 40;
 
 /// Triggers until it is told to stop; on a thread of its own, so that no fault stops it.
 pub struct Triggers {

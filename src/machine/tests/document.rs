@@ -17,7 +17,7 @@ times). They never wait, write, or ask a clock. `store` carries plans out.
 
 | part | question | function |
 |---|---|---|
-| 1 | What may happen to a run, a branch, a step, an execution in a given status? | `transition::Lifecycle::next` |
+| 1 | Which events may happen to a run, a branch, a step, an execution in a given status? | `transition::Lifecycle::next` |
 | 2 | An execution has ended: what does that cost, and is there another attempt? | `outcome::decide`, `outcome::halt_reason` |
 | 3 | A branch's step has ended: where does the branch go? | `advance::decide` |
 | 4 | A branch has arrived at its barrier: does the barrier fire? | `barrier::arrive` |

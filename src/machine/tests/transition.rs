@@ -305,7 +305,7 @@ pub fn chapter() -> String {
         section::<BranchStatus>(
             "Branch",
             "branch",
-            "Whoever moves a branch holds its claim token (`advancing`), has just committed its step\n\
+            "A process that moves a branch holds its claim token (`advancing`), has just committed its step\n\
              (`in_progress`), or is the last arrival at its barrier (`waiting`). `MOVE_BRANCHES` has one\n\
              guard for five events; that only a claimed branch is split or held follows from who decides.",
         ),

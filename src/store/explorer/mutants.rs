@@ -219,3 +219,85 @@ fn conditions(sql: &str) -> Vec<(usize, usize)> {
     end(open.last_mut().expect("one is left"), sql.len(), false);
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// The files of the hot operations, as each database has them.
+    const FILES: [(&str, &str, &str); 3] = [
+        (
+            "claim",
+            include_str!("../backend/sqlite/claim.sql"),
+            include_str!("../backend/postgres/claim.sql"),
+        ),
+        (
+            "commit",
+            include_str!("../backend/sqlite/commit.sql"),
+            include_str!("../backend/postgres/commit.sql"),
+        ),
+        (
+            "trigger",
+            include_str!("../backend/sqlite/trigger.sql"),
+            include_str!("../backend/postgres/trigger.sql"),
+        ),
+    ];
+
+    /// What stands between marked lines: the name on the mark's line, and the text up to the next.
+    fn marked<'a>(text: &'a str, mark: &str) -> Vec<(&'a str, &'a str)> {
+        let parts = text.split(mark).skip(1);
+        parts
+            .map(|part| part.split_once('\n').expect("a name ends its line"))
+            .collect()
+    }
+
+    /// Without comments, with single spaces.
+    fn plain(sql: &str) -> String {
+        let lines = sql
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"));
+        let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+        words.join(" ")
+    }
+
+    /// The explorer shows on SQLite that each condition is needed. So PostgreSQL's text has each of
+    /// them, in the part of that name, wherever it has that part; or it says why not:
+    /// `-- absent: PART.N: why`.
+    #[test]
+    fn each_condition_of_sqlites_statements_stands_in_postgres_part_of_that_name() {
+        let mut found = Vec::new();
+        let mut compared = 0;
+        for (file, sqlite, postgres) in FILES {
+            let mut parts: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+            for (_, statement) in marked(postgres, "-- name: ") {
+                for (name, text) in marked(statement, "-- part: ") {
+                    parts.entry(name).or_default().push(plain(text));
+                }
+            }
+            for (name, text) in marked(sqlite, "-- name: ") {
+                let Some(parts) = parts.get(name) else {
+                    found.push(format!("{file}: PostgreSQL has no part {name}"));
+                    continue;
+                };
+                let text = plain(text);
+                let conditions = conditions(&text).into_iter();
+                let conditions = conditions.map(|(from, until)| &text[from..until]);
+                let conditions =
+                    conditions.filter(|condition| *condition != "true" && !picks(condition));
+                for (index, condition) in conditions.enumerate() {
+                    let number = index + 1;
+                    compared += 1;
+                    let absent = postgres.contains(&format!("-- absent: {name}.{number}: "));
+                    let present = parts.iter().all(|part| part.contains(condition));
+                    if absent == present {
+                        found.push(format!("{file}: {name}.{number}: {condition}"));
+                    }
+                }
+            }
+        }
+        assert!(compared > 15, "only {compared}");
+        assert!(found.is_empty(), "{found:#?}");
+    }
+}

@@ -1,6 +1,6 @@
 INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
-SELECT asked.id, ?1, ?2, asked.input, asked.trigger_key, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT c0 AS id, c1 AS input, c2 AS trigger_key, c3 AS branch_id, c4 AS step_id, c5 AS execution_id FROM ductwork_rows(?3)) AS asked
+SELECT new_runs.id, ?1, ?2, new_runs.input, new_runs.trigger_key, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
+  FROM batch_new_runs(?3) AS new_runs
  WHERE true
 ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
 RETURNING id

@@ -2,4 +2,4 @@ INSERT INTO ductwork_steps
     (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
 SELECT held.next_step_id, held.run_id, held.branch_id, held.next_ordinal, held.next_node,
        held.next_step, held.via, held.transition_id, 'in_progress', held.output, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM (SELECT c0 AS execution_id, c1 AS result, c2 AS error_class, c3 AS error_message, c4 AS error_backtrace, c5 AS step_id, c6 AS run_id, c7 AS branch_id, c8 AS step_status, c9 AS output, c10 AS ready, c11 AS ends, c12 AS transition_id, c13 AS via, c14 AS produced, c15 AS advancement_id, c16 AS claim_token, c17 AS next_step_id, c18 AS next_ordinal, c19 AS next_node, c20 AS next_step, c21 AS attempt_id, c22 AS attempt_step_id, c23 AS attempt, c24 AS retry_count, c25 AS crash_count, c26 AS leased, c27 AS due_in, c28 AS arrives_at, c29 AS last FROM ductwork_rows(?1)) AS held WHERE held.next_step_id IS NOT NULL
+  FROM batch_held(?1) AS held WHERE held.next_step_id IS NOT NULL

@@ -2,4 +2,4 @@ INSERT INTO ductwork_advancements
     (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
 SELECT held.advancement_id, held.transition_id, held.branch_id, ?1, held.claim_token,
        CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), CAST(unixepoch('subsec') * 1000000 AS INTEGER), 'success'
-  FROM (SELECT c0 AS execution_id, c1 AS result, c2 AS error_class, c3 AS error_message, c4 AS error_backtrace, c5 AS step_id, c6 AS run_id, c7 AS branch_id, c8 AS step_status, c9 AS output, c10 AS ready, c11 AS ends, c12 AS transition_id, c13 AS via, c14 AS produced, c15 AS advancement_id, c16 AS claim_token, c17 AS next_step_id, c18 AS next_ordinal, c19 AS next_node, c20 AS next_step, c21 AS attempt_id, c22 AS attempt_step_id, c23 AS attempt, c24 AS retry_count, c25 AS crash_count, c26 AS leased, c27 AS due_in, c28 AS arrives_at, c29 AS last FROM ductwork_rows(?2)) AS held WHERE held.transition_id IS NOT NULL AND held.last = 0
+  FROM batch_held(?2) AS held WHERE held.transition_id IS NOT NULL AND held.last = 0

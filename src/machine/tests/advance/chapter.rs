@@ -187,7 +187,7 @@ pub fn chapter() -> String {
          earlier attempts at this transition that ended in an error, or whose process died. An expand\n\
          that has made some of its branches goes on to its end, whatever the budgets and the limit say.\n\n\
          {}\n\
-         ### What the edge says\n\n\
+         ### Edges\n\n\
          For a step that succeeded, within the budgets. `A` is the node that the branch leaves; a\n\
          limit is the largest allowed width of a fan-out.\n",
         budgets(&edges, &shapes)
@@ -234,7 +234,7 @@ pub fn chapter() -> String {
     text.push_str(&format!(
         "\n**Divide**: whatever the output; its branches all get the whole of it.\n\n{}\n\
          **Expand**: of the output only its width matters.\n\n{}\n\
-         What an expand finds in an output, whatever follows it:\n\n{}",
+         The elements that an expand finds in an output, whatever follows it:\n\n{}",
         by_width(&divides, &shapes),
         by_width(&expands, &shapes),
         inputs(&expands, &shapes)

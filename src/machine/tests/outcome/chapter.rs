@@ -181,7 +181,7 @@ fn reasons() -> String {
 pub fn chapter() -> String {
     format!(
         "## 2. The end of an execution\n\n\
-         ### What it costs\n\n\
+         ### Costs\n\n\
          With `max_retry` 3, no crash so far, and the default backoff in the middle of its jitter:\n\n\
          {}\n\
          A step's own `retry_after` is taken as it is: neither `max` nor jitter applies to it.\n\n\

@@ -1,0 +1,57 @@
+-- Claims executions: one statement, one round trip. Each part is named after the statement of
+-- `../sqlite/claim.sql` that does the same there.
+
+-- name: CLAIM
+WITH
+-- part: TOUCH_PROCESS
+-- A process whose row is gone was declared dead: it claims nothing until it has registered anew.
+-- What it sent through a connection that it has given up since claims nothing either
+-- (`FENCE_EARLIER`).
+-- RACE: the reaper takes the row while we claim. Both write it, so one waits for the other: either
+-- the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by
+-- `a_process_that_was_declared_dead_claims_nothing`. (I22)
+touched AS (
+    UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
+     WHERE id = :process AND epoch <= :epoch
+    RETURNING id, last_heartbeat_at AS moment),
+-- part: TAKE_AVAILABILITIES
+-- MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more than its
+-- limit (C7). What was taken before is passed over by its place: while somebody holds an old
+-- snapshot, the index keeps it, and would be walked from its beginning (D12).
+taken AS (
+    WITH due AS MATERIALIZED (
+        SELECT execution_id FROM ductwork_availabilities
+         WHERE pipeline = :pipeline AND due_at <= {now}
+           AND (due_at, execution_id) > (:behind, :behind_id)
+           AND EXISTS (SELECT 1 FROM touched)
+         ORDER BY due_at, execution_id LIMIT :n FOR UPDATE SKIP LOCKED)
+    DELETE FROM ductwork_availabilities
+     WHERE execution_id IN (SELECT execution_id FROM due)
+    RETURNING execution_id AS id, due_at),
+-- part: STAMP_EXECUTIONS
+stamped AS (
+    UPDATE ductwork_executions
+       SET process_id = :process, claimed_at = (SELECT moment FROM touched),
+           lease_until = (SELECT moment FROM touched) + :lease
+      FROM taken
+     WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
+       AND ductwork_executions.process_id IS NULL
+       AND ductwork_executions.result IS NULL
+    RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count)
+-- A row without an execution says that the process lives, and nothing was due. All or nothing: the
+-- division refuses the statement when something available was not free to be claimed (I2).
+SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
+       s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
+       CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
+       CAST(octet_length(s.input) AS bigint) AS size,
+       br.fan_out_id, br.ordinal, r.definition,
+       (SELECT max(due_at) FROM taken) AS last_due_at,
+       (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
+       1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken)
+                 THEN 1 ELSE 0 END) AS whole
+  FROM touched
+  LEFT JOIN (stamped e
+        JOIN ductwork_steps s ON s.id = ANY (ARRAY[e.step_id])
+        JOIN ductwork_branches br ON br.id = ANY (ARRAY[s.branch_id])
+        JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])) ON true
+ ORDER BY e.id

@@ -1,0 +1,22 @@
+-- Claims executions: one statement after the other, in one transaction.
+
+-- name: TAKE_AVAILABILITIES
+-- MATERIALIZED: a planner may run a plain subquery again and take more than its limit (C7). What was
+-- taken before is passed over by its place.
+WITH due AS MATERIALIZED (
+    SELECT execution_id FROM ductwork_availabilities
+     WHERE pipeline = :pipeline AND due_at <= {now}
+       AND (due_at, execution_id) > (:behind, :behind_id)
+     ORDER BY due_at, execution_id LIMIT :n)
+DELETE FROM ductwork_availabilities
+ WHERE execution_id IN (SELECT execution_id FROM due)
+RETURNING execution_id AS id, due_at
+
+-- name: STAMP_EXECUTIONS
+UPDATE ductwork_executions
+   SET process_id = :process, claimed_at = {now}, lease_until = {now} + :lease
+  FROM {rows:taken(id id)}
+ WHERE ductwork_executions.id = taken.id
+   AND ductwork_executions.process_id IS NULL
+   AND ductwork_executions.result IS NULL
+RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count
