@@ -153,7 +153,7 @@ impl Lifeline {
         let mut asked = Vec::new();
         let mut told = Told::default();
         let mut hindered = Growing::default();
-        let (mut keeping, mut swept) = (Keeping::default(), 0u32);
+        let (mut keeping, mut swept, mut look_due) = (Keeping::default(), 0u32, false);
         loop {
             let Some(open) = &mut conn else {
                 tokio::select! {
@@ -254,12 +254,13 @@ impl Lifeline {
                     let every = self.sweeper.as_ref().map(|(_, every)| *every);
                     sweep = tokio::time::Instant::now() + every.unwrap_or_default();
                     swept = swept.wrapping_add(1);
+                    look_due |= swept % LOOK_EVERY == 1;
                     match self.sweep(open, beat.into_std(), &mut asked).await {
                         Ok(false) => {
                             sweep = beat;
                             Ok(())
                         }
-                        Ok(true) if swept % LOOK_EVERY == 1 => {
+                        Ok(true) if std::mem::take(&mut look_due) => {
                             self.keep(open, None, &mut keeping).await
                         }
                         done => done.map(drop),

@@ -21,7 +21,7 @@ const SOCKET_PATH_MAX: usize = 107;
 /// The longest name in the directory: `w-`, 16 digits, `-`, 32 digits.
 const NAME_MAX: usize = 2 + 16 + 1 + 32;
 
-/// Who wants to be woken.
+/// The process that wants to be woken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BellName<'a> {
     /// A branch may be ready to be advanced.
@@ -144,7 +144,7 @@ fn make_private(parent: &Path, database: &str) -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// What wakes this process. Gone from the directory when dropped.
+/// The socket that wakes this process. Gone from the directory when dropped.
 #[derive(Debug)]
 pub struct Bell {
     socket: tokio::net::UnixDatagram,
@@ -192,7 +192,7 @@ impl Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        // Whoever rings finds it dead and removes it, if we cannot.
+        // The next process that rings finds it dead and removes it, if we cannot.
         let _left_behind = std::fs::remove_file(&self.path);
     }
 }

@@ -40,7 +40,7 @@ impl Bells {
         }
     }
 
-    /// What tells this house's notifications from those of other hosts: only processes that
+    /// The prefix that tells this house's notifications from those of other hosts: only processes that
     /// share the directory hear each other's bells.
     pub fn house(&self) -> String {
         use std::os::unix::fs::MetadataExt;

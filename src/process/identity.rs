@@ -1,4 +1,4 @@
-//! Who a process is, beyond its number.
+//! A process's identity, beyond its number.
 //!
 //! Owns: the facts that tell one incarnation of a process from every other, and the proof
 //! that one is dead. Never: guesses; what cannot be proven is left to the reaper.
@@ -10,8 +10,8 @@ use nix::unistd::Pid as NixPid;
 
 use super::roster::Pid;
 
-/// The facts recorded in a process's row. What could not be read is empty or zero, and
-/// proves nothing.
+/// The facts recorded in a process's row. A fact that could not be read is empty or
+/// zero, and proves nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The host's name: for people only, since two hosts may share one.
@@ -87,7 +87,7 @@ pub(super) fn is_corpse(pid: Pid) -> bool {
     stat(pid).is_none_or(|stat| stat.is_corpse())
 }
 
-/// What is needed of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stat {
     /// `R`, `S`, `D`, `Z`, …

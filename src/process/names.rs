@@ -5,7 +5,7 @@
 //! A static glibc has the services `files` and `dns` in itself. For any other that
 //! `/etc/nsswitch.conf` names it would load a shared library, and with that a second C library,
 //! of whatever version is there: in an image into which the program was copied, as a rule another
-//! one. What comes of that nobody knows.
+//! one. Nobody knows the outcome of that.
 #![expect(
     unsafe_code,
     reason = "the C library's own function for this has no safe form"

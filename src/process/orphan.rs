@@ -63,7 +63,7 @@ pub fn sweep_once(living: &Living) -> io::Result<Sweep> {
         let Some(stat) = identity::stat(pid) else {
             continue;
         };
-        if stat.state == b'Z' {
+        if stat.is_corpse() {
             sweep.reaped += usize::from(spawn::wait_for(pid)?.is_some());
             continue;
         }
@@ -184,10 +184,27 @@ fn pids() -> io::Result<impl Iterator<Item = Pid>> {
 
 /// True when it was born with this variable. A dead one has none.
 fn has(pid: Pid, variable: &[u8]) -> bool {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environment
+    environment(pid)
         .split(|byte| *byte == 0)
         .any(|entry| entry == variable)
+}
+
+/// The environment that a process was started with; empty when it cannot be read.
+fn environment(pid: Pid) -> Vec<u8> {
+    let read = |path: String| std::fs::read(path).unwrap_or_default();
+    let own = read(format!("/proc/{pid}/environ"));
+    // A first thread that has ended has none, while others go on.
+    if own.is_empty()
+        && identity::stat(pid).is_some_and(|stat| stat.threads > 1)
+        && let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task"))
+    {
+        let environments = threads.flatten().map(|thread| {
+            let environ = thread.path().join("environ");
+            read(environ.to_string_lossy().into_owned())
+        });
+        return environments.max_by_key(Vec::len).unwrap_or_default();
+    }
+    own
 }
 
 /// True when it may be killed.
@@ -202,8 +219,7 @@ fn is_orphan(tag: Option<&str>, living: &Living, is_init: bool) -> bool {
 
 /// The child that a process descends from, as far as its environment tells.
 fn tag_of(pid: Pid) -> Option<String> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    environment.split(|byte| *byte == 0).find_map(|entry| {
+    environment(pid).split(|byte| *byte == 0).find_map(|entry| {
         let value = entry.strip_prefix(TAG.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
     })

@@ -54,7 +54,7 @@ pub enum Error {
     /// The operating system refuses something basic.
     #[error("{what}")]
     System {
-        /// What.
+        /// The operation.
         what: &'static str,
         /// Why.
         #[source]

@@ -44,6 +44,9 @@ use super::writer;
 /// the next start does at once, with the same proof.
 const LAST_SWEEP: Duration = Duration::from_secs(5);
 
+/// How long the recovery of a dead child waits for the processes that its steps left behind.
+const DOUBTED: Duration = Duration::from_millis(500);
+
 /// How long the orphans of one dead child are hunted before the next event is looked at.
 const ORPHANS_BOUND: Duration = Duration::from_millis(250);
 
@@ -776,6 +779,8 @@ struct Pids {
     living: Living,
     /// Those that died because the daemon stops: what they held is released.
     stopped: HashSet<Pid>,
+    /// Rows of dead ones that may have left somebody behind, and since when that is known.
+    doubted: HashMap<ProcessId, Instant>,
 }
 
 fn lock(pids: &Mutex<Pids>) -> MutexGuard<'_, Pids> {
@@ -797,14 +802,23 @@ fn proof_of(
         if !proof::is_dead(&me, row) || proof::identity(row).is_unreaped_child() {
             return None;
         }
-        let pids = lock(&pids);
-        // The processes that our own child's steps left behind have come to us. So the whole host is
-        // searched only for those of somebody else's child, or where somebody is left.
+        let mut pids = lock(&pids);
+        // The processes that our own child's steps left behind have come to us, and are being ended. One
+        // that does not die is not waited for any longer than `DOUBTED`. Then, as for somebody else's
+        // child, the host is searched.
         let is_ours = row.supervisor == Some(own.process());
         let is_clean = is_ours && orphan::left_nothing(&pids.living).unwrap_or(false);
+        if is_ours && !is_clean {
+            let now = Instant::now();
+            pids.doubted.retain(|_, since| now < *since + DOUBTED * 10);
+            if now < *pids.doubted.entry(row.id).or_insert(now) + DOUBTED {
+                return None;
+            }
+        }
         if !is_clean && !proof::is_gone(&me, row) {
             return None;
         }
+        pids.doubted.remove(&row.id);
         Some(match pids.stopped.contains(&(row.pid as Pid)) {
             true => ProvenDeath::Stopped,
             false => ProvenDeath::Crashed(format!("pid {} does not exist any more", row.pid)),

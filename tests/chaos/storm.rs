@@ -68,6 +68,14 @@ fn length() -> Duration {
     Duration::from_secs(asked.unwrap_or_else(|_| unasked()))
 }
 
+/// So many runs are to be under way: more where the machine does nothing else, for half an hour.
+fn open_runs() -> usize {
+    match length() >= Duration::from_secs(1_800) {
+        true => 40,
+        false => 24,
+    }
+}
+
 /// Both at the same time: each of them is waiting, most of the time.
 #[test]
 fn on_every_database() {
@@ -243,7 +251,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     }
     let mended = scene.house.path("mended");
     let people = People::start(asking.clone(), mended, dice.others());
-    let triggers = Triggers::start(asking);
+    let triggers = Triggers::start(asking, open_runs());
     let began = Instant::now();
     let (mut audits, mut next_audit, mut next_word) = (0, Duration::ZERO, Duration::ZERO);
     for blow in &report.plan {

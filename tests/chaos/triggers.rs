@@ -13,9 +13,6 @@ use ductwork::store::{Conn, Error, Location, Purpose};
 use crate::history::{Answer, Trigger};
 use crate::workload::SHAPES;
 
-/// So many runs are to be under way.
-const OPEN: usize = 40;
-
 /// Triggers until it is told to stop; on a thread of its own, so that no fault stops it.
 pub struct Triggers {
     stop: Arc<AtomicBool>,
@@ -23,15 +20,15 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Begins.
-    pub fn start(location: Location) -> Self {
+    /// Begins; so many runs are to be under way.
+    pub fn start(location: Location, open: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            runtime.unwrap().block_on(all(&location, &until))
+            runtime.unwrap().block_on(all(&location, open, &until))
         });
         Self {
             stop,
@@ -53,7 +50,7 @@ impl Drop for Triggers {
     }
 }
 
-async fn all(location: &Location, stop: &AtomicBool) -> Vec<Trigger> {
+async fn all(location: &Location, runs: usize, stop: &AtomicBool) -> Vec<Trigger> {
     let parse = |shape: &crate::workload::Shape| {
         let parsed = yaml::parse(&shape.yaml(), std::path::Path::new("pipeline.yml"));
         parsed.unwrap_or_else(|problems| panic!("{problems}"))
@@ -73,7 +70,7 @@ async fn all(location: &Location, stop: &AtomicBool) -> Vec<Trigger> {
         };
         let ready = match doubtful {
             Some(_) => Ok(true),
-            None => is_ready(&mut open).await,
+            None => is_ready(&mut open, runs).await,
         };
         match ready {
             Ok(true) => {}
@@ -109,10 +106,10 @@ async fn all(location: &Location, stop: &AtomicBool) -> Vec<Trigger> {
 }
 
 /// True when there is room for more.
-async fn is_ready(conn: &mut Conn) -> Result<bool, Error> {
+async fn is_ready(conn: &mut Conn, runs: usize) -> Result<bool, Error> {
     static OPEN_RUNS: Statement = Statement::new(
         "TEST_OPEN_RUNS",
         "SELECT id FROM ductwork_runs WHERE status = 'in_progress' AND pipeline <> 'Aside'",
     );
-    Ok(conn.fetch(&OPEN_RUNS, &[]).await?.len() < OPEN)
+    Ok(conn.fetch(&OPEN_RUNS, &[]).await?.len() < runs)
 }

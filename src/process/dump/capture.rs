@@ -43,7 +43,7 @@ struct Buffer(UnsafeCell<[u8; STACK_MAX]>);
 // and before the next turn: `TURN` hands it to and fro.
 unsafe impl Sync for Buffer {}
 
-/// What became of asking a thread.
+/// The outcome of asking a thread.
 #[derive(Debug)]
 pub enum Capture {
     /// It copied itself.
@@ -143,7 +143,7 @@ impl Recorder {
     }
 }
 
-/// What the kernel takes as the signal's sender and value; `siginfo_t` of a 64-bit Linux.
+/// The signal's sender and value, as the kernel takes them; `siginfo_t` of a 64-bit Linux.
 #[repr(C)]
 struct QueuedInfo {
     signo: libc::c_int,

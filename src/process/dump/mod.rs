@@ -1,4 +1,4 @@
-//! What every thread of this process is doing, for a person who asks with TTIN.
+//! A dump of every thread of this process, for a person who asks with TTIN.
 //!
 //! Owns: copying each thread's registers and stack, and making text of it. Never: unwinds,
 //! allocates or locks in a signal handler, stops a thread, or waits for one without a bound.
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use self::capture::{Capture, Recorder};
 use self::unwind::Mappings;
 
-/// Whoever keeps the key pressed gets one dump in this time.
+/// A person who keeps the key pressed gets one dump in this time.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Beyond this many remembered names the memory starts anew.
@@ -105,7 +105,7 @@ impl Drop for Dumper {
 fn next_request(shared: &Shared) -> Option<String> {
     let mut request = shared.lock();
     loop {
-        // What was asked for before the end is still answered.
+        // A request from before the end is still answered.
         if let Some(state) = request.state.take() {
             return Some(state);
         }
@@ -129,7 +129,7 @@ struct Thread {
     note: Option<&'static str>,
 }
 
-/// What the kernel says a thread is doing.
+/// The kernel's word about a thread's state.
 #[derive(Default)]
 struct Standing {
     state: String,
@@ -272,7 +272,7 @@ fn write_group(
         writeln!(text, "   system call {}", standing.call)?;
     }
     let mut number = 0;
-    // What calls itself is shown once.
+    // A function that calls itself is shown once.
     for alike in first.frames.chunk_by(|one, other| one == other) {
         let address = alike[0];
         // A return address is one past the call.

@@ -7,7 +7,7 @@ const FRAMES_MAX: usize = 256;
 /// One word of the stack.
 const WORD: usize = size_of::<usize>();
 
-/// What a thread copied of itself.
+/// A thread's copy of itself.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Where it was.

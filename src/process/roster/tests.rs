@@ -483,7 +483,7 @@ fn replace(wanted: &[ChildKind], at: Duration) -> Event {
     Event::Replace { wanted, at }
 }
 
-/// What follows from the exit of a child that was told to end.
+/// The orders after the exit of a child that was told to end.
 fn ended(slot: SlotId, pid: Pid) -> Order {
     let cause = Cause::Stopped;
     Order::Recover { slot, pid, cause }
@@ -833,7 +833,7 @@ proptest! {
             let alive = world.living.values().filter(|(_, killed)| !killed).count();
             prop_assert!(alive + world.ordered.len() <= 8, "a third generation");
         }
-        // Whatever came before: a stop ends everybody within its time, and then exits once.
+        // After any events: a stop ends everybody within its time, and then exits once.
         world.stopped = true;
         let orders = roster.handle(stop(at));
         world.carry_out(orders);

@@ -129,7 +129,7 @@ pub enum Cause {
     Stopped,
 }
 
-/// An order to the supervisor. Orders are carried out in sequence.
+/// An order to the supervisor. Orders about one child are carried out in sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Start a child, and answer with `Spawned` or `SpawnFailed`.

@@ -38,7 +38,7 @@ const CONTROL: [Signal; 10] = [
     Signal::SIGUSR2,
 ];
 
-/// What somebody asked for.
+/// A request by signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// TERM or INT: end gracefully. QUIT, or TERM or INT for the second time, but not the same one at once:
@@ -46,9 +46,9 @@ pub enum Event {
     Stop {
         /// True: wait for nobody.
         immediate: bool,
-        /// What was sent.
+        /// The signal.
         signal: Signal,
-        /// Who sent it; 0: the kernel or a terminal, or another pid namespace.
+        /// Its sender; 0: the kernel or a terminal, or another pid namespace.
         from: i32,
     },
     /// TSTP: stop claiming, keep finishing.
@@ -75,7 +75,7 @@ pub(super) fn control_signals() -> SigSet {
 }
 
 /// Blocks every control signal, from now on, in this thread and in those it will start: the
-/// first call of `main`, before anything starts a thread. What is sent afterwards waits.
+/// first call of `main`, before anything starts a thread. Signals that are sent afterwards wait.
 pub fn block_early() -> io::Result<()> {
     control_signals().thread_block()?;
     Ok(())
@@ -102,7 +102,7 @@ impl Signals {
     pub fn of_supervisor() -> io::Result<Self> {
         let mut signals = Self::install(true)?;
         signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);
-        // Whoever ended before that was installed rang no bell.
+        // A child that ended before that was installed rang no bell.
         signals.waiting.push_back(Event::ChildEnded);
         Ok(signals)
     }
@@ -159,8 +159,8 @@ impl Signals {
         }
     }
 
-    /// Resolves when a stop is asked for, or nothing can be read any more. Whatever else comes
-    /// meanwhile keeps waiting for [`recv`](Self::recv): for the time in which a process can do
+    /// Resolves when a stop is asked for, or nothing can be read any more. Other signals
+    /// keep waiting for [`recv`](Self::recv): for the time in which a process can do
     /// nothing else than end. Cancel-safe.
     pub async fn stop_asked(&mut self) {
         let is_stop = |event: &Event| matches!(event, Event::Stop { .. });
@@ -175,7 +175,7 @@ impl Signals {
         }
     }
 
-    /// What is waiting right now, without waiting: for the time before there is anything
+    /// The signals that wait right now, without waiting: for the time before there is anything
     /// to wait in.
     pub fn try_recv(&mut self) -> io::Result<Option<Event>> {
         self.read_all()?;
