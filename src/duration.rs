@@ -8,7 +8,7 @@ use std::time::Duration;
 /// No span in the system is longer: a hundred years of 365 days.
 pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// What to say beside an error: how a duration is written.
+/// The remedy beside an error: how a duration is written.
 pub const NOTATION: &str = "a duration is a number of seconds, or a number with a unit: \
                             `250ms`, `10s`, `5m`, `2h`, `30d`";
 

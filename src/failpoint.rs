@@ -139,13 +139,13 @@ mod armed {
         "supervisor.stopping",
     ];
 
-    /// What says where and what, where hits are written, and what is lacking.
+    /// The variables of the places and faults, of the file of hits, and of the lacking condition.
     pub const VARIABLES: [&str; 3] = ["DUCTWORK_FAIL", "DUCTWORK_FAIL_LOG", "DUCTWORK_WITHOUT"];
 
     /// The file that holds by how many seconds the host's clock is off, as eight characters.
     const CLOCK: &str = "TEST_CLOCK";
 
-    /// What an operation is to make of it.
+    /// The effect on an operation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Fault {
         /// It fails.
@@ -196,7 +196,7 @@ mod armed {
     });
 
     /// The text of a statement, without what `DUCTWORK_WITHOUT` takes from it: `STATEMENT N CONDITION`,
-    /// the Nth place that reads so. What one database has as a statement may be a part of another's.
+    /// the Nth place that reads so. A statement of one database may be a part of another's.
     pub(crate) fn lacking<'a>(statement: &str, text: &'a str) -> Cow<'a, str> {
         let without = std::env::var(VARIABLES[2]).unwrap_or_default();
         let [name, nth, condition] = without.splitn(3, ' ').collect::<Vec<_>>()[..] else {
@@ -275,7 +275,7 @@ mod armed {
         })
     }
 
-    /// What is to happen here, if it is not over (or the end of everything) by then.
+    /// The action here, if it is not over (or the end of everything) by then.
     pub fn reach(name: &'static str) -> Option<Fault> {
         let rule = RULES.iter().find(|rule| rule.name == name)?;
         if uuid::Uuid::new_v4().as_u128() % 100 >= rule.percent || !hit(rule) {

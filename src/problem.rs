@@ -15,7 +15,7 @@ pub struct Problem {
     pub at: Option<Position>,
     /// Lowercase, no full stop, one line.
     pub message: String,
-    /// What to do instead.
+    /// The remedy.
     pub help: Option<String>,
 }
 

@@ -29,11 +29,11 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 pub enum Level {
     /// Nothing.
     Off,
-    /// What needs somebody.
+    /// Events that need somebody.
     Error,
-    /// What may soon.
+    /// Events that may need somebody soon.
     Warn,
-    /// What happened.
+    /// All events of note.
     Info,
     /// How.
     Debug,
@@ -54,7 +54,7 @@ impl Level {
         }
     }
 
-    /// What `RUST_LOG` would say. The database driver's own events are for its developers.
+    /// The directives that `RUST_LOG` would have. The database driver's own events are for its developers.
     fn directives(self) -> String {
         match self {
             Self::Off | Self::Error => self.as_str().to_owned(),
@@ -75,7 +75,7 @@ impl From<tracing::Level> for Level {
     }
 }
 
-/// What a line looks like.
+/// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Pretty on a terminal and in the journal, JSON elsewhere.
@@ -86,7 +86,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Who logs.
+/// The process that logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessLabel {
     /// `supervisor`, `advancer`, `worker`, or the name of a one-shot command.
@@ -149,7 +149,7 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
         queue: Arc::clone(&queue),
     };
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
-    // Whoever embeds the library may have a subscriber already, which then stays.
+    // A program that embeds the library may have a subscriber already, which then stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok()
         && let Some(error) = refused
     {
@@ -158,7 +158,7 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
     Guard { queue }
 }
 
-/// What standard error is.
+/// The kind of file that standard error is.
 #[derive(Clone, Copy)]
 struct Stderr {
     is_terminal: bool,

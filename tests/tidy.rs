@@ -371,24 +371,37 @@ fn nothing_is_left_for_later() {
 /// A sentence that begins so hides its actor or its object: name them.
 const HIDING: [&str; 4] = ["What", "Who", "Whoever", "Whatever"];
 
+/// The text of a line of prose: of a document, or of a comment of the product.
+fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
+    match file.is_source() {
+        true => Some(
+            line.trim_start()
+                .strip_prefix("//")?
+                .trim_start_matches(['/', '!']),
+        ),
+        false => Some(line),
+    }
+}
+
 #[test]
-fn no_sentence_of_the_documents_begins_with_what_or_who() {
+fn no_sentence_of_documents_and_comments_begins_with_what_or_who() {
+    let is_read = |file: &&File| file.path.ends_with(".md") || file.is_source();
     let mut found = Vec::new();
-    for file in files().iter().filter(|file| file.path.ends_with(".md")) {
+    for file in files().iter().filter(is_read) {
         let mut ended = true;
         for (at, line) in file.text.lines().enumerate() {
-            let mut begun = line.trim_start_matches(['#', '-', '*', '>', '|', ' ']);
-            let begins = line.len() != begun.len() || ended;
-            if !begins {
-                begun = "";
-            }
+            let Some(line) = prose(file, line) else {
+                ended = true;
+                continue;
+            };
+            let begun = line.trim_start_matches(['#', '-', '*', '>', '|', ' ']);
+            // A list's item, a heading, or the continuation of a sentence.
+            let is_marked = line.trim_start().len() != begun.len();
+            let begun = if is_marked || ended { begun } else { "" };
             let inner = line.split_inclusive(['.', '!', '?', ':', ';', '|']).skip(1);
             for sentence in std::iter::once(begun).chain(inner) {
-                let first = sentence
-                    .trim_start_matches([' ', '*', '('])
-                    .split(' ')
-                    .next();
-                if first.is_some_and(|word| HIDING.contains(&word)) {
+                let mut words = sentence.trim_start_matches([' ', '*', '(']).split(' ');
+                if words.next().is_some_and(|word| HIDING.contains(&word)) {
                     found.push(format!("{}:{}: {}", file.path, at + 1, sentence.trim()));
                 }
             }

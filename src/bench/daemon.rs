@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long between two looks at something that takes milliseconds.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What differs between the daemons of a benchmark.
+/// The differences between the daemons of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Set<'a> {
     /// Its pipelines, with commas between them.

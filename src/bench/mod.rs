@@ -4,7 +4,7 @@
 //! files of its own beside the configured one, removed afterwards whatever happens; each
 //! workload begins with empty tables. The daemon is the real one, as a process of its own
 //! (`daemon`); the benchmark is a client that triggers runs and looks at the database, like any
-//! other. What the database could do at best is measured beside it (`workloads::limits`).
+//! other. The database's limit is measured beside it (`workloads::limits`).
 //! Never: touches real runs.
 
 mod daemon;
@@ -43,12 +43,12 @@ pub const BACKLOG: u32 = 20_000;
 /// Finished executions that are audited where nobody says otherwise.
 pub const HISTORY: u32 = 100_000;
 
-/// What a benchmark does.
+/// The options of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Runs of the chain workload; the others follow it in proportion.
     pub runs: u32,
-    /// What to run; empty for all.
+    /// The workloads to run; empty for all.
     pub workloads: Vec<Workload>,
     /// Executions at once per worker; `None` for what the configuration says.
     pub slots: Option<u32>,
@@ -175,7 +175,7 @@ pub enum Error {
     /// The operating system refuses something basic.
     #[error("{what}")]
     System {
-        /// What.
+        /// The operation that it refuses.
         what: &'static str,
         /// Why.
         #[source]
@@ -187,7 +187,7 @@ pub enum Error {
     /// Something that takes milliseconds took a minute.
     #[error("{0}")]
     Stuck(&'static str),
-    /// What was measured makes no sense.
+    /// The measurement makes no sense.
     #[error("{0}")]
     Nonsense(String),
     /// Ctrl-C.

@@ -34,17 +34,17 @@ pub(super) const COMMAND: &str = "Command";
 /// One step that takes a while.
 pub(super) const NAP: &str = "Nap";
 
-/// What the command runs.
+/// The command.
 pub(super) const TRUE: &str = "/bin/true";
 
-/// What a nap takes.
+/// The length of a nap.
 pub(super) const NAP_TIME: Duration = Duration::from_millis(50);
 
 /// How many crashes a held step survives without a wait before its next attempt: many more
 /// than the workload causes.
 const CRASHES: u32 = 1_000;
 
-/// What the daemon of a benchmark brings along, when this process is one or a child of one:
+/// The pipelines and steps of a benchmark's daemon, when this process is one or a child of one:
 /// `main` uses it in place of its own.
 pub fn embedded() -> Option<Embedded> {
     std::env::var_os(VARIABLE)?;

@@ -1,4 +1,4 @@
-//! What the kernel knows about a process.
+//! The kernel's figures of a process.
 //!
 //! Owns: reading `/proc`. A process that has gone, or a kernel that does not tell, reads as
 //! nothing: a benchmark reports what it can see.
@@ -22,7 +22,7 @@ pub(super) struct Usage {
     pub pss: u64,
 }
 
-/// What `pid` has used so far.
+/// The resources that `pid` has used so far.
 pub(super) fn usage(pid: u32) -> Usage {
     let mut usage = Usage::default();
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));

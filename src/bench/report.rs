@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::Workload;
 
-/// What a benchmark found.
+/// The findings of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchReport {
     /// Of this program.
@@ -22,16 +22,16 @@ pub struct BenchReport {
     pub slots: u32,
     /// The numbers, in the order in which they were measured.
     pub measures: Vec<Measure>,
-    /// What the invariants said after each workload.
+    /// The audits after each workload.
     pub audits: Vec<Audit>,
 }
 
 /// One number.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measure {
-    /// What was run.
+    /// The workload.
     pub workload: Workload,
-    /// What was measured.
+    /// The quantity.
     pub name: String,
     /// The number.
     pub value: f64,
@@ -44,11 +44,11 @@ pub struct Measure {
 /// The audit after a workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Audit {
-    /// What had been run.
+    /// The workload.
     pub workload: Workload,
     /// How many invariants were checked.
     pub invariants: usize,
-    /// What breaks them; nothing, if all is well.
+    /// The rows that break them; nothing, if all is well.
     pub violations: Vec<String>,
 }
 

@@ -117,7 +117,7 @@ impl Cancel {
                 cancel::Cancel::NotFound => return Err(house::no_run(&run.to_string())),
                 cancel::Cancel::NotActive(status) => return Err(ended(run, status)),
             };
-            // Whoever runs a step of it learns so at its next beat at the latest.
+            // A process that runs a step of it learns so at its next beat at the latest.
             ring(&mut conn, &config, run).await?;
             match house.out.json {
                 true => house.out.value(&json!({

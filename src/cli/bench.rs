@@ -24,7 +24,7 @@ It works in schemas (PostgreSQL) or files (SQLite) of its own beside the configu
 removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
-    /// What to run: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
+    /// The workloads: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
     /// audit, retention, prompt, contention, recovery, storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,

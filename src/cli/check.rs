@@ -39,7 +39,7 @@ impl Check {
             problems.push(none_here(&config, &all));
         }
         programs(&config, &pipelines, house, &mut problems);
-        // What is not read may be what is named.
+        // A file that cannot be read may have the pipeline that is named.
         let notes = match complete {
             true => notes(&config, &all),
             false => Vec::new(),
@@ -92,7 +92,7 @@ fn programs(config: &Config, pipelines: &[&Found], house: &House, problems: &mut
     hooks(config, problems);
 }
 
-/// What to say where nothing would run.
+/// The message where nothing would run.
 fn none_here(config: &Config, all: &[Found]) -> Problem {
     match (config.pipelines.names(), all) {
         (Some(names), [_, ..]) => {
@@ -138,7 +138,7 @@ fn notes(config: &Config, all: &[Found]) -> Vec<Problem> {
     notes
 }
 
-/// What can be known of a step before it runs: that there is something to run.
+/// A check that is possible before a step runs: that there is something to run.
 fn steps(found: &Found, config: &Config, house: &House, problems: &mut Vec<Problem>) {
     let pipeline = &found.definition;
     for (name, step) in &pipeline.steps {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use crate::problem::{Problem, Problems};
 use crate::{process, store, telemetry};
 
-/// What an exit code means.
+/// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// It did not work: not found, halted, unhealthy.

@@ -1,4 +1,4 @@
-//! What `health` tells beside the processes: what does not move although it should.
+//! `health`: the processes, and work that does not move although it should.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What most commands need: the configuration, a connection, a run by its id, the bells.
+//! The needs of most commands: the configuration, a connection, a run by its id, the bells.
 //!
 //! Owns: how the command line comes to these. Never: prints.
 
@@ -23,7 +23,7 @@ use super::patiently::waiting;
 /// While it does not answer.
 pub const CONNECTING: &str = "waiting for the database";
 
-/// What every command is given.
+/// The context of every command.
 pub struct House {
     /// `-c`.
     pub file: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub struct House {
     pub env: Option<String>,
     /// How output is wanted.
     pub out: Out,
-    /// What the program brings along.
+    /// The program's own pipelines and steps.
     pub embedded: Embedded,
 }
 
@@ -100,7 +100,7 @@ fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
     writer::of(path)
 }
 
-/// Whoever only reads must not leave an empty database behind.
+/// A command that only reads must not leave an empty database behind.
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
         Some(path) if !path.exists() => {

@@ -189,7 +189,7 @@ impl Style {
     }
 }
 
-/// What is seen at once.
+/// One picture of a run.
 pub struct Frame {
     /// Above all.
     pub title: String,
@@ -204,7 +204,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The lines that a terminal of so many rows and columns shows. What is drawn over it must fit: a
+    /// The lines that a terminal of so many rows and columns shows. A picture that is drawn over it must fit: a
     /// cursor goes up to its first row, and a line that is too long takes two.
     fn fit(&self, rows: usize, columns: usize) -> Vec<String> {
         // The title, the last line, and where the cursor waits.

@@ -105,7 +105,7 @@ enum Verb {
     Cancel(act::Cancel),
     /// Answer a run that waits for a person
     Resume(act::Resume),
-    /// Who runs where, and how long ago they gave a sign of life
+    /// List the processes, and how long ago each of them gave a sign of life
     Processes(processes::Processes),
     /// Exit 0 when all supervisors are healthy
     Health(processes::Health),

@@ -43,7 +43,7 @@ impl Prune {
                 "give --older-than 30d, or set `retention` in the configuration",
             )));
         };
-        // Who names an age means it; that of the configuration may be nobody's thought.
+        // A person who names an age means it; that of the configuration may be nobody's thought.
         let sure = self.yes || self.older_than.is_some();
         let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         if !sure && !asked {
@@ -77,7 +77,7 @@ impl Prune {
     }
 }
 
-/// What the person at the terminal says. Asked on standard error: the other is for the result.
+/// The answer of the person at the terminal. Asked on standard error: the other is for the result.
 fn confirmed(old: u64, older_than: Duration) -> bool {
     let age = time::span(older_than);
     eprint!(
@@ -86,7 +86,7 @@ fn confirmed(old: u64, older_than: Duration) -> bool {
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    // What cannot be read is no yes.
+    // An answer that cannot be read is no yes.
     let _ = std::io::stdin().lock().read_line(&mut answer);
     matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES")
 }

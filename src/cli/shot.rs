@@ -312,7 +312,7 @@ impl<'a> View<'a> {
         self.frame += 1;
     }
 
-    /// What has changed, at most once a second.
+    /// The changes, at most once a second.
     fn say(&mut self, progress: &[NodeProgress], status: RunStatus, done: u64, took: &str) {
         if status != RunStatus::InProgress {
             say(&format!("{status}: {} in {took}", counted(done, "step")));

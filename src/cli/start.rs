@@ -26,7 +26,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// What was asked for before the verb holds as well as what was after it.
+    /// Options before the verb hold as well as those after it.
     pub fn or(self, other: Self) -> Self {
         Self {
             until_idle: self.until_idle || other.until_idle,

@@ -50,7 +50,7 @@ pub struct Trigger {
     delay: Duration,
 }
 
-/// What became of a trigger, for programs.
+/// The outcome of a trigger, for programs.
 #[derive(Serialize)]
 pub struct Answer<'a> {
     /// The run.
@@ -59,7 +59,7 @@ pub struct Answer<'a> {
     pub pipeline: &'a str,
     /// False: its key had started it before.
     pub created: bool,
-    /// What it came to, where that was waited for.
+    /// Its outcome, where the command waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
     /// Its output, where it has one.

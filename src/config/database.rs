@@ -30,7 +30,7 @@ pub struct DatabaseUrl {
 pub struct UrlError {
     /// Lowercase, no full stop.
     pub message: String,
-    /// What to do instead.
+    /// The remedy.
     pub help: String,
 }
 
@@ -208,7 +208,7 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
     })
 }
 
-/// What would end the path, or be trimmed off it, stands in the URL as its bytes do in hexadecimal.
+/// Characters that would end the path, or be trimmed off it, stand in the URL as their bytes in hexadecimal.
 fn percent_encoded(path: &str) -> String {
     let mut url = String::with_capacity(path.len());
     for char in path.chars() {
@@ -260,7 +260,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
     }
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match parameter(pair) {
-            // What looks like a parameter may be the rest of a password.
+            // A text that looks like a parameter may be the rest of a password.
             Err(_) if cut_short => return not_encoded(),
             judged => judged?,
         }
@@ -272,7 +272,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
     })
 }
 
-/// What the driver understands of an address's query. All else it leaves out with a warning: also a
+/// The parameters of an address that the driver understands. All else it leaves out with a warning: also a
 /// misspelt wish for TLS.
 const PARAMETERS: [&str; 18] = [
     "sslmode",

@@ -3,7 +3,7 @@
 //! Owns: the one table that drives unknown-key checks, environment overrides, defaults,
 //! ranges and the JSON schema. Never: reads a file or a variable.
 
-// What a pipeline's file may say as well has its range there, so that both have the same.
+// A key that a pipeline's file may have as well has its range there, so that both have the same.
 use crate::definition::{MAX_BUDGET, MAX_FACTOR};
 
 /// A day, in milliseconds.
@@ -14,7 +14,7 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 pub struct Key {
     /// Dotted path from the top of a section.
     pub path: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub kind: Kind,
     /// Whether it may differ by pipeline and step.
     pub scope: Scope,
@@ -24,7 +24,7 @@ pub struct Key {
     pub doc: &'static str,
 }
 
-/// What a key takes.
+/// The kind of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Where the database is.
@@ -223,7 +223,7 @@ pub static KEYS: &[Key] = &[
 /// Keys of a later version, and what to say about them.
 pub const LATER: &[&str] = &["console"];
 
-/// What every override's name begins with.
+/// The beginning of every override's name.
 pub const PREFIX: &str = "DUCTWORK_";
 
 /// The key with this path.

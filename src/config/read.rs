@@ -43,7 +43,7 @@ pub struct Reader<'a> {
     vars: Variables<'a>,
     /// The address in the file that a variable names, once it was read.
     pub url_file: Option<String>,
-    /// What was wrong so far.
+    /// The mistakes so far.
     pub problems: Vec<Problem>,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
         let mut from_file = None;
         if let Some(node) = &file {
             let expanded = expand::node(node, self.vars);
-            // What the file names is a secret even where a variable wins over the file. The
+            // A value of the file is a secret even where a variable wins over the file. The
             // path of an SQLite database is none.
             if let Ok((node, used)) = &expanded
                 && !node.as_text().unwrap_or_default().starts_with("sqlite")

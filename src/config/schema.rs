@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::keys::{self, Key, Kind, Scope};
 use super::value::BACKOFF;
 
-/// What `ductworkd schema config` prints.
+/// The schema that `ductworkd schema config` prints.
 pub fn json_schema() -> Value {
     let mut top = match group("") {
         Value::Object(group) => group,

@@ -13,7 +13,7 @@ use crate::problem::nearest;
 use super::keys::{self, Key, Kind};
 use super::yaml::{Fault, Node, Value, shorten};
 
-/// What went wrong with one value.
+/// The mistake in one value.
 pub type Faults = Vec<Fault>;
 
 /// A value, and its exceptions by name.

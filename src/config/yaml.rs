@@ -29,13 +29,13 @@ pub struct Mark {
 /// A value and where it stands. After an alias or a merge: where it was written.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Where.
+    /// Its place.
     pub at: Mark,
-    /// What.
+    /// Its value.
     pub value: Value,
 }
 
-/// What a node is.
+/// A value.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Text; `plain` when it was written without quotes.
@@ -58,7 +58,7 @@ pub struct Entry {
     pub key: String,
     /// Where the key stands.
     pub at: Mark,
-    /// What it holds.
+    /// Its content.
     pub value: Node,
 }
 
@@ -69,7 +69,7 @@ pub struct Fault {
     pub at: Option<Mark>,
     /// Lowercase, no full stop.
     pub message: String,
-    /// What to do instead.
+    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -142,7 +142,7 @@ impl Node {
         Some(&entry.value)
     }
 
-    /// What it is, for messages.
+    /// Its kind, for messages.
     pub fn describe(&self) -> String {
         match &self.value {
             _ if self.is_null() => "nothing".into(),
@@ -352,7 +352,7 @@ impl<'a> Builder<'a> {
         Ok(own)
     }
 
-    /// What `<<: value` brings in; of several maps the first wins.
+    /// The entries that `<<: value` brings in; of several maps the first wins.
     fn merge(&mut self, value: Node, at: Mark) -> Vec<Entry> {
         let maps = match value.value {
             Value::List(items) => items,

@@ -44,7 +44,7 @@ pub(super) struct Name {
     pub place: Option<Place>,
 }
 
-/// What a pipeline's author wrote, before anybody judged it.
+/// A pipeline as its author wrote it, before anybody judged it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Draft {
     pub name: Name,
@@ -55,7 +55,7 @@ pub(super) struct Draft {
     pub flow: Option<Vec<Item>>,
 }
 
-/// What a step is that the flow names but nobody declared.
+/// The kind of a step that the flow names but nobody declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Undeclared {
     /// A native step, as in Rust.

@@ -118,7 +118,7 @@ fn passed_over(stored: &Value, read: &Value) -> Option<String> {
     }
 }
 
-/// What every definition satisfies that the builder made.
+/// The conditions that every definition from the builder satisfies.
 fn sound(definition: &Definition) -> Result<(), String> {
     let nodes = &definition.nodes;
     if nodes.is_empty() {

@@ -257,7 +257,7 @@ impl<'a> Check<'a> {
         self.list(items, 0);
     }
 
-    /// What follows a step, up to the end of its list, at a depth of `depth` around it.
+    /// The items after a step, up to the end of its list, at a depth of `depth` around it.
     fn list(&mut self, items: &'a [Item], depth: usize) {
         let mut open_expands = 0;
         let mut before = None;
@@ -306,7 +306,7 @@ impl<'a> Check<'a> {
     fn order(&mut self, before: Option<&Kind>, item: &Item, open_expands: usize) {
         let place = item.place;
         match (before, &item.kind) {
-            // What could not be read has been reported, and may have been anything.
+            // An item that could not be read has been reported, and may have been anything.
             (_, Kind::Broken) | (Some(Kind::Broken), _) => {}
             (_, Kind::Start(_)) if !self.started => {
                 self.started = true;

@@ -44,10 +44,10 @@ pub struct Node {
     /// The step that runs here; `None` where the branch waits for a person (dampen).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// What a dampen node asks.
+    /// The question of a dampen node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// What follows.
+    /// The edge that leaves it.
     pub next: Edge,
 }
 
@@ -61,7 +61,7 @@ pub struct Target {
     pub delay: Option<Duration>,
 }
 
-/// What follows a node.
+/// The edge that leaves a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Edge {
@@ -77,14 +77,14 @@ pub enum Edge {
     Divide {
         /// The first step of each path, in the listed order.
         paths: Vec<Target>,
-        /// What follows when all have arrived.
+        /// The next move when all have arrived.
         then: Then,
     },
     /// One new branch per element of the output.
     Expand {
         /// The first step of each element's branch.
         to: Target,
-        /// What follows when all have arrived.
+        /// The next move when all have arrived.
         then: Then,
     },
     /// The output chooses the path; same branch.
@@ -105,7 +105,7 @@ pub struct Case {
     pub to: Target,
 }
 
-/// What a branch does when all branches of its fan-out have arrived. Its value is the array
+/// A branch's next move when all branches of its fan-out have arrived. Its value is the array
 /// of their outputs, in listed or element order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -123,7 +123,7 @@ pub enum Then {
 /// How a step runs. Absent values come from the configuration, when the step runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepSpec {
-    /// What runs.
+    /// The runner.
     #[serde(flatten)]
     pub run: StepRunner,
     /// Longest an attempt may take; `None` is without limit.
@@ -149,7 +149,7 @@ pub struct StepSpec {
     pub cwd: Option<String>,
 }
 
-/// What runs a step.
+/// The runner of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepRunner {

@@ -1,4 +1,4 @@
-//! What a pipeline **is**: the graph of its steps, the same from YAML and from Rust.
+//! A pipeline's definition: the graph of its steps, the same from YAML and from Rust.
 //!
 //! Owns: the graph types, the builder, the YAML front end (which makes the same builder
 //! calls), validation of everything at once, the canonical form and its digest.

@@ -49,7 +49,7 @@ pub(super) enum Value {
 }
 
 impl Tree {
-    /// What this is, for a message that says what was expected instead.
+    /// The kind of this, for a message that says what was expected instead.
     pub fn what(&self) -> &'static str {
         match self.value {
             Value::Null => "nothing",

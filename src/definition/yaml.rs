@@ -35,7 +35,7 @@ pub fn parse(text: &str, file: &FilePath) -> Result<Definition, Problems> {
 /// A definition, and where what is in it stands.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the file says.
+    /// The content of the file.
     pub definition: Definition,
     /// The steps that it describes, by their names.
     pub steps_at: HashMap<String, Position>,

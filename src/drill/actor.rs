@@ -161,7 +161,7 @@ impl Actor<'_> {
         );
     }
 
-    /// What is to be committed for an execution that returned `output`.
+    /// The result to commit for an execution that returned `output`.
     pub(super) async fn finish(
         &mut self,
         claimed: Claimed,

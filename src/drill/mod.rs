@@ -71,7 +71,7 @@ impl Drill {
         }
     }
 
-    /// What happens in it.
+    /// Its plot.
     pub const fn title(self) -> &'static str {
         match self {
             Self::LeaseRace => "a worker is taken for dead, and comes back with a result",
@@ -103,34 +103,34 @@ impl FromStr for Drill {
 pub struct Event {
     /// Milliseconds since the drill began.
     pub ms: f64,
-    /// Who.
+    /// The actor.
     pub actor: &'static str,
-    /// What, and what came of it.
+    /// The move, and its result.
     pub what: String,
     /// True when the database did not let it happen.
     pub refused: bool,
 }
 
-/// What a drill came to.
+/// The result of a drill.
 #[derive(Clone, Debug, Serialize)]
 pub struct Played {
     /// Which.
     pub drill: Drill,
-    /// What happens in it.
+    /// Its plot.
     pub title: &'static str,
-    /// Who did what, in order.
+    /// The moves of its actors, in order.
     pub events: Vec<Event>,
-    /// What it has shown, in a sentence; none if it has not.
+    /// Its proof, in a sentence; none if it has none.
     pub shown: Option<String>,
-    /// What was not as it must be; none, if all is well.
+    /// The failure; none, if all is well.
     pub broken: Option<String>,
     /// How many invariants were checked afterwards.
     pub invariants: usize,
-    /// What breaks them.
+    /// The rows that break them.
     pub violations: Vec<String>,
 }
 
-/// What all of them came to.
+/// The results of all.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrillReport {
     /// Of this program.
@@ -188,7 +188,7 @@ pub enum Error {
     /// Signals cannot be read.
     #[error("signals cannot be read")]
     Signals(#[source] std::io::Error),
-    /// What must not be.
+    /// The failure.
     #[error("{0}")]
     Broken(String),
     /// Ctrl-C.

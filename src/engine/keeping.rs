@@ -80,7 +80,7 @@ async fn work(
                 events::cancellation_finished(run);
                 break;
             }
-            // What cannot be closed yet, because somebody has it, is not asked for all the time.
+            // A run that cannot be closed yet, because somebody has it, is not asked for all the time.
             tokio::time::sleep(pause(asked.elapsed()).max(cancel::AGAIN)).await;
         }
     }

@@ -3,16 +3,16 @@
 //! Owns: both decisions, the first from how long its steps take. Never: claims.
 //!
 //! A step that takes microseconds costs far less than the transaction that fetches it, so a
-//! worker of such steps holds some that wait, and its commits carry many. What waits here cannot
+//! worker of such steps holds some that wait, and its commits carry many. An execution that waits here cannot
 //! be run by an idle process elsewhere, so it is never more than a moment's work: a worker of
-//! slow steps claims nothing ahead. And what is held when a process dies has lost an attempt,
+//! slow steps claims nothing ahead. And each execution that a process holds when it dies has lost an attempt,
 //! whether it ran or not: so where a claim brings something that has already seen a process die,
 //! nothing is claimed ahead, and a step that kills its process again takes no more with it than
 //! what ran beside it.
 
 use std::time::Duration;
 
-/// What is claimed ahead is at most this much work for all slots together.
+/// The executions that are claimed ahead are at most this much work for all slots together.
 const HORIZON: Duration = Duration::from_millis(20);
 
 /// The most that is claimed ahead: enough that a commit's fixed cost is small beside its rows'.
@@ -31,7 +31,7 @@ pub fn in_vain(before: u32) -> Duration {
     first.saturating_mul(1 << before.min(16)).min(longest)
 }
 
-/// What a worker knows of its steps.
+/// A worker's knowledge of its steps.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     /// Seconds per step, the newest weighing most; `None` before the first.

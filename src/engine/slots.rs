@@ -439,7 +439,7 @@ pub(super) mod tests {
             assert_eq!(left.len(), 1, "it was started after its lease was over");
             assert_eq!(stage.begun.load(Ordering::Relaxed), 2);
 
-            // What is put in vain begins with what is put when it beats again.
+            // An execution that was put in vain begins with those that are put when it beats again.
             stage.put();
             assert!(stage.slots.stuck().is_some());
             stage.shared.beaten();

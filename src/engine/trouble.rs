@@ -1,5 +1,5 @@
-//! What keeps a process from getting on although it lives: said in its log ever more rarely, and told
-//! with its row to whoever asks.
+//! Troubles: conditions that keep a living process from getting on. They are said in its log ever more
+//! rarely, and told with its row to people who ask.
 //!
 //! Owns: which troubles there are, since when, and which of them is told. Never: writes; mends.
 
@@ -33,7 +33,7 @@ const TOLD_AFTER: Duration = Duration::from_secs(15);
 /// Not met for so long, it is not told any more. Longer than the pause between two attempts.
 const TOLD_FOR: Duration = Duration::from_secs(90);
 
-/// What is told with a row is no longer than this: characters.
+/// A trouble's text in a row is no longer than this: characters.
 const TOLD_MAX: usize = 500;
 
 type Key = (Trouble, String);
@@ -48,7 +48,7 @@ pub struct Troubles {
 /// A trouble that lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting {
-    /// What it is.
+    /// Its text.
     pub text: String,
     /// For how long.
     pub lasted: Duration,

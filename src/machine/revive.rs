@@ -11,7 +11,7 @@ pub struct HaltedView {
     pub split: bool,
 }
 
-/// What makes a halted branch move again.
+/// The move that sets a halted branch in motion again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
     /// Its step is run again, with the same input.

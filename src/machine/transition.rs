@@ -17,15 +17,15 @@ pub struct Illegal {
     pub entity: &'static str,
     /// The status it was in.
     pub status: &'static str,
-    /// What was to happen.
+    /// The event.
     pub event: &'static str,
 }
 
 /// A status, and what may happen to what is in it.
 pub trait Lifecycle: Copy + fmt::Debug + PartialEq + 'static {
-    /// What may happen.
+    /// The events that may happen.
     type Event: Happening;
-    /// What has this status, with its article.
+    /// The thing with this status, with its article.
     const ENTITY: &'static str;
     /// Every status.
     const EVERY: &'static [Self];
@@ -80,7 +80,7 @@ macro_rules! events {
 }
 
 events! {
-    /// What happens to a run.
+    /// The events of a run.
     RunEvent {
         /// A branch of it begins to wait for a person.
         Dampen = "dampen",
@@ -95,7 +95,7 @@ events! {
         /// Somebody cancels it.
         Cancel = "cancel",
     }
-    /// What happens to a branch.
+    /// The events of a branch.
     BranchEvent {
         /// Its step has ended, and it waits for an advancer.
         Ready = "ready",
@@ -118,7 +118,7 @@ events! {
         /// Its run is cancelled.
         Cancel = "cancel",
     }
-    /// What happens to a step.
+    /// The events of a step.
     StepEvent {
         /// Its output is committed; an advancer will take the branch on.
         Commit = "commit",
@@ -133,7 +133,7 @@ events! {
         /// Its run is cancelled.
         Cancel = "cancel",
     }
-    /// What happens to an execution.
+    /// The events of an execution.
     ExecutionEvent {
         /// A worker takes it.
         Claim = "claim",

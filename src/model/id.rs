@@ -109,6 +109,6 @@ ids! {
     AdvancementId,
     /// One incarnation of a process; a row is never adopted by another.
     ProcessId,
-    /// What the owner of a branch claim must present to commit.
+    /// The fencing token that the owner of a branch claim must present to commit.
     ClaimToken,
 }

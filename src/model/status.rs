@@ -130,7 +130,7 @@ words! {
         /// A branch that ended: the transition leads nowhere.
         End = "end",
     }
-    /// What a process is for.
+    /// A process's role.
     Role {
         Supervisor = "supervisor",
         Advancer = "advancer",

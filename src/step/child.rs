@@ -92,7 +92,7 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Whoever loses interest in a step ends it.
+    /// A caller that loses interest in a step ends it.
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else {
             return;

@@ -86,7 +86,7 @@ enum Cut {
     Stop(StopCause),
 }
 
-/// What became of a program that was asked to end.
+/// The end of a program that was asked to end.
 enum Left {
     ByItself,
     Killed,
@@ -202,7 +202,7 @@ impl CommandRunner {
         }
     }
 
-    /// What the step is told by its environment.
+    /// The environment of the step.
     fn added(
         &self,
         assignment: &Assignment,
@@ -237,7 +237,7 @@ impl CommandRunner {
         if let Some(path) = &self.config_path {
             added.insert("DUCTWORK_CONFIG".into(), path.into());
         }
-        // What a person wrote wins over everything.
+        // A value that a person wrote wins over everything.
         added.extend(env.iter().map(|(name, value)| (name.into(), value.into())));
         // But not over the mark by which it is found.
         added.insert(PROCESS.into(), assignment.process.to_string().into());
@@ -287,7 +287,7 @@ impl CommandRunner {
                 None => None,
                 // RACE: it ended by itself, and the word of that is still on its way when we
                 // are told to end it: after the daemon has stood still, both have happened
-                // long ago. What a program did on its own is judged as that. Proven by
+                // long ago. A program that ended on its own is judged by that. Proven by
                 // `a_step_that_ended_before_it_was_told_to_is_judged_by_its_exit_status`.
                 Some(_) if child.has_ended() => None,
                 Some(cut) => {
@@ -298,7 +298,7 @@ impl CommandRunner {
                     Some((cut, end(&child, &mut pumps, grace).await))
                 }
             };
-            // What was not read by the program never will be.
+            // Input that the program has not read it never will read.
             pumps.feed = None;
             if !matches!(cut, Some((_, Left::Stuck))) {
                 let _ = timeout(EXIT_GRACE, pumps.finish()).await;
@@ -329,7 +329,7 @@ impl CommandRunner {
             };
         }
         match self.judge(status, printed, output, &mut log).await {
-            // Who stops the daemon may have signalled its steps as well (systemd does).
+            // The service manager that stops the daemon may have signalled its steps as well (systemd does).
             Outcome::Crashed { message } => match *stop.borrow() {
                 Some(cause) => cause.into(),
                 None => Outcome::Crashed { message },
@@ -521,8 +521,8 @@ fn pipes(input: &[u8]) -> io::Result<(Ends, Option<Rest>, pipe::Receiver, pipe::
 /// Writes as much of the input as the pipe holds, which is nearly always all of it.
 ///
 /// RACE: when this process dies, its end of the pipe is closed a moment before the kernel kills
-/// the program, which would take what it has read for all there is, be it nothing. What was
-/// written before the program started is all there, whoever dies. Proven by
+/// the program, which would take what it has read for all there is, be it nothing. Input
+/// that was written before the program started is all there, whichever process dies. Proven by
 /// `a_program_has_its_input_before_it_starts`.
 fn fill(to_stdin: OwnedFd, input: &[u8]) -> io::Result<Option<Rest>> {
     // Not waiting: nobody reads yet.
@@ -570,7 +570,7 @@ fn leftovers(from: &pipe::Receiver, mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// What was printed, up to the limit.
+/// The printed text, up to the limit.
 struct Printed {
     bytes: Vec<u8>,
     max: usize,

@@ -1,4 +1,4 @@
-//! What a native step is handed beside its input.
+//! The context of a native step, beside its input.
 //!
 //! Owns: the view of the execution and of the run's key/value store that user code sees.
 //! Never: knows where the store is; the engine supplies it.
@@ -54,7 +54,7 @@ pub enum ContextError {
     Value {
         /// Whose value.
         key: String,
-        /// What did not fit.
+        /// The value that did not fit.
         #[source]
         source: serde_json::Error,
     },

@@ -28,13 +28,13 @@ const WITHHELD: [&str; 13] = [
     "LISTEN_PIDFDID",
 ];
 
-/// What every step inherits, made once.
+/// The variables that every step inherits, made once.
 #[derive(Debug)]
 pub struct Environment {
     inherited: BTreeMap<OsString, CString>,
 }
 
-/// What one execution adds, by name; wins over what is inherited.
+/// The variables that one execution adds, by name; they win over inherited ones.
 pub type Added = BTreeMap<OsString, OsString>;
 
 /// A variable that no program could be handed: its name.
@@ -56,7 +56,7 @@ impl Environment {
                 !WITHHELD.iter().any(|withheld| name == withheld)
                     && !hidden.iter().any(|hidden| name == hidden.as_str())
             })
-            // What came from an environment fits into one, so nothing is lost here.
+            // A value that came from an environment fits into one, so nothing is lost here.
             .filter_map(|(name, value)| Some((entry(&name, &value).ok()?, name)))
             .map(|(entry, name)| (name, entry))
             .collect();

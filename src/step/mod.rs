@@ -1,4 +1,4 @@
-//! What users run: the contract between an execution and the code that performs it.
+//! Steps: the contract between an execution and the code that performs it.
 //!
 //! Owns: the values handed to a step and what it may answer. Never: writes a row; what an
 //! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
@@ -29,7 +29,7 @@ use serde_json::value::RawValue;
 
 use crate::model::{ExecutionId, ProcessId, RunId, StepId};
 
-/// The variable of a step that says which process runs it, by the key of that process's row. Whatever a
+/// The variable of a step that says which process runs it, by the key of that process's row. Each process that a
 /// step starts inherits it, and can be told by it when nobody is left who knows of it.
 pub const PROCESS: &str = "DUCTWORK_PROCESS";
 
@@ -65,7 +65,7 @@ pub enum Outcome {
     Error(StepError),
     /// It was killed from outside: nobody said anything.
     Crashed {
-        /// Who or what killed it, as far as known.
+        /// The killer, as far as known.
         message: String,
     },
     /// It took longer than its timeout and was ended.
@@ -77,7 +77,7 @@ pub enum Outcome {
     },
     /// It could not be started for want of resources: spends no budget.
     NotStarted {
-        /// What was wanting.
+        /// The missing thing.
         message: String,
     },
     /// It was ended because the daemon stops: spends no budget.
@@ -101,7 +101,7 @@ pub struct StepError {
     pub retry_after: Option<Duration>,
 }
 
-/// What every step is held to.
+/// The limits of every step.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest output, in bytes.

@@ -140,7 +140,7 @@ impl NativeRunner {
     fn judge(&self, done: Result<Answer, JoinError>) -> Outcome {
         let answer = match done {
             Ok(answer) => answer,
-            // What panics is caught where it does; this is dropping what had panicked.
+            // A panic is caught where it happens; this drops the value that had panicked.
             Err(error) if error.is_panic() => Err(panicked(&*error.into_panic())),
             Err(_) => {
                 return Outcome::Crashed {
@@ -230,7 +230,7 @@ fn note_where_steps_panic() {
 /// Runs a step's code; its panic becomes its error.
 fn guarded<T>(code: impl FnOnce() -> T) -> Result<T, StepError> {
     IN_STEP.set(true);
-    // What a panic may leave half done belongs to the step, and is dropped with it.
+    // State that a panic may leave half done belongs to the step, and is dropped with it.
     let done = catch_unwind(AssertUnwindSafe(code));
     IN_STEP.set(false);
     done.map_err(|payload| panicked(&*payload))

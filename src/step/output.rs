@@ -6,12 +6,12 @@
 
 use serde_json::value::RawValue;
 
-/// Deepest nesting of arrays and objects in what is handed to us: outputs, and the inputs of
-/// runs. What fan-ins make of outputs is deeper by one level for each of them, and is handed on
+/// Deepest nesting of arrays and objects in values that are handed to us: outputs, and the inputs of
+/// runs. An array that a fan-in makes of outputs is deeper by one level, and is handed on
 /// whole: the work is done, and nobody could make it less deep.
 pub const DEPTH_MAX: usize = 128;
 
-/// What is wrong with a payload, and where.
+/// The mistake in a payload, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonProblem {
     /// Nothing, or white space.
@@ -42,7 +42,7 @@ pub enum JsonProblem {
     /// Anything else.
     #[error("{message} at line {line}, column {column}")]
     Syntax {
-        /// What was found, or expected.
+        /// The value that was found, or expected.
         message: String,
         /// One-based.
         line: usize,

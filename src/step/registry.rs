@@ -16,7 +16,7 @@ use super::StepError;
 use super::context::{BoxFuture, StepContext};
 use crate::problem::Problem;
 
-/// What a native step answers.
+/// The answer of a native step.
 pub(super) type Answer = Result<Box<RawValue>, StepError>;
 
 /// A native step, its types forgotten.
@@ -120,7 +120,7 @@ impl Registry {
         self.steps.keys().map(String::as_str)
     }
 
-    /// What is wrong with the registration itself.
+    /// The mistakes in the registration itself.
     pub fn problems(&self) -> Vec<Problem> {
         self.twice
             .iter()

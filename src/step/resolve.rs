@@ -115,7 +115,7 @@ pub fn explain(error: &io::Error, file: &Path, cwd: &Path) -> Outcome {
     Outcome::Error(StepError::new(class, message))
 }
 
-/// What a script names after `#!`.
+/// The interpreter that a script names after `#!`.
 fn interpreter(file: &Path) -> Option<String> {
     let mut start = Vec::new();
     // The kernel itself reads no more of the line.

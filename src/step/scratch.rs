@@ -142,7 +142,7 @@ impl OutputFile {
         Ok(Self { path, file })
     }
 
-    /// What to put in the variable.
+    /// The value of the variable.
     pub fn path(&self) -> &OsStr {
         self.path.as_os_str()
     }
@@ -153,7 +153,7 @@ impl OutputFile {
         length(self.file.metadata()).max(length(std::fs::symlink_metadata(&self.path)))
     }
 
-    /// What the step wrote, at most one byte more than `max`; empty when it removed the file.
+    /// The text that the step wrote, at most one byte more than `max`; empty when it removed the file.
     pub fn read(&self, max: usize) -> io::Result<Vec<u8>> {
         if is_at(&self.file, &self.path) {
             return read_all(&self.file, max);

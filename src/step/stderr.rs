@@ -1,4 +1,4 @@
-//! What a command step says on stderr: its log.
+//! The stderr of a command step: its log.
 //!
 //! Owns: cutting it into lines, logging them with the execution's fields, no more of them than a
 //! log can bear, and keeping the end. Never: makes anything of what the lines say.

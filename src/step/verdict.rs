@@ -1,4 +1,4 @@
-//! What the end of a command means.
+//! The meaning of a command's end.
 //!
 //! Owns: exit statuses, signals and outputs turned into an outcome; pure. Never: knows why a
 //! command was ended by us; that is `command`'s.
@@ -17,14 +17,14 @@ use super::{Outcome, StepError, report};
 /// EX_DATAERR: the input is bad, and will be bad again.
 const DATA_ERROR: i32 = 65;
 
-/// What a command that ended by itself left behind.
+/// The results of a command that ended by itself.
 #[derive(Debug)]
 pub struct Said<'a> {
-    /// What it printed.
+    /// Its standard output.
     pub stdout: &'a [u8],
     /// It printed more than fits.
     pub overflowed: bool,
-    /// What it wrote to `$DUCTWORK_OUTPUT`; wins over stdout when not empty.
+    /// The content of `$DUCTWORK_OUTPUT`; it wins over stdout when it is not empty.
     pub file: &'a [u8],
     /// The end of its log.
     pub log: Option<String>,

@@ -73,7 +73,7 @@ impl Db {
     }
 }
 
-/// What moves work, by hand, one operation at a time.
+/// Moves work by hand, one operation at a time.
 struct Hands {
     conn: Conn,
     worker: ProcessId,
@@ -408,7 +408,7 @@ async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
     }
 }
 
-/// What upholds an invariant is taken away first, or no corruption would get in.
+/// The constraints that uphold an invariant are taken away first, or no corruption would get in.
 const LOOSEN_SQLITE: &str = "
     PRAGMA ignore_check_constraints = ON;
     DROP INDEX ductwork_executions_open; DROP INDEX ductwork_executions_success;

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::statement::{Column, Rows};
 
-/// What a column holds; any value may be absent.
+/// The type of a column; any value may be absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A key.

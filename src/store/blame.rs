@@ -1,4 +1,4 @@
-//! What is to blame for an error of the database, by its code.
+//! The cause of an error of the database, by its code.
 //!
 //! Owns: the one table of SQLSTATE codes and of SQLite's result codes. Every class of the SQL standard
 //! and of PostgreSQL stands in it, and every primary code of SQLite; the tests of this module and
@@ -7,7 +7,7 @@
 
 use rusqlite::ffi;
 
-/// What is to blame for an error. A budget is spent for a value alone.
+/// The cause of an error. A budget is spent for a value alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// The connection, or the server at its other end: connect again and go on.

@@ -1,10 +1,10 @@
-//! What waits for a time that was now, after the database's clock was set back.
+//! Work that waits for a time that was now, after the database's clock was set back.
 //!
 //! Owns: making that due again. Never: reads a clock of its own; whether the database's was set
 //! back is for the reaper to notice (`engine::reaper`).
 //!
 //! On SQLite the database's clock is its host's, which is set whenever somebody sets it; on
-//! PostgreSQL the server's, or its heir's after a failover. What was due before is then due in the
+//! PostgreSQL the server's, or its heir's after a failover. Work that was due before is then due in the
 //! future, and would wait until the clock is where it was.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::error::Error;
 use super::statement::statements;
 
 statements! {
-    /// What was put into the queue later than now: it waits for as long as it was meant to.
+    /// An availability that was put into the queue later than now: it waits for as long as it was meant to.
     DUE_AGAIN = "
         UPDATE ductwork_availabilities SET due_at = {now} + w.delay
           FROM (SELECT a.execution_id,
@@ -45,7 +45,7 @@ statements! {
         RETURNING ductwork_branches.id AS id";
 }
 
-/// What was put right.
+/// The work that was put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overtaken {
     /// Executions.

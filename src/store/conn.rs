@@ -133,7 +133,7 @@ impl Location {
         }
     }
 
-    /// What names the database on this host: two processes with the same are in one house,
+    /// The name of the database on this host: two processes with the same are in one house,
     /// and hear each other's bells. Holds no secret.
     pub fn identity(&self) -> String {
         match &self.target {

@@ -44,7 +44,7 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// What was found only now that it is used.
+    /// A mistake that was found only now that it is used.
     pub(super) fn now(digest: String, reason: String) -> Self {
         Self {
             digest,
@@ -127,7 +127,7 @@ fn why(error: canonical::Error) -> String {
 }
 
 impl Known {
-    /// What is known of it at this time; `None` when it has to be asked for.
+    /// The cached answer at this time; `None` when it has to be asked for.
     fn get(&self, digest: &str, now: Instant) -> Option<Result<Arc<Definition>, Unreadable>> {
         if let Some(read) = self.read.get(digest) {
             return Some(Ok(Arc::clone(read)));

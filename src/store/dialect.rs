@@ -1,7 +1,7 @@
-//! Where databases differ: fragments of SQL, and what their errors mean.
+//! Where databases differ: fragments of SQL.
 //!
-//! Owns: every difference of syntax between the databases, as a fragment that statements
-//! name in braces, and the classification of errors. Never: a whole statement.
+//! Owns: the differences of syntax that shared statements have, as fragments that these name in braces.
+//! Never: a whole statement; those that differ as a whole are in `backend/`.
 
 use std::fmt::Write;
 

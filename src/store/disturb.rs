@@ -1,4 +1,4 @@
-//! What a drill does to the database, so that a race cannot but happen.
+//! The means by which a drill forces a race in the database.
 //!
 //! Owns: those statements: a connection that is cut, a lock that is held until others wait for
 //! it. Never: writes a row, nor runs in a daemon.

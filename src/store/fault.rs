@@ -1,4 +1,4 @@
-//! What the failpoints of the store do to a connection; see [`crate::failpoint`].
+//! The effects of the store's failpoints on a connection; see [`crate::failpoint`].
 //!
 //! Owns: the errors that they make, which look like the driver's. Never: in a program that is
 //! not built with the feature `failpoints`.

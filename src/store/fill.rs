@@ -156,7 +156,7 @@ pub async fn completed(
 ) -> Result<(), Error> {
     let digest = definition::save(conn, definition).await?;
     let steps = definition.nodes.len();
-    // Whoever worked on them has long gone.
+    // The processes that worked on them have long gone.
     let process = ProcessId::new();
     let time = numbers.time;
     let from = numbers.next;

@@ -1,4 +1,4 @@
-//! What the database itself can do: the row writes of our steps, as plain SQL.
+//! The limit of the database itself: the row writes of our steps, as plain SQL.
 //!
 //! Owns: the same rows in tables of the same shape, as many per transaction as asked for, with
 //! all that could be prepared prepared: the ids are there, in a temporary table, so nothing is
@@ -159,7 +159,7 @@ impl Load {
     }
 }
 
-/// What was done, and how long it took.
+/// The work that was done, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// Steps whose rows were written.

@@ -1,4 +1,4 @@
-//! What a benchmark reads from the database: counts, times by the database's clock, and what
+//! The figures that a benchmark reads from the database: counts, times by the database's clock, and what
 //! the database tells about itself.
 //!
 //! Owns: those statements. Never: writes, nor runs in a daemon: some of them scan.

@@ -17,7 +17,7 @@ use crate::failpoint::failpoint;
 pub struct Migration {
     /// 1, 2, …, the same in every database.
     pub version: i64,
-    /// Its text.
+    /// Its name, for people.
     pub name: &'static str,
     postgres: &'static str,
     sqlite: &'static str,

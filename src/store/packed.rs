@@ -99,7 +99,7 @@ fn append(packed: &mut Vec<u8>, bytes: &[u8]) -> [u8; 8] {
     (u64::from(at) | u64::from(length) << 32).to_le_bytes()
 }
 
-/// A packed batch. Whatever its bytes are, reading them fails at worst.
+/// A packed batch. With any bytes, reading them fails at worst.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     bytes: Vec<u8>,

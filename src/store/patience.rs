@@ -4,8 +4,8 @@
 //! what a lost answer means (`error`), or closes anything (`conn`).
 //!
 //! A connection may go silent: its packets vanish, and nobody says so. The driver would wait for
-//! ever, so every question has a bound here, after which the connection is given up. What takes
-//! long on a connection that lives must not look like that, so the server ends it by itself a
+//! ever, so every question has a bound here, after which the connection is given up. A statement that
+//! takes long on a connection that lives must not look like that, so the server ends it by itself a
 //! little sooner, and answers that it did.
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Patience {
     pub statement: Option<Duration>,
     /// A lock is waited for so long.
     pub lock: Option<Duration>,
-    /// What could not be locked within that is left for later, and not tried again at once:
+    /// A row that could not be locked within that is left for later, and not tried again at once:
     /// something else has to be done in time.
     pub hurried: bool,
     /// The server ends a session whose client does not acknowledge what it was sent for so long.
@@ -72,8 +72,8 @@ impl Patience {
 }
 
 impl Patience {
-    /// Waits for an answer, but not for ever. What is given up here is in the middle of a question:
-    /// its connection is not to be asked anything any more.
+    /// Waits for an answer, but not for ever. A connection that is given up here is in the middle of a
+    /// question: it must not be asked anything any more.
     pub async fn answered<T, E: Into<Source>>(
         self,
         answer: impl Future<Output = Result<T, E>>,
@@ -85,7 +85,7 @@ impl Patience {
     }
 }
 
-/// What is said of a connection that was given up.
+/// The message about a connection that was given up.
 fn silent(answer: Duration) -> Source {
     let text = format!(
         "no answer within {} s; the connection is given up",

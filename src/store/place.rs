@@ -21,7 +21,7 @@ impl Place {
         Ok(Self(row.get(time)?, row.get(id)?))
     }
 
-    /// Whoever walks on looks behind it.
+    /// The next look begins behind it.
     pub(super) fn args(&self) -> [(&'static str, Arg<'static>); 2] {
         [("behind", self.0.into()), ("behind_id", self.1.into())]
     }

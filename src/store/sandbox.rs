@@ -145,7 +145,7 @@ mod tests {
         let path = directory.path().display().to_string();
         let url = format!("sqlite://{}/real.db", path.replace('%', "%25"));
         let sandbox = Sandbox::beside(&url, "test").unwrap();
-        // What stands there is never the database itself.
+        // The text there is never the database itself.
         assert!(Sandbox::beside(&format!("{url}?mode=ro"), "test").is_err());
         // It need not have been made.
         sandbox.remove().await.unwrap();

@@ -58,7 +58,7 @@ statements! {
         SELECT {fingerprint:run_id;;;fan_out_id IS NULL} AS roots,
                {fingerprint:step_id;id;;status IN ('in_progress', 'advancing', 'dampened')} AS standing
           FROM ductwork_branches";
-    /// What was done in the run itself: no copy, and nobody was asked.
+    /// Steps of the run itself: no copies, and no dampens.
     SKETCH_STEPS = concat!("
         SELECT count(*) FILTER (WHERE ", odd_output!(), ") AS odd_output,
                count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
@@ -97,7 +97,7 @@ statements! {
           FROM ductwork_advancements");
 }
 
-/// What a look at each table has shown.
+/// The findings of a look at each table.
 pub(super) struct Sketch {
     runs: Row,
     branches: Row,
@@ -164,7 +164,7 @@ impl Sketch {
         none(&self.transitions, "under_way")
     }
 
-    /// What was cancelled while it was being left does not show here.
+    /// A transition that was cancelled while it was under way does not show here.
     pub(super) fn each_ended_step_was_left_once(&self) -> Result<bool, Error> {
         Ok(self.no_transition_is_under_way()? && same(&self.steps, &self.transitions, "passed")?)
     }

@@ -57,7 +57,7 @@ impl Statement {
     }
 
     /// Several statements in one round trip within a transaction, for SQLite: one after the
-    /// other, each of which sees what those before it did. What they are given is sent once.
+    /// other, each of which sees the writes of those before it. Their arguments are sent once.
     pub const fn row(name: &'static str, statements: &'static [&'static Statement]) -> Self {
         Self::of(name, Text::Row(statements), Some(Only::Row))
     }
@@ -139,6 +139,15 @@ impl Statement {
                 given: (0..parameters.len()).collect(),
             }]),
             row => row.iter().map(one).collect(),
+        }
+    }
+
+    /// Its own text, with fragments and comments.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &'static str {
+        match self.text {
+            Text::One(text) => text,
+            Text::Row(_) => unreachable!("{} is several", self.name),
         }
     }
 

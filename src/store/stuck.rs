@@ -45,8 +45,8 @@ statements! {
         SELECT pipeline, run_id, ready_at AS since FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at < {now} - :grace
          ORDER BY ready_at, id LIMIT 1";
-    /// What waits for its turn after it was given back is not among them, nor is what a process lost by
-    /// its death or by a stop, nor a wide expand that goes on after it was hindered once.
+    /// Not among them: a branch that waits for its turn after it was given back, one that a process lost by
+    /// its death or by a stop, and a wide expand that goes on after it was hindered once.
     STUCK_TRIED = "
         SELECT br.pipeline, t.run_id, t.opened_at AS since,
                (SELECT a.error_message FROM ductwork_advancements a
@@ -79,7 +79,7 @@ statements! {
          LIMIT 100";
 }
 
-/// What is known of what waits, and of those who could move it.
+/// The facts about waiting work, and about those who could move it.
 pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Error> {
     let grace = [("grace", micros(GRACE).into())];
     conn.snapshot(async |conn| {

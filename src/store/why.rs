@@ -51,7 +51,7 @@ statements! {
          WHERE pipeline = :pipeline AND due_at <= {now}";
 }
 
-/// What is known of a run and of those who could move it; `None` when there is no such run.
+/// The facts about a run and about those who could move it; `None` when there is no such run.
 pub async fn facts(
     conn: &mut Conn,
     run: RunId,

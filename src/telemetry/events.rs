@@ -226,7 +226,7 @@ pub fn unreadable(error: &str, lasted: Duration) {
     );
 }
 
-/// What a process held could not be recovered. Said at once, and ever more rarely while it lasts.
+/// The claims of a process could not be recovered. Said at once, and ever more rarely while it lasts.
 pub fn recovery_failed(process: ProcessId, error: &crate::store::Error) {
     error!(
         process_id = %process,
@@ -330,7 +330,7 @@ pub fn crossed(crossed: &Crossed) {
     }
 }
 
-/// What a dead process held was given back.
+/// The claims of a dead process were given back.
 pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
     let how = match death {
         Death::Proven { how } => how,

@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(180);
 /// As many are remembered; of more, those that were met last.
 const MOST: usize = 1_000;
 
-/// What lasts, by key.
+/// Lasting conditions, by key.
 #[derive(Clone, Debug)]
 pub struct Growing<K> {
     met: HashMap<K, Met>,

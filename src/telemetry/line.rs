@@ -12,7 +12,7 @@ use super::{Level, ProcessLabel};
 /// A field's value.
 pub type Value = serde_json::Value;
 
-/// What is longer than this is cut: a log is not the place for payloads.
+/// A text that is longer than this is cut: a log is not the place for payloads.
 const MAX_TEXT: usize = 16 * 1024;
 
 /// Keys that the process itself fills in JSON.
@@ -23,7 +23,7 @@ const OWN_KEYS: [&str; 6] = ["ts", "level", "msg", "role", "pid", "pipeline"];
 pub struct Record {
     /// How important.
     pub level: Level,
-    /// What happened.
+    /// The event.
     pub message: String,
     /// To what, in the order of the event.
     pub fields: Vec<(String, Value)>,
@@ -40,7 +40,7 @@ impl Record {
     }
 }
 
-/// What lines look like.
+/// The form of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One object.
@@ -57,9 +57,9 @@ pub enum Form {
 /// Makes lines for one process.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// What they look like.
+    /// Their form.
     pub form: Form,
-    /// Who logs.
+    /// The process that logs.
     pub label: ProcessLabel,
     /// Its pid.
     pub pid: u32,

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::os::fd::AsFd;
 
-/// What a process may hold of its log while nobody reads it.
+/// The part of its log that a process may hold while nobody reads it.
 const MAX_BYTES: usize = 1024 * 1024;
 
 /// Lines waiting to be written.
@@ -147,7 +147,7 @@ fn write_to(fd: impl AsFd, mut bytes: &[u8]) {
         match nix::unistd::write(&fd, bytes) {
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
             Err(Errno::EINTR) => {}
-            // Whoever shares the other end may have made it non-blocking.
+            // A process that shares the other end may have made it non-blocking.
             Err(Errno::EAGAIN) => {
                 let mut ready = [PollFd::new(fd.as_fd(), PollFlags::POLLOUT)];
                 if nix::poll::poll(&mut ready, PollTimeout::NONE).is_err_and(|e| e != Errno::EINTR)

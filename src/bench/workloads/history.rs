@@ -1,4 +1,4 @@
-//! What it takes to audit a long history, and to delete it.
+//! The cost of auditing a long history, and of deleting it.
 //!
 //! Owns: these two workloads.
 

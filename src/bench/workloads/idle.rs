@@ -21,7 +21,7 @@ const BEATS: u32 = 2;
 /// `count` of the wide daemon.
 const WIDE_COUNT: u32 = 50;
 
-/// What one process cost.
+/// The cost of one process.
 struct Cost<'a> {
     row: &'a ProcessRow,
     connections: Option<u64>,
@@ -34,7 +34,7 @@ struct Cost<'a> {
     usage: proc::Usage,
 }
 
-/// What nothing cost.
+/// The cost of idling.
 struct Nothing<'a> {
     costs: Vec<Cost<'a>>,
     /// Of tables and indexes, per second; none where the database does not count.
@@ -87,7 +87,7 @@ impl Bench {
             self.completed(conn, triggered[0].run_id).await?;
         }
         self.progress.say("idle: doing nothing for a while");
-        // What a process tells of itself is as old as its last heartbeat.
+        // A process's own counters are as old as its last heartbeat.
         let before = self.beaten(processes, conn).await?;
         let usage = |row: &ProcessRow| proc::usage(row.pid);
         // Our own look is a scan as well, but of the server's tables.

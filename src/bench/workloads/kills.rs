@@ -90,7 +90,7 @@ impl Bench {
     ) -> Result<(), Error> {
         let workload = Workload::Storm;
         let kills = self.options.kills.unwrap_or(STORM_KILLS);
-        // What fifty slots can do until everything is measured, with some to spare.
+        // As much as fifty slots can do until everything is measured, with some to spare.
         let each = (SETTLE + SPAN * 3).as_millis() / NAP_TIME.as_millis();
         let enough = each as usize * STORM_SLOTS as usize;
         let (mut rates, mut back, mut lost) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! What the database could do at best, beside what we make of it.
+//! The limit of the database, beside our share of it.
 //!
 //! Owns: in which shapes it is measured, and how our share is told.
 
@@ -49,7 +49,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a commit takes, however little is in it.
+    /// The time of a commit, however little is in it.
     pub(super) async fn commits(&mut self, report: &mut BenchReport) -> Result<(), Error> {
         self.stop().await?;
         self.progress.say("latency: commits");

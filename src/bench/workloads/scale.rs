@@ -1,4 +1,4 @@
-//! What happens to the throughput when things grow.
+//! The throughput when things grow.
 //!
 //! Owns: wider fan-outs, real commands, longer queues and histories, more processes.
 

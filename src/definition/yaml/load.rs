@@ -112,7 +112,7 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(error.as_bytes());
-            // What is valid comes out unchanged, so its length still is that of the text.
+            // Valid text comes out unchanged, so its length still is that of the text.
             let before = &text[..valid];
             let line = lines(before).count();
             let column = lines(before).last().map_or(0, |last| last.chars().count()) + 1;

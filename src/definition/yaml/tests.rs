@@ -1,4 +1,4 @@
-//! What the front end makes of files: those that are right, and those that are not.
+//! The front end, given files: those that are right, and those that are not.
 
 use super::*;
 

@@ -218,7 +218,7 @@ fn the_step_after_a_person_was_asked_is_reached_like_any_other() {
     assert_eq!(words(&definition, &advance), "chain to `B` with the output");
 }
 
-/// What follows each fan-out, by the name of its edge.
+/// The fan-in of each fan-out, by the name of its edge.
 fn after(name: &str) -> Option<&'static str> {
     let (_, then) = name.split_once(", then ")?;
     Some(match then {

@@ -1,4 +1,4 @@
-//! What the end of an execution costs: every ending around every limit.
+//! The cost of an execution's end: every ending around every limit.
 
 use std::time::Duration;
 

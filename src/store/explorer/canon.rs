@@ -76,7 +76,7 @@ pub struct Canon {
 }
 
 impl Canon {
-    /// What the database holds.
+    /// The contents of the database.
     pub fn of(local: &Local, now: i64) -> Self {
         let mut canon = Self {
             words: Words::new(),
@@ -177,7 +177,7 @@ impl Canon {
         self.words.mix(word);
     }
 
-    /// What somebody remembers of a process's beat: it only counts whether it is still so. Nothing
+    /// Somebody's memory of a process's beat: it only counts whether it is still so. Nothing
     /// is written for a process that is gone.
     pub fn beat(&mut self, process: u128, seen: i64) {
         if let Some((_, beat)) = self.beats.iter().find(|(id, _)| *id == process) {

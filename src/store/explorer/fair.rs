@@ -30,8 +30,8 @@ static HELD: Statement = Statement::new(
                 WHERE status IN ('in_progress', 'advancing', 'waiting') LIMIT 1",
 );
 
-/// What is done first, where there is a choice; not here: looking for orphans, putting back, and
-/// what people do.
+/// The moves that come first, where there is a choice; not here: looking for orphans, putting back, and
+/// the acts of people.
 const ORDER: &[u8] = b"zruvgkdbcl";
 
 /// Does everything that an actor can do now.
@@ -121,7 +121,7 @@ pub fn finish(
                 let _ = at_once(resume::resume(conn, run.id, None, None)).map_err(told)?;
             }
         }
-        // What was left half done, whoever sweeps finishes.
+        // A process that sweeps finishes half done work.
         for run in at_once(cancel::unfinished(conn, LEASE)).map_err(told)? {
             let mut cancelling = cancel::Cancelling::of(run, cancel::BATCH);
             // One that does not get on is found by what it leaves.
@@ -140,7 +140,7 @@ pub fn finish(
     Err(format!("not over after {ROUNDS} fair rounds ({spent:?})"))
 }
 
-/// What may have happened to a run beside its flow.
+/// Events of a run beside its flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
     pub cancelled: bool,

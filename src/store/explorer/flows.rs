@@ -13,7 +13,7 @@ use crate::model::RunStatus;
 /// All flows are of one pipeline, so that any worker may run any of them.
 pub const PIPELINE: &str = "P";
 
-/// What every run is triggered with.
+/// The input of every run.
 pub const INPUT: &str = "\"x\"";
 
 /// How long claims hold and heartbeats count, and how far the clock goes with a tick.
@@ -126,7 +126,7 @@ pub fn text(value: &Value) -> String {
     }
 }
 
-/// What a step makes of its input; `None`: it says no. A step writes its name after its input.
+/// A step's output for an input; `None`: it says no. A step writes its name after its input.
 pub fn run(step: &str, input: &str, errors: u32) -> Option<String> {
     let value: Value = serde_json::from_str(input).expect("inputs are JSON");
     let output = match step {

@@ -8,7 +8,7 @@ use crate::store::Dialect;
 use crate::store::audit::{INVARIANTS, Kind};
 use crate::store::catalogue::catalogue;
 
-/// What a row belongs to is there: each a table, its column, and the table that is meant.
+/// The references of rows: each a table, its column, and the table that is meant.
 const BELONGS: &[(&str, &str, &str)] = &[
     (
         "ductwork_advancements",
@@ -62,7 +62,7 @@ pub fn joined() -> String {
     all.join("\nUNION ALL\n")
 }
 
-/// What is wrong with the present state, if anything.
+/// The defect of the present state, if it has one.
 pub fn broken(local: &Local, joined: &str) -> Option<String> {
     let mut statement = local
         .session

@@ -33,7 +33,7 @@ pub const EPOCH: i64 = 1_000_000_000_000_000;
 /// Statements after which whoever asks never ends: more than any fair schedule here takes.
 const ENDLESS: u32 = 20_000;
 
-/// What has ended stays as it is, and a process writes only to what it holds, a reaper to what the
+/// Ended rows stay as they are, and a process writes only to rows that it holds, a reaper to rows that the
 /// dead held: no invariant of a single state can say so. But a copy of a step may have to be left
 /// once more.
 const TRIPWIRES: &str = "
@@ -272,7 +272,7 @@ impl Local {
     }
 }
 
-/// What the explorer finds wrong by itself, in the course of a transaction.
+/// A defect that the explorer finds by itself, in the course of a transaction.
 pub fn tripped(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("tripwire: {what}"))
 }

@@ -12,8 +12,8 @@
 //! Every world is seen to its end. `DUCTWORK_EXPLORER=long` asks for more of everything,
 //! `DUCTWORK_EXPLORER=long:2/8` for the second of eight parts of that.
 //!
-//! What is not seen here: two transactions at once. On SQLite there are none; PostgreSQL has the
-//! same statements joined, and tests of its own (`tests/store`).
+//! Two transactions at once are not seen here. On SQLite there are none; PostgreSQL has the same guards
+//! in statements of its own, and tests of its own (`tests/store`).
 
 mod actors;
 mod canon;
@@ -185,7 +185,7 @@ const MOST: usize = 80_000;
 /// States of one world in which a condition is to be missed; most are missed at once.
 const MOST_WITHOUT: usize = 8_000;
 
-/// What goes wrong without these conditions, in the first world that shows it.
+/// The defect without these conditions, in the first world that shows it.
 fn missed<'a>(
     without: &[Mutant],
     promises: &Promises,
@@ -218,7 +218,7 @@ struct Trial {
     missed: bool,
 }
 
-/// What is to be tried for a condition.
+/// The trials for a condition.
 fn trials(mutant: &Mutant, all: &[Mutant]) -> Vec<Trial> {
     let trial = |without: Vec<Mutant>, may_refuse, missed| Trial {
         without,
@@ -242,7 +242,7 @@ fn trials(mutant: &Mutant, all: &[Mutant]) -> Vec<Trial> {
             trial(others(names), true, false),
             alone(),
         ],
-        // What is spare is looked at by those who have the time.
+        // Spare conditions are looked at by those who have the time.
         Some(Shown::Test | Shown::Cost(_) | Shown::Depth(_)) if scenario::long() => {
             vec![alone()]
         }

@@ -1,4 +1,4 @@
-//! What worlds begin with, and who acts in them.
+//! Worlds: how they begin, and their actors.
 //!
 //! Owns: the list of scenarios: every pair of kinds of actors, and the triples that have a
 //! history in systems of this sort. Never: decides an order.
@@ -26,7 +26,7 @@ pub struct Scenario {
     pub limits: Limits,
 }
 
-/// Who acts, and on which run.
+/// The actors, and their runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// A worker; how many it holds.
@@ -175,7 +175,7 @@ impl Scenario {
         }
     }
 
-    /// What may have come of it by now.
+    /// Its possible outcomes by now.
     pub fn allowed(&self, state: &State) -> Allowed {
         let keyed = |actor: &Actor| actor.triggered(true);
         Allowed {
@@ -234,7 +234,7 @@ const KINDS: &[Kind] = &[
     kind("prune", Some(("chain", 1)), |_| Who::Prune),
 ];
 
-/// What may go wrong with a pair: how often a process crashes, the clock goes on, a transaction
+/// The faults of a pair: how often a process crashes, the clock goes on, a transaction
 /// fails.
 fn troubles(reaps: u8) -> Vec<(&'static str, (u8, u8, u8))> {
     match long() {

@@ -36,7 +36,7 @@ pub struct Limits {
     pub crashes: u8,
     pub ticks: u8,
     pub faults: u8,
-    /// What was sent arrives after its connection was given up.
+    /// A message arrives after its connection was given up.
     pub late: u8,
 }
 
@@ -118,7 +118,7 @@ impl FromStr for Move {
     }
 }
 
-/// What must not be, and how it came to be.
+/// A defect, and how it came to be.
 #[derive(Clone, Debug)]
 pub struct Violation {
     pub scenario: String,
@@ -146,17 +146,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What tells a state from others.
+/// The key of a state.
 struct Digests {
     /// The whole of it.
     own: u128,
-    /// What is stored.
+    /// The stored rows.
     stored: u128,
-    /// What each actor remembers, in the names that it has in what is stored.
+    /// Each actor's memory, in the names of the stored rows.
     actors: Vec<u128>,
 }
 
-/// A whole state. What is not stored any more and remembered by two is not known to be the same:
+/// A whole state. A row that is gone and that two remember is not known to be the same:
 /// it makes no difference to either.
 fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     let mut words = Words::new();
@@ -167,7 +167,7 @@ fn whole(stored: u128, left: Limits, actors: &[u128]) -> u128 {
     words.digest()
 }
 
-/// What an actor does, somewhere.
+/// An actor's move, somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Deed {
     stored: u128,
@@ -189,7 +189,7 @@ impl Deed {
             verb,
             fault: fault as u8,
         };
-        // Who leaves is known to have ended by then.
+        // An actor that leaves is known to have ended by then.
         (verb != b'q').then_some((deed, fault))
     }
 }
@@ -209,7 +209,7 @@ impl From<Violation> for Replayed {
     }
 }
 
-/// What a search has seen.
+/// The states that a search has seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub states: usize,
@@ -220,7 +220,7 @@ pub struct Seen {
     pub cut: bool,
 }
 
-/// What is asked of every state.
+/// The checks of every state.
 pub struct Promises {
     /// The audit's invariants, as one query.
     pub always: String,
@@ -257,10 +257,10 @@ pub struct Search<'a> {
     conn: Conn,
     definitions: Definitions,
     visited: HashSet<u128>,
-    /// What the database held, where the invariants were found to hold.
+    /// The contents of the database for which the invariants were found to hold.
     sound: HashSet<u128>,
     finished: HashSet<u128>,
-    /// What became of what is stored, and of its memory, when an actor did something.
+    /// The stored rows and an actor's memory after its move.
     became: HashMap<Deed, (u128, u128)>,
     /// And of another's memory, which may count differently since.
     meanwhile: HashMap<(Deed, usize, u128), u128>,
@@ -456,7 +456,7 @@ impl<'a> Search<'a> {
                     let faults = [Fault::Lost, Fault::Refused, Fault::Cut];
                     moves.extend(faults.map(|fault| Move::Act(index, verb, fault)));
                 }
-                // What people send twice happens twice.
+                // An act that people send twice happens twice.
                 let late = state.left.late > 0 && actor.life().is_some();
                 if late && !Actor::is_safe(verb) {
                     moves.push(Move::Act(index, verb, Fault::Late));
@@ -490,7 +490,7 @@ impl<'a> Search<'a> {
                 }
                 let left = state.actors[index].life().and_then(|life| life.process);
                 let acted = self.act(&mut state, index, verb, fault);
-                // Whoever started it sees it exit.
+                // Its supervisor sees it exit.
                 state.crashed.extend(left.filter(|_| verb == b'q'));
                 acted
             }

@@ -13,7 +13,7 @@ use guarded::GUARDED;
 #[path = "../../../tests/store/guarded.rs"]
 mod guarded;
 
-/// What shows that a condition is needed.
+/// The proof that a condition is needed.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown {
     /// It is missed when these are lacking too, each of which stands in for it.
@@ -60,10 +60,10 @@ const SPARE: &[(&str, Shown)] = &[
     ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),
     ("ENDED_RUNS.4", With(&["STILL_PRUNABLE.2"])),
     ("STILL_PRUNABLE.2", With(&["ENDED_RUNS.4"])),
-    // What is held is chosen, and closed, by the same conditions.
+    // Held rows are chosen, and closed, by the same conditions.
     ("CANCEL_EXECUTIONS.1", With(&["CANCEL_OPEN_EXECUTIONS.2"])),
     ("CANCEL_OPEN_EXECUTIONS.2", With(&["CANCEL_EXECUTIONS.1"])),
-    // What is locked is chosen, and written, by the same conditions.
+    // Locked rows are chosen, and written, by the same conditions.
     ("EXTEND_LEASES.1", With(&["EXTEND_LEASES.3"])),
     ("EXTEND_LEASES.2", With(&["EXTEND_LEASES.4"])),
     ("EXTEND_LEASES.3", With(&["EXTEND_LEASES.1"])),
@@ -77,7 +77,7 @@ const SPARE: &[(&str, Shown)] = &[
     ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
     // The second line, for when the first has let through what it should not.
     ("MOVE_BRANCHES.3", Behind(&["LOAD_FENCED.1"])),
-    // What is there for the work that it saves.
+    // Conditions that are there for the work that they save.
     (
         "ORPHANS.2",
         Cost("what is not claimed has no lease; but the index of claims says so"),
@@ -181,7 +181,7 @@ const SPARE: &[(&str, Shown)] = &[
     ),
 ];
 
-/// What shows that it is needed, unless a world does.
+/// The proof that it is needed, unless a world is one.
 pub fn of(mutant: &Mutant) -> Option<Shown> {
     let name = mutant.to_string();
     let spare = SPARE.iter().find(|(spare, _)| *spare == name);

@@ -13,7 +13,7 @@ pub struct EdgeCase {
     pub meaning: Meaning,
 }
 
-/// What an edge means, in the words of the plans below. Knows nothing of `Edge`.
+/// The meaning of an edge, in the words of the plans below. Knows nothing of `Edge`.
 pub enum Meaning {
     /// One plan, whatever the output and the limit.
     Always(&'static str),
@@ -105,7 +105,7 @@ pub struct Shape {
     pub json: String,
     /// The inputs of the branches of an expand; `None` where there is nothing to expand.
     pub elements: Option<Vec<String>>,
-    /// What a divert compares with its cases.
+    /// The value that a divert compares with its cases.
     pub key: Option<&'static str>,
 }
 

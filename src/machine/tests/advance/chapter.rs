@@ -6,7 +6,7 @@ use crate::machine::tests::table;
 /// Cells whose plan is what the edge says, told by none of their own.
 const AS_THE_EDGE_SAYS: &str = "as the edge says";
 
-/// What all edges and outputs make of a cell, whatever the fan-out limit.
+/// The rows of all edges and outputs, at every fan-out limit.
 fn whatever_the_edge(cell: Cell, edges: &[EdgeCase], shapes: &[Shape]) -> String {
     let mut plans = BTreeSet::new();
     for edge in edges {
@@ -148,7 +148,7 @@ fn by_width(edges: &[&EdgeCase], shapes: &[Shape]) -> String {
     table(&head, rows)
 }
 
-/// What the branches of an expand are given, whatever follows the expand.
+/// The inputs of the branches of an expand, with every fan-in.
 fn inputs(expands: &[&EdgeCase], shapes: &[Shape]) -> String {
     let mut nothing = Vec::new();
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! What goes in and what comes out.
+//! Inputs and outputs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -161,7 +161,7 @@ async fn an_output_over_the_limit_is_refused_and_its_writer_ended() {
     assert_eq!(value(stage.sh("cat").await), most);
 }
 
-/// Whatever else the runtime's one thread does, beats among it, goes on meanwhile.
+/// The other work of the runtime's one thread, beats among it, goes on meanwhile.
 #[tokio::test]
 async fn a_large_output_is_read_on_a_thread_of_its_own() {
     let seen = Arc::new(AtomicBool::new(false));

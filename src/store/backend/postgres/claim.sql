@@ -5,7 +5,7 @@
 WITH
 -- part: TOUCH_PROCESS
 -- A process whose row is gone was declared dead: it claims nothing until it has registered anew.
--- What it sent through a connection that it has given up since claims nothing either
+-- A claim that it sent through a connection that it has given up since takes nothing either
 -- (`FENCE_EARLIER`).
 -- RACE: the reaper takes the row while we claim. Both write it, so one waits for the other: either
 -- the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by
@@ -16,7 +16,7 @@ touched AS (
     RETURNING id, last_heartbeat_at AS moment),
 -- part: TAKE_AVAILABILITIES
 -- MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more than its
--- limit (C7). What was taken before is passed over by its place: while somebody holds an old
+-- limit (C7). Availabilities that were taken before are passed over by their place: while somebody holds an old
 -- snapshot, the index keeps it, and would be walked from its beginning (D12).
 taken AS (
     WITH due AS MATERIALIZED (

@@ -44,7 +44,7 @@ impl Advancer {
         };
         let done = async |conn: &mut Conn| operation.perform(conn, me, &terms).await;
         let mut answer = cx.told(done).await?;
-        // What is refused while it advances is refused for its value, so that budgets are spent.
+        // A refusal while it advances is for the value, so that budgets are spent.
         if let (Operation::Advance(_), Err(Error::Refused { statement, .. })) =
             (&operation, &answer)
         {

@@ -1,8 +1,8 @@
-//! Who acts: workers, advancers, reapers and people, one transaction at a time.
+//! The actors: workers, advancers, reapers and people, one transaction at a time.
 //!
-//! Owns: when each may make its next operation, and what becomes of the answer on its way. What a
-//! worker and an advancer keep in memory between two transactions, which one they make next, and what
-//! they make of its answer is the daemon's own (`engine::executions`, `engine::branches`), and so is the
+//! Owns: when each may make its next operation, and what becomes of the answer on its way. The
+//! memory of a worker and an advancer between two transactions, their next one, and their conclusions
+//! from its answer are the daemon's own (`engine::executions`, `engine::branches`), and so is the
 //! reaper's witness.
 //!
 //! Where they differ from the daemon's loops, because what is left out is about time, about how many at
@@ -39,7 +39,7 @@ use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
 use crate::store::{Conn, Error, cancel, prune, resume, revive};
 
-/// What goes wrong with a transaction.
+/// A fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
@@ -54,7 +54,7 @@ pub enum Fault {
     Late,
 }
 
-/// What an actor acts on.
+/// The world of an actor.
 pub struct Cx<'a> {
     pub conn: &'a mut Conn,
     pub definitions: &'a Definitions,
@@ -108,7 +108,7 @@ pub enum Actor {
     Advancer(Advancer),
     Reaper(Reaper),
     Person(Person),
-    /// What somebody has sent, and has not arrived yet: who it was then, and what it was to be.
+    /// Messages that somebody has sent, and that have not arrived yet: the sender's identity then, and the move.
     Network(Option<Box<(Actor, u8)>>),
 }
 
@@ -139,7 +139,7 @@ pub struct Worker {
     pub slots: usize,
     /// Steps that follow may be leased at birth.
     pub leases: bool,
-    /// What is held may be put back before it was started.
+    /// An execution may be put back before it was started.
     pub puts_back: bool,
     running: Vec<Held>,
     executions: Executions,
@@ -176,7 +176,7 @@ pub struct Person {
     happened: usize,
 }
 
-/// What a person does.
+/// A person's act.
 #[derive(Clone)]
 pub enum Verb {
     Trigger {
@@ -188,7 +188,7 @@ pub enum Verb {
     CancelParts(RunId),
     Revive(RunId),
     Resume(RunId),
-    /// What ended so long ago.
+    /// Runs that ended so long ago.
     Prune(Duration),
 }
 
@@ -311,7 +311,7 @@ impl Actor {
         }
     }
 
-    /// What it may do next: a letter for each.
+    /// Its possible next moves: a letter for each.
     pub fn verbs(&self, clock: i64) -> Vec<u8> {
         let mut verbs = Vec::new();
         match self {
@@ -368,7 +368,7 @@ impl Actor {
         acted
     }
 
-    /// What it remembers.
+    /// Its memory.
     pub fn write(&self, to: &mut Canon) {
         match self {
             Self::Worker(worker) => {
@@ -498,7 +498,7 @@ impl Life {
         }
     }
 
-    /// What is still held; `None` when this process is dead.
+    /// The executions that are still held; `None` when this process is dead.
     async fn beat(
         &mut self,
         holds: bool,
@@ -554,7 +554,7 @@ async fn asked(
     rows.iter().map(|row| row.get("id")).collect()
 }
 
-/// What a process takes up again, because it says that it holds it, it does hold.
+/// A process holds each execution that it takes up again.
 async fn holds(
     conn: &mut Conn,
     process: ProcessId,
@@ -713,7 +713,7 @@ impl Person {
         }
         self.done = match told {
             Ok(pruned) => !prunes || pruned == 0,
-            // Whoever does not know asks again, except for what would happen twice.
+            // An actor that does not know asks again, except for an act that would happen twice.
             Err(_) => lost && unkeyed,
         };
         Ok(())

@@ -45,7 +45,7 @@ impl Worker {
 
     pub(super) async fn act(&mut self, verb: u8, cx: &mut Cx<'_>) -> Result<(), Error> {
         let operation = match verb {
-            // What it still holds goes on: it commits it, as whoever it is by then.
+            // Executions that it still holds go on: it commits them, under the identity that it has by then.
             b'r' => return self.life.register(Role::Worker, cx).await,
             b'b' => return self.beat(cx).await,
             b'c' => Operation::Claim {
