@@ -1,4 +1,4 @@
-//! What the pure parts cost: `cargo bench`. No database, no processes; `ductworkd bench` has
+//! The cost of the pure parts: `cargo bench`. No database, no processes; `ductworkd bench` has
 //! those.
 //!
 //! Each line is the least of a few rounds: what the code costs when nothing else disturbs it.

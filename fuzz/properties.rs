@@ -1,4 +1,4 @@
-//! What must hold for whatever somebody writes: nothing panics, and what is accepted is accepted
+//! Properties of every text that somebody writes: nothing panics, and what is accepted is accepted
 //! again in the form in which it is written, and means the same.
 //!
 //! Shared by the fuzz targets and by `tests/fuzz.rs`, which goes through the seeds.
@@ -90,7 +90,7 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// What a step says: a value, or why it failed.
+/// A step's answer: a value, or why it failed.
 pub fn output(bytes: &[u8]) {
     const MAX: usize = 1 << 16;
     match parse_json(bytes, MAX) {
@@ -99,7 +99,7 @@ pub fn output(bytes: &[u8]) {
             assert!(text.len() <= bytes.len() && bytes.len() <= MAX);
             let again = parse_json(text.as_bytes(), MAX).expect("what was accepted");
             assert_eq!(again.get(), text, "to the letter");
-            // Whoever reads it later counts by recursion.
+            // A later reader counts by recursion.
             if let Ok(read) = serde_json::from_str::<serde_json::Value>(text) {
                 assert!(depth(&read) <= DEPTH_MAX);
             }

@@ -78,7 +78,7 @@ impl Place {
         ended.stdout.trim().to_owned()
     }
 
-    /// What has ended here ended so many days earlier.
+    /// Runs that have ended here ended so many days earlier.
     fn age(&self, days: i64) {
         let conn = rusqlite::Connection::open(self.path().join("ductwork.db")).unwrap();
         let sql = "UPDATE ductwork_runs SET completed_at = completed_at - ?";
@@ -343,7 +343,7 @@ fn check_finds_every_problem_at_once() {
         "{json}"
     );
 
-    // What is wrong in one place hides nothing that is wrong in another.
+    // A mistake in one place hides no mistake in another.
     place.write(
         "ductwork.yml",
         "default:\n  job_worker: { cuont: 3 }\n  hooks: { worker: { stop: [[steps/none]] } }\n",
@@ -528,7 +528,7 @@ fn a_variable_of_ours_that_is_not_utf_8_is_2() {
         let command = command.arg("check").env(name, OsStr::from_bytes(b"a\xffb"));
         Ended::of(command.output().unwrap()).failed(2, &format!("{name}: is not UTF-8"));
     }
-    // What is somebody else's is nobody's business.
+    // A file of somebody else's is left alone.
     let mut command = place.command();
     command
         .arg("check")
@@ -839,7 +839,7 @@ fn migrations_are_told_printed_and_applied_once() {
         !place.path().join("ductwork.db").exists(),
         "nothing was connected to"
     );
-    // Whoever applies it by hand has the same.
+    // A person who applies it by hand has the same.
     let by_hand = Place::empty();
     let database = rusqlite::Connection::open(by_hand.path().join("ductwork.db")).unwrap();
     database.execute_batch(&printed.stdout).unwrap();
@@ -959,7 +959,7 @@ fn run_of(place: &Place, args: &[&str], stdout: Stdio) -> std::process::Child {
     streams.spawn().unwrap()
 }
 
-/// What a child says on standard error, until it has said this.
+/// A child's standard error, until it has said this.
 fn until_said(child: &mut std::process::Child, part: &str) -> String {
     // Byte by byte, so that what comes after it is left to be read.
     let mut said = Vec::new();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[path = "../fuzz/properties.rs"]
 mod properties;
 
-/// What a target does with its input.
+/// A target's work with its input.
 type Property = fn(&[u8]);
 
 fn root() -> &'static Path {

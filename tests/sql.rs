@@ -106,7 +106,7 @@ const SCANS: &[(&str, &str)] = &[
     ("STUCK_EXPIRED", "what is claimed at the moment"),
 ];
 
-/// What statements call the rows they are given, or have just taken.
+/// The names of rows that statements are given, or have just taken.
 const BATCHES: &[&str] = &[
     "b",
     "x",
@@ -179,8 +179,8 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     assert!(scans.is_empty(), "{scans:#?}");
 }
 
-/// What people read, on connections whose planner is as it is (`Purpose::Query`); and what reads of
-/// tables that are small.
+/// Statements for people, on connections whose planner is as it is (`Purpose::Query`); and statements
+/// that read small tables.
 const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ("STEPS", "of one run, for a person"),
     ("FAILED_STEPS", "of one run, for a person"),
@@ -204,7 +204,7 @@ const STILL_DEAR: &[&str] = &[
     "COUNT_CRASHES",
 ];
 
-/// What the server believes of tables that are full by now.
+/// The server's belief about tables that are full by now.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
     /// It has never looked.
@@ -277,7 +277,7 @@ fn is_batch(node: &serde_json::Value) -> bool {
     }
 }
 
-/// What is dear in a plan: a whole table is read, or a batch is gone through for each row of one.
+/// The dear parts of a plan: a whole table is read, or a batch is gone through for each row of one.
 fn dear(node: &serde_json::Value, found: &mut Vec<String>) {
     let kind = node["Node Type"].as_str().unwrap_or_default();
     let table = node["Relation Name"].as_str().unwrap_or_default();
@@ -302,7 +302,7 @@ fn dear(node: &serde_json::Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whatever the server believes: a plan is made once per connection, and kept.
+/// With every belief of the server: a plan is made once per connection, and kept.
 #[tokio::test]
 async fn no_statement_reads_a_whole_table_on_postgres() {
     use Statistics::{Empty, History, None, Stale};

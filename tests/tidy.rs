@@ -1,4 +1,4 @@
-//! What a reviewer would otherwise have to watch for, in every file of the project. Each
+//! The watch over every file of the project, which would otherwise be a reviewer's. Each
 //! failure says where, and what to write instead.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -371,9 +371,9 @@ fn nothing_is_left_for_later() {
 /// A sentence that begins so hides its actor or its object: name them.
 const HIDING: [&str; 4] = ["What", "Who", "Whoever", "Whatever"];
 
-/// The text of a line of prose: of a document, or of a comment of the product.
+/// The text of a line of prose: of a document, or of a comment.
 fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
-    match file.is_source() {
+    match file.is_rust() {
         true => Some(
             line.trim_start()
                 .strip_prefix("//")?
@@ -385,7 +385,7 @@ fn prose<'a>(file: &File, line: &'a str) -> Option<&'a str> {
 
 #[test]
 fn no_sentence_of_documents_and_comments_begins_with_what_or_who() {
-    let is_read = |file: &&File| file.path.ends_with(".md") || file.is_source();
+    let is_read = |file: &&File| file.path.ends_with(".md") || file.is_rust();
     let mut found = Vec::new();
     for file in files().iter().filter(is_read) {
         let mut ended = true;
@@ -520,7 +520,7 @@ fn every_invariant_is_told_and_shown_to_fire() {
     {
         found.push(format!("{name}: add its statement to src/store/audit.rs"));
     }
-    // What comments, tests and the schema quote is on the list.
+    // An invariant that comments, tests and the schema quote is on the list.
     for file in files()
         .iter()
         .filter(|file| file.is_rust() || file.path.ends_with(".sql"))
@@ -534,7 +534,7 @@ fn every_invariant_is_told_and_shown_to_fire() {
     none(found);
 }
 
-/// What a schema makes: tables with their columns, views and indexes. The domains of PostgreSQL
+/// The objects of a schema: tables with their columns, views and indexes. The domains of PostgreSQL
 /// are the checks of SQLite.
 fn schema(sql: &str) -> BTreeSet<String> {
     let mut made = BTreeSet::new();

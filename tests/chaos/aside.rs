@@ -1,7 +1,7 @@
 //! Runs that nobody asks for but the faults themselves, of a pipeline of their own that the oracle does
 //! not know: wide ones that are cancelled half-way, old ones that are deleted, and ones that only a
-//! newer version can read. Whatever happens to the database meanwhile, each fault asks until it is
-//! answered. The invariants hold for these runs as for all.
+//! newer version can read. Each fault asks until it is answered, through
+//! all that happens to the database meanwhile. The invariants hold for these runs as for all.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::history::uptime;
 use crate::plan::Blow;
 use crate::scene::Scene;
 
-/// What is given to it, it makes a branch of for each element.
+/// It makes a branch for each element of its input.
 pub const ASIDE: &str = "
 pipeline: Aside
 steps:
@@ -56,7 +56,7 @@ const AT_ONCE: usize = 5;
 const AGED: Duration = Duration::from_secs(48 * 3_600);
 const OLD: Duration = Duration::from_secs(24 * 3_600);
 
-/// What a definition says that this version knows, and what a newer one might say there.
+/// A part of a definition that this version knows, and a newer version's in its place.
 const KNOWN: &str = "\"command\":";
 const UNKNOWN: &str = "\"http\":";
 
@@ -286,7 +286,7 @@ impl Asking {
         // Another fault of this kind may be faster, or share the work.
         self.answered(async |conn| prune::prune(conn, OLD, u64::MAX).await)
             .await?;
-        // What it leaves half done, because a connection was lost, the daemons finish.
+        // The daemons finish the work that it leaves half done because a connection was lost.
         for run in old {
             let args = [("run", run.0.into())];
             self.until(async |conn| Ok(conn.fetch(&LEFT, &args).await?.is_empty()))
@@ -377,7 +377,7 @@ impl Asking {
             "TEST_MEND_NEWER",
             "UPDATE ductwork_definitions SET body = :body WHERE digest = :digest",
         );
-        // What was triggered, and what was lost, is due at once: only what cannot be read is put back
+        // Triggered and lost executions are due at once: only one that cannot be read is put back
         // for a while.
         static PUT_BACK: Statement = Statement::new(
             "TEST_PUT_BACK",

@@ -13,7 +13,7 @@ use crate::history::Kind;
 pub struct Disk {
     dir: tempfile::TempDir,
     control: File,
-    /// What goes wrong now, as disk.c numbers it; it makes the last of these.
+    /// The present fault, as disk.c numbers it; it makes the last of these.
     failing: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -34,7 +34,7 @@ impl Disk {
         }
     }
 
-    /// What a program has to be started with in order to have it.
+    /// The prefix of a program that is to have it.
     pub fn under(&self) -> [String; 2] {
         let file = |name: &str| -> PathBuf { self.dir.path().join(name) };
         [

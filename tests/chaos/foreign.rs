@@ -15,8 +15,8 @@ use crate::plan::{Blow, HOSTS};
 use crate::scene::{Scene, UNPROVEN};
 use crate::space::Space;
 
-/// Who the hosts are to the server, and, last, whoever asks for something there: so a foreign session
-/// can tell whose a session is.
+/// The users of the hosts on the server, and, last, of those who ask for something there: so a foreign
+/// session can tell whose a session is.
 pub static ROLES: [&str; HOSTS + 1] = ["host_0", "host_1", "people"];
 
 /// Those that somebody asks for all the time, in one way or the other.
@@ -35,7 +35,7 @@ const TABLES: [&str; 9] = [
 /// Nobody may write to it, or nobody may even read it.
 const MODES: [&str; 2] = ["SHARE", "ACCESS EXCLUSIVE"];
 
-/// What takes longer is ended.
+/// A statement that takes longer is ended.
 const TOO_LONG: &str = "2 ms";
 
 /// As the server says in its log that it has ended a statement because somebody asked for that.
@@ -157,7 +157,7 @@ impl Lock {
         false
     }
 
-    /// Whoever comes after it waits for whatever it waits for itself: so it waits but briefly.
+    /// A session behind it waits for the same lock: so it waits but briefly.
     async fn take(&self) -> Result<PgConnection, sqlx::Error> {
         let mut conn = PgConnection::connect(&self.url).await?;
         let Self { table, mode, .. } = self;
@@ -225,7 +225,7 @@ impl Ending {
     }
 }
 
-/// What a server says from now on.
+/// The server's answers from now on.
 pub struct ServerLog {
     file: PathBuf,
     from: u64,

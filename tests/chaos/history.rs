@@ -1,4 +1,4 @@
-//! What is known when all is over: the ledger of the steps, the rows of the database, the
+//! The history, when all is over: the ledger of the steps, the rows of the database, the
 //! answers to triggers, and the faults.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct History {
     pub faults: Vec<Fault>,
 }
 
-/// What a step said in its ledger.
+/// A step's entry in its ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Start,
@@ -86,7 +86,7 @@ pub struct Execution {
     pub crashes: u32,
     /// Empty: not yet.
     pub result: String,
-    /// What was said of it; for whoever reads what is broken.
+    /// Its log, for the reader of a failure.
     pub error: Option<String>,
     /// By the database's clock, in microseconds.
     pub claimed: Option<i64>,
@@ -99,7 +99,7 @@ pub struct Trigger {
     pub answer: Answer,
 }
 
-/// What was heard of a trigger.
+/// The answer to a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     Run(Uuid),
@@ -109,7 +109,7 @@ pub enum Answer {
     Unknown,
 }
 
-/// What somebody asked of a run.
+/// An order about a run.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub run: Uuid,
@@ -118,7 +118,7 @@ pub struct Order {
     pub until: Duration,
 }
 
-/// What was heard of it.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// It is cancelled by this.
@@ -137,7 +137,7 @@ pub enum Told {
     MayBeRevived,
 }
 
-/// What can be done to a process, or to all of them.
+/// An act upon a process, or upon all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     KillWorker,

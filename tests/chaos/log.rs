@@ -1,4 +1,4 @@
-//! Whoever reads a host's log, and may stop to for a while; what was read is in the log's file.
+//! The reader of a host's log, who may stop for a while; the text is in the log's file.
 
 use std::fs::OpenOptions;
 use std::io::{PipeReader, Read, Write};

@@ -38,7 +38,7 @@ impl Network {
         network
     }
 
-    /// What a program has to be started with in order to be in it.
+    /// The prefix of a program that is to be in it.
     pub fn under(&self) -> [String; 2] {
         let (own, file) = (std::process::id(), self.namespace.as_raw_fd());
         ["nsenter".to_owned(), format!("--net=/proc/{own}/fd/{file}")]

@@ -1,9 +1,9 @@
-//! What must be true when all is over: pure, and told nothing by the engine but its rows.
+//! The laws when all is over: pure, and told nothing by the engine but its rows.
 //!
 //! | | |
 //! |---|---|
 //! | L1 | Every run that was acknowledged has ended as its pipeline does, with each of its steps completed once, in each of its places. |
-//! | L2 | What is stored as a step's output was the output of the one attempt that is stored as its success. |
+//! | L2 | The stored output of a step was the output of the one attempt that is stored as its success. |
 //! | L3 | An attempt starts at most once. Attempts are the retries that were made on purpose, and what was lost with processes that were hit; nobody else lost anything. |
 //! | L4 | Nothing starts after the last step of its run has ended, except where a zombie did; nor is anything claimed after the end, by the database's clock. |
 //! | L5 | Nothing starts before those whose outputs it is given have ended. |
@@ -26,10 +26,10 @@ use crate::workload::{Input, MAX_RETRY, Node, Shape};
 /// the longest drain, with a busy machine.
 const REACH: Duration = Duration::from_secs(20);
 
-/// What is about to start when a zombie wakes up has started by then.
+/// A step that is about to start when a zombie wakes up has started by then.
 pub const WAKING: Duration = Duration::from_secs(2);
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Which of L1 to L10 is broken, and how.
@@ -46,7 +46,7 @@ pub struct Verdict {
     pub untold: usize,
 }
 
-/// What is stored, by what it is looked for.
+/// The stored rows, by their keys.
 pub struct Known<'a> {
     pub history: &'a History,
     pub runs: HashMap<Uuid, &'a Run>,
@@ -280,7 +280,7 @@ impl Known<'_> {
                 format!("started, ended, failed {counts:?}: {execution:?}"),
             ),
         }
-        // What fails, fails on purpose, or the machine is not what it seems.
+        // A step fails on purpose, or the machine is not what it seems.
         let run = self.run_of(execution);
         if run.is_some_and(|run| execution.claimed > run.ended) {
             verdict.breaks("L4", format!("claimed after {run:?}: {execution:?}"));
@@ -306,7 +306,7 @@ impl Known<'_> {
             found.count()
         };
         let successes = with("success");
-        // A copy was done by another run. What was done and not yet followed up may be cancelled.
+        // A copy was done by another run. A step that was done and not yet followed up may be cancelled.
         let done = step.output.is_some();
         let fits = match step.status.as_str() {
             "completed" => done,

@@ -102,7 +102,7 @@ fn two_places(history: &mut History, node: &str) {
 
 type Corruption = fn(&mut History);
 
-/// What breaks which law.
+/// The corruptions, and the law that each breaks.
 const CORRUPTIONS: &[(&str, &str, Corruption)] = &[
     ("L1", "a run is lost", |it| {
         it.runs.remove(0);

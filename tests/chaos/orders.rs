@@ -1,4 +1,4 @@
-//! What must be true of runs that people cancelled or revived: L9 and L10 of the oracle.
+//! The laws of runs that people cancelled or revived: L9 and L10 of the oracle.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub fn judge(known: &Known<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// What was answered is so, and stays so.
+/// An answer is true, and stays true.
 fn answer(order: &Order, known: &Known<'_>, verdict: &mut Verdict) {
     let Some(run) = known.runs.get(&order.run) else {
         return verdict.breaks("L9", format!("there is no such run: {order:?}"));

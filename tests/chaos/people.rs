@@ -27,7 +27,7 @@ pub struct People {
 }
 
 impl People {
-    /// Begins. What was broken is mended in this directory, before a run is revived.
+    /// Begins. In this directory the cause of a halt is mended before its run is revived.
     pub fn start(location: Location, mended: PathBuf, dice: Dice) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -82,7 +82,7 @@ impl Desk {
                 conns.extend(self.location.connect(Purpose::Engine).await.ok());
                 continue;
             }
-            // What fails here has asked for nothing yet.
+            // An attempt that fails here has asked for nothing yet.
             let _unasked = self.order(&mut conns).await;
         }
     }
@@ -134,7 +134,7 @@ impl Desk {
         Ok(())
     }
 
-    /// What failed for good will succeed when it is tried again.
+    /// A step that failed for good will succeed when it is tried again.
     async fn mend(&self, conn: &mut Conn, run: Uuid) -> Result<(), Error> {
         static FAILED: Statement = Statement::new(
             "TEST_FAILED",

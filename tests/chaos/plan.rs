@@ -1,6 +1,6 @@
-//! What is going to happen: drawn from a seed before anything does, so that the same seed brings
-//! the same blows at the same times. Pure. What the machine makes of them is another matter: who
-//! is at work when one falls, and with what, no seed decides.
+//! The plan: drawn from a seed before anything does, so that the same seed brings
+//! the same blows at the same times. Pure. The outcome is the machine's: no seed decides
+//! who is at work when a blow falls, and with which step.
 
 use std::fmt;
 use std::time::Duration;

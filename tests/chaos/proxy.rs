@@ -1,5 +1,5 @@
-//! What lies between a host and its database: a relay on the loopback that loses, holds and cuts
-//! what it is given. Never: changes a byte.
+//! The network between a host and its database: a relay on the loopback that loses, holds and cuts
+//! packets. Never: changes a byte.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::network::Network;
 
-/// What it is like between the two.
+/// The state of the network between the two.
 #[derive(Clone, Copy, Default)]
 struct Weather {
     /// Connections older than the last of these are gone.
@@ -25,7 +25,7 @@ struct Weather {
     /// Where there is a hole, nothing gets through to the server, or from it, and nobody is told.
     /// So many are there now, as each is closed by whoever has opened it.
     holes: [usize; 2],
-    /// What each piece waits for; one such trouble adds to another.
+    /// The delay of each piece; one such trouble adds to another.
     delay: Duration,
 }
 
@@ -161,7 +161,7 @@ impl Drop for Proxy {
     }
 }
 
-/// What every connection needs.
+/// The needs of every connection.
 #[derive(Clone)]
 struct Passing {
     weather: watch::Receiver<Weather>,
@@ -197,7 +197,7 @@ async fn connection(client: TcpStream, server: PathBuf, passing: Passing) {
         let Ok(server) = UnixStream::connect(server).await else {
             return;
         };
-        // Whoever is cut off hears so at once, and not after what was under way.
+        // A peer that is cut off hears so at once, and not after the pieces that were under way.
         let _ = (client.set_nodelay(true), client.set_zero_linger());
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();

@@ -10,15 +10,15 @@ use crate::history::{
 };
 use crate::workload::{Input, MAX_RETRY, Node, SHAPES, Shape};
 
-/// Whoever works here, and whoever was killed at it.
+/// The process that works here, and the one that was killed at it.
 const WORKER: i32 = 1;
 const KILLED: i32 = 2;
 
 /// The node whose first attempt dies with its worker.
 pub const STRUCK: &str = "Slow";
 
-/// A run of each pipeline, as it should be, and one attempt that was lost with its worker. What
-/// halted is revived until it completes. One run more was cancelled.
+/// A run of each pipeline, as it should be, and one attempt that was lost with its worker. A run
+/// that halted is revived until it completes. One run more was cancelled.
 pub fn right() -> History {
     let mut history = History::default();
     for shape in SHAPES {

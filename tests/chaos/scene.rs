@@ -87,7 +87,7 @@ pub struct Scene {
     unproven: Arc<Mutex<Vec<String>>>,
 }
 
-/// Whoever was made to stand still in somebody's way has been ended by then.
+/// A process that was made to stand still in somebody's way has been ended by then.
 const STOOD: Duration = Duration::from_secs(10);
 
 impl Scene {
@@ -240,19 +240,19 @@ impl Scene {
         (self.refused, self.full)
     }
 
-    /// What must hold at every moment does.
+    /// The invariants of every moment hold.
     pub async fn audit(&mut self) {
         let broken = self.broken().await;
         if broken.is_empty() {
             return;
         }
-        // What is put right by itself has another cause than what stays.
+        // A violation that is put right by itself has another cause than one that stays.
         tokio::time::sleep(Duration::from_secs(2)).await;
         let later = self.broken().await;
         panic!("at {:?}: {broken:?}; 2 s later: {later:?}", uptime());
     }
 
-    /// What should hold at every moment, and does not.
+    /// The violations of the invariants of every moment.
     async fn broken(&mut self) -> Vec<Violation> {
         let mut asked = Instant::now();
         let audited = loop {
@@ -327,7 +327,7 @@ pub fn unborn(status: ExitStatus, said: &str) -> bool {
 }
 
 /// True when a start has found no database, or lost it before it was anybody, or was kept there from
-/// what it had to do and says that it did nothing. What the server has said on the way may stand in
+/// what it had to do and says that it did nothing. The server's words on the way may stand in
 /// the log.
 pub fn found_nothing(status: ExitStatus, said: &str) -> bool {
     let hindered = status.code() == Some(1) && said.contains("nothing was written; mend");

@@ -108,7 +108,7 @@ fn on_every_database() {
     assert!(reasons.is_empty(), "{}", reasons.join("\n"));
 }
 
-/// What a thread said when it panicked.
+/// A thread's words when it panicked.
 fn reason(panic: &dyn std::any::Any) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
@@ -142,7 +142,7 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let space = Space::like(&cluster.data(""));
     let url = foreign::database_in(&space, &cluster.url).await;
     let location = Location::parse(&url).expect("the server's URL");
-    // What the test asks for itself waits for whoever has locked it.
+    // The test's own question waits for the holder of the lock.
     let mut conn = location.connect(Purpose::Query).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
     for role in ROLES {
@@ -172,7 +172,7 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let proxy = Proxy::to(socket);
     let url = by_way_of(&proxy, &url, ROLES[HOSTS]);
     scene.proxy = Some(Arc::new(proxy));
-    // Whoever asks is as impatient as a daemon: no work comes while one waits for a silent connection.
+    // The caller is as impatient as a daemon: no work comes while one waits for a silent connection.
     let asking = Location::parse(&url).unwrap().leased(LEASE);
     scene.aside = Aside::new(asking.clone());
     storm(scene, plan, dice, asking).await;

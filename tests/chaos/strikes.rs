@@ -1,4 +1,4 @@
-//! What befalls the daemons: each kind of fault, done for sure and written down.
+//! Strikes at the daemons: each kind of fault, done for sure and written down.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,7 +91,7 @@ impl Scene {
 
     /// All of a host but its steps, which end meanwhile: what it then knows is old.
     async fn sleep(&mut self, blow: &Blow) {
-        // Who sleeps starts nobody, so the supervisor is the first.
+        // A sleeping supervisor starts nobody, so it is the first.
         let at = uptime();
         let supervisor = self.hosts[blow.host].daemon.pid();
         freeze(supervisor).await;
@@ -166,7 +166,7 @@ impl Scene {
             let Some((most, open)) = descriptors_of(victim.pid) else {
                 continue;
             };
-            // What is started meanwhile all the same is a shell, and has to do with what is left.
+            // A process that is started meanwhile all the same is a shell, and has to do with the descriptors that are left.
             let free = (0..).find(|number| !open.contains(number));
             let fewer = free.unwrap_or_default().max(16);
             if !limit(victim.pid, fewer) {

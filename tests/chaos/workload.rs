@@ -1,4 +1,4 @@
-//! What is run: pipelines, and what each of them has to come to.
+//! The workload: pipelines, and the output that each of them must have.
 //!
 //! A step's output is its nonce, or a list of its nonce with the places of a fan-out. So an
 //! input tells whose outputs it was made of, and in which order.

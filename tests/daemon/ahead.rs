@@ -1,4 +1,4 @@
-//! What a worker has claimed beyond its slots: it is nobody's loss when the worker goes.
+//! Executions that a worker has claimed beyond its slots: nobody loses them when the worker goes.
 
 use std::time::{Duration, Instant};
 
@@ -44,8 +44,8 @@ fn one_slot() -> Settings {
 }
 
 on_every_database! {
-    /// In a backlog a claim begins where the last one ended. What was locked then, or was written by
-    /// a transaction that took long, stands before that place.
+    /// In a backlog a claim begins where the last one ended. Rows that were locked then, or were
+    /// written by a transaction that took long, stand before that place.
     async fn what_comes_to_stand_before_the_last_claim_is_not_left_behind(db: Db) {
         static WAITING: Statement = Statement::new(
             "TEST_WAITING",
@@ -77,7 +77,7 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// Whatever waited in the worker that died was never run, and is not held against it again
+    /// An execution that waited in the worker that died was never run, and that is not held against it again
     /// and again: only the step that kills is out of budget.
     async fn a_step_that_kills_its_worker_takes_nobody_along(db: Db) {
         let mut house = House::new(&db, one_slot(), &[POISON]).await;

@@ -114,7 +114,7 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// Whatever is in the file by now: the one who reads it is the supervisor, when it is told to.
+    /// The file may hold anything by now: only the supervisor reads it, when it is told to.
     async fn a_new_child_is_what_its_supervisor_had_read(db: Db) {
         let other = "default: { database: { url: 'sqlite://other.db' } }";
         let edits: [(&str, Edit); 3] = [
@@ -154,7 +154,7 @@ on_every_database! {
     }
 }
 
-/// What somebody does to a file.
+/// An act upon a file.
 type Edit = fn(&std::path::Path);
 
 fn has_database_open(pid: i32) -> bool {

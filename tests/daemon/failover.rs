@@ -134,8 +134,8 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
     unharmed(&mut house, &mut daemon, &before).await;
 }
 
-/// What the primary had acknowledged and the standby had not got is gone, runs and results alike.
-/// All else goes on, and what is left is whole.
+/// Rows that the primary had acknowledged and the standby had not got are gone, runs and results alike.
+/// All else goes on, and the rest is whole.
 #[tokio::test]
 async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is() {
     let primary = Cluster::start();

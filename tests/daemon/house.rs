@@ -1,5 +1,5 @@
 //! A house of its own for each test: a directory, a database, pipelines, and the daemons that
-//! run there. Whatever becomes of the test, no process of it survives.
+//! run there. No process of it survives the test, even a failed one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -62,7 +62,7 @@ pub struct House {
     url: String,
     settings: Settings,
     definitions: BTreeMap<String, Definition>,
-    /// What daemons have in their environment besides.
+    /// Further variables of the daemons' environment.
     pub variables: BTreeMap<&'static str, String>,
     /// The test's own connection.
     pub conn: Conn,

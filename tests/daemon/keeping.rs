@@ -1,4 +1,4 @@
-//! What was begun and left half done, by whomever: a daemon finishes it.
+//! Work that somebody began and left half done: a daemon finishes it.
 
 use std::time::Duration;
 

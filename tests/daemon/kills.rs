@@ -41,7 +41,7 @@ echo "$input"
 /// Steps of one run of it.
 const STEPS: usize = 1 + 4 * 5 + 1;
 
-/// Runs until it is killed, the first time. What it leaves outside of its process group is
+/// Runs until it is killed, the first time. A process that it leaves outside of its process group is
 /// known by its pid.
 const STRAYING: &str = r#"
 pipeline: Straying
@@ -173,7 +173,7 @@ on_every_database! {
             let id = execution.id.to_string();
             let (starts, ends) = ledger.remove(&id).unwrap_or_default();
             match execution.result() {
-                // What is stored as done was done, by this very attempt, once.
+                // A step that is stored as done was done, by this very attempt, once.
                 "success" => assert_eq!((starts, ends), (1, 1), "{execution:?}"),
                 "process_crashed" | "released" => {
                     assert!(starts <= 1, "{execution:?}");

@@ -10,7 +10,7 @@ use crate::house::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// What a container's runtime does, as far as it matters here. The machine id, the host's name
+/// The work of a container's runtime, as far as it matters here. The machine id, the host's name
 /// and the boot are the same in all of them.
 const CONTAINER: [&str; 5] = [
     "unshare",

@@ -133,7 +133,7 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
     house.audited().await;
 }
 
-/// Whoever stops a host does not wait for another one's database.
+/// A person who stops a host does not wait for another one's database.
 #[tokio::test]
 async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_again() {
     let cluster = Cluster::start();
@@ -371,7 +371,7 @@ async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance() {
         ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
         ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
         ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "100ms"),
-        // Whatever else bounds a statement is a part of this.
+        // All other bounds of a statement are parts of this.
         ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
     ];
     let limits = limits.map(|(name, value)| (name, value.to_owned()));

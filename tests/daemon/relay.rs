@@ -103,7 +103,7 @@ async fn pump(
             line.silent
         };
         match (read, silent) {
-            // What closes a silent connection is lost as well.
+            // The packet that closes a silent connection is lost as well.
             (0, true) => return std::future::pending().await,
             (0, false) => return drop(to.shutdown().await),
             (_, true) => {}

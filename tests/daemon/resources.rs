@@ -1,4 +1,4 @@
-//! What runs out, what takes long, and what nobody reads.
+//! Resources that run out, statements that take long, and logs that nobody reads.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -114,7 +114,7 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// Whatever would have to be opened when a step ends cannot be, by the worker that ran it.
+    /// The worker that ran a step can open no file when it ends.
     async fn a_worker_short_of_descriptors_reads_what_its_step_has_put_out(db: Db) {
         let held = "
 pipeline: Held
@@ -266,7 +266,7 @@ flow: [{ start: A }]
         house.audited().await;
     }
 
-    /// Whoever reads the log has stopped reading; then it is gone altogether.
+    /// The reader of the log has stopped reading; then it is gone altogether.
     async fn a_daemon_whose_log_nobody_reads_works_beats_and_stops(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
         let mut house = House::new(&db, settings, &[QUICK]).await;

@@ -71,8 +71,8 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// Each is a process of its own to all others: its claims, its connections, its heartbeat. What one
-    /// of them does not know after a lost connection is not what another one holds.
+    /// Each is a process of its own to all others: its claims, its connections, its heartbeat. The executions of
+    /// which one of them does not know after a lost connection are not another one's.
     async fn a_worker_of_several_pipelines_is_as_many_workers(db: Db) {
         let settings = Settings { max_retry: 0, ..Settings::default() };
         let (one, two) = (waits("One"), waits("Two"));

@@ -1,4 +1,4 @@
-//! What an operator tells a running daemon.
+//! Signals of an operator to a running daemon.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ on_every_database! {
         daemon.child("worker Quick", None).await;
         house.run_ended(added).await;
         assert_eq!(house.output(added).await, 7);
-        // What was running drains in the old worker, and is not disturbed.
+        // A running step drains in the old worker, and is not disturbed.
         std::fs::write(house.path("go"), "").unwrap();
         house.completed(PATIENCE).await;
         daemon.stop().await;
@@ -159,7 +159,7 @@ flow: [{ start: A }]
             }
         }
         daemon.says("replacing them when these have ended").await;
-        // What is said last is what is in force in the end.
+        // The last signal is in force in the end.
         house.define(QUICK);
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
@@ -242,7 +242,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let executions = house.executions().await;
         let claimed = executions.iter().filter(|e| e.step == "A" && e.process_id.is_some());
         assert_eq!(claimed.count(), 0, "{executions:#?}");
-        // Whoever asks is told.
+        // A person who asks is told.
         assert!(house.processes().await.iter().all(|row| row.quiet));
         let waiting = executions.iter().find(|e| e.step == "A").unwrap().step_id;
         static RUN_OF: Statement =
@@ -280,7 +280,7 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let began = Instant::now();
         for dump in 0..400 {
             daemon.send(Signal::SIGTTIN);
-            // Whoever asks the children themselves is answered as well.
+            // The children themselves answer as well.
             send(children[dump % 3], Signal::SIGTTIN);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,4 +1,4 @@
-//! What concerns SQLite alone: its write-ahead log, and where its file must not be.
+//! SQLite alone: its write-ahead log, and where its file must not be.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ async fn load(house: &mut House, runs: usize) {
     house.completed(PATIENCE).await;
 }
 
-/// What begins a snapshot that is held until it is rolled back.
+/// The statements that begin a snapshot, which is held until it is rolled back.
 async fn read(conn: &mut Conn) -> i64 {
     static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
     assert_eq!(conn.dialect(), Dialect::Sqlite);

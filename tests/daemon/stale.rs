@@ -117,7 +117,7 @@ on_every_database! {
     }
 
     /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
-    /// before they wake up. What they then know is old.
+    /// before they wake up. Their knowledge is old then.
     async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
         let mut house = House::new(&db, settings, &[WAITING]).await;
@@ -241,7 +241,7 @@ async fn freeze_outside_of_a_write(db: &Db, pid: i32) {
     }
 }
 
-/// Who may write to this SQLite database at the moment, as the kernel knows it: SQLite locks a
+/// The process that may write to this SQLite database at the moment, as the kernel knows it: SQLite locks a
 /// byte of the file beside it.
 pub fn writer(database: &Path) -> Option<i32> {
     const WRITE_LOCK: &str = "120";

@@ -1,4 +1,4 @@
-//! What a daemon says at its start of what it will not find later.
+//! Warnings of a daemon at its start about things that it will not find later.
 
 use crate::house::*;
 use crate::support::{self, Db};

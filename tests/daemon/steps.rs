@@ -9,7 +9,7 @@ use crate::house::*;
 use crate::on_every_database;
 use crate::support::Db;
 
-/// What a step does, how each of its attempts ends, the class of the error, and how many
+/// A step's act, how each of its attempts ends, the class of the error, and how many
 /// attempts it gets of two.
 const ROWS: [(&str, &str, &str, &str, u32); 14] = [
     ("NotJson", "[echo, hello]", "error", "output_invalid", 2),

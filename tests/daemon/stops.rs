@@ -44,7 +44,7 @@ on_every_database! {
         assert!(house.processes().await.is_empty());
     }
 
-    /// Whatever a start is doing when it is told to stop.
+    /// At any moment of a start.
     async fn a_stop_during_the_start_is_never_lost(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
         let moments = (0..500).map(Duration::from_millis);
@@ -106,8 +106,8 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// RACE: a worker waits for its turn to claim, and hears that it is to end before it gets it. What
-    /// it then gets it puts back: a step that started now would be killed soon, or outlive the host's
+    /// RACE: a worker waits for its turn to claim, and hears that it is to end before it gets it. It
+    /// puts back the executions that it then gets: a step that started now would be killed soon, or outlive the host's
     /// other half. Found by chaos, when the supervisor was killed while the database was locked.
     async fn what_is_claimed_by_a_worker_that_is_to_end_is_never_started(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[SAYS]).await;

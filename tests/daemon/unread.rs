@@ -41,7 +41,7 @@ flow: [{ start: A }, { expand: B }]
 const KNOWN: &str = "\"command\":";
 const UNKNOWN: &str = "\"http\":";
 
-/// What a version that knows a step kind `http` would have written.
+/// The definition that a version with a step kind `http` would have written.
 async fn garble(house: &mut House, run: RunId) {
     static GARBLE: Statement = Statement::new(
         "TEST_GARBLE",
@@ -185,7 +185,7 @@ on_every_database! {
         next.ready().await;
         std::fs::write(house.path("go"), "").unwrap();
         house.run_ended(also).await;
-        // What cannot be read has lost its process all the same, and waits for a newer version.
+        // An execution that cannot be read has lost its process all the same, and waits for a newer version.
         eventually(PATIENCE, "both are recovered", async || {
             let executions = house.executions().await;
             let crashed = executions.iter().filter(|e| e.result() == "process_crashed");

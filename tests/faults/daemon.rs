@@ -113,7 +113,7 @@ fn cut(on: On) -> Vec<Fault> {
 
 fn acknowledgement_lost(_: On) -> Vec<Fault> {
     let mut faults = each(&ENDS, "acklost");
-    // Who asks what became of its commit may be disappointed again.
+    // A worker that asks for the fate of its commit may be disappointed again.
     faults.push(("landed.begin", "error(unavailable)"));
     faults
 }
@@ -402,7 +402,7 @@ async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
 }
 
 on_every_database! {
-    /// What was cut short with its worker is nobody's result, and no error either.
+    /// A step that was cut short with its worker is nobody's result, and no error either.
     async fn whoever_dies_while_a_step_reads_writes_or_is_ended_is_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
         let mut house = House::new(&db, settings, &[BIG, HANGING]).await;
@@ -536,7 +536,7 @@ on_every_database! {
         house.audited().await;
     }
 
-    /// What it had claimed is read back each time, which is not to have got on.
+    /// It reads its claims back each time, which is no progress.
     async fn an_advancer_that_fails_again_and_again_waits_longer_and_says_so_once(db: Db) {
         let mut house = House::new(&db, Settings::default(), &[WORK]).await;
         std::fs::write(house.path("step.sh"), STEP).unwrap();

@@ -1,4 +1,4 @@
-//! What a flow comes to: one recursion over the tree, without rows, branches or barriers.
+//! The output of a flow: one recursion over the tree, without rows, branches or barriers.
 
 use super::flow::{Flow, Item, Step};
 use super::json::Json;
@@ -7,12 +7,12 @@ use super::steps;
 /// The word under which a dampen's wait is kept.
 const DAMPEN: &str = "dampen";
 
-/// What a run must come to.
+/// The expected end of a run.
 #[derive(Debug, PartialEq)]
 pub struct Expected {
     /// Its output; nothing, when it halts.
     pub output: Option<Json>,
-    /// What ran, in no order: each step with its input, and its output if it had one.
+    /// The steps that ran, in no order: each step with its input, and its output if it had one.
     pub ran: Vec<(String, Json, Option<Json>)>,
 }
 
@@ -114,7 +114,7 @@ fn all(outputs: impl Iterator<Item = Option<Json>>) -> Option<Json> {
         .map(Json::Array)
 }
 
-/// What a divert looks at; the last `divert` of an object, as most readers of JSON have it.
+/// The value that a divert looks at; the last `divert` of an object, as most readers of JSON have it.
 fn key(output: &Json) -> Option<String> {
     match output {
         Json::Object(_) => output.fields("divert").last()?.scalar(),

@@ -9,7 +9,7 @@ use super::json::Json;
 /// The name of every pipeline here: one worker serves them all.
 pub const PIPELINE: &str = "Reference";
 
-/// What a dampen asks when it is to be resumed without a value.
+/// The question of a dampen that is to be resumed without a value.
 pub const AS_IT_IS: &str = "go on";
 
 pub type Step = &'static str;
@@ -87,7 +87,7 @@ fn close(items: &mut [Item], may_be_open: bool) {
                 if !may_be_open {
                     collapse.get_or_insert("Same");
                 }
-                // What stands in it is written in the same list, before the collapse.
+                // Its content is written in the same list, before the collapse.
                 close(&mut each.then, collapse.is_none());
             }
             Item::Divert {

@@ -57,7 +57,7 @@ pub struct Case {
     pub blows: Vec<Blow>,
 }
 
-/// What may befall one of the processes, by its number.
+/// A blow to one of the processes, by its number.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
     /// It is declared dead, but lives: it loses what it holds, and comes back as another.
@@ -78,7 +78,7 @@ pub struct House {
     /// False when something that failed could not be brought to its end.
     pub settled: bool,
     killed: usize,
-    /// What was taken from processes by blows, and given back.
+    /// The claims that blows took from processes, and that were given back.
     pub recovered: usize,
     db: Db,
     flaky: bool,
@@ -249,7 +249,7 @@ impl House {
             let _ = member.end.send(());
             member.lifeline.await.expect("a lifeline ends in order");
         }
-        // Who was killed while it was coming back as another has left a row, for the reaper.
+        // A process that was killed while it was coming back as another has left a row, for the reaper.
         let left = process::processes(&mut self.conn).await;
         let left = left.expect("the processes");
         assert!(left.len() <= self.killed, "they did not sign off: {left:?}");
@@ -272,7 +272,7 @@ impl House {
         self.staff.branches();
     }
 
-    /// Ends the tasks of a process where they wait. What they had sent to the database by then
+    /// Ends the tasks of a process where they wait. Statements that they had sent to the database by then
     /// may be done even so, and later than they are found dead.
     async fn kill(&mut self, number: usize) {
         let member = self.members.remove(number);
@@ -321,7 +321,7 @@ impl House {
                 finished.map_err(|why| (index, why))?;
             }
         }
-        // What is wrong with all of them together is nobody's in particular.
+        // A violation of all of them together is nobody's in particular.
         self.audit().await.map_err(|why| (0, why))
     }
 
@@ -441,7 +441,7 @@ impl House {
         Ok(())
     }
 
-    /// What the database says of a run.
+    /// A run, as the database has it.
     async fn outcome(&mut self, run: RunId) -> Result<Outcome, String> {
         static STEPS: Statement = Statement::new(
             "reference steps",
@@ -518,7 +518,7 @@ impl House {
     }
 }
 
-/// What a run came to.
+/// The end of a run.
 #[derive(Debug)]
 struct Outcome {
     status: RunStatus,

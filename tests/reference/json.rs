@@ -44,7 +44,7 @@ impl Json {
     }
 }
 
-/// What a string literal says; nothing, when it says half a character.
+/// The text of a string literal; nothing, when it has half a character.
 fn unquoted(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }

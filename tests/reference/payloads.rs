@@ -1,4 +1,4 @@
-//! What nobody may change: payloads pass every transition to the letter.
+//! Payloads: they pass every transition to the letter.
 
 use super::fixed::{Demand, demand, divert, divide, expand, same};
 use super::flow::{Flow, Item};

@@ -185,7 +185,7 @@ on_every_database! {
     }
 }
 
-/// What is drawn is worth running: most of it ends well, some of it halts, hardly any of it is
+/// The drawn flows are worth running: most of it ends well, some of it halts, hardly any of it is
 /// too long, and every transition is met, in others as well.
 #[test]
 fn random_flows_are_of_all_kinds() {

@@ -14,7 +14,7 @@ type Function = fn(Json) -> Json;
 /// A step that says no to everything.
 pub const FAIL: &str = "Fail";
 
-/// What makes arrays and objects, for an expand after it.
+/// Steps that make arrays and objects, for an expand after them.
 pub const MAKERS: &[&str] = &[
     "Pair",
     "Three",
@@ -25,10 +25,10 @@ pub const MAKERS: &[&str] = &[
     "Nested",
 ];
 
-/// What makes a key, for a divert after it.
+/// Steps that make a key, for a divert after them.
 pub const KEYERS: &[&str] = &["Word", "Route", "Even", "Size", "Odd"];
 
-/// Whatever.
+/// Any steps.
 pub const SHAPERS: &[&str] = &["Same", "Wrap", "Count", "Sum", "First", "Reverse"];
 
 /// Every step but [`FAIL`].
@@ -113,7 +113,7 @@ pub const ALL: &[(&str, Function)] = &[
     }),
 ];
 
-/// What a step returns; nothing, when it says no.
+/// A step's output; nothing, when it says no.
 pub fn apply(step: &str, input: Json) -> Option<Json> {
     if step == FAIL {
         return None;

@@ -87,7 +87,7 @@ on_every_database! {
             }
             taken += fit;
             assert_eq!(excess.len(), inputs.len() - taken);
-            // Until they are put back, they are held as well. What is held is read again where it is small.
+            // Until they are put back, they are held as well. Held executions are read again where they are small.
             let held = claim::held(conn, driver.process).await.unwrap();
             assert_eq!(held.whole.len(), 1);
             assert_eq!(held.whole.len() + held.large.len(), inputs.len());
@@ -97,7 +97,7 @@ on_every_database! {
         driver.audit().await;
     }
 
-    /// Whoever asks for the one without the other need not know what is too much.
+    /// A caller that asks for the one without the other need not know what is too much.
     async fn a_plain_claim_puts_back_what_does_not_fit(db: Db) {
         let mut driver = Driver::new(&db).await;
         for _ in 0..3 {

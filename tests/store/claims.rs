@@ -185,7 +185,7 @@ on_every_database! {
         audit(&mut conn).await;
     }
 
-    /// What is locked by somebody is passed over, and is the first again when it is free (C8).
+    /// An availability that somebody has locked is passed over, and is the first again when it is free (C8).
     async fn what_was_passed_over_is_the_next_to_be_claimed(db: Db) {
         static LOCK: Statement = Statement::new(
             "LOCK",
@@ -435,7 +435,7 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         let committer = |claimant| Committer { claimant, pipeline: "P", lease: LEASE, room: 9 };
         process::fence_earlier(&mut driver.conn, present).await.unwrap();
-        // What was sent before arrives only now: that, too.
+        // A statement that was sent before arrives only now: that, too.
         process::fence_earlier(&mut driver.conn, past).await.unwrap();
 
         let claim = claim::claim(&mut driver.conn, past, "P", 1, LEASE).await.unwrap();
@@ -479,7 +479,7 @@ on_every_database! {
             });
             let mut done = together([claim, recover]).await;
             driver = done.pop().unwrap().expect("the driver");
-            // Whoever was first: the execution is available, and belongs to nobody.
+            // With either of them first: the execution is available, and belongs to nobody.
             driver.audit().await;
         }
         assert_eq!(driver.work("P", |_| Did::Returned(json!(1))).await, ["A"]);

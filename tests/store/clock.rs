@@ -83,7 +83,7 @@ on_every_database! {
         driver.commit(&[finished]).await;
 
         an_hour_ahead(&mut driver.conn).await;
-        // Whatever is made from now on is as it should be.
+        // Rows that are made from now on are as they should be.
         trigger(&mut driver, "After", HOUR / 2).await;
         assert!(driver.claim("Now", 1).await.is_empty() && driver.claim_branches(1).await.is_empty());
 

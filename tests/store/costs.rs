@@ -1,4 +1,4 @@
-//! What things cost in rows and round trips. These do not vary with the machine, so a change of
+//! Costs in rows and round trips. These do not vary with the machine, so a change of
 //! them is a decision, and is told in docs/performance.md.
 
 use serde_json::json;

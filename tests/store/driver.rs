@@ -25,7 +25,7 @@ use crate::support::Db;
 /// Long enough that no test waits for it.
 pub const LEASE: Duration = Duration::from_secs(600);
 
-/// What a step makes of its input.
+/// A step's output for an input.
 pub enum Did {
     /// It returned this.
     Returned(Value),
@@ -133,7 +133,7 @@ impl Driver {
         }
     }
 
-    /// What is to be committed for an execution that did this.
+    /// The result to commit for an execution that did this.
     pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
         let definition = self.definitions.load(&mut self.conn, &claimed.definition);
         let definition = definition.await.expect("the run's definition");
@@ -331,7 +331,7 @@ pub async fn register(conn: &mut Conn) -> ProcessId {
     id
 }
 
-/// What went into a step.
+/// The input of a step.
 pub fn input(claimed: &Claimed) -> Value {
     serde_json::from_str(claimed.input.get()).expect("JSON")
 }

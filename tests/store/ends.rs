@@ -80,7 +80,7 @@ on_every_database! {
                     assert_eq!(cancelled, Cancel::Done { held }, "at point {point}");
                     assert_eq!(driver.run(run).await, (RunStatus::Cancelled, None));
                 }
-                // Whoever was at work comes too late.
+                // A process that was at work comes too late.
                 match reached {
                     Reached::Running(claimed) => {
                         let count = claimed.len();
@@ -342,7 +342,7 @@ on_every_database! {
     }
 }
 
-/// What was at work when a walk ended.
+/// The work under way when a walk ended.
 enum Reached {
     Nothing,
     Running(Vec<claim::Claimed>),

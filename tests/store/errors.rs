@@ -21,7 +21,7 @@ async fn run(conn: &mut PgConnection, sql: &str) {
     conn.execute(sql).await.unwrap();
 }
 
-/// What this statement's error is taken for, by its variant and whether it blames the value.
+/// The class of this statement's error, by its variant and whether it blames the value.
 async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, String) {
     let statement: &'static Statement = Box::leak(Box::new(Statement::new("RAISES", sql)));
     let Err(error) = conn.execute(statement, &[]).await else {

@@ -2,7 +2,7 @@
 //!
 //! Owns: the list, which the explorer counts on (`src/store/explorer/spare.rs` includes it).
 
-/// What the explorer calls the condition; which of those that read like it in the statement's text;
+/// The explorer's name of the condition; which of those that read like it in the statement's text;
 /// how it reads there; and the test that fails without it.
 pub type Guarded = (&'static str, usize, &'static str, &'static str);
 
@@ -52,7 +52,7 @@ pub const GUARDED: &[Guarded] = &[
         "pruning_at IS NULL",
         "a_run_that_is_deleted_part_by_part_is_gone_at_once_and_sound_after_each",
     ),
-    // What no schedule brings about: a row that contradicts an invariant.
+    // No schedule brings this about: a row that contradicts an invariant.
     (
         "OPEN_ADVANCEMENTS.2",
         1,

@@ -361,7 +361,7 @@ async fn a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row() {
             assert_eq!(claimed.await.unwrap(), 1);
             ended.await.unwrap();
             crate::driver::audit(&mut watch.conn).await;
-            // Whoever proves its death finds what it held.
+            // A process that proves its death finds its claims.
             let recovered = watch.recover(process).await;
             assert!(recovered.removed);
             watch.work("P", |_| Did::Returned(json!(1))).await;
@@ -385,7 +385,7 @@ async fn what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue() {
         let (puts_back, cancels) = (session(&mut worker).await, session(&mut person).await);
         let run = watch.trigger(&one(), "1").await;
         let held = [worker.claim("P", 1).await.remove(0).execution_id];
-        // Whoever queues it has to wait for this one, which nobody sees.
+        // A transaction that queues it has to wait for this one, which nobody sees.
         let mut hold = db.conn().await;
         hold.script("BEGIN", "BEGIN").await.unwrap();
         let id = [("id", held[0].0.into())];

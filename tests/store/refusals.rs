@@ -6,7 +6,7 @@ use crate::on_every_database;
 use crate::support::Db;
 
 on_every_database! {
-    /// What is wrong with a value is wrong for ever; what is wrong with the database is mended.
+    /// A value that is wrong is wrong for ever; a fault of the database is mended.
     async fn a_refusal_blames_the_value_or_the_database(db: Db) {
         let mut conn = db.conn().await;
         let values: &[&str] = match conn.dialect() {

@@ -1,4 +1,4 @@
-//! What a newer version wrote, and what does not move.
+//! Rows of a newer version, and work that does not move.
 
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ on_every_database! {
         let claimed = driver.claim("P", 9).await;
         let mut finished = Vec::new();
         for claimed in claimed {
-            // What has run had been read by whoever ran it.
+            // An execution that has run had been read by the process that ran it.
             let digest = claimed.definition.clone();
             let mut claimed = claimed;
             claimed.definition = split.digest();

@@ -82,7 +82,7 @@ on_every_database! {
                         driver.audit().await;
                         let status = driver.run(run).await.0;
                         assert!(!status.is_terminal(), "{status} after {parts} parts");
-                        // Who has not been reached yet goes on.
+                        // A branch that has not been reached yet goes on.
                         if parts % 2 == 0 {
                             driver.round("P", &mut |claimed| Did::Returned(ink(claimed))).await;
                         }
@@ -113,7 +113,7 @@ on_every_database! {
                     worker.room = slots;
                     worker.limits = limits(9, 1);
                     loop {
-                        // Whoever wins.
+                        // With either winner.
                         let mut finished = Vec::new();
                         for claimed in worker.claim("P", 2).await {
                             let did = match claimed.attempt {

@@ -41,7 +41,7 @@ impl Clock {
         clock
     }
 
-    /// What a program has to be started with in order to live by it.
+    /// The prefix of a program that is to live by it.
     pub fn under(&self) -> [String; 3] {
         let [preload, clock] = self
             .variables()

@@ -94,7 +94,7 @@ pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db
     let local = tokio::task::LocalSet::new();
     let done = local.run_until(async { tokio::task::spawn_local(body).await });
     let done = done.await;
-    // What the body left behind holds connections: away with it first.
+    // Processes that the body left behind hold connections: away with them first.
     drop(local);
     db.remove().await;
     if let Err(error) = done {

@@ -1,8 +1,9 @@
 //! Triggers in a test's database that record what must never be done to a row, so that a
 //! violation is seen even if it is gone before anybody looks.
 //!
-//! The invariants are asked of a state; these are asked of each change. What changes of status
-//! there are is the state machine's own table (`machine::transition`). What was recorded in a transaction that rolled back is gone with it, as it should be.
+//! The invariants are asked of a state; these are asked of each change. The state machine's own
+//! table (`machine::transition`) has the changes of status. A record of a transaction that rolled back is
+//! gone with it, as it should be.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use ductwork::store::{Conn, Dialect};
 
 /// A change that must not be.
 pub struct Tripwire {
-    /// What is said of it.
+    /// Its description.
     pub name: &'static str,
     table: &'static str,
     event: Event,
@@ -505,7 +506,7 @@ fn trigger(dialect: Dialect, number: usize, wire: &Tripwire) -> String {
     }
 }
 
-/// What was recorded so far.
+/// The records so far.
 pub async fn tripped(conn: &mut Conn) -> Vec<String> {
     static TRIPPED: Statement = Statement::new(
         "TEST_TRIPPED",

@@ -28,7 +28,7 @@ const SHORT_LOOK: Duration = Duration::from_micros(100);
 /// One run without progress for this long is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is asked for.
+/// The request.
 struct Asked {
     url: String,
     setting: String,

@@ -13,7 +13,7 @@ use crate::{Asked, Result, latencies, report_times};
 
 const OPEN: &str = "select 1 from underway.task where state in ('pending', 'in_progress') limit 1";
 
-/// What every step is handed.
+/// The context of every step.
 #[derive(Clone, Deserialize, Serialize)]
 struct Nothing;
 
