@@ -563,9 +563,7 @@ impl Supervisor {
                 if cause == Cause::Stopped {
                     lock(&self.pids).stopped.insert(pid);
                 }
-                // Nobody waits for the answer: what could not be done now, the next sweep does.
-                let (done, _) = oneshot::channel();
-                let _ = self.requests.send(Request::Sweep(done));
+                self.ask_for_a_sweep();
             }
             Order::ReportCrashLoop {
                 slot,
@@ -590,6 +588,12 @@ impl Supervisor {
             Order::Exit { code } => self.exit = Some(code),
         }
         None
+    }
+
+    /// Nobody waits for the answer: the next sweep does the work that this one cannot.
+    fn ask_for_a_sweep(&self) {
+        let (done, _) = oneshot::channel();
+        let _ = self.requests.send(Request::Sweep(done));
     }
 
     fn say_killed(&self, slot: SlotId, pid: Pid) {
@@ -682,10 +686,12 @@ impl Supervisor {
         self.carry_out_all(recover);
         tokio::task::yield_now().await;
         self.carry_out_all(others);
-        // Most leave nothing. Where there was something, it takes its time to die.
+        // Most leave nothing. Where there was something, it takes its time to die, and the proof has
+        // waited for that.
         if !matches!(looked, Ok(sweep) if sweep == orphan::Sweep::default()) {
             self.end_orphans(looked.map_or(0, |sweep| sweep.killed))
                 .await;
+            self.ask_for_a_sweep();
         }
     }
 

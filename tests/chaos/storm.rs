@@ -71,7 +71,7 @@ fn length() -> Duration {
 /// So many runs are to be under way: more where the machine does nothing else, for half an hour.
 fn open_runs() -> usize {
     match length() >= Duration::from_secs(1_800) {
-        true => 40,
+        true => 56,
         false => 24,
     }
 }
