@@ -5,44 +5,103 @@
 //! are atomic, commits are guarded, and one clock decides: the database's. `ductworkd` is the
 //! daemon; this crate is the same daemon for programs that bring their own steps: see
 //! [`Program`].
-//!
-//! # Map
-//! From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
-//! this list.
-//!
-//! - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
-//!   forms
-//! - [`failpoint`]: faults on purpose
-//! - [`definition`]: what a pipeline is
-//! - [`machine`]: what happens next, pure
-//! - [`store`]: the only SQL · [`step`]: what users run
-//! - [`telemetry`]: what happened, for people
-//! - [`config`]: what a daemon is told
-//! - [`engine`]: claim, run or decide, commit
-//! - [`process`]: forks, signals, heartbeats
-//! - [`mod@bench`]: how fast that is, measured on real processes
-//! - [`drill`]: races, forced and told
-//! - [`cli`]: the command line
-//! - [`program`]: the embedding program
 
+// # Map
+// From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
+// this list.
+//
+// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
+//   forms
+// - [`failpoint`]: faults on purpose
+// - [`definition`]: what a pipeline is
+// - [`machine`]: what happens next, pure
+// - [`store`]: the only SQL · [`step`]: what users run
+// - [`telemetry`]: what happened, for people
+// - [`config`]: what a daemon is told
+// - [`engine`]: claim, run or decide, commit · [`explorer`]: every order of its operations, in tests
+// - [`process`]: forks, signals, heartbeats
+// - [`mod@bench`]: how fast that is, measured on real processes
+// - [`drill`]: races, forced and told
+// - [`cli`]: the command line
+// - [`program`]: the embedding program
+//
+// A program sees the facade at the end alone. The project's own tests see the modules, by the feature
+// `internals`; without it the compiler says what nobody uses.
+
+#[cfg(feature = "internals")]
 pub mod bench;
+#[cfg(not(feature = "internals"))]
+mod bench;
+#[cfg(feature = "internals")]
 pub mod cli;
+#[cfg(not(feature = "internals"))]
+mod cli;
+#[cfg(feature = "internals")]
 pub mod config;
+#[cfg(not(feature = "internals"))]
+mod config;
+#[cfg(feature = "internals")]
 pub mod definition;
+#[cfg(not(feature = "internals"))]
+mod definition;
+#[cfg(feature = "internals")]
 pub mod drill;
+#[cfg(not(feature = "internals"))]
+mod drill;
+#[cfg(feature = "internals")]
 pub mod duration;
+#[cfg(not(feature = "internals"))]
+mod duration;
+#[cfg(feature = "internals")]
 pub mod engine;
+#[cfg(not(feature = "internals"))]
+mod engine;
+#[cfg(test)]
+mod explorer;
+#[cfg(feature = "internals")]
 pub mod failpoint;
+#[cfg(not(feature = "internals"))]
+mod failpoint;
+#[cfg(feature = "internals")]
 pub mod file;
+#[cfg(not(feature = "internals"))]
+mod file;
+#[cfg(feature = "internals")]
 pub mod machine;
+#[cfg(not(feature = "internals"))]
+mod machine;
+#[cfg(feature = "internals")]
 pub mod model;
+#[cfg(not(feature = "internals"))]
+mod model;
+#[cfg(feature = "internals")]
 pub mod problem;
+#[cfg(not(feature = "internals"))]
+mod problem;
+#[cfg(feature = "internals")]
 pub mod process;
+#[cfg(not(feature = "internals"))]
+mod process;
+#[cfg(feature = "internals")]
 pub mod program;
+#[cfg(not(feature = "internals"))]
+mod program;
+#[cfg(feature = "internals")]
 pub mod step;
+#[cfg(not(feature = "internals"))]
+mod step;
+#[cfg(feature = "internals")]
 pub mod store;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(feature = "internals")]
 pub mod telemetry;
+#[cfg(not(feature = "internals"))]
+mod telemetry;
+#[cfg(feature = "internals")]
 pub mod time;
+#[cfg(not(feature = "internals"))]
+mod time;
 
 pub use definition::{Path, Pipeline, StepSpec};
 pub use process::hooks::Moment;

@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ductwork::cli::main(ductwork::cli::Embedded::default())
+    ductwork::Program::new().main()
 }

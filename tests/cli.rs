@@ -43,7 +43,7 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
         command.current_dir(self.path()).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        // The bells of this test are nobody else's.
+        // The wakeup sockets of this test are nobody else's.
         command.env("XDG_RUNTIME_DIR", self.path());
         command
     }

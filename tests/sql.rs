@@ -12,10 +12,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ductwork::definition::Pipeline;
+use ductwork::store::Dialect;
 use ductwork::store::audit::settings;
+use ductwork::store::bench::data;
 use ductwork::store::catalogue::catalogue;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Dialect, fill};
 use sqlx::{Connection, Row};
 use support::Db;
 
@@ -229,7 +230,7 @@ async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
     let mut conn = db.conn().await;
     let chain = Pipeline::named("P").start("A").chain("B").chain("C");
     let chain = chain.build().unwrap();
-    let mut numbers = fill::Numbers::now(&mut conn).await.unwrap();
+    let mut numbers = data::Numbers::now(&mut conn).await.unwrap();
     conn.script("ALTER TABLE", UNTIDY).await.unwrap();
     let told = &|_| {};
     // Either is all of them, and the last is analysed.
@@ -238,16 +239,16 @@ async fn filled(db: &Db, statistics: Statistics) -> sqlx::PgConnection {
         Statistics::History => (3_000, 0),
         Statistics::Stale => (10, 1_500),
     };
-    fill::completed(&mut conn, &chain, before, &mut numbers, told)
+    data::completed(&mut conn, &chain, before, &mut numbers, told)
         .await
         .unwrap();
     if !matches!(statistics, Statistics::None) {
         conn.script("ANALYZE", ANALYZED).await.unwrap();
     }
-    fill::completed(&mut conn, &chain, after, &mut numbers, told)
+    data::completed(&mut conn, &chain, after, &mut numbers, told)
         .await
         .unwrap();
-    fill::waiting(&mut conn, &chain, 100 + after, &mut numbers, told)
+    data::waiting(&mut conn, &chain, 100 + after, &mut numbers, told)
         .await
         .unwrap();
     conn.close().await;
@@ -441,9 +442,9 @@ async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_stati
             .chain("D");
         let mut conn = db.conn().await;
         let chain = chain.build().unwrap();
-        let mut numbers = fill::Numbers::now(&mut conn).await.unwrap();
+        let mut numbers = data::Numbers::now(&mut conn).await.unwrap();
         conn.script("ALTER TABLE", UNTIDY).await.unwrap();
-        fill::completed(&mut conn, &chain, 100, &mut numbers, &|_| {})
+        data::completed(&mut conn, &chain, 100, &mut numbers, &|_| {})
             .await
             .unwrap();
         conn.script("DELETE", DELETED).await.unwrap();
@@ -455,7 +456,7 @@ async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_stati
         sqlx::raw_sql(engine).execute(&mut server).await.unwrap();
         let (mut steps, mut dear) = (0.0, Vec::new());
         for runs in RUNS {
-            fill::completed(&mut conn, &chain, runs, &mut numbers, &|_| {})
+            data::completed(&mut conn, &chain, runs, &mut numbers, &|_| {})
                 .await
                 .unwrap();
             steps += runs as f64 * 4.0;

@@ -16,7 +16,7 @@ const UNSAFE: [&str; 7] = [
     "src/process/names.rs",
     "src/process/spawn/mod.rs",
     "src/step/spawn.rs",
-    "src/store/explorer/local.rs",
+    "src/explorer/local.rs",
     "src/store/fingerprint.rs",
     "src/store/rows_table.rs",
 ];
@@ -55,13 +55,17 @@ impl File {
         self.is_source() && !test.iter().any(|mark| self.path.contains(mark))
     }
 
-    /// The code of the product, line by line, with numbers: without comments and without the
-    /// tests at its end.
+    /// The code of the product, line by line, with numbers: without comments, without the tests at
+    /// its end and without their uses.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = self.text.find("#[cfg(test)]\nmod tests {");
         let code = &self.text[..end.unwrap_or(self.text.len())];
+        let mut before = "";
         let numbered = code.lines().enumerate().map(|(at, line)| (at + 1, line));
-        numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+        numbered.filter(move |(_, line)| {
+            let of_tests = std::mem::replace(&mut before, line.trim()) == "#[cfg(test)]";
+            !of_tests && !line.trim_start().starts_with("//")
+        })
     }
 
     /// The module of the crate that it belongs to: `store` of `src/store/claim.rs`.
@@ -120,7 +124,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 /// Each module of the map in `src/lib.rs`, with the number of its line in the list.
 fn levels() -> BTreeMap<String, usize> {
     let map = read("src/lib.rs");
-    let lines = map.lines().filter(|line| line.starts_with("//! - [`"));
+    let lines = map.lines().filter(|line| line.starts_with("// - [`"));
     let mut levels = BTreeMap::new();
     for (level, line) in lines.enumerate() {
         for part in line.split("[`").skip(1) {

@@ -19,12 +19,13 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::process::bell;
 use crate::process::signal::Signals;
 use crate::process::start;
+use crate::process::wakeup;
 use crate::store::audit::{self, INVARIANTS};
+use crate::store::bench::measure;
 use crate::store::sandbox::Sandbox;
-use crate::store::{self, Conn, measure};
+use crate::store::{self, Conn};
 
 pub use pipelines::embedded;
 pub use report::{Audit, BenchReport, Measure};
@@ -239,8 +240,8 @@ async fn guarded(config: Config, options: BenchOptions) -> Result<BenchReport, E
     if let Err(error) = bench.stop().await {
         tracing::warn!(error = crate::telemetry::chain(&error), "stopping");
     }
-    // Where its processes rang each other: named after the database, so nobody else's.
-    if let Ok(directory) = bell::directory(&bench.sandbox.location().identity()) {
+    // Where its processes woke each other: named after the database, so nobody else's.
+    if let Ok(directory) = wakeup::directory(&bench.sandbox.location().identity()) {
         // At worst an empty directory stays behind.
         let _ = std::fs::remove_dir_all(directory);
     }

@@ -9,7 +9,7 @@ use crate::store::sqlite;
 
 use super::Cli;
 use super::exit::Failure;
-use super::house::House;
+use super::setup::CliContext;
 
 /// Prints a JSON Schema.
 #[derive(Debug, clap::Args)]
@@ -49,8 +49,8 @@ pub struct Completions {
 pub struct Version {}
 
 impl Schema {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        house.out.value(&match self.of {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        cli.out.value(&match self.of {
             Of::Config => crate::config::json_schema(),
             Of::Pipeline => crate::definition::schema::json_schema(),
         })
@@ -58,15 +58,15 @@ impl Schema {
 }
 
 impl Completions {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "ductworkd", &mut script);
-        house.out.text(&String::from_utf8_lossy(&script))
+        cli.out.text(&String::from_utf8_lossy(&script))
     }
 }
 
 impl Version {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let version = env!("CARGO_PKG_VERSION");
         let sqlite = sqlite::version();
         let sqlite = format!(
@@ -75,13 +75,13 @@ impl Version {
             sqlite / 1_000 % 1_000,
             sqlite % 1_000
         );
-        match house.out.json {
-            true => house.out.value(&json!({
+        match cli.out.json {
+            true => cli.out.value(&json!({
                 "version": version,
                 "schema": MIGRATIONS.last().map(|migration| migration.version),
                 "sqlite": sqlite,
             })),
-            false => house.out.text(&format!("ductworkd {version}\n")),
+            false => cli.out.text(&format!("ductworkd {version}\n")),
         }
     }
 }

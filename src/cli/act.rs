@@ -11,9 +11,9 @@ use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, cancel, query, resume, revive};
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out::short;
 use super::patiently::patiently;
+use super::setup::{self, CliContext};
 
 /// Continues a halted run as a new one.
 #[derive(Debug, clap::Args)]
@@ -60,14 +60,14 @@ pub struct Resume {
 }
 
 impl Revive {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Engine).await?;
-            let run = house::find_run(&mut conn, &self.run).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
             let revived = match revive::revive(&mut conn, run).await? {
                 revive::Revive::Done(revived) => revived,
-                revive::Revive::NotFound => return Err(house::no_run(&run.to_string())),
+                revive::Revive::NotFound => return Err(setup::no_run(&run.to_string())),
                 revive::Revive::NotHalted(status) => {
                     let problem = Problem::new(format!(
                         "the run {run} is {status}: only halted runs are revived"
@@ -84,65 +84,65 @@ impl Revive {
                     ));
                 }
             };
-            let pipeline = ring(&mut conn, &config, revived).await?;
-            match house.out.json {
-                true => house.out.value(&json!({
+            let pipeline = wake(&mut conn, &config, revived).await?;
+            match cli.out.json {
+                true => cli.out.value(&json!({
                     "run_id": revived, "pipeline": pipeline, "revived_from": run,
                 })),
-                false => house.out.text(&format!("{revived}\n")),
+                false => cli.out.text(&format!("{revived}\n")),
             }
         })
     }
 }
 
 impl Cancel {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Engine).await?;
-            let run = house::find_run(&mut conn, &self.run).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
             let before = query::run_state(&mut conn, run).await?;
             let was_active = before.is_some_and(|before| !before.status.is_terminal());
             let count = Cell::new(0);
-            let mut told = |closed| count.set(closed);
+            let mut report = |closed| count.set(closed);
             let cancelled = patiently(
                 || format!("cancelling: {} branches", count.get()),
-                cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut told),
+                cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut report),
             );
             let cancelled = cancelled.await;
             let stopping = match cancelled? {
                 cancel::Cancel::Done { held } => held.len(),
                 // Somebody else asked for the same, and got there first.
                 cancel::Cancel::NotActive(RunStatus::Cancelled) if was_active => 0,
-                cancel::Cancel::NotFound => return Err(house::no_run(&run.to_string())),
+                cancel::Cancel::NotFound => return Err(setup::no_run(&run.to_string())),
                 cancel::Cancel::NotActive(status) => return Err(ended(run, status)),
             };
             // A process that runs a step of it learns so at its next beat at the latest.
-            ring(&mut conn, &config, run).await?;
-            match house.out.json {
-                true => house.out.value(&json!({
+            wake(&mut conn, &config, run).await?;
+            match cli.out.json {
+                true => cli.out.value(&json!({
                     "run_id": run, "status": RunStatus::Cancelled, "processes": stopping,
                 })),
-                false => house.out.text(&format!("{run} cancelled\n")),
+                false => cli.out.text(&format!("{run} cancelled\n")),
             }
         })
     }
 }
 
 impl Resume {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Engine).await?;
-            let run = house::find_run(&mut conn, &self.run).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
             let Some(state) = query::run_state(&mut conn, run).await? else {
-                return Err(house::no_run(&run.to_string()));
+                return Err(setup::no_run(&run.to_string()));
             };
             let max = config.job_worker.max_payload(&state.pipeline);
             let value = self
                 .value
                 .as_deref()
-                .map(|value| house::json(value, "value", max));
+                .map(|value| setup::json(value, "value", max));
             let value = value.transpose()?;
             let step = match &self.step {
                 Some(step) => Some(find_step(&mut conn, run, step).await?),
@@ -151,7 +151,7 @@ impl Resume {
             let value = value.as_deref().map(serde_json::value::RawValue::get);
             let resumed = match resume::resume(&mut conn, run, step, value).await? {
                 resume::Resume::Done(resumed) => resumed,
-                resume::Resume::NotFound => return Err(house::no_run(&run.to_string())),
+                resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {
                     return Err(ended(run, status));
                 }
@@ -172,12 +172,10 @@ impl Resume {
                     ));
                 }
             };
-            ring(&mut conn, &config, run).await?;
-            match house.out.json {
-                true => house
-                    .out
-                    .value(&json!({ "run_id": run, "resumed": resumed })),
-                false => house.out.text(&format!("{run} resumed\n")),
+            wake(&mut conn, &config, run).await?;
+            match cli.out.json {
+                true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
+                false => cli.out.text(&format!("{run} resumed\n")),
             }
         })
     }
@@ -239,7 +237,7 @@ fn ended(run: RunId, status: RunStatus) -> Failure {
     Failure::failed(problem.help(format!("`ductworkd show {run}` shows it")))
 }
 
-async fn ring(
+async fn wake(
     conn: &mut Conn,
     config: &crate::config::Config,
     run: RunId,
@@ -248,6 +246,6 @@ async fn ring(
         .await?
         .map(|state| state.pipeline);
     let pipeline = pipeline.unwrap_or_default();
-    house::ring(conn, &start::location(config)?, &pipeline).await;
+    setup::wake(conn, &start::location(config)?, &pipeline).await;
     Ok(pipeline)
 }

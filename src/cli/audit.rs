@@ -9,9 +9,9 @@ use crate::store::audit::{GRACE, INVARIANTS, audit};
 use crate::time;
 
 use super::exit::{Code, Failure};
-use super::house::{self, House};
 use super::out::{self, Cell};
 use super::patiently::waiting;
+use super::setup::{self, CliContext};
 
 /// Checks every invariant.
 #[derive(Debug, clap::Args)]
@@ -28,15 +28,15 @@ pub struct Audit {
 }
 
 impl Audit {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
             let started = Instant::now();
             let audited = audit(&mut conn, self.grace.unwrap_or(GRACE));
             let violations = waiting("auditing", audited).await?;
             let took = time::span(started.elapsed());
-            if house.out.json {
+            if cli.out.json {
                 let row = |violation: &crate::store::audit::Violation| {
                     json!({
                         "invariant": violation.invariant,
@@ -47,11 +47,10 @@ impl Audit {
                     })
                 };
                 let rows: Vec<serde_json::Value> = violations.iter().map(row).collect();
-                house.out.value(&rows)?;
+                cli.out.value(&rows)?;
             } else if violations.is_empty() {
                 let count = INVARIANTS.len();
-                house
-                    .out
+                cli.out
                     .text(&format!("all {count} invariants hold ({took})\n"))?;
             } else {
                 let row = |violation: &crate::store::audit::Violation| {
@@ -63,8 +62,7 @@ impl Audit {
                     ]
                 };
                 let rows: Vec<Vec<Cell>> = violations.iter().map(row).collect();
-                house
-                    .out
+                cli.out
                     .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))?;
             }
             match violations.is_empty() {

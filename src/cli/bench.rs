@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::telemetry;
 
 use super::exit::{Code, Failure};
-use super::house::House;
+use super::setup::CliContext;
 use super::start::{block_signals, log};
 
 /// Measures throughput, latency and cost on the configured database.
@@ -67,9 +67,9 @@ impl FromStr for Choice {
 }
 
 impl Bench {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         block_signals()?;
-        let config = house.config()?;
+        let config = cli.config()?;
         let _guard = log(&config, "bench", None);
         let chosen = self.workloads.iter().map(|choice| match choice {
             Choice::All => None,
@@ -86,9 +86,9 @@ impl Bench {
             kills: self.kills,
         };
         let report = bench::run(config, options)?;
-        match house.out.json {
-            true => house.out.value(&report)?,
-            false => house.out.text(&report.to_string())?,
+        match cli.out.json {
+            true => cli.out.value(&report)?,
+            false => cli.out.text(&report.to_string())?,
         }
         match report.is_sound() {
             true => Ok(()),

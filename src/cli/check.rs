@@ -13,9 +13,9 @@ use crate::process::start::{Found, look, no_pipelines};
 use crate::step::resolve::resolve;
 
 use super::exit::{Code, Failure};
-use super::house::House;
 use super::live::counted;
 use super::out::{self, paint};
+use super::setup::CliContext;
 
 /// Checks the configuration and all pipelines. Connects to nothing.
 #[derive(Debug, clap::Args)]
@@ -26,10 +26,10 @@ use super::out::{self, paint};
 pub struct Check {}
 
 impl Check {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let mut problems = house.embedded.registry.problems();
-        let (config, of_config) = Config::examine_here(house.file.clone(), house.env.clone())?;
-        let (all, of_pipelines) = look(&config, &house.embedded);
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let mut problems = cli.embedded.registry.problems();
+        let (config, of_config) = Config::examine_here(cli.file.clone(), cli.env.clone())?;
+        let (all, of_pipelines) = look(&config, &cli.embedded);
         let complete = of_config.is_empty() && of_pipelines.is_empty();
         problems.extend(of_config);
         problems.extend(of_pipelines);
@@ -38,16 +38,16 @@ impl Check {
         if pipelines.is_empty() && complete {
             problems.push(none_here(&config, &all));
         }
-        programs(&config, &pipelines, house, &mut problems);
+        programs(&config, &pipelines, cli, &mut problems);
         // A file that cannot be read may have the pipeline that is named.
         let notes = match complete {
             true => notes(&config, &all),
             false => Vec::new(),
         };
         let fine = problems.is_empty();
-        if house.out.json {
+        if cli.out.json {
             let names = pipelines.iter().map(|found| &found.definition.pipeline);
-            house.out.value(&json!({
+            cli.out.value(&json!({
                 "ok": fine,
                 "config": config.file,
                 "environment": config.environment,
@@ -62,7 +62,7 @@ impl Check {
             };
         }
         match fine {
-            true => house.out.text(&told(&config, &pipelines, &notes)),
+            true => cli.out.text(&summary(&config, &pipelines, &notes)),
             false => Err(Problems(problems).into()),
         }
     }
@@ -70,23 +70,23 @@ impl Check {
 
 /// Problems that do not keep a daemon from starting: names that may be misspelt, and programs that are
 /// not there yet. None where a pipeline is wrong, because then the daemon does not start.
-pub fn suspicions(config: &Config, house: &House) -> Vec<Problem> {
-    let (all, wrong) = look(config, &house.embedded);
+pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
+    let (all, wrong) = look(config, &cli.embedded);
     if !wrong.is_empty() {
         return Vec::new();
     }
     let here = |found: &&Found| config.pipelines.includes(&found.definition.pipeline);
     let pipelines: Vec<&Found> = all.iter().filter(here).collect();
     let mut problems = notes(config, &all);
-    programs(config, &pipelines, house, &mut problems);
+    programs(config, &pipelines, cli, &mut problems);
     problems
 }
 
 /// Programs that are not there.
-fn programs(config: &Config, pipelines: &[&Found], house: &House, problems: &mut Vec<Problem>) {
+fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &mut Vec<Problem>) {
     if config.role != DaemonRole::Advancer {
         for found in pipelines {
-            steps(found, config, house, problems);
+            steps(found, config, cli, problems);
         }
     }
     hooks(config, problems);
@@ -139,12 +139,12 @@ fn notes(config: &Config, all: &[Found]) -> Vec<Problem> {
 }
 
 /// A check that is possible before a step runs: that there is something to run.
-fn steps(found: &Found, config: &Config, house: &House, problems: &mut Vec<Problem>) {
+fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Problem>) {
     let pipeline = &found.definition;
     for (name, step) in &pipeline.steps {
         let wrong = match &step.run {
             StepRunner::Command(argv) => command(argv, step, config),
-            StepRunner::Native => native(name, house),
+            StepRunner::Native => native(name, cli),
         };
         if let Some((message, help)) = wrong {
             let message = format!(
@@ -234,8 +234,8 @@ fn executable(program: &str, file: &Path) -> Option<(String, String)> {
     }
 }
 
-fn native(name: &str, house: &House) -> Option<(String, String)> {
-    let registry = &house.embedded.registry;
+fn native(name: &str, cli: &CliContext) -> Option<(String, String)> {
+    let registry = &cli.embedded.registry;
     if registry.names().any(|known| known == name) {
         return None;
     }
@@ -259,7 +259,7 @@ fn in_json(problem: &Problem) -> serde_json::Value {
     })
 }
 
-fn told(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
+fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
     let good = paint(out::GOOD, "✓");
     let file = match &config.file {
         Some(file) => out::clean(&file.display().to_string()),

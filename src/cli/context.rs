@@ -7,8 +7,8 @@ use crate::problem::Problem;
 use crate::store::{Conn, Purpose, context, query};
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out::short;
+use super::setup::{self, CliContext};
 
 /// Names the run inside of a step.
 const RUN_VARIABLE: &str = "DUCTWORK_RUN_ID";
@@ -48,8 +48,8 @@ enum Verb {
 }
 
 impl Context {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
         let variable = || {
             std::env::var(RUN_VARIABLE)
                 .ok()
@@ -60,21 +60,21 @@ impl Context {
             let help = format!("give --run RUN; inside of a step {RUN_VARIABLE} says it");
             return Err(Failure::usage(problem.help(help)));
         };
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Engine).await?;
-            let run = house::find_run(&mut conn, &run).await?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let run = setup::find_run(&mut conn, &run).await?;
             match self.verb {
-                Verb::Get { key } => get(house, &mut conn, run, &key).await,
-                Verb::List => list(house, &mut conn, run).await,
+                Verb::Get { key } => get(cli, &mut conn, run, &key).await,
+                Verb::List => list(cli, &mut conn, run).await,
                 Verb::Set { key, value } => {
                     check(&key)?;
                     let state = query::run_state(&mut conn, run).await?;
                     let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
                     let value =
-                        house::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
+                        setup::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
                     match context::set(&mut conn, run, &key, value.get()).await? {
                         true => Ok(()),
-                        false => Err(house::no_run(&run.to_string())),
+                        false => Err(setup::no_run(&run.to_string())),
                     }
                 }
             }
@@ -92,9 +92,9 @@ fn check(key: &str) -> Result<(), Failure> {
     }
 }
 
-async fn get(house: &House, conn: &mut Conn, run: RunId, key: &str) -> Result<(), Failure> {
+async fn get(cli: &CliContext, conn: &mut Conn, run: RunId, key: &str) -> Result<(), Failure> {
     match context::get(conn, run, key).await? {
-        Some(tuple) => house.out.text(&format!("{}\n", tuple.value)),
+        Some(tuple) => cli.out.text(&format!("{}\n", tuple.value)),
         None => {
             let problem = Problem::new(format!(
                 "the key `{}` is not set in the run {run}",
@@ -107,18 +107,18 @@ async fn get(house: &House, conn: &mut Conn, run: RunId, key: &str) -> Result<()
     }
 }
 
-async fn list(house: &House, conn: &mut Conn, run: RunId) -> Result<(), Failure> {
+async fn list(cli: &CliContext, conn: &mut Conn, run: RunId) -> Result<(), Failure> {
     let tuples = context::list(conn, run).await?;
-    if house.out.json {
+    if cli.out.json {
         let mut all = serde_json::Map::new();
         for tuple in tuples {
             let value = serde_json::from_str(&tuple.value).unwrap_or_else(|_| json!(tuple.value));
             all.insert(tuple.key, value);
         }
-        return house.out.value(&all);
+        return cli.out.value(&all);
     }
     let line = |tuple: &context::Tuple| {
         format!("{}\t{}\n", short(&tuple.key, context::MAX_KEY), tuple.value)
     };
-    house.out.text(&tuples.iter().map(line).collect::<String>())
+    cli.out.text(&tuples.iter().map(line).collect::<String>())
 }

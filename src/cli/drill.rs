@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::telemetry;
 
 use super::exit::{Code, Failure};
-use super::house::House;
+use super::setup::CliContext;
 use super::start::{block_signals, log};
 
 /// Forces the races that lose work elsewhere, and shows what becomes of them here.
@@ -27,9 +27,9 @@ pub struct DrillArgs {
 }
 
 impl DrillArgs {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         block_signals()?;
-        let config = house.config()?;
+        let config = cli.config()?;
         let _guard = log(&config, "drill", None);
         let drills = match self.drills.is_empty() {
             true => Drill::ALL.to_vec(),
@@ -37,13 +37,13 @@ impl DrillArgs {
         };
         let mut unwritten = Ok(());
         let report = drill::run(&config, &drills, &mut |played| {
-            if !house.out.json && unwritten.is_ok() {
-                unwritten = house.out.text(&format!("{played}\n"));
+            if !cli.out.json && unwritten.is_ok() {
+                unwritten = cli.out.text(&format!("{played}\n"));
             }
         })?;
         unwritten?;
-        if house.out.json {
-            house.out.value(&report)?;
+        if cli.out.json {
+            cli.out.value(&report)?;
         } else {
             let shown = report
                 .drills
@@ -55,7 +55,7 @@ impl DrillArgs {
                 report.drills.len(),
                 report.database
             );
-            house.out.text(&text)?;
+            cli.out.text(&text)?;
         }
         match report.is_sound() {
             true => Ok(()),

@@ -23,7 +23,7 @@ pub enum Code {
 #[derive(Debug)]
 pub enum Failure {
     /// These problems, and the code that says whose they are.
-    Told(Code, Problems),
+    Problems(Code, Problems),
     /// Everything was said on standard output already.
     Quiet(Code),
     /// Nobody reads what is written: a pager was closed, `head` has seen enough.
@@ -33,18 +33,18 @@ pub enum Failure {
 impl Failure {
     /// It did not work.
     pub fn failed(problem: Problem) -> Self {
-        Self::Told(Code::Failed, Problems(vec![problem]))
+        Self::Problems(Code::Failed, Problems(vec![problem]))
     }
 
     /// It was asked for wrongly.
     pub fn usage(problem: Problem) -> Self {
-        Self::Told(Code::Usage, Problems(vec![problem]))
+        Self::Problems(Code::Usage, Problems(vec![problem]))
     }
 
     /// Says what is to be said; the exit code.
     pub fn report(self) -> ExitCode {
         match self {
-            Self::Told(code, problems) => {
+            Self::Problems(code, problems) => {
                 // Where standard error is closed there is nobody to tell.
                 let _ = writeln!(std::io::stderr(), "{problems}");
                 ExitCode::from(code as u8)
@@ -57,7 +57,7 @@ impl Failure {
 
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
-        Self::Told(Code::Usage, problems)
+        Self::Problems(Code::Usage, problems)
     }
 }
 
@@ -65,11 +65,11 @@ impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
         match error {
-            store::Error::Unavailable { source, .. } => Self::Told(
+            store::Error::Unavailable { source, .. } => Self::Problems(
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
             ),
-            store::Error::Hindered { source, .. } if source.is_damage() => Self::Told(
+            store::Error::Hindered { source, .. } if source.is_damage() => Self::Problems(
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
             ),

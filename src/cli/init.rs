@@ -10,8 +10,8 @@ use crate::problem::{Problem, Problems};
 use crate::step::resolve::resolve;
 
 use super::exit::{Code, Failure};
-use super::house::House;
 use super::out::{self, paint};
+use super::setup::CliContext;
 
 /// Makes a directory to begin with. Nothing that exists is overwritten.
 #[derive(Debug, clap::Args)]
@@ -66,7 +66,7 @@ const WITHOUT_PYTHON: [File; 2] = [
 ];
 
 impl Init {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let path = std::env::var_os("PATH");
         let python = resolve("python3", Path::new("/"), path.as_deref()).is_ok();
         let steps = if python {
@@ -86,14 +86,14 @@ impl Init {
             })
             .collect();
         if !taken.is_empty() {
-            return Err(Failure::Told(Code::Failed, Problems(taken)));
+            return Err(Failure::Problems(Code::Failed, Problems(taken)));
         }
         for file in &files {
             self.write(file)?;
         }
-        if house.out.json {
+        if cli.out.json {
             let files: Vec<&str> = files.iter().map(|file| file.path).collect();
-            return house.out.value(&json!({ "dir": self.dir, "files": files }));
+            return cli.out.value(&json!({ "dir": self.dir, "files": files }));
         }
         let mut said = String::new();
         for file in &files {
@@ -111,7 +111,7 @@ impl Init {
         said.push_str(&format!(
             "\nNext: {cd}ductworkd run Hello '[\"Ada\",\"Grace\"]'\n"
         ));
-        house.out.text(&said)
+        cli.out.text(&said)
     }
 
     fn write(&self, file: &File) -> Result<(), Failure> {

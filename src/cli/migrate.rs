@@ -10,8 +10,8 @@ use crate::store::Purpose;
 use crate::store::migrate::{self, MIGRATIONS, Migration};
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out::{self, Cell};
+use super::setup::{self, CliContext};
 
 /// Creates or upgrades the schema. The daemon does so when it starts.
 #[derive(Debug, clap::Args)]
@@ -33,31 +33,31 @@ pub struct Migrate {
 }
 
 impl Migrate {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
         let location = start::location(&config)?;
         if self.print {
-            return house.out.text(&migrate::script(location.dialect()));
+            return cli.out.text(&migrate::script(location.dialect()));
         }
-        house::block_on(async {
+        setup::block_on(async {
             if self.status {
-                house::exists(&config)?;
+                setup::exists(&config)?;
             }
             let mut conn = location.connect(Purpose::Query).await?;
             if !self.status {
                 let patience = self.wait.unwrap_or(migrate::PATIENCE);
                 // Nobody is left to be told where it is closed.
-                let mut told = |waits: &str| drop(writeln!(std::io::stderr(), "{waits}"));
-                let done = migrate::migrate_within(&mut conn, patience, &mut told).await?;
+                let mut report = |waits: &str| drop(writeln!(std::io::stderr(), "{waits}"));
+                let done = migrate::migrate_within(&mut conn, patience, &mut report).await?;
                 let applied: Vec<i64> = done.iter().map(|migration| migration.version).collect();
-                return match (house.out.json, done.as_slice()) {
-                    (true, _) => house.out.value(&json!({ "applied": applied })),
-                    (false, []) => house.out.text("the schema is up to date\n"),
+                return match (cli.out.json, done.as_slice()) {
+                    (true, _) => cli.out.value(&json!({ "applied": applied })),
+                    (false, []) => cli.out.text("the schema is up to date\n"),
                     (false, done) => {
                         let one = |migration: &&Migration| {
                             format!("applied {}: {}\n", migration.version, migration.name)
                         };
-                        house.out.text(&done.iter().map(one).collect::<String>())
+                        cli.out.text(&done.iter().map(one).collect::<String>())
                     }
                 };
             }
@@ -65,7 +65,7 @@ impl Migrate {
             let unknown =
                 |version: &&i64| MIGRATIONS.iter().all(|known| known.version != **version);
             let newer: Vec<i64> = applied.iter().filter(unknown).copied().collect();
-            if house.out.json {
+            if cli.out.json {
                 let one = |migration: &Migration| {
                     json!({
                         "version": migration.version,
@@ -77,7 +77,7 @@ impl Migrate {
                     json!({ "version": version, "name": "of a newer ductworkd", "applied": true })
                 });
                 let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).chain(newer).collect();
-                return house.out.value(&all);
+                return cli.out.value(&all);
             }
             let row = |migration: &Migration| {
                 let (word, style) = match applied.contains(&migration.version) {
@@ -98,7 +98,7 @@ impl Migrate {
                 ]
             });
             let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).chain(newer).collect();
-            house.out.text(&out::table(&["VERSION", "NAME", ""], &rows))
+            cli.out.text(&out::table(&["VERSION", "NAME", ""], &rows))
         })
     }
 }

@@ -12,7 +12,6 @@ mod context;
 mod drill;
 pub mod exit;
 mod health;
-mod house;
 mod init;
 mod live;
 mod migrate;
@@ -22,6 +21,7 @@ mod processes;
 mod prune;
 mod run;
 mod runs;
+mod setup;
 mod shot;
 mod show;
 mod start;
@@ -39,8 +39,8 @@ pub use crate::process::start::Embedded;
 
 use crate::problem::Problem;
 use exit::Failure;
-use house::House;
 use out::{Color, Out};
+use setup::CliContext;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -161,48 +161,48 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
     }
 }
 
-fn dispatch(cli: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
-    let house = House {
-        file: cli.config,
-        env: cli.env,
-        out: Out::new(cli.json, cli.color),
+fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
+    let cli = CliContext {
+        file: parsed.config,
+        env: parsed.env,
+        out: Out::new(parsed.json, parsed.color),
         // The daemon of a benchmark runs the benchmark's pipelines and nothing else.
         embedded: crate::bench::embedded().unwrap_or(embedded),
     };
     let done = |ended: Result<(), Failure>| ended.map(|()| ExitCode::SUCCESS);
-    let Some(verb) = cli.verb else {
-        return cli.start.execute(house);
+    let Some(verb) = parsed.verb else {
+        return parsed.start.execute(cli);
     };
-    if cli.start != start::Start::default() && !matches!(verb, Verb::Start(_)) {
+    if parsed.start != start::Start::default() && !matches!(verb, Verb::Start(_)) {
         let problem = Problem::new("`--until-idle` belongs to `start`");
         return Err(Failure::usage(
             problem.help("write it after the verb `start`, or leave the verb out"),
         ));
     }
     match verb {
-        Verb::Start(args) => args.or(cli.start).execute(house),
-        Verb::Child(args) => args.execute(house),
-        Verb::Run(args) => args.execute(house),
-        Verb::Init(args) => done(args.execute(&house)),
-        Verb::Check(args) => done(args.execute(&house)),
-        Verb::Migrate(args) => done(args.execute(&house)),
-        Verb::Trigger(args) => done(args.execute(&house)),
-        Verb::Runs(args) => done(args.execute(&house)),
-        Verb::Show(args) => done(args.execute(&house)),
-        Verb::Why(args) => done(args.execute(&house)),
-        Verb::Revive(args) => done(args.execute(&house)),
-        Verb::Cancel(args) => done(args.execute(&house)),
-        Verb::Resume(args) => done(args.execute(&house)),
-        Verb::Processes(args) => done(args.execute(&house)),
-        Verb::Health(args) => done(args.execute(&house)),
-        Verb::Context(args) => done(args.execute(&house)),
-        Verb::Audit(args) => done(args.execute(&house)),
-        Verb::Bench(args) => done(args.execute(&house)),
-        Verb::Drill(args) => done(args.execute(&house)),
-        Verb::Prune(args) => done(args.execute(&house)),
-        Verb::Schema(args) => done(args.execute(&house)),
-        Verb::Completions(args) => done(args.execute(&house)),
-        Verb::Version(args) => done(args.execute(&house)),
+        Verb::Start(args) => args.or(parsed.start).execute(cli),
+        Verb::Child(args) => args.execute(cli),
+        Verb::Run(args) => args.execute(cli),
+        Verb::Init(args) => done(args.execute(&cli)),
+        Verb::Check(args) => done(args.execute(&cli)),
+        Verb::Migrate(args) => done(args.execute(&cli)),
+        Verb::Trigger(args) => done(args.execute(&cli)),
+        Verb::Runs(args) => done(args.execute(&cli)),
+        Verb::Show(args) => done(args.execute(&cli)),
+        Verb::Why(args) => done(args.execute(&cli)),
+        Verb::Revive(args) => done(args.execute(&cli)),
+        Verb::Cancel(args) => done(args.execute(&cli)),
+        Verb::Resume(args) => done(args.execute(&cli)),
+        Verb::Processes(args) => done(args.execute(&cli)),
+        Verb::Health(args) => done(args.execute(&cli)),
+        Verb::Context(args) => done(args.execute(&cli)),
+        Verb::Audit(args) => done(args.execute(&cli)),
+        Verb::Bench(args) => done(args.execute(&cli)),
+        Verb::Drill(args) => done(args.execute(&cli)),
+        Verb::Prune(args) => done(args.execute(&cli)),
+        Verb::Schema(args) => done(args.execute(&cli)),
+        Verb::Completions(args) => done(args.execute(&cli)),
+        Verb::Version(args) => done(args.execute(&cli)),
     }
 }
 

@@ -15,8 +15,8 @@ use crate::time;
 
 use super::exit::{Code, Failure};
 use super::health::{self, StuckJson};
-use super::house::{self, House};
 use super::out::{self, Cell};
+use super::setup::{self, CliContext};
 
 /// Lists the registered processes.
 #[derive(Debug, clap::Args)]
@@ -113,21 +113,21 @@ impl Witness {
 }
 
 impl Processes {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
             let witness = Witness::of(&config);
-            if house.out.json {
-                return house.out.value(&json(&processes, &witness));
+            if cli.out.json {
+                return cli.out.value(&json(&processes, &witness));
             }
             match processes.is_empty() {
-                true => house
+                true => cli
                     .out
                     .text("no processes are registered: `ductworkd` starts them\n"),
-                false => house.out.text(&table(house, &processes, &witness, now)),
+                false => cli.out.text(&table(cli, &processes, &witness, now)),
             }
         })
     }
@@ -140,7 +140,7 @@ fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'
         .collect()
 }
 
-fn table(house: &House, processes: &[ProcessRow], witness: &Witness, now: i64) -> String {
+fn table(cli: &CliContext, processes: &[ProcessRow], witness: &Witness, now: i64) -> String {
     let row = |process: &ProcessRow| {
         let (word, style) = match witness.state(process) {
             State::Healthy if process.quiet => ("quiet", out::ASKS),
@@ -155,7 +155,7 @@ fn table(house: &House, processes: &[ProcessRow], witness: &Witness, now: i64) -
             Cell::new(process.pid.to_string()),
             Cell::styled(word, style),
             Cell::new(format!("{} ago", time::whole(process.age))),
-            Cell::new(house.out.time(process.started_at, now)),
+            Cell::new(cli.out.time(process.started_at, now)),
             Cell::styled(process.id.to_string(), out::DIM),
         ]
     };
@@ -174,10 +174,10 @@ fn table(house: &House, processes: &[ProcessRow], witness: &Witness, now: i64) -
 }
 
 impl Health {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
             let witness = Witness::of(&config);
@@ -199,7 +199,7 @@ impl Health {
             let (obstacle, writer, stuck) = match self.here || self.pid.is_some() {
                 true => (None, None, Vec::new()),
                 false => {
-                    let (what, who) = house::obstacle(&mut conn, &config, &processes).await?;
+                    let (what, who) = setup::obstacle(&mut conn, &config, &processes).await?;
                     (what, who, health::stuck(&mut conn, &config).await?)
                 }
             };
@@ -207,7 +207,7 @@ impl Health {
             let dead = stale.iter().filter(dead).count();
             let fine =
                 !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
-            if house.out.json {
+            if cli.out.json {
                 let shown = if self.verbose {
                     json(&processes, &witness)
                 } else {
@@ -223,7 +223,7 @@ impl Health {
                     "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
                     "processes": self.verbose.then_some(shown),
                 });
-                house.out.value(&answer)?;
+                cli.out.value(&answer)?;
                 return if fine {
                     Ok(())
                 } else {
@@ -231,7 +231,7 @@ impl Health {
                 };
             }
             if self.verbose && !processes.is_empty() {
-                house.out.text(&table(house, &processes, &witness, now))?;
+                cli.out.text(&table(cli, &processes, &witness, now))?;
             }
             let problem = match (asked.len(), stale.first()) {
                 (0, _) => {
@@ -286,10 +286,10 @@ impl Health {
             let stuck = stuck.iter().map(health::problem);
             let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
             if !problems.is_empty() {
-                return Err(Failure::Told(Code::Failed, Problems(problems)));
+                return Err(Failure::Problems(Code::Failed, Problems(problems)));
             }
             let n = asked.len();
-            house.out.text(&format!("healthy: {n} of {n}\n"))
+            cli.out.text(&format!("healthy: {n} of {n}\n"))
         })
     }
 }

@@ -9,8 +9,8 @@ use crate::store::{Purpose, prune};
 use crate::time;
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::patiently::patiently;
+use super::setup::{self, CliContext};
 
 /// Deletes old runs.
 #[derive(Debug, clap::Args)]
@@ -35,8 +35,8 @@ pub struct Prune {
 }
 
 impl Prune {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
         let Some(older_than) = self.older_than.or(config.retention) else {
             let problem = Problem::new("how old is old?");
             return Err(Failure::usage(problem.help(
@@ -54,8 +54,8 @@ impl Prune {
             ))));
         }
         let limit = self.limit.unwrap_or(u64::MAX);
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Engine).await?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
             if !sure {
                 let old = prune::count(&mut conn, older_than).await?.min(limit);
                 if old > 0 && !confirmed(old, older_than) {
@@ -63,15 +63,15 @@ impl Prune {
                 }
             }
             let count = Cell::new(0);
-            let mut told = |runs| count.set(runs);
+            let mut report = |runs| count.set(runs);
             let pruned = patiently(
                 || format!("deleting: {} runs", count.get()),
-                prune::prune_and_tell(&mut conn, older_than, limit, &mut told),
+                prune::prune_reporting(&mut conn, older_than, limit, &mut report),
             );
             let pruned = pruned.await?;
-            match house.out.json {
-                true => house.out.value(&serde_json::json!({ "pruned": pruned })),
-                false => house.out.text(&format!("{pruned} runs deleted\n")),
+            match cli.out.json {
+                true => cli.out.value(&serde_json::json!({ "pruned": pruned })),
+                false => cli.out.text(&format!("{pruned} runs deleted\n")),
             }
         })
     }

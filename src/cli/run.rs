@@ -6,7 +6,7 @@ use crate::process::start::Options;
 use crate::telemetry::{self, Level, ProcessLabel};
 
 use super::exit::Failure;
-use super::house::{self, House};
+use super::setup::{self, CliContext};
 use super::shot::{self, Shot};
 use super::start::block_signals;
 use super::trigger::check_key;
@@ -33,17 +33,17 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
-        let config = house.config()?;
-        let pipelines = house.pipelines(&config)?;
+    pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
+        let config = cli.config()?;
+        let pipelines = cli.pipelines(&config)?;
         check_key(self.key.as_deref())?;
-        let definition = house::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
+        let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
         let max = config.job_worker.max_payload(&self.pipeline);
         let shot = Shot {
             definition,
-            input: house::json(&self.input, "input", max)?,
+            input: setup::json(&self.input, "input", max)?,
             key: self.key,
-            out: house.out,
+            out: cli.out,
             style: shot::style(),
         };
         // Not before: until here there is nothing to end, and standard input may be a person.
@@ -60,14 +60,14 @@ impl Run {
         };
         let _guard = telemetry::init(level, config.logger.format, label);
         let options = Options {
-            file: house.file,
-            env: house.env,
+            file: cli.file,
+            env: cli.env,
             until_idle: false,
             environment: match quiet {
                 true => vec![("DUCTWORK_LOGGER__LEVEL".into(), Some("warn".into()))],
                 false => Vec::new(),
             },
         };
-        shot::run(config, house.embedded, &options, shot)
+        shot::run(config, cli.embedded, &options, shot)
     }
 }

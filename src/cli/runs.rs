@@ -12,9 +12,9 @@ use crate::store::query::{self, Run, RunFilter};
 use crate::time;
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out::{self, Cell};
 use super::patiently::patiently;
+use super::setup::{self, CliContext};
 
 /// Lists runs.
 #[derive(Debug, clap::Args)]
@@ -41,12 +41,12 @@ pub struct Runs {
 }
 
 impl Runs {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
             let before = match &self.before {
-                Some(before) => Some(house::find_run(&mut conn, before).await?),
+                Some(before) => Some(setup::find_run(&mut conn, before).await?),
                 None => None,
             };
             let filter = RunFilter {
@@ -57,18 +57,18 @@ impl Runs {
                 limit: self.limit as usize,
             };
             let looked = cell::Cell::new(0);
-            let mut told = |runs| looked.set(runs);
+            let mut report = |runs| looked.set(runs);
             let runs = patiently(
                 || format!("looking through the runs: {} so far", looked.get()),
-                query::runs(&mut conn, &filter, &mut told),
+                query::runs(&mut conn, &filter, &mut report),
             );
             let runs = runs.await?;
-            if house.out.json {
+            if cli.out.json {
                 let runs: Vec<RunJson<'_>> = runs.iter().map(RunJson::of).collect();
-                return house.out.value(&runs);
+                return cli.out.value(&runs);
             }
             if runs.is_empty() {
-                return house.out.text("no runs\n");
+                return cli.out.text("no runs\n");
             }
             let now = query::now(&mut conn).await?;
             let row = |run: &Run| {
@@ -76,14 +76,14 @@ impl Runs {
                     Cell::new(run.id.to_string()),
                     Cell::styled(&run.pipeline, out::BOLD),
                     Cell::styled(run.status.as_str(), style(run.status)),
-                    Cell::new(house.out.time(run.triggered_at, now)),
+                    Cell::new(cli.out.time(run.triggered_at, now)),
                     Cell::new(took(run, now)),
                     Cell::styled(run.halt_reasons.join(", "), out::BAD),
                 ]
             };
             let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
             let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
-            house.out.text(&out::table(&headings, &rows))
+            cli.out.text(&out::table(&headings, &rows))
         })
     }
 }

@@ -139,7 +139,7 @@ async fn follow(
     let id = triggered.run_id;
     followed.borrow_mut().triggered = Some(triggered.clone());
     note_other_input(triggered);
-    handle.ring.work(&shot.definition.pipeline);
+    handle.waker.job_available(&shot.definition.pipeline);
     let mut view = View::new(shot, id);
     let status = loop {
         let state = query::run_state(&mut conn, id).await?;
@@ -227,7 +227,7 @@ async fn report(
         _ => say(&format!("run {id} is {status}")),
     }
     match written {
-        Err(failure @ Failure::Told(..)) => Err(failure),
+        Err(failure @ Failure::Problems(..)) => Err(failure),
         // Whether anybody reads it or not.
         _ => Err(Failure::Quiet(Code::Failed)),
     }

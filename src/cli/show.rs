@@ -12,10 +12,10 @@ use crate::store::query::{self, ExecutionRow, StepRow};
 use crate::time;
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out;
 use super::patiently::waiting;
 use super::runs::RunJson;
+use super::setup::{self, CliContext};
 
 /// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
 const TREE_MAX: usize = 2_000;
@@ -38,16 +38,16 @@ pub struct Show {
 const READING: &str = "reading the run";
 
 impl Show {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
-            let run = house::find_run(&mut conn, &self.run).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
             let limit = self.limit.map(|limit| limit as usize);
-            let limit = limit.or((!house.out.json).then_some(TREE_MAX));
+            let limit = limit.or((!cli.out.json).then_some(TREE_MAX));
             let detail = waiting(READING, query::show(&mut conn, run, limit)).await?;
             let Some(detail) = detail else {
-                return Err(house::no_run(&run.to_string()));
+                return Err(setup::no_run(&run.to_string()));
             };
             let unreadable = match detail.run.status.is_terminal() {
                 true => None,
@@ -56,8 +56,8 @@ impl Show {
                     .await?
                     .err(),
             };
-            if house.out.json {
-                return house.out.value(&Whole {
+            if cli.out.json {
+                return cli.out.value(&Whole {
                     run: RunJson::of(&detail.run),
                     unreadable: unreadable.as_ref().map(ToString::to_string),
                     steps: detail.steps.iter().map(StepJson::of).collect(),
@@ -77,7 +77,7 @@ impl Show {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
             }
-            house.out.text(&text)
+            cli.out.text(&text)
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::telemetry::{self, ProcessLabel};
 
 use super::check::suspicions;
 use super::exit::Failure;
-use super::house::House;
+use super::setup::CliContext;
 
 /// So many suspicions are told at a start; `check` has them all.
 const SUSPICIONS: usize = 20;
@@ -33,23 +33,23 @@ impl Start {
         }
     }
 
-    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
+    pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
         block_signals()?;
-        let config = house.config()?;
+        let config = cli.config()?;
         let role = match config.role {
             DaemonRole::All => "supervisor",
             DaemonRole::Advancer => "advancer",
             DaemonRole::Worker => "worker",
         };
         let _guard = log(&config, role, None);
-        warn(&suspicions(&config, &house));
+        warn(&suspicions(&config, &cli));
         let options = start::Options {
-            file: house.file,
-            env: house.env,
+            file: cli.file,
+            env: cli.env,
             until_idle: self.until_idle,
             environment: Vec::new(),
         };
-        Ok(start::start(config, house.embedded, options)?)
+        Ok(start::start(config, cli.embedded, options)?)
     }
 }
 
@@ -81,13 +81,13 @@ pub struct ChildOf {
 }
 
 impl ChildOf {
-    pub fn execute(self, house: House) -> Result<ExitCode, Failure> {
+    pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
         block_signals()?;
         let handed = serde_json::from_reader(std::io::stdin().lock()).map_err(|error| {
             let message = format!("the supervisor handed over no configuration: {error}");
             Failure::usage(Problem::new(message).help("run `ductworkd start`"))
         })?;
-        let config = Config::load_here_as(house.file, house.env, Some(handed))?;
+        let config = Config::load_here_as(cli.file, cli.env, Some(handed))?;
         let pipeline = self
             .pipeline
             .map(|name| name.to_string_lossy().into_owned());
@@ -109,7 +109,7 @@ impl ChildOf {
         let _guard = log(&config, role, pipeline);
         Ok(start::child(
             config,
-            house.embedded,
+            cli.embedded,
             kind,
             self.supervisor,
             self.parent,

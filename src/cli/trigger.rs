@@ -12,8 +12,8 @@ use crate::store::trigger::{NewRun, Triggered, trigger};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
-use super::house::{self, House};
 use super::patiently::waiting;
+use super::setup::{self, CliContext};
 
 /// The longest wait between two looks at a run that is waited for.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
@@ -68,28 +68,28 @@ pub struct Answer<'a> {
 }
 
 impl Trigger {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        let pipelines = house.pipelines(&config)?;
-        let definition = house::find_pipeline(&pipelines, &self.pipeline, &config)?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        let pipelines = cli.pipelines(&config)?;
+        let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?;
         let pipeline = &definition.pipeline;
-        let input = house::json(
+        let input = setup::json(
             &self.input,
             "input",
             config.job_worker.max_payload(pipeline),
         )?;
         check_key(self.key.as_deref())?;
-        house::block_on(async {
-            let mut conn = house::connect_or_create(&config, Purpose::Engine).await?;
+        setup::block_on(async {
+            let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             let runs = [NewRun {
                 key: self.key.as_deref(),
                 input: input.get(),
             }];
             let triggered = trigger(&mut conn, definition, &runs, self.delay);
-            let triggered = waiting(house::CONNECTING, triggered).await?;
+            let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             if triggered.created {
-                house::ring(&mut conn, &start::location(&config)?, pipeline).await;
+                setup::wake(&mut conn, &start::location(&config)?, pipeline).await;
             }
             note_other_input(triggered);
             let mut answer = Answer {
@@ -99,8 +99,8 @@ impl Trigger {
                 status: None,
                 output: None,
             };
-            if !house.out.json {
-                house.out.text(&format!("{}\n", answer.run_id))?;
+            if !cli.out.json {
+                cli.out.text(&format!("{}\n", answer.run_id))?;
             }
             if self.wait {
                 let end = wait(&mut conn, triggered.run_id).await?;
@@ -108,13 +108,13 @@ impl Trigger {
                 answer.output = end.output;
             }
             match &answer.output {
-                _ if house.out.json => house.out.value(&answer)?,
-                Some(output) => house.out.raw(&format!("{}\n", output.get()))?,
+                _ if cli.out.json => cli.out.value(&answer)?,
+                Some(output) => cli.out.raw(&format!("{}\n", output.get()))?,
                 None => {}
             }
             match answer.status {
                 None | Some(RunStatus::Completed) => Ok(()),
-                Some(_) if house.out.json => Err(Failure::Quiet(Code::Failed)),
+                Some(_) if cli.out.json => Err(Failure::Quiet(Code::Failed)),
                 Some(status) => {
                     let run = answer.run_id;
                     let was = if status == RunStatus::Cancelled {
@@ -152,19 +152,19 @@ pub fn note_other_input(triggered: &Triggered) {
     }
 }
 
-/// Waits for the end of a run: by looking, ever less often, because its bells ring for workers.
+/// Waits for the end of a run: by looking, ever less often, because nobody wakes it.
 async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
     let mut look_every = Duration::from_millis(10);
-    let mut told = false;
+    let mut hinted = false;
     loop {
         let Some(state) = query::run_state(conn, run).await? else {
-            return Err(house::no_run(&format!("{run} any more: it was pruned")));
+            return Err(setup::no_run(&format!("{run} any more: it was pruned")));
         };
         if state.status.is_terminal() {
             return Ok(state);
         }
-        if state.status == RunStatus::Dampened && !told {
-            told = true;
+        if state.status == RunStatus::Dampened && !hinted {
+            hinted = true;
             note(&format!(
                 "it waits for a person: `ductworkd resume {run} [VALUE]`"
             ));

@@ -10,9 +10,9 @@ use crate::store::definition::Definitions;
 use crate::store::process;
 
 use super::exit::Failure;
-use super::house::{self, House};
 use super::out::{self, paint};
 use super::patiently::waiting;
+use super::setup::{self, CliContext};
 
 /// Explains a run.
 #[derive(Debug, clap::Args)]
@@ -25,17 +25,17 @@ pub struct Why {
 }
 
 impl Why {
-    pub fn execute(self, house: &House) -> Result<(), Failure> {
-        let config = house.config()?;
-        house::block_on(async {
-            let mut conn = house::connect(&config, Purpose::Query).await?;
-            let run = house::find_run(&mut conn, &self.run).await?;
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
             let stale_after = config.supervisor.reaper_timeout;
             let definitions = Definitions::default();
             let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions);
             let facts = waiting("looking at the run", facts).await?;
             let Some(mut facts) = facts else {
-                return Err(house::no_run(&run.to_string()));
+                return Err(setup::no_run(&run.to_string()));
             };
             let processes = process::processes(&mut conn).await?;
             let me = Identity::current();
@@ -47,7 +47,7 @@ impl Why {
             // Nothing moves then, whatever else there is to say of a run that could.
             if !facts.status.is_terminal()
                 && let (Some(fact), writer) =
-                    house::obstacle(&mut conn, &config, &processes).await?
+                    setup::obstacle(&mut conn, &config, &processes).await?
             {
                 let (cause, remedy) = match writer {
                     Some(_) => (
@@ -61,8 +61,8 @@ impl Why {
                 };
                 (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
             }
-            if house.out.json {
-                return house.out.value(&json!({
+            if cli.out.json {
+                return cli.out.value(&json!({
                     "run_id": run,
                     "status": facts.status,
                     "cause": why.cause,
@@ -78,7 +78,7 @@ impl Why {
                     out::clean(remedy)
                 ));
             }
-            house.out.text(&text)
+            cli.out.text(&text)
         })
     }
 }

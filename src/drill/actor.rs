@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 
 use crate::definition::{Backoff, Definition};
 use crate::machine::advance::AdvanceLimits;
-use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits};
+use crate::machine::outcome::StepLimits;
 use crate::model::*;
 use crate::store::advance::{self, BranchClaim, ClaimedBranch};
 use crate::store::claim::{self, Claim, Claimed};
-use crate::store::commit::{self, Committed, Committer, Finished};
+use crate::store::commit::{self, Committed, Committer, Ended, Finished};
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Claimant, Death, NewProcess};
 use crate::store::query::{self, ExecutionRow, RunDetail};
@@ -134,7 +134,7 @@ impl Actor<'_> {
         match claim::claim(&mut self.conn, me, PIPELINE, n, LEASE).await? {
             Claim::Taken(taken) => {
                 for claimed in &taken {
-                    self.tell_claim("claims", claimed);
+                    self.report_claim("claims", claimed);
                 }
                 Ok(taken)
             }
@@ -152,7 +152,7 @@ impl Actor<'_> {
         claimed.ok_or_else(|| Error::Broken(format!("{} found nothing due", self.name)))
     }
 
-    fn tell_claim(&self, how: &str, claimed: &Claimed) {
+    fn report_claim(&self, how: &str, claimed: &Claimed) {
         let (step, attempt) = (&claimed.node, claimed.attempt);
         let execution = short(claimed.execution_id);
         self.stage.did(
@@ -171,20 +171,10 @@ impl Actor<'_> {
             .definitions
             .load(&mut self.conn, &claimed.definition)
             .await?;
-        let view = ExecutionView {
-            retry_count: claimed.retry_count,
-            crash_count: claimed.crash_count,
-        };
         let output = RawValue::from_string(output.to_owned());
         let output = output.map_err(|error| Error::Broken(error.to_string()))?;
-        Ok(Finished {
-            claimed: Arc::new(claimed),
-            definition,
-            ending: Ending::Success,
-            verdict: outcome::decide(view, Ending::Success, &limits(), 0.5),
-            output: Some(output),
-            error: None,
-        })
+        let (claimed, ended) = (Arc::new(claimed), Ended::success(output));
+        Ok(Finished::new(claimed, definition, ended, &limits(), 0.5))
     }
 
     /// Commits results.
@@ -204,8 +194,8 @@ impl Actor<'_> {
                     .did(self.name, format!("commits {output} for {step} (execution {execution})")),
             }
         }
-        for born in &committed.born {
-            self.tell_claim("holds", born);
+        for born in &committed.leased_next {
+            self.report_claim("holds", born);
         }
         Ok(committed)
     }

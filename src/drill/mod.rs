@@ -16,9 +16,10 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::process::signal::Signals;
 use crate::process::start;
+use crate::store;
 use crate::store::audit::{self, INVARIANTS};
+use crate::store::bench::measure;
 use crate::store::sandbox::Sandbox;
-use crate::store::{self, measure};
 
 use actor::Stage;
 
@@ -210,23 +211,23 @@ pub enum Error {
 pub fn run(
     config: &Config,
     drills: &[Drill],
-    told: &mut dyn FnMut(&Played),
+    each: &mut dyn FnMut(&Played),
 ) -> Result<DrillReport, Error> {
-    start::run_local(async { Ok(guarded(config, drills, told).await) })?
+    start::run_local(async { Ok(guarded(config, drills, each).await) })?
 }
 
 /// Plays them, and cleans up whatever happens short of SIGKILL.
 async fn guarded(
     config: &Config,
     drills: &[Drill],
-    told: &mut dyn FnMut(&Played),
+    each: &mut dyn FnMut(&Played),
 ) -> Result<DrillReport, Error> {
     let mut signals = Signals::of_single_role().map_err(Error::Signals)?;
     let sandbox = Sandbox::beside(config.database.url.expose(), "drill")?;
     let played = tokio::select! {
         biased;
         () = signals.stop_asked() => Err(Error::Interrupted),
-        played = all(&sandbox, drills, told) => played,
+        played = all(&sandbox, drills, each) => played,
     };
     match (played, sandbox.remove().await) {
         (Ok(_), Err(source)) => Err(Error::NotRemoved {
@@ -249,7 +250,7 @@ async fn guarded(
 async fn all(
     sandbox: &Sandbox,
     drills: &[Drill],
-    told: &mut dyn FnMut(&Played),
+    each: &mut dyn FnMut(&Played),
 ) -> Result<DrillReport, Error> {
     let mut report = DrillReport {
         version: env!("CARGO_PKG_VERSION"),
@@ -277,7 +278,7 @@ async fn all(
             invariants: INVARIANTS.len(),
             violations: violations.iter().map(violation).collect(),
         };
-        told(&played);
+        each(&played);
         report.drills.push(played);
         conn.close().await;
         sandbox.remove().await?;

@@ -10,7 +10,7 @@ use crate::definition::{Definition, Pipeline};
 use crate::model::{ExecutionResult, RunId, RunStatus, StepId, StepStatus};
 use crate::store::process::Death;
 use crate::store::query::RunDetail;
-use crate::store::{self, disturb};
+use crate::store::{self, fault_injection};
 
 use super::actor::{Actor, PIPELINE, Stage, attempts};
 use super::{Drill, Error};
@@ -277,12 +277,12 @@ async fn fan_in_race(stage: &Stage) -> Result<String, Error> {
     let left = [first.finish(left, &one).await?];
     let right = [second.finish(right, &two).await?];
     let sessions = [
-        disturb::session(&mut first.conn).await?,
-        disturb::session(&mut second.conn).await?,
+        fault_injection::session(&mut first.conn).await?,
+        fault_injection::session(&mut second.conn).await?,
     ];
     let mut holder = stage.connect().await?;
     let mut watcher = stage.connect().await?;
-    disturb::hold_barriers(&mut holder, run).await?;
+    fault_injection::hold_barriers(&mut holder, run).await?;
     stage.did(
         "somebody",
         "keeps the barrier, so that both have to wait for it",
@@ -290,7 +290,7 @@ async fn fan_in_race(stage: &Stage) -> Result<String, Error> {
     let let_go = async {
         let forced = both_wait(&mut watcher, sessions).await;
         stage.did("somebody", "lets the barrier go");
-        disturb::let_go(&mut holder).await?;
+        fault_injection::let_go(&mut holder).await?;
         forced
     };
     let (one, two, forced) = tokio::join!(first.commit(&left), second.commit(&right), let_go);
@@ -332,7 +332,7 @@ async fn both_wait(conn: &mut store::Conn, sessions: [Option<i64>; 2]) -> Result
     };
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
-        if disturb::waits(conn, one).await? && disturb::waits(conn, two).await? {
+        if fault_injection::waits(conn, one).await? && fault_injection::waits(conn, two).await? {
             return Ok(());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -348,9 +348,9 @@ async fn database_away(stage: &Stage) -> Result<String, Error> {
     let claimed = worker.claim_one().await?;
     let result = [worker.finish(claimed, "\"A\"").await?];
     let mut other = stage.connect().await?;
-    let told = match disturb::session(&mut worker.conn).await? {
+    let outcome = match fault_injection::session(&mut worker.conn).await? {
         Some(session) => {
-            disturb::cut(&mut other, session).await?;
+            fault_injection::cut(&mut other, session).await?;
             match worker.commit_unseen(&result).await {
                 Err(Error::Store(error)) if error.is_unavailable() => {}
                 Err(error) => return Err(error),
@@ -373,12 +373,12 @@ async fn database_away(stage: &Stage) -> Result<String, Error> {
              dead, and the result was committed over the next connection"
         }
         None => {
-            disturb::hold_barriers(&mut other, run).await?;
+            fault_injection::hold_barriers(&mut other, run).await?;
             stage.did("somebody", "keeps SQLite's one writer out");
             let let_go = async {
                 tokio::time::sleep(KEPT_OUT).await;
                 stage.did("somebody", "lets go");
-                disturb::let_go(&mut other).await
+                fault_injection::let_go(&mut other).await
             };
             let (committed, gone) = tokio::join!(worker.commit(&result), let_go);
             gone?;
@@ -390,7 +390,7 @@ async fn database_away(stage: &Stage) -> Result<String, Error> {
     worker.work().await?;
     let detail = completed_once_each(&mut worker, run).await?;
     must(attempts(&detail, "A").len() == 1, "the step ran again")?;
-    Ok(told.to_owned())
+    Ok(outcome.to_owned())
 }
 
 fn chain() -> Result<Definition, Error> {

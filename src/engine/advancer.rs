@@ -2,7 +2,7 @@
 //!
 //! Owns: when a batch is claimed, and who hears of what came of it. Never: decides
 //! (`machine::advance`), writes (`store::advance`), or makes something of a batch that fails
-//! (`branches`).
+//! (`advancer_state`).
 //!
 //! One connection, one batch at a time: a batch costs about as many statements as one branch,
 //! so `pipeline_advancer.count` widens the batch rather than adding connections.
@@ -16,10 +16,10 @@ use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
-use super::branches::{Answer, Branches, Operation, Terms, Why};
+use super::advancer_state::{AdvancerState, Answer, Operation, Terms, Why};
 use super::shared::{Mode, Shared};
 use super::trouble::Trouble;
-use super::{Link, Policy, Ring, spread};
+use super::{Link, Policy, Waker, spread};
 
 /// Branches per batch for each of `count`. A batch holds its branches for one transaction;
 /// wider ones gain little and hold longer.
@@ -38,7 +38,7 @@ pub struct Advancer {
     pub pipelines: Option<Vec<String>>,
     /// Branches that may be claimed at once.
     pub count: u32,
-    /// The wait between looks when nothing rings.
+    /// The wait between looks when nobody wakes it.
     pub polling_timeout: Duration,
     /// Limits.
     pub policy: Policy,
@@ -46,8 +46,8 @@ pub struct Advancer {
     pub shared: Arc<Shared>,
     /// Definitions met so far.
     pub definitions: Arc<Definitions>,
-    /// Rings the workers.
-    pub ring: Arc<dyn Ring>,
+    /// Wakes the workers.
+    pub waker: Arc<dyn Waker>,
 }
 
 impl Advancer {
@@ -55,7 +55,7 @@ impl Advancer {
     pub async fn run(self) {
         let mut link = Link::new(self.location.clone());
         let mut modes = self.shared.modes();
-        let mut branches = Branches::default();
+        let mut branches = AdvancerState::default();
         loop {
             self.shared.progress();
             let mode = self.shared.mode();
@@ -67,7 +67,7 @@ impl Advancer {
                 break;
             }
             let wait = match mode == Mode::Run || branches.may_hold() {
-                true => self.told_turn(&mut link, &mut branches).await,
+                true => self.reported_turn(&mut link, &mut branches).await,
                 false => self.polling_timeout,
             };
             if wait.is_zero() {
@@ -83,7 +83,7 @@ impl Advancer {
     }
 
     /// A turn, and what an error is to the link; how long to wait then.
-    async fn told_turn(&self, link: &mut Link, branches: &mut Branches) -> Duration {
+    async fn reported_turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Duration {
         let turned = self.turn(link, branches).await;
         self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());
@@ -106,7 +106,7 @@ impl Advancer {
     }
 
     /// One operation, if it is time for it; how long to wait then.
-    async fn turn(&self, link: &mut Link, branches: &mut Branches) -> Result<Duration, Error> {
+    async fn turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Result<Duration, Error> {
         match link.is_another().await {
             Ok(false) => {}
             Ok(true) => branches.doubt(),
@@ -185,7 +185,7 @@ impl Advancer {
 
     fn advanced(&self, advanced: &Advanced) {
         for pipeline in &advanced.crossed.available {
-            self.ring.work(pipeline);
+            self.waker.job_available(pipeline);
         }
         self.shared.count(Counters {
             advanced: advanced.moved as u64,

@@ -16,7 +16,7 @@ use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
 /// How often it is told how many runs were deleted, where there is no end of them.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 /// The task that does it, one at a time.
 #[derive(Default)]
@@ -85,16 +85,16 @@ async fn work(
         }
     }
     let mut pruning = Pruning::of(retention, u64::MAX);
-    let mut told = (0, Instant::now());
+    let mut reported = (0, Instant::now());
     let mut more = true;
     while more && !stopped.get() {
         let asked = Instant::now();
         more = pruning.step(conn).await?;
         tokio::time::sleep(pause(asked.elapsed())).await;
-        let due = told.1.elapsed() >= TOLD_EVERY || !more || stopped.get();
-        if due && pruning.runs > told.0 {
-            events::pruned(pruning.runs - told.0);
-            told = (pruning.runs, Instant::now());
+        let due = reported.1.elapsed() >= REPORT_EVERY || !more || stopped.get();
+        if due && pruning.runs > reported.0 {
+            events::pruned(pruning.runs - reported.0);
+            reported = (pruning.runs, Instant::now());
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ use super::keeping::Keeping;
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
 use super::trouble::Lasting;
-use super::{Link, Policy, Ring};
+use super::{Link, Policy, Waker};
 
 /// The channel of the database's notifications. The payload is a pipeline with new work, or
 /// empty when branches are ready.
@@ -62,7 +62,7 @@ pub enum Request {
     Set(RunId, String, Box<RawValue>, Reply<()>),
     /// Read a run's whole context.
     List(RunId, Reply<Vec<(String, Box<RawValue>)>>),
-    /// Ring other hosts.
+    /// Wake other hosts.
     Notify(String),
     /// Sweep at once; answered when it is done.
     Sweep(oneshot::Sender<()>),
@@ -93,10 +93,10 @@ pub struct Lifeline {
     pub sweeper: Option<(Sweeper, Duration)>,
     /// Tells whether the database can be reached.
     pub connected: watch::Sender<bool>,
-    /// The prefix that tells this host's own rings from those of others.
-    pub house: String,
-    /// Rings after a recovery.
-    pub ring: Arc<dyn Ring>,
+    /// The prefix that tells this host's own wakeups from those of others.
+    pub origin: String,
+    /// Wakes others after a recovery.
+    pub waker: Arc<dyn Waker>,
     /// Somebody has what the last beat needed, and that was said.
     pub kept_waiting: bool,
 }
@@ -124,14 +124,14 @@ impl Lifeline {
                     self.shared.beaten();
                     self.connected.send_replace(true);
                     events::registered(self.row.id);
-                    self.ring.born();
+                    self.waker.registered();
                     return conn;
                 }
                 Err(Error::Constraint { .. }) => {
                     // The first attempt had been committed although its answer was lost. A row is
                     // never adopted, not even one's own: the reaper will remove it.
-                    let _ = self.be_born();
-                    self.shared.reincarnate(self.row.id);
+                    let _ = self.replace_id();
+                    self.shared.replace_identity(self.row.id);
                 }
                 Err(error) => tokio::time::sleep(link.failed(&error)).await,
             }
@@ -151,7 +151,7 @@ impl Lifeline {
         let mut waiting = None;
         // Those who wait for the end of a sweep.
         let mut asked = Vec::new();
-        let mut told = Told::default();
+        let mut reported = Reported::default();
         let mut hindered = Growing::default();
         let (mut keeping, mut swept, mut look_due) = (Keeping::default(), 0u32, false);
         loop {
@@ -169,7 +169,7 @@ impl Lifeline {
                 match connected {
                     Ok(open) => {
                         conn = Some(open);
-                        // Rings in between were not heard (D8).
+                        // Wakeups in between were not heard (D8).
                         self.shared.wake.notify_one();
                         if let Some((sweeper, _)) = &mut self.sweeper {
                             sweeper.forget();
@@ -213,7 +213,9 @@ impl Lifeline {
                     beat = tokio::time::Instant::now() + self.policy.beat_interval();
                     let beaten = self.beat(open).await;
                     let beaten = match beaten {
-                        Ok(true) => tell(open, &self.shared, &mut told).await.map(|()| true),
+                        Ok(true) => report_trouble(open, &self.shared, &mut reported)
+                            .await
+                            .map(|()| true),
                         beaten => beaten,
                     };
                     // A database that can be reached but not written (a full disk, a standby) is
@@ -267,9 +269,9 @@ impl Lifeline {
                     }
                 }
                 Next::Heard(Ok(first)) => {
-                    let mut from_elsewhere = !first.starts_with(&self.house);
+                    let mut from_elsewhere = !first.starts_with(&self.origin);
                     while let Some(payload) = open.notified_already() {
-                        from_elsewhere |= !payload.starts_with(&self.house);
+                        from_elsewhere |= !payload.starts_with(&self.origin);
                     }
                     if from_elsewhere {
                         self.shared.wake.notify_one();
@@ -310,7 +312,7 @@ impl Lifeline {
         let swept = match &mut self.sweeper {
             Some((sweeper, _)) => {
                 let me = self.shared.process();
-                sweeper.sweep(conn, me, self.ring.as_ref(), until).await
+                sweeper.sweep(conn, me, self.waker.as_ref(), until).await
             }
             None => Ok(true),
         };
@@ -389,10 +391,10 @@ impl Lifeline {
                 }
             }
             false => {
-                let old = self.be_born();
+                let old = self.replace_id();
                 process::register(conn, &self.row).await?;
                 events::declared_dead(old, self.row.id);
-                self.shared.reincarnate(self.row.id);
+                self.shared.replace_identity(self.row.id);
                 self.shared.beaten();
                 self.shared.wake.notify_one();
             }
@@ -411,7 +413,7 @@ impl Lifeline {
     }
 
     /// A new id for the row; the old one.
-    fn be_born(&mut self) -> ProcessId {
+    fn replace_id(&mut self) -> ProcessId {
         let id = ProcessId::new();
         std::mem::replace(&mut self.row.id, id)
     }
@@ -419,22 +421,26 @@ impl Lifeline {
 
 /// The process whose row tells of a trouble, and of which.
 #[derive(Default)]
-struct Told(Option<(ProcessId, String)>);
+struct Reported(Option<(ProcessId, String)>);
 
 /// Tells with the process's row what keeps it from getting on, where that is not told already.
-async fn tell(conn: &mut Conn, shared: &Shared, told: &mut Told) -> Result<(), Error> {
+async fn report_trouble(
+    conn: &mut Conn,
+    shared: &Shared,
+    reported: &mut Reported,
+) -> Result<(), Error> {
     let process = shared.process();
     let trouble = shared.troubled();
     let now = trouble
         .as_ref()
         .map(|trouble| (process, trouble.text.clone()));
-    if now == told.0 {
+    if now == reported.0 {
         return Ok(());
     }
     let trouble = trouble.as_ref();
     let trouble = trouble.map(|Lasting { text, lasted }| (text.as_str(), *lasted));
-    process::tell(conn, process, trouble).await?;
-    told.0 = now;
+    process::report_trouble(conn, process, trouble).await?;
+    reported.0 = now;
     Ok(())
 }
 

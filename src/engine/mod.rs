@@ -5,20 +5,20 @@
 //! what an outcome costs or where a branch goes (`machine` does).
 
 pub mod advancer;
-pub mod branches;
-pub mod executions;
+pub mod advancer_state;
 pub mod keeping;
 pub mod lifeline;
 pub mod outages;
-pub mod pace;
-pub mod perform;
 pub mod policy;
+pub mod prefetch;
 pub mod reaper;
+pub mod runner;
 pub mod shared;
 pub mod slots;
 pub mod stuck;
 pub mod trouble;
 pub mod worker;
+pub mod worker_state;
 
 pub use policy::Policy;
 pub use shared::{Mode, Shared};
@@ -32,18 +32,18 @@ use crate::telemetry::events;
 
 use outages::{Outages, Say};
 
-/// Rings other processes. A ring is a hint that saves a wait; the truth is in the database, and
-/// whoever missed a ring finds it at the next poll.
-pub trait Ring: Send + Sync {
+/// Wakes other processes. A wakeup is a hint that saves a wait: the truth is in the database, and
+/// a process that missed it finds the work at its next poll.
+pub trait Waker: Send + Sync {
     /// Executions of this pipeline can be claimed.
-    fn work(&self, pipeline: &str);
+    fn job_available(&self, pipeline: &str);
     /// Branches can be advanced.
-    fn branches(&self);
-    /// Claims may have been taken away, by a cancellation: whoever runs them learns it now and
-    /// not at its next heartbeat.
-    fn claims(&self);
+    fn branch_available(&self);
+    /// Claims may have been revoked, by a cancellation: their workers learn it now and not at
+    /// their next heartbeat.
+    fn claims_revoked(&self);
     /// This process has registered: its supervisor need not wait for its next look.
-    fn born(&self);
+    fn registered(&self);
 }
 
 /// A connection that is opened when it is needed and again after it broke.
@@ -118,7 +118,7 @@ impl Link {
     }
 
     /// Takes note of a failure; how long to wait before the next attempt. Spread, so that the
-    /// processes of a house do not all come back at once.
+    /// processes of a deployment do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
         self.failures += 1;

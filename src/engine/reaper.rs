@@ -21,7 +21,7 @@ use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
 use super::stuck::Reports;
-use super::{Policy, Ring};
+use super::{Policy, Waker};
 
 /// How many sweeps pass between two looks for claims without a process. Those cannot exist; looking for
 /// them is a net under the net.
@@ -187,7 +187,7 @@ impl Sweeper {
         &mut self,
         conn: &mut Conn,
         me: ProcessId,
-        ring: &dyn Ring,
+        waker: &dyn Waker,
         until: Instant,
     ) -> Result<bool, Error> {
         let mut rows = process::processes(conn).await?;
@@ -199,7 +199,7 @@ impl Sweeper {
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
         // Before all else: what they held waits for it, and nobody waits for the rest.
-        let late = self.recover_proven(conn, &rows, ring, until).await?;
+        let late = self.recover_proven(conn, &rows, waker, until).await?;
         self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
@@ -208,7 +208,7 @@ impl Sweeper {
             return Ok(false);
         }
         if first {
-            self.look_after_the_clock(conn, ring, now).await?;
+            self.look_after_the_clock(conn, waker, now).await?;
         }
         let stale_after = self.policy.lease();
         for row in rows.iter().filter(|row| row.age >= stale_after) {
@@ -216,7 +216,7 @@ impl Sweeper {
                 beat_seq: row.beat_seq,
                 stale_after,
             };
-            self.recover_one(conn, row.id, death, ring).await?;
+            self.recover_one(conn, row.id, death, waker).await?;
             if Instant::now() >= until {
                 return Ok(false);
             }
@@ -226,7 +226,7 @@ impl Sweeper {
             for id in process::orphans(conn).await? {
                 let how = "its row is gone and its leases are over";
                 let death = Death::Proven { how };
-                self.recover_one(conn, id, death, ring).await?;
+                self.recover_one(conn, id, death, waker).await?;
             }
         }
         if first {
@@ -241,17 +241,18 @@ impl Sweeper {
         &mut self,
         conn: &mut Conn,
         rows: &[ProcessRow],
-        ring: &dyn Ring,
+        waker: &dyn Waker,
         until: Instant,
     ) -> Result<bool, Error> {
         for row in rows {
             match (self.proof)(row) {
                 Some(ProvenDeath::Crashed(how)) => {
                     let death = Death::Proven { how: &how };
-                    self.recover_one(conn, row.id, death, ring).await?;
+                    self.recover_one(conn, row.id, death, waker).await?;
                 }
                 Some(ProvenDeath::Stopped) => {
-                    self.recover_one(conn, row.id, Death::Stopped, ring).await?;
+                    self.recover_one(conn, row.id, Death::Stopped, waker)
+                        .await?;
                 }
                 None => continue,
             }
@@ -266,7 +267,7 @@ impl Sweeper {
     async fn look_after_the_clock(
         &mut self,
         conn: &mut Conn,
-        ring: &dyn Ring,
+        waker: &dyn Waker,
         now: Instant,
     ) -> Result<(), Error> {
         let put_right = match self.clock.set_back {
@@ -276,7 +277,7 @@ impl Sweeper {
         match put_right {
             Ok(overtaken) => {
                 self.sweeping.over(&());
-                self.set_back(&overtaken, ring);
+                self.set_back(&overtaken, waker);
                 Ok(())
             }
             Err(error) => {
@@ -313,16 +314,16 @@ impl Sweeper {
         Ok(())
     }
 
-    fn set_back(&mut self, overtaken: &clock::Overtaken, ring: &dyn Ring) {
+    fn set_back(&mut self, overtaken: &clock::Overtaken, waker: &dyn Waker) {
         self.clock.set_back = false;
         if *overtaken != clock::Overtaken::default() {
             events::clock_set_back(overtaken);
         }
         for pipeline in &overtaken.pipelines {
-            ring.work(pipeline);
+            waker.job_available(pipeline);
         }
         if overtaken.branches > 0 {
-            ring.branches();
+            waker.branch_available();
         }
     }
 
@@ -333,9 +334,9 @@ impl Sweeper {
         conn: &mut Conn,
         id: ProcessId,
         death: Death<'_>,
-        ring: &dyn Ring,
+        waker: &dyn Waker,
     ) -> Result<(), Error> {
-        let Err(error) = self.recover(conn, id, death, ring).await else {
+        let Err(error) = self.recover(conn, id, death, waker).await else {
             self.failed.over(&id);
             return Ok(());
         };
@@ -345,13 +346,13 @@ impl Sweeper {
         broken(conn, error)
     }
 
-    /// Gives back what a dead process held, and rings for it.
+    /// Gives back what a dead process held, and wakes others for it.
     pub async fn recover(
         &self,
         conn: &mut Conn,
         id: ProcessId,
         death: Death<'_>,
-        ring: &dyn Ring,
+        waker: &dyn Waker,
     ) -> Result<(), Error> {
         let policy = self.policy.clone();
         let limits = move |definition: &_, step: &_| policy.step(definition, step);
@@ -360,10 +361,10 @@ impl Sweeper {
             events::recovered(id, death, &recovered);
         }
         for pipeline in &recovered.pipelines {
-            ring.work(pipeline);
+            waker.job_available(pipeline);
         }
         if recovered.branches > 0 {
-            ring.branches();
+            waker.branch_available();
         }
         Ok(())
     }

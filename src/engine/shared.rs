@@ -114,7 +114,7 @@ impl Shared {
 
     /// Becomes a new incarnation: everything held belonged to the old one, which is dead, so it
     /// is ended. Its results would match no row.
-    pub fn reincarnate(&self, process: ProcessId) {
+    pub fn replace_identity(&self, process: ProcessId) {
         let mut state = self.state();
         state.process = process;
         for held in state.held.values() {
@@ -249,7 +249,7 @@ impl Shared {
 
     /// The obstacle that has kept the process from getting on for a while.
     pub fn troubled(&self) -> Option<Lasting> {
-        self.troubles().told(Instant::now())
+        self.troubles().reported(Instant::now())
     }
 
     /// Adds to the counters.

@@ -18,8 +18,8 @@ use crate::store::claim::Claimed;
 use crate::store::portion;
 use crate::telemetry::events;
 
-use super::pace::Pace;
-use super::perform::Performer;
+use super::prefetch::Prefetch;
+use super::runner::Runner;
 use super::shared::Shared;
 
 /// Results that are not committed hold up what waits when they have so many bytes: a worker whose steps
@@ -31,10 +31,10 @@ pub struct Slots {
     count: usize,
     /// How long a claim is ours without a heartbeat.
     lease: Duration,
-    performer: Arc<Performer>,
+    runner: Arc<Runner>,
     shared: Arc<Shared>,
     state: RefCell<State>,
-    /// Rings when a job has ended.
+    /// Notified when a job has ended.
     pub ended: Notify,
 }
 
@@ -50,7 +50,7 @@ struct State {
     kept: usize,
     /// When a waiting job was last taken, or began to wait in an empty queue.
     served: Instant,
-    pace: Pace,
+    prefetch: Prefetch,
 }
 
 /// A claimed execution.
@@ -95,13 +95,13 @@ impl Slots {
     pub fn new(
         count: usize,
         lease: Duration,
-        performer: Arc<Performer>,
+        runner: Arc<Runner>,
         shared: Arc<Shared>,
     ) -> Rc<Self> {
         Rc::new(Self {
             count,
             lease,
-            performer,
+            runner,
             shared,
             state: RefCell::new(State {
                 waiting: VecDeque::new(),
@@ -111,7 +111,7 @@ impl Slots {
                 done_bytes: 0,
                 kept: 0,
                 served: Instant::now(),
-                pace: Pace::default(),
+                prefetch: Prefetch::default(),
             }),
             ended: Notify::new(),
         })
@@ -154,13 +154,13 @@ impl Slots {
             events::started(&job.assignment);
             let started = |pid| self.shared.set_pid(id, pid);
             let outcome = self
-                .performer
-                .perform(&job.definition, &job.assignment, job.stop.clone(), started)
+                .runner
+                .run(&job.definition, &job.assignment, job.stop.clone(), started)
                 .await;
             let took = began.elapsed();
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
-            state.pace.took(took);
+            state.prefetch.took(took);
             let done = Done { job, outcome, took };
             state.done_bytes += done.bytes();
             state.done.push(done);
@@ -243,12 +243,12 @@ impl Slots {
 
     /// Takes note of whether a claim brought something that has seen a process die.
     pub fn suspect(&self, suspect: bool) {
-        self.state.borrow_mut().pace.suspect(suspect);
+        self.state.borrow_mut().prefetch.suspect(suspect);
     }
 
     /// True when the last claim brought something that has seen a process die.
     pub fn is_suspect(&self) -> bool {
-        self.state.borrow().pace.is_suspect()
+        self.state.borrow().prefetch.is_suspect()
     }
 
     /// For how long what waits has waited without any of it being taken; `None` when nothing
@@ -288,7 +288,7 @@ impl State {
             return 0;
         }
         let longest = self.running.values().map(Instant::elapsed).max();
-        self.pace.ahead(slots, longest.unwrap_or_default())
+        self.prefetch.ahead(slots, longest.unwrap_or_default())
     }
 }
 
@@ -365,11 +365,11 @@ pub(super) mod tests {
             };
             let registry = Arc::new(Registry::new().step("Step", step));
             let requests = mpsc::unbounded_channel().0;
-            let performer = Arc::new(Performer::new(&config, "Tests", registry, requests));
+            let runner = Arc::new(Runner::new(&config, "Tests", registry, requests));
             let shared = Shared::new(ProcessId::new());
             let definition = Pipeline::named("Tests").start("Step").build();
             Self {
-                slots: Slots::new(1, LEASE, performer, Arc::clone(&shared)),
+                slots: Slots::new(1, LEASE, runner, Arc::clone(&shared)),
                 shared,
                 definition: Arc::new(definition.expect("a definition")),
                 begun,
@@ -461,7 +461,7 @@ pub(super) mod tests {
             // So that all that is put waits.
             stage.slots.keeps(RESULTS_MAX);
             // Steps so quick that many would be.
-            (0..200).for_each(|_| stage.slots.state.borrow_mut().pace.took(Duration::ZERO));
+            (0..200).for_each(|_| stage.slots.state.borrow_mut().prefetch.took(Duration::ZERO));
             let room = stage.slots.room(0);
             assert!(room > 100, "{room}");
             stage.put();

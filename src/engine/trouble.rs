@@ -28,13 +28,13 @@ pub enum Trouble {
 
 /// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
 /// is nobody's concern.
-const TOLD_AFTER: Duration = Duration::from_secs(15);
+const REPORT_AFTER: Duration = Duration::from_secs(15);
 
 /// Not met for so long, it is not told any more. Longer than the pause between two attempts.
-const TOLD_FOR: Duration = Duration::from_secs(90);
+const REPORT_FOR: Duration = Duration::from_secs(90);
 
 /// A trouble's text in a row is no longer than this: characters.
-const TOLD_MAX: usize = 500;
+const REPORT_MAX: usize = 500;
 
 type Key = (Trouble, String);
 
@@ -68,7 +68,7 @@ impl Troubles {
             }
         }
         self.texts
-            .insert(key, text.chars().take(TOLD_MAX).collect());
+            .insert(key, text.chars().take(REPORT_MAX).collect());
         if self.texts.len() > self.lasting.met().count() {
             let lasting = &self.lasting;
             self.texts
@@ -84,10 +84,10 @@ impl Troubles {
     }
 
     /// The one that has lasted longest, if one lasts.
-    pub fn told(&self, now: Instant) -> Option<Lasting> {
+    pub fn reported(&self, now: Instant) -> Option<Lasting> {
         let lasting = self.lasting.met().filter(|(_, met)| {
-            met.last.saturating_duration_since(met.first) >= TOLD_AFTER
-                && now.saturating_duration_since(met.last) < TOLD_FOR
+            met.last.saturating_duration_since(met.first) >= REPORT_AFTER
+                && now.saturating_duration_since(met.last) < REPORT_FOR
         });
         let (key, met) = lasting.min_by_key(|(_, met)| met.first)?;
         Some(Lasting {
@@ -107,7 +107,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         troubles.meet(Trouble::Working, "", "refused", start);
-        assert_eq!(troubles.told(at(60)), None, "it was met once");
+        assert_eq!(troubles.reported(at(60)), None, "it was met once");
         troubles.meet(Trouble::Working, "", "refused again", at(20));
         troubles.meet(Trouble::Definition, "d", "unread", at(5));
         troubles.meet(Trouble::Definition, "d", "unread", at(25));
@@ -115,11 +115,11 @@ mod tests {
             text: "refused again".to_owned(),
             lasted: Duration::from_secs(30),
         };
-        assert_eq!(troubles.told(at(30)), Some(first));
+        assert_eq!(troubles.reported(at(30)), Some(first));
         troubles.over(Trouble::Working, "");
-        let told = troubles.told(at(30)).map(|lasting| lasting.text);
-        assert_eq!(told.as_deref(), Some("unread"));
-        assert_eq!(troubles.told(at(25) + TOLD_FOR), None);
+        let reported = troubles.reported(at(30)).map(|lasting| lasting.text);
+        assert_eq!(reported.as_deref(), Some("unread"));
+        assert_eq!(troubles.reported(at(25) + REPORT_FOR), None);
         assert_eq!(troubles.texts.len(), 1);
     }
 }

@@ -4,7 +4,7 @@
 //! committer for all slots: a commit takes whatever has ended while the last one was in flight,
 //! and takes the steps that follow along.
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), writes
-//! (`store::commit`), or makes something of a lost answer (`executions`).
+//! (`store::commit`), or makes something of a lost answer (`worker_state`).
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,24 +14,24 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 
 use crate::definition::Definition;
-use crate::machine::outcome::{self, Ending, ExecutionView};
+use crate::machine::outcome::{self, Ending};
 use crate::model::{ExecutionId, ExecutionResult};
 use crate::step::{Assignment, Outcome};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
-use crate::store::commit::{Committed, Finished, StoredError};
+use crate::store::commit::{Committed, Ended, Finished};
+use crate::store::cursor::Cursor;
 use crate::store::definition::{Definitions, Unreadable, VERSION};
-use crate::store::place::Place;
 use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
-use super::executions::{Answer, Executions, Operation, Terms};
-use super::pace::in_vain;
-use super::perform::Performer;
+use super::prefetch::in_vain;
+use super::runner::Runner;
 use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
 use super::trouble::Trouble;
-use super::{Link, Policy, Ring, chance, spread};
+use super::worker_state::{Answer, Operation, Terms, WorkerState};
+use super::{Link, Policy, Waker, chance, spread};
 
 /// How long a worker that is to end tries to store its last results when the database is away.
 /// Then it ends without: its claims are recovered, and the steps run again.
@@ -68,22 +68,22 @@ pub struct Worker {
     /// Definitions met so far.
     pub definitions: Arc<Definitions>,
     /// Runs the steps.
-    pub performer: Arc<Performer>,
-    /// Rings the others.
-    pub ring: Arc<dyn Ring>,
+    pub runner: Arc<Runner>,
+    /// Wakes the others.
+    pub waker: Arc<dyn Waker>,
 }
 
 /// The loop's own state.
 struct Loop {
     link: Link,
     slots: Rc<Slots>,
-    executions: Executions,
-    /// The last claim was full, or somebody rang: claim without asking whether anything is due.
+    executions: WorkerState,
+    /// The last claim was full, or somebody woke this worker: claim without asking whether anything is due.
     eager: bool,
-    /// When to ask the queue, though nobody rings.
+    /// When to ask the queue, though nobody wakes it.
     look: Instant,
     /// Where the last claim ended, while they are full, and since when none began at the beginning.
-    behind: Option<(Place, Instant)>,
+    behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
     vain: u32,
     /// The most to claim at once: as many as could be held, where inputs are large.
@@ -102,16 +102,11 @@ impl Worker {
     /// Runs until told to stop, and everything in flight is committed.
     pub async fn run(self) {
         let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
-        let performer = Arc::clone(&self.performer);
+        let runner = Arc::clone(&self.runner);
         let mut state = Loop {
             link: Link::new(self.location.clone()),
-            slots: Slots::new(
-                count,
-                self.policy.lease(),
-                performer,
-                Arc::clone(&self.shared),
-            ),
-            executions: Executions::default(),
+            slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
+            executions: WorkerState::default(),
             eager: true,
             look: Instant::now(),
             behind: None,
@@ -293,7 +288,7 @@ impl Worker {
         let now = Instant::now();
         let (behind, since) = match state.behind.take() {
             Some((place, since)) if now < since + LOOK_BEFORE => (place, since),
-            _ => (Place::FIRST, now),
+            _ => (Cursor::FIRST, now),
         };
         let claim = Operation::Claim { behind, room };
         let Some(Answer::Claimed(claim, rest)) = self.perform(state, &claim).await? else {
@@ -323,13 +318,13 @@ impl Worker {
         };
         let full = claimed.len() + excess.len() + unread.len() == room;
         // Only from the beginning is it known that there is nothing more.
-        state.eager = full || behind != Place::FIRST;
+        state.eager = full || behind != Cursor::FIRST;
         if full {
             state.behind = Some((last, since));
         }
         if claimed.is_empty() && unread.is_empty() {
             // Somebody holds a lock on what is due: it could be asked for all the time.
-            if self.next_due(state).await?.is_zero() && behind == Place::FIRST {
+            if self.next_due(state).await?.is_zero() && behind == Cursor::FIRST {
                 state.look = Instant::now() + spread(in_vain(state.vain)).min(self.poll());
                 state.vain = state.vain.saturating_add(1);
             }
@@ -372,7 +367,7 @@ impl Worker {
         if let Some(Answer::PutBack(count)) = self.perform(state, &put_back).await? {
             events::put_back(count);
             if delay.is_zero() {
-                self.ring.work(&self.pipeline);
+                self.waker.job_available(&self.pipeline);
             }
         }
         Ok(())
@@ -427,20 +422,16 @@ impl Worker {
             false => "",
         };
         let why = crate::telemetry::chain(error);
-        finished.error = Some(StoredError {
-            class: "output_not_stored".to_owned(),
-            message: format!("its output of {bytes} bytes could not be stored: {lost}{why}"),
-            backtrace: None,
-        });
-        finished.ending = Ending::Error {
+        let message = format!("its output of {bytes} bytes could not be stored: {lost}{why}");
+        let ending = Ending::Error {
             retryable: true,
             retry_after: None,
         };
-        let limits = self
-            .policy
-            .step(&finished.definition, &finished.claimed.step);
-        let view = view(&finished.claimed);
-        finished.verdict = outcome::decide(view, finished.ending, &limits, chance());
+        let ended = Ended::without_value(ending, "output_not_stored", message);
+        let (claimed, definition) = (&finished.claimed, &finished.definition);
+        let limits = self.policy.step(definition, &claimed.step);
+        let (claimed, definition) = (Arc::clone(claimed), Arc::clone(definition));
+        *finished = Finished::new(claimed, definition, ended, &limits, chance());
     }
 
     async fn committed(
@@ -472,7 +463,7 @@ impl Worker {
         counters.advanced = committed.advanced as u64;
         self.shared.count(counters);
         if committed.ready {
-            self.ring.branches();
+            self.waker.branch_available();
         }
         // Our own pipeline's new work that found no free slot here: for its other processes, and
         // for us as soon as a slot is free.
@@ -480,15 +471,16 @@ impl Worker {
             if *pipeline == self.pipeline {
                 state.eager = true;
             }
-            self.ring.work(pipeline);
+            self.waker.job_available(pipeline);
         }
         events::crossed(&committed.crossed);
         if committed.dead {
             self.shared.check.notify_one();
         }
-        self.begin_all(state, committed.born, Vec::new()).await?;
+        self.begin_all(state, committed.leased_next, Vec::new())
+            .await?;
         if state.is_empty() {
-            // A ring while we worked may not have been heard.
+            // A wakeup while we worked may not have been heard.
             state.look = Instant::now();
         }
         Ok(())
@@ -615,19 +607,19 @@ impl Worker {
                 true
             }
         };
-        let (ending, output, error) = ending(outcome, job.claimed.attempt);
+        let ended = ended(outcome, job.claimed.attempt);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
-        let verdict = outcome::decide(view(&job.claimed), ending, &limits, chance());
-        match ending {
+        let finished = Finished::new(job.claimed, job.definition, ended, &limits, chance());
+        match finished.ending {
             Ending::Success => events::succeeded(&job.assignment, took),
             // It is said once for all, and not for each of them at each attempt.
             _ if !starts => {}
             _ => {
-                let next = match verdict {
+                let next = match finished.verdict {
                     outcome::Verdict::Again { delay, .. } => {
                         format!("again in {:.1} s", delay.as_secs_f64())
                     }
-                    outcome::Verdict::Fail => match ending {
+                    outcome::Verdict::Fail => match finished.ending {
                         Ending::Error { retryable, .. } if !retryable => {
                             "none: it is not to be tried again".to_owned()
                         }
@@ -635,83 +627,41 @@ impl Worker {
                     },
                     _ => "none".to_owned(),
                 };
-                let result = ending.result().as_str();
-                events::unsuccessful(&job.assignment, result, error.as_ref(), &next);
+                let result = finished.ending.result().as_str();
+                events::unsuccessful(&job.assignment, result, finished.error.as_ref(), &next);
             }
         }
-        state.executions.finish(Finished {
-            claimed: job.claimed,
-            definition: job.definition,
-            ending,
-            verdict,
-            output,
-            error,
-        });
-    }
-}
-
-fn view(claimed: &Claimed) -> ExecutionView {
-    ExecutionView {
-        retry_count: claimed.retry_count,
-        crash_count: claimed.crash_count,
+        state.executions.finish(finished);
     }
 }
 
 /// A step's outcome in the words of the state machine, and the parts of it that are stored.
-fn ending(
-    outcome: Outcome,
-    attempt: u32,
-) -> (
-    Ending,
-    Option<Box<serde_json::value::RawValue>>,
-    Option<StoredError>,
-) {
-    let error = |class: &str, message: String, backtrace| {
-        Some(StoredError {
-            class: class.to_owned(),
-            message,
-            backtrace,
-        })
-    };
+fn ended(outcome: Outcome, attempt: u32) -> Ended {
     match outcome {
-        Outcome::Success(output) => (Ending::Success, Some(output), None),
+        Outcome::Success(output) => Ended::success(output),
         Outcome::Error(stated) => {
             let ending = Ending::Error {
                 retryable: stated.retryable,
                 retry_after: stated.retry_after,
             };
-            (
-                ending,
-                None,
-                error(&stated.class, stated.message, stated.backtrace),
-            )
+            Ended::without_value(ending, &stated.class, stated.message)
+                .with_backtrace(stated.backtrace)
         }
-        Outcome::Crashed { message } => (Ending::Crashed, None, error("crashed", message, None)),
-        Outcome::TimedOut { message, backtrace } => (
-            Ending::TimedOut,
-            None,
-            error("timed_out", message, backtrace),
-        ),
+        Outcome::Crashed { message } => Ended::without_value(Ending::Crashed, "crashed", message),
+        Outcome::TimedOut { message, backtrace } => {
+            Ended::without_value(Ending::TimedOut, "timed_out", message).with_backtrace(backtrace)
+        }
         Outcome::NotStarted { message } => {
             let delay = outcome::not_started_delay(attempt);
-            (
-                Ending::Released { delay },
-                None,
-                error("not_started", message, None),
-            )
+            Ended::without_value(Ending::Released { delay }, "not_started", message)
         }
         Outcome::Released => {
             let delay = Duration::ZERO;
-            let message = "the daemon stopped before it had ended".to_owned();
-            (
-                Ending::Released { delay },
-                None,
-                error("released", message, None),
-            )
+            let message = "the daemon stopped before it had ended";
+            Ended::without_value(Ending::Released { delay }, "released", message)
         }
         Outcome::Cancelled => {
-            let message = "its run was cancelled".to_owned();
-            (Ending::Cancelled, None, error("cancelled", message, None))
+            Ended::without_value(Ending::Cancelled, "cancelled", "its run was cancelled")
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
             waiting.pipeline
         );
         let remedy = format!("`ductworkd why {}` explains it", waiting.run_id);
-        facts.told("not_advanced", waiting, &what, &why, remedy)
+        facts.report("not_advanced", waiting, &what, &why, remedy)
     }));
     stuck.extend(facts.expired.iter().map(|waiting| {
         let what = format!(
@@ -120,7 +120,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
         );
         let why = ", and nobody recovers it";
         let remedy = "start `ductworkd`: any process that is alive recovers it".to_owned();
-        facts.told("not_recovered", waiting, &what, why, remedy)
+        facts.report("not_recovered", waiting, &what, why, remedy)
     }));
     let mut seen = std::collections::HashSet::new();
     stuck.retain(|stuck| seen.insert((stuck.cause, stuck.pipeline.clone())));
@@ -136,7 +136,7 @@ impl Facts {
         time::whole(time::between(since, self.now))
     }
 
-    fn told(
+    fn report(
         &self,
         cause: &'static str,
         waiting: &Waiting,
@@ -190,7 +190,7 @@ impl Facts {
             super::why::START_WORKER,
             waiting,
         )?;
-        Some(self.told(cause, waiting, &what, &why, remedy))
+        Some(self.report(cause, waiting, &what, &why, remedy))
     }
 
     fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
@@ -198,7 +198,7 @@ impl Facts {
         let what = format!("a branch of {} is ready", waiting.pipeline);
         let (cause, why, remedy) =
             self.unmoved(&advancers, "advancer", "start `ductworkd`", waiting)?;
-        Some(self.told(cause, waiting, &what, &why, remedy))
+        Some(self.report(cause, waiting, &what, &why, remedy))
     }
 
     /// Those alive that could move something of a pipeline.
@@ -351,10 +351,10 @@ mod tests {
         troubled.trouble = Some(("it is new".to_owned(), NOW - 65 * SECOND));
         let mut facts = facts(vec![troubled.clone(), troubled]);
         facts.due.push(waiting());
-        let told = stuck(&facts);
-        assert_eq!(told.len(), 1, "{told:#?}");
+        let stuck = stuck(&facts);
+        assert_eq!(stuck.len(), 1, "{stuck:#?}");
         assert_eq!(
-            told[0].fact,
+            stuck[0].fact,
             "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
         );
         // A dead process tells nothing.
@@ -369,9 +369,9 @@ mod tests {
         let mut facts = facts(Vec::new());
         facts.tried = vec![(waiting(), Some("refused".to_owned())), (waiting(), None)];
         facts.expired = vec![waiting(), waiting()];
-        let told: Vec<String> = stuck(&facts).into_iter().map(|stuck| stuck.fact).collect();
+        let stuck: Vec<String> = stuck(&facts).into_iter().map(|stuck| stuck.fact).collect();
         assert_eq!(
-            told,
+            stuck,
             [
                 "a branch of P is given back again and again for 5m 10s: refused",
                 "what is held of P is under a lease that is over for 5m 10s, and nobody recovers it",

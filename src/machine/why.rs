@@ -675,20 +675,20 @@ mod tests {
         };
         let mut waits = facts(Some(LeafState::Queued { due_at: NOW }));
         waits.processes.push(dead(Role::Worker));
-        let told = why(&waits);
-        assert_eq!(told.cause, "no_worker");
-        assert!(told.fact.contains("(1 dead)"), "{}", told.fact);
+        let answer = why(&waits);
+        assert_eq!(answer.cause, "no_worker");
+        assert!(answer.fact.contains("(1 dead)"), "{}", answer.fact);
         let mut runs = facts(Some(LeafState::Running {
             process: dead(Role::Worker).id,
             since: NOW - 5 * SECOND,
         }));
         runs.processes.push(dead(Role::Worker));
-        let told = why(&runs);
-        assert_eq!(told.cause, "process_gone");
+        let answer = why(&runs);
+        assert_eq!(answer.cause, "process_gone");
         assert!(
-            told.fact.contains("box (pid 7), which is dead"),
+            answer.fact.contains("box (pid 7), which is dead"),
             "{}",
-            told.fact
+            answer.fact
         );
     }
 
@@ -705,13 +705,13 @@ mod tests {
             node: "Load".into(),
             error: Some("exit status 3".into()),
         });
-        let told = why(&facts);
+        let answer = why(&facts);
         assert_eq!(
-            told.fact,
+            answer.fact,
             "it halted 1m 30s ago: job_retries_exhausted at Load: exit status 3"
         );
         let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
-        assert_eq!(told.remedy.as_deref(), Some(revive));
+        assert_eq!(answer.remedy.as_deref(), Some(revive));
     }
 
     /// A revival would find the same output.
@@ -725,10 +725,10 @@ mod tests {
             node: "List".into(),
             error: None,
         });
-        let told = why(&facts);
+        let answer = why(&facts);
         let fact = "it halted 1s ago: transition_invalid at List: its output is neither an array nor an \
                     object, and an expand needs one";
-        assert_eq!(told.fact, fact);
-        assert!(told.remedy.unwrap().contains("trigger another run"));
+        assert_eq!(answer.fact, fact);
+        assert!(answer.remedy.unwrap().contains("trigger another run"));
     }
 }

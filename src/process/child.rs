@@ -13,11 +13,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::config::Config;
 use crate::engine::advancer::Advancer;
 use crate::engine::lifeline::{Lifeline, Request};
-use crate::engine::perform::Performer;
 use crate::engine::reaper::Sweeper;
+use crate::engine::runner::Runner;
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::worker::{LAST_COMMIT, Worker};
-use crate::engine::{Policy, Ring};
+use crate::engine::{Policy, Waker};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::step::StopCause;
@@ -27,7 +27,6 @@ use crate::store::definition::Definitions;
 use crate::store::process::NewProcess;
 use crate::telemetry::events;
 
-use super::bells::Bells;
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
@@ -38,6 +37,7 @@ use super::signal::{Event, Signals};
 use super::spawn;
 use super::start::{unfit, until_idle};
 use super::supervisor::Over;
+use super::wakeup::Wakeup;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -93,7 +93,7 @@ impl Child {
             let life = tokio::select! {
                 biased;
                 () = signals.stop_asked() => {
-                    farewell(lives).await;
+                    deregister(lives).await;
                     return ExitCode::SUCCESS;
                 }
                 life = life => life,
@@ -137,14 +137,14 @@ impl Child {
                 };
                 let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
                 let (drain, parent) = (self.drain(), self.parent);
-                attend(&mut signals, &mut loops, &all, drain, parent, dumper, over).await
+                run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await
             }
         };
         if self.supervisor.is_none() {
             end_strays().await;
         }
         self.run_hook(stop).await;
-        farewell(lives).await;
+        deregister(lives).await;
         code
     }
 
@@ -179,7 +179,7 @@ fn role(kind: &ChildKind) -> Role {
 struct Life {
     kind: ChildKind,
     shared: Arc<Shared>,
-    ring: Arc<dyn Ring>,
+    waker: Arc<dyn Waker>,
     requests: mpsc::UnboundedSender<Request>,
     end: oneshot::Sender<()>,
     lifeline: JoinHandle<()>,
@@ -204,15 +204,15 @@ impl Life {
             ChildKind::Advancer => None,
         };
         let (requests, answers) = mpsc::unbounded_channel();
-        let bells = Bells::new(location, requests.clone());
-        let ring: Arc<dyn Ring> = bells.ringer();
+        let wakeup = Wakeup::new(location, requests.clone());
+        let waker: Arc<dyn Waker> = wakeup.waker();
         let heard = Arc::clone(&shared);
-        bells.listen(role, pipeline.as_deref(), process, move || {
+        wakeup.listen(role, pipeline.as_deref(), process, move || {
             heard.wake.notify_one()
         });
         if role == Role::Worker {
             let heard = Arc::clone(&shared);
-            bells.listen_for_claims(process, move || heard.check.notify_one());
+            wakeup.listen_for_claims(process, move || heard.check.notify_one());
         }
         let sweeper = sweeps.then(|| {
             let sweeper = Sweeper::new(
@@ -240,8 +240,8 @@ impl Life {
             requests: answers,
             sweeper,
             connected: watch::Sender::new(false),
-            house: bells.house(),
-            ring: Arc::clone(&ring),
+            origin: wakeup.origin(),
+            waker: Arc::clone(&waker),
             kept_waiting: false,
         };
         let conn = lifeline.begin().await;
@@ -249,7 +249,7 @@ impl Life {
         Self {
             kind: kind.clone(),
             shared,
-            ring,
+            waker,
             requests,
             end,
             lifeline: tokio::task::spawn_local(lifeline.run(conn, ended)),
@@ -269,15 +269,15 @@ impl Life {
         match &self.kind {
             ChildKind::Worker { pipeline } => {
                 let registry = Arc::clone(&child.registry);
-                let performer = Performer::new(config, pipeline, registry, self.requests.clone());
+                let runner = Runner::new(config, pipeline, registry, self.requests.clone());
                 let worker = Worker {
                     location: location.clone(),
                     pipeline: pipeline.clone(),
                     policy: policy.clone(),
                     shared: Arc::clone(&self.shared),
                     definitions: Arc::clone(definitions),
-                    performer: Arc::new(performer),
-                    ring: Arc::clone(&self.ring),
+                    runner: Arc::new(runner),
+                    waker: Arc::clone(&self.waker),
                 };
                 let shared = Arc::clone(&self.shared);
                 loops.spawn_local(async move {
@@ -295,7 +295,7 @@ impl Life {
                     policy: policy.clone(),
                     shared: Arc::clone(&self.shared),
                     definitions: Arc::clone(definitions),
-                    ring: Arc::clone(&self.ring),
+                    waker: Arc::clone(&self.waker),
                 };
                 loops.spawn_local(advancer.run())
             }
@@ -303,8 +303,8 @@ impl Life {
     }
 }
 
-/// Lifelines sign off; without a database they just end.
-async fn farewell(lives: Vec<Life>) {
+/// Lets each lifeline deregister its process; without a database they just end.
+async fn deregister(lives: Vec<Life>) {
     let lifelines = lives.into_iter().map(|life| {
         let _ = life.end.send(());
         life.lifeline
@@ -352,7 +352,7 @@ impl All {
 }
 
 /// Follows signals while the loops run; returns when they have ended.
-async fn attend(
+async fn run_loops(
     signals: &mut Signals,
     loops: &mut JoinSet<()>,
     shared: &All,

@@ -6,20 +6,17 @@
 //! - [`roster`] decides (pure); [`spawn`], [`signal`], [`orphan`] carry out.
 //! - [`identity`] says who a process is, beyond its number.
 //! - [`writer`] finds who has SQLite's lock.
-//! - [`bell`] and [`notify`] are hints to others: nothing depends on them.
+//! - [`wakeup`] and [`systemd`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.
 //! - `names` keeps a static program to the name services that it holds.
 //! - [`hooks`] runs an operator's own commands around start and stop.
 
-pub mod bell;
-pub mod bells;
 pub mod child;
 pub mod dump;
 pub mod hooks;
 pub mod identity;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub mod names;
-pub mod notify;
 pub mod orphan;
 pub mod proof;
 pub mod roster;
@@ -27,6 +24,8 @@ pub mod signal;
 pub mod spawn;
 pub mod start;
 pub mod supervisor;
+pub mod systemd;
+pub mod wakeup;
 pub mod writer;
 
 #[cfg(test)]

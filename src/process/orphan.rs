@@ -112,7 +112,7 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
         return Ok(false);
     }
     let listed = || Ok::<HashSet<Pid>, io::Error>(children_of_self()?.into_iter().collect());
-    let is_told = |pid: &Pid| {
+    let is_accounted_for = |pid: &Pid| {
         let is_living = || tag_of(*pid).is_some_and(|tag| living.tags.contains(&tag));
         living.pids.contains(pid)
             || spawn::is_spared(*pid)
@@ -120,7 +120,11 @@ pub fn left_nothing(living: &Living) -> io::Result<bool> {
             || is_living()
     };
     let before = listed()?;
-    Ok(living.pids.is_subset(&before) && before.iter().all(is_told) && listed()? == before)
+    Ok(
+        living.pids.is_subset(&before)
+            && before.iter().all(is_accounted_for)
+            && listed()? == before,
+    )
 }
 
 /// Ends the processes that a dead worker's steps have left behind on this host. Returns how many were

@@ -81,7 +81,7 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
         steps_at: HashMap::new(),
     };
     let mut all: Vec<Found> = embedded.pipelines.iter().map(brought).collect();
-    // A program that brings its pipelines needs no directory of them; whoever needs one is told
+    // A program that brings its pipelines needs no directory of them; whoever needs one is report
     // that there are none in it.
     if !config.pipelines_path.is_dir() {
         return (all, Vec::new());
@@ -170,7 +170,7 @@ pub struct Options {
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
 
-/// Runs the daemon in the role that the configuration gives it, until it is told to stop.
+/// Runs the daemon in the role that the configuration gives it, until it is report to stop.
 pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<ExitCode, Error> {
     match config.role {
         DaemonRole::All => {
@@ -237,8 +237,8 @@ pub fn start_until(
 /// Creates or upgrades the schema.
 async fn prepare(location: &Location) -> Result<(), store::Error> {
     let mut conn = location.connect(Purpose::Query).await?;
-    let mut told = |waits: &str| tracing::warn!("{waits}");
-    for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut told).await? {
+    let mut report = |waits: &str| tracing::warn!("{waits}");
+    for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {
         tracing::info!(
             version = migration.version,
             name = migration.name,

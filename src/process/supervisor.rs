@@ -20,7 +20,7 @@ use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::reaper::{ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
-use crate::engine::{Policy, Ring};
+use crate::engine::{Policy, Waker};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
@@ -28,16 +28,16 @@ use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
 use crate::telemetry::events;
 
-use super::bells::Bells;
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
-use super::notify::Notify;
 use super::orphan::{self, Living, TAG};
 use super::proof;
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
 use super::spawn::{self, Spawned};
+use super::systemd::Notify;
+use super::wakeup::Wakeup;
 use super::writer;
 
 /// How long the last sweep of a stopping supervisor may take: what it does not give back now,
@@ -79,11 +79,11 @@ pub struct Handle {
     pub ready: watch::Receiver<bool>,
     /// Requests to the lifeline.
     pub requests: mpsc::UnboundedSender<Request>,
-    /// Rings the children.
-    pub ring: Arc<dyn Ring>,
+    /// Wakes the children.
+    pub waker: Arc<dyn Waker>,
 }
 
-struct Kid {
+struct Child {
     slot: SlotId,
     spawned: Spawned,
     tag: String,
@@ -97,7 +97,7 @@ struct Supervisor {
     /// The policy by which the lifeline judges.
     policy: Policy,
     roster: Roster,
-    kids: HashMap<Pid, Kid>,
+    children: HashMap<Pid, Child>,
     me: Arc<Shared>,
     identity: Identity,
     requests: mpsc::UnboundedSender<Request>,
@@ -162,7 +162,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     let handle = Handle {
         ready: supervisor.ready.subscribe(),
         requests: supervisor.requests.clone(),
-        ring: Arc::clone(&lifeline.ring),
+        waker: Arc::clone(&lifeline.waker),
     };
     let (end, ended) = oneshot::channel();
     let lifeline = tokio::task::spawn_local(async move {
@@ -171,7 +171,7 @@ pub async fn supervise<F: Future<Output = Over>>(
         lifeline.run(conn, ended).await;
     });
     let code = supervisor
-        .attend(&mut signals, connected, rows, until(handle))
+        .run(&mut signals, connected, rows, until(handle))
         .await;
     supervisor.end_orphans(0).await;
     // Without a database there is nothing to wait for: the next start finds the proof.
@@ -202,11 +202,11 @@ impl Supervisor {
             super::start::location(&config).unwrap_or_else(|_| Location::sqlite("ductwork.db"));
         let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
-        let bells = Bells::new(&location, requests.clone());
+        let wakeup = Wakeup::new(&location, requests.clone());
         let pids: Arc<Mutex<Pids>> = Arc::default();
         // A child that has registered is ready now, not at the next look.
         let asked = requests.clone();
-        bells.listen(Role::Supervisor, None, id, move || {
+        wakeup.listen(Role::Supervisor, None, id, move || {
             let (done, _) = oneshot::channel();
             let _ = asked.send(Request::Sweep(done));
         });
@@ -235,8 +235,8 @@ impl Supervisor {
             requests: answers,
             sweeper: Some((sweeper, config.supervisor.polling_timeout)),
             connected: watch::Sender::new(false),
-            house: bells.house(),
-            ring: bells.ringer(),
+            origin: wakeup.origin(),
+            waker: wakeup.waker(),
             kept_waiting: false,
         };
         let limits = roster::Limits {
@@ -248,7 +248,7 @@ impl Supervisor {
             policy,
             setup,
             roster,
-            kids: HashMap::new(),
+            children: HashMap::new(),
             me,
             identity,
             requests,
@@ -270,7 +270,7 @@ impl Supervisor {
         self.began.elapsed()
     }
 
-    async fn attend(
+    async fn run(
         &mut self,
         signals: &mut Signals,
         mut connected: watch::Receiver<bool>,
@@ -289,7 +289,7 @@ impl Supervisor {
             if let Some(code) = self.exit {
                 return done.unwrap_or(code);
             }
-            self.tell();
+            self.report_status();
             self.watch_own_beat();
             self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
@@ -406,8 +406,8 @@ impl Supervisor {
                     Ok(dumper) => dumper.request(self.describe()),
                     Err(error) => tracing::error!(%error, "no dump can be made"),
                 }
-                for kid in self.kids.values() {
-                    let _ = kid.spawned.send(nix::sys::signal::Signal::SIGTTIN);
+                for child in self.children.values() {
+                    let _ = child.spawned.send(nix::sys::signal::Signal::SIGTTIN);
                 }
             }
             SignalEvent::Reload => self.reload(),
@@ -470,10 +470,10 @@ impl Supervisor {
     /// hold they keep.
     fn look(&mut self) {
         let at = self.at();
-        let kids = self.kids.iter();
-        let seen: Vec<_> = kids
-            .map(|(pid, kid)| roster::Event::Seen {
-                slot: kid.slot,
+        let children = self.children.iter();
+        let seen: Vec<_> = children
+            .map(|(pid, child)| roster::Event::Seen {
+                slot: child.slot,
                 pid: *pid,
                 frozen: spawn::is_frozen(*pid),
                 at,
@@ -486,12 +486,12 @@ impl Supervisor {
 
     /// Tells the roster how old its children's heartbeats are.
     fn judge(&mut self, rows: &[ProcessRow]) {
-        let kids: Vec<(SlotId, Pid)> = self
-            .kids
+        let children: Vec<(SlotId, Pid)> = self
+            .children
             .iter()
-            .map(|(pid, kid)| (kid.slot, *pid))
+            .map(|(pid, child)| (child.slot, *pid))
             .collect();
-        for (slot, pid) in kids {
+        for (slot, pid) in children {
             let age = rows
                 .iter()
                 .filter(|row| {
@@ -553,8 +553,8 @@ impl Supervisor {
                     failpoint!("supervisor.killing");
                     self.say_killed(slot, pid);
                 }
-                if let Some(kid) = self.kids.get(&pid)
-                    && let Err(error) = kid.spawned.send(signal)
+                if let Some(child) = self.children.get(&pid)
+                    && let Err(error) = child.spawned.send(signal)
                 {
                     tracing::error!(child_pid = pid, %signal, %error, "a child cannot be signalled");
                 }
@@ -629,7 +629,7 @@ impl Supervisor {
                 pids.living.pids.insert(pid);
                 pids.living.tags.insert(tag.clone());
                 drop(pids);
-                self.kids.insert(pid, Kid { slot, spawned, tag });
+                self.children.insert(pid, Child { slot, spawned, tag });
                 roster::Event::Spawned { slot, pid, at }
             }
             Err(error) => {
@@ -651,10 +651,10 @@ impl Supervisor {
         loop {
             match spawn::wait_any() {
                 Ok(Some((pid, status))) => {
-                    if let Some(kid) = self.kids.remove(&pid) {
+                    if let Some(child) = self.children.remove(&pid) {
                         let mut pids = lock(&self.pids);
                         pids.living.pids.remove(&pid);
-                        pids.living.tags.remove(&kid.tag);
+                        pids.living.tags.remove(&child.tag);
                         drop(pids);
                         failpoint!("supervisor.reaped");
                         died = true;
@@ -714,13 +714,13 @@ impl Supervisor {
     }
 
     /// Tells the service manager and whoever holds a handle.
-    fn tell(&mut self) {
+    fn report_status(&mut self) {
         let ready = self.roster.is_ready();
         if ready && !*self.ready.borrow() {
             self.ready.send_replace(true);
             self.notify.ready();
             tracing::info!(
-                children = self.kids.len(),
+                children = self.children.len(),
                 ms = self.began.elapsed().as_millis() as u64,
                 "ready"
             );
@@ -736,7 +736,7 @@ impl Supervisor {
         self.notify.status(&format!(
             "{} of {} processes up{failed}",
             up.count(),
-            self.kids.len()
+            self.children.len()
         ));
     }
 

@@ -217,7 +217,7 @@ impl CommandRunner {
             attempt,
             ..
         } = assignment;
-        let told = [
+        let variables = [
             ("DUCTWORK_RUN_ID", run_id.to_string()),
             ("DUCTWORK_PIPELINE", assignment.pipeline.clone()),
             ("DUCTWORK_STEP", assignment.step.clone()),
@@ -228,7 +228,7 @@ impl CommandRunner {
             ("DUCTWORK_FENCING_TOKEN", attempt.to_string()),
             ("TRACEPARENT", traceparent(*run_id, *execution_id)),
         ];
-        let mut added: Added = told
+        let mut added: Added = variables
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();

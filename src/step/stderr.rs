@@ -71,10 +71,10 @@ impl<'a> Log<'a> {
     pub fn finish(&mut self) {
         self.flush();
         let left_out = self.rate.left_out;
-        self.tell_left_out(left_out);
+        self.report_left_out(left_out);
     }
 
-    fn tell_left_out(&self, lines: u64) {
+    fn report_left_out(&self, lines: u64) {
         if lines > 0 {
             self.warn(Some(lines), "these lines are not in it");
         }
@@ -102,7 +102,7 @@ impl<'a> Log<'a> {
             true => (false, 0),
             false => self.rate.allows(line.len(), Instant::now()),
         };
-        self.tell_left_out(left_out);
+        self.report_left_out(left_out);
         if !logged && !line.is_empty() && self.rate.left_out == 1 {
             self.warn(None, "the lines that follow are counted, and not logged");
         }

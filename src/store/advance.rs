@@ -17,11 +17,12 @@ use crate::model::*;
 
 use super::claim::{raw, touch};
 use super::conn::Conn;
-use super::crossing::{self, Crossed, Crossing, micros};
 use super::definition::{Definitions, Unreadable};
 use super::error::Error;
+use super::micros;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
+use super::transition::{self, Crossed, Crossing};
 
 statements! {
     /// Candidates and their claim are one predicate, asserted by both statements (C1).
@@ -317,7 +318,7 @@ pub async fn advance(
                 });
             }
         }
-        let crossed = crossing::cross(conn, &crossings, limits, definitions).await?;
+        let crossed = transition::cross(conn, &crossings, limits, definitions).await?;
         failpoint!(conn, "advance.written");
         Ok(Advanced {
             moved: crossings.len() - spreading.len(),

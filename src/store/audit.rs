@@ -5,7 +5,7 @@
 //!
 //! Each statement returns `entity, id, detail` for every row that breaks it. Those that would
 //! have to look up every row of a long history are sent only when a single look at each table
-//! (`sketch`) does not clear them, so an audit of a healthy database costs a few scans. It also
+//! (`audit_prefilter`) does not clear them, so an audit of a healthy database costs a few scans. It also
 //! checks what a constraint of the schema upholds: constraints can be dropped.
 //!
 //! Not here: I8 (budgets kept), because budgets are configuration: they are not in the
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
+use super::audit_prefilter::{
+    Prefilter, odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first,
+};
 use super::conn::Conn;
-use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
-use super::sketch::{
-    Sketch, odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first,
-};
+use super::micros;
 use super::statement::{Statement, statements};
 
 /// When an invariant holds.
@@ -46,7 +46,7 @@ pub struct Invariant {
     checks: &'static [Check],
 }
 
-type Cleared = fn(&Sketch) -> Result<bool, Error>;
+type Cleared = fn(&Prefilter) -> Result<bool, Error>;
 
 /// A statement that returns what breaks an invariant, and what makes it unnecessary.
 struct Check {
@@ -532,7 +532,7 @@ macro_rules! invariants {
     };
     (@ $statement:ident) => { Check { statement: &$statement, cleared: None } };
     (@ $statement:ident $cleared:ident) => {
-        Check { statement: &$statement, cleared: Some(Sketch::$cleared) }
+        Check { statement: &$statement, cleared: Some(Prefilter::$cleared) }
     };
 }
 
@@ -632,7 +632,7 @@ pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error>
             conn.script("SET", SETTINGS).await?;
         }
         let began = Instant::now();
-        let sketch = Sketch::take(conn).await?;
+        let sketch = Prefilter::take(conn).await?;
         let took = began.elapsed();
         let audited = check(conn, grace, Some(&sketch)).await?;
         Ok(Audited {
@@ -661,7 +661,7 @@ pub fn settings(statement: &str) -> String {
 async fn check(
     conn: &mut Conn,
     grace: Duration,
-    sketch: Option<&Sketch>,
+    sketch: Option<&Prefilter>,
 ) -> Result<Audited, Error> {
     let args = [
         ("grace", micros(grace).into()),

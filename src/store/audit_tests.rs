@@ -9,14 +9,15 @@ use crate::definition::Definition;
 use crate::definition::builder::{Path, Pipeline};
 use crate::definition::graph::Backoff;
 use crate::machine::advance::AdvanceLimits;
-use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits};
+use crate::machine::outcome::{Ending, StepLimits};
 use crate::model::*;
+use crate::store::bench::data;
 use crate::store::claim::{Claim, Claimed};
-use crate::store::commit::{Committer, Finished, StoredError};
+use crate::store::commit::{Committer, Ended, Finished};
 use crate::store::definition::Definitions;
 use crate::store::process::{Claimant, Death, NewProcess};
 use crate::store::trigger::NewRun;
-use crate::store::{Location, Purpose, advance, claim, commit, fill, migrate, process, trigger};
+use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, trigger};
 
 use super::*;
 
@@ -122,26 +123,13 @@ impl Hands {
             .await
             .unwrap();
         let limits = limits();
-        let view = ExecutionView {
-            retry_count: claimed.retry_count,
-            crash_count: claimed.crash_count,
-        };
-        let verdict = outcome::decide(view, ending, &limits, 0.5);
-        let succeeded = ending == Ending::Success;
-        let error = StoredError {
-            class: "test".into(),
-            message: "it was asked to".into(),
-            backtrace: None,
+        let ended = match ending {
+            Ending::Success => Ended::success(RawValue::from_string(output.into()).unwrap()),
+            ending => Ended::without_value(ending, "test", "it was asked to"),
         };
         let pipeline = definition.pipeline.clone();
-        let finished = [Finished {
-            claimed: Arc::new(claimed),
-            definition,
-            ending,
-            verdict,
-            output: succeeded.then(|| RawValue::from_string(output.into()).unwrap()),
-            error: (!succeeded).then_some(error),
-        }];
+        let finished = Finished::new(Arc::new(claimed), definition, ended, &limits, 0.5);
+        let finished = [finished];
         let committer = Committer {
             claimant: Claimant::new(self.worker),
             pipeline: &pipeline,
@@ -387,8 +375,8 @@ async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
     for db in databases().await {
         let mut conn = db.connect().await;
         let chain = Pipeline::named("Chain").start("A").chain("B").chain("C");
-        let mut numbers = fill::Numbers::now(&mut conn).await.unwrap();
-        fill::completed(
+        let mut numbers = data::Numbers::now(&mut conn).await.unwrap();
+        data::completed(
             &mut conn,
             &chain.build().unwrap(),
             100,
@@ -397,7 +385,7 @@ async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
         )
         .await
         .unwrap();
-        let sketch = Sketch::take(&mut conn).await.unwrap();
+        let sketch = Prefilter::take(&mut conn).await.unwrap();
         for invariant in INVARIANTS {
             for cleared in invariant.checks.iter().filter_map(|check| check.cleared) {
                 assert!(cleared(&sketch).unwrap(), "{}", invariant.name);
@@ -551,7 +539,7 @@ async fn every_corruption_is_found(db: Db) {
         assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
         conn.script("begin", "BEGIN").await.unwrap();
         conn.script("corrupt", corruption).await.unwrap();
-        let sketch = Sketch::take(&mut conn).await.unwrap();
+        let sketch = Prefilter::take(&mut conn).await.unwrap();
         let found = names(check(&mut conn, GRACE, Some(&sketch)).await.unwrap());
         let exactly = names(check(&mut conn, GRACE, None).await.unwrap());
         let of = |invariant: &&Invariant| invariant.name == *name;

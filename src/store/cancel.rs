@@ -19,9 +19,9 @@ use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::Conn;
-use super::crossing::micros;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::micros;
 use super::statement::{Rows, Statement, statements};
 
 statements! {
@@ -134,7 +134,7 @@ pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,
     batch: usize,
-    told: &mut dyn FnMut(usize),
+    report: &mut dyn FnMut(usize),
 ) -> Result<Cancel, Error> {
     let mut cancelling = Cancelling::of(run_id, batch);
     loop {
@@ -143,7 +143,7 @@ pub async fn cancel_by(
             return Ok(cancelled);
         }
         match cancelling.closed > before {
-            true => told(cancelling.closed),
+            true => report(cancelling.closed),
             false => tokio::time::sleep(AGAIN).await,
         }
     }

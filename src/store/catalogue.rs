@@ -1,9 +1,9 @@
-//! Every statement of the house in one list: what the goldens and the checks are made from.
+//! Every statement of the product in one list: the goldens and the checks are made from it.
 
 use super::statement::Statement;
 use super::{
-    advance, audit, cancel, claim, clock, commit, context, crossing, definition, fill, migrate,
-    process, prune, query, resume, revive, sketch, stuck, trigger, why,
+    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
+    migrate, process, prune, query, resume, revive, stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -16,9 +16,10 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
-        crossing::STATEMENTS,
+        transition::STATEMENTS,
+        transition::insert::STATEMENTS,
         definition::STATEMENTS,
-        fill::STATEMENTS,
+        bench::data::STATEMENTS,
         migrate::STATEMENTS,
         super::STATEMENTS,
         process::STATEMENTS,
@@ -26,7 +27,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         query::STATEMENTS,
         resume::STATEMENTS,
         revive::STATEMENTS,
-        sketch::STATEMENTS,
+        audit_prefilter::STATEMENTS,
         stuck::STATEMENTS,
         trigger::STATEMENTS,
         why::STATEMENTS,

@@ -13,10 +13,10 @@ use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::conn::{Conn, Row};
-use super::crossing::micros;
+use super::cursor::Cursor;
 use super::dialect::Dialect;
 use super::error::Error;
-use super::place::Place;
+use super::micros;
 use super::portion;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
@@ -26,7 +26,7 @@ statements! {
     /// anew; nor does what it sent through a connection that it has given up since (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the
     /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
     /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
-    pub(super) TOUCH_PROCESS = "
+    pub(crate) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment";
     CLAIM in Postgres from "backend/postgres/claim.sql";
@@ -69,7 +69,7 @@ statements! {
           FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
-    pub(super) HELD = "
+    pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL";
 }
 
@@ -131,7 +131,7 @@ pub enum Claim {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rest {
     /// The place of the last that was taken.
-    pub last: Place,
+    pub last: Cursor,
     /// Executions that were taken as well and must be put back: together, the inputs are too large to hold.
     pub excess: Vec<ExecutionId>,
     /// Executions that were taken as well and must be put back for later: this version cannot read them.
@@ -159,7 +159,7 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
-    let (claim, rest) = claim_behind(conn, Place::FIRST, claimant, pipeline, n, lease).await?;
+    let (claim, rest) = claim_behind(conn, Cursor::FIRST, claimant, pipeline, n, lease).await?;
     let mut back = rest.excess;
     if let (Claim::Taken(taken), Some(_)) = (&claim, rest.unread.first()) {
         back.extend(rest.unread.iter().map(|unread| unread.execution_id));
@@ -178,7 +178,7 @@ pub async fn claim(
 /// caller's to put back.
 pub async fn claim_behind(
     conn: &mut Conn,
-    place: Place,
+    cursor: Cursor,
     claimant: Claimant,
     pipeline: &str,
     n: usize,
@@ -189,7 +189,7 @@ pub async fn claim_behind(
         excess: Vec::new(),
         unread: Vec::new(),
     };
-    let [behind, behind_id] = place.args();
+    let [behind, behind_id] = cursor.args();
     let pipeline = ("pipeline", pipeline.into());
     let [process, epoch] = claimant.args();
     let lease = ("lease", micros(lease).into());
@@ -204,15 +204,15 @@ pub async fn claim_behind(
             behind,
             behind_id,
         ];
-        let mut rows = conn.alone(&CLAIM, &args).await?;
+        let mut rows = conn.fetch_autocommit(&CLAIM, &args).await?;
         failpoint!(conn, "claim.end");
         if rows.is_empty() {
-            return Ok((Claim::Dead, none(place)));
+            return Ok((Claim::Dead, none(cursor)));
         }
         rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
         let last = match rows.first() {
-            Some(row) => Place::of(row, "last_due_at", "last_id")?,
-            None => place,
+            Some(row) => Cursor::of(row, "last_due_at", "last_id")?,
+            None => cursor,
         };
         return with_inputs(conn, understood(&rows)?, last).await;
     }
@@ -228,7 +228,7 @@ pub async fn claim_behind(
         ];
         let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
         if taken.is_empty() {
-            return Ok(Some((Vec::new(), place)));
+            return Ok(Some((Vec::new(), cursor)));
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
@@ -242,16 +242,19 @@ pub async fn claim_behind(
             )));
         }
         failpoint!(conn, "claim.written");
-        let places = taken.iter().map(|row| Place::of(row, "due_at", "id"));
-        let places = places.collect::<Result<Vec<_>, Error>>()?;
-        let last = places.into_iter().max().unwrap_or(place);
+        let cursors = taken.iter().map(|row| Cursor::of(row, "due_at", "id"));
+        let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
+        let last = cursors.into_iter().max().unwrap_or(cursor);
         let args = [("b", (&rows).into()), process.clone()];
-        Ok(Some((conn.finish(&LOAD_CLAIMED, &args).await?, last)))
+        Ok(Some((
+            conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?,
+            last,
+        )))
     });
     let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
     let Some((rows, last)) = loaded else {
-        return Ok((Claim::Dead, none(place)));
+        return Ok((Claim::Dead, none(cursor)));
     };
     with_inputs(conn, understood(&rows)?, last).await
 }
@@ -262,7 +265,7 @@ pub async fn claim_behind(
 async fn with_inputs(
     conn: &mut Conn,
     (mut taken, unread): (Vec<Taken>, Vec<Unread>),
-    last: Place,
+    last: Cursor,
 ) -> Result<(Claim, Rest), Error> {
     let sizes = taken.iter().map(|taken| taken.size);
     let fit = portion::first(taken.len(), sizes);

@@ -20,17 +20,18 @@ use serde_json::value::RawValue;
 use crate::definition::{Definition, Target};
 use crate::failpoint::failpoint;
 use crate::machine::advance::Advance;
-use crate::machine::outcome::{Ending, Verdict};
+use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
 use super::batch::ResultRow;
 use super::claim::{self, Claimed};
 use super::conn::{Conn, Row};
-use super::crossing::{Crossed, micros};
 use super::dialect::Dialect;
 use super::error::Error;
+use super::micros;
 use super::process::Claimant;
 use super::statement::{Args, Rows, statements};
+use super::transition::Crossed;
 
 statements! {
     COMMIT in Postgres from "backend/postgres/commit.sql";
@@ -95,7 +96,78 @@ pub struct Finished {
     pub error: Option<StoredError>,
 }
 
+/// The end of an execution.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub ending: Ending,
+    /// Its value, when it succeeded.
+    pub output: Option<Box<RawValue>>,
+    /// The reason, when it did not.
+    pub error: Option<StoredError>,
+}
+
+impl Ended {
+    /// With a value.
+    pub fn success(output: Box<RawValue>) -> Self {
+        Self {
+            ending: Ending::Success,
+            output: Some(output),
+            error: None,
+        }
+    }
+
+    /// Without one, for a reason of this class.
+    pub fn without_value(ending: Ending, class: &str, message: impl Into<String>) -> Self {
+        Self {
+            ending,
+            output: None,
+            error: Some(StoredError {
+                class: class.to_owned(),
+                message: message.into(),
+                backtrace: None,
+            }),
+        }
+    }
+
+    /// The same, with the end of its log.
+    pub fn with_backtrace(mut self, backtrace: Option<String>) -> Self {
+        if let Some(error) = &mut self.error {
+            error.backtrace = backtrace;
+        }
+        self
+    }
+}
+
 impl Finished {
+    /// An execution that has ended, with the verdict that its budgets allow. `chance` is from 0 to
+    /// 1, and scatters the delay of another attempt.
+    pub fn new(
+        claimed: Arc<Claimed>,
+        definition: Arc<Definition>,
+        ended: Ended,
+        limits: &StepLimits,
+        chance: f64,
+    ) -> Self {
+        let Ended {
+            ending,
+            output,
+            error,
+        } = ended;
+        let view = ExecutionView {
+            retry_count: claimed.retry_count,
+            crash_count: claimed.crash_count,
+        };
+        Self {
+            verdict: outcome::decide(view, ending, limits, chance),
+            claimed,
+            definition,
+            ending,
+            output,
+            error,
+        }
+    }
+
     /// The bytes of what it brings: its output, or its error.
     pub fn bytes(&self) -> usize {
         let output = self
@@ -126,7 +198,7 @@ pub struct Committed {
     /// Results that came too late: the claim had been taken away.
     pub stale: Vec<ExecutionId>,
     /// Executions of the next steps, leased at birth.
-    pub born: Vec<Claimed>,
+    pub leased_next: Vec<Claimed>,
     /// A branch waits for an advancer.
     pub ready: bool,
     /// Branches that crossed with their result.
@@ -191,7 +263,7 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
         true => &COMMIT_SIMPLE,
         false => &COMMIT,
     };
-    let rows = conn.alone(statement, args).await?;
+    let rows = conn.fetch_autocommit(statement, args).await?;
     let mut held = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(id) = row.get::<Option<uuid::Uuid>>("execution_id")? {
@@ -234,7 +306,7 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             true => &WRITE_SIMPLE_RESULTS,
             false => &WRITE_RESULTS,
         };
-        conn.finish(write, &args).await?;
+        conn.fetch_and_commit(write, &args).await?;
         Ok(Some(held))
     })
     .await
@@ -460,7 +532,7 @@ impl<'a> Planned<'a> {
     }
 
     /// The step that follows, as if it had been claimed; `None` unless it was leased at birth.
-    fn born(&self) -> Option<Claimed> {
+    fn leased_next(&self) -> Option<Claimed> {
         let (next, attempt) = (self.next.as_ref()?, self.attempt.as_ref()?);
         let from = &self.of.claimed;
         attempt.leased.then_some(())?;
@@ -514,7 +586,7 @@ fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
         };
         committed.ready |= row.ready || *last;
         committed.advanced += usize::from(row.crossing.is_some() && !last);
-        committed.born.extend(row.born());
+        committed.leased_next.extend(row.leased_next());
         if row.queues() {
             committed.crossed.available.insert(pipeline.to_owned());
         }

@@ -18,14 +18,14 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 
 use super::dialect::Dialect;
 use super::error::{Error, Source};
-#[cfg(test)]
-use super::explorer::local::Local;
 use super::file::File;
 use super::packed;
 use super::patience::{self, Patience};
 use super::postgres::Postgres;
 use super::sqlite::{self, Answer, Sqlite};
 use super::statement::{Arg, Args, Statement, find};
+#[cfg(test)]
+use crate::explorer::local::Local;
 
 /// How long a connection attempt may take. Longer than a busy server's handshake, shorter
 /// than a lease.
@@ -134,7 +134,7 @@ impl Location {
     }
 
     /// The name of the database on this host: two processes with the same are in one house,
-    /// and hear each other's bells. Holds no secret.
+    /// and wake each other. Holds no secret.
     pub fn identity(&self) -> String {
         match &self.target {
             Target::Sqlite(file) => {
@@ -298,7 +298,7 @@ impl Row {
 impl Conn {
     /// The explorer's.
     #[cfg(test)]
-    pub(super) fn local(local: Local) -> Self {
+    pub(crate) fn local(local: Local) -> Self {
         Self::of(Inner::Local(Box::new(local)), Self::PATIENCE)
     }
 
@@ -329,7 +329,7 @@ impl Conn {
 
     /// The explorer's own end of it.
     #[cfg(test)]
-    pub(super) fn as_local(&mut self) -> &mut Local {
+    pub(crate) fn as_local(&mut self) -> &mut Local {
         match &mut self.inner {
             Inner::Local(local) => local,
             _ => unreachable!("only the explorer asks for it"),
@@ -386,7 +386,7 @@ impl Conn {
 
     /// Runs the last statement of a transaction; its rows. On SQLite its COMMIT goes with it: what
     /// must not be committed has to fail in it, and nothing may be decided by its rows.
-    pub async fn finish(
+    pub async fn fetch_and_commit(
         &mut self,
         statement: &Statement,
         args: Args<'_>,
@@ -453,7 +453,7 @@ impl Conn {
 
     /// Runs a statement that is a transaction of its own; its rows. Tried again when the
     /// database asks for that.
-    pub async fn alone(
+    pub async fn fetch_autocommit(
         &mut self,
         statement: &Statement,
         args: Args<'_>,
@@ -584,7 +584,7 @@ impl Conn {
         }
     }
 
-    /// Rings the other hosts that share the database, where it can carry a ring.
+    /// Wakes the other hosts that share the database, where it can carry a notification.
     pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
             return Ok(());
@@ -648,7 +648,7 @@ async fn again_after(attempt: u32) {
 }
 
 /// The values of a statement's parameters, in their order.
-pub(super) fn sqlite_values(statement: &Statement, args: Args<'_>) -> Vec<Value> {
+pub(crate) fn sqlite_values(statement: &Statement, args: Args<'_>) -> Vec<Value> {
     let names = statement.rendered(Dialect::Sqlite).parameters.iter();
     let value = |name: &String| match find(statement, args, name) {
         Arg::Id(id) => id.map_or(Value::Null, |id| Value::Blob(id.as_bytes().to_vec())),

@@ -134,7 +134,7 @@ impl Known {
         }
         let unread = self.unread.get(digest)?;
         let pause = unread.until.checked_duration_since(now)?;
-        (!pause.is_zero()).then(|| Err(unread.told(digest, pause)))
+        (!pause.is_zero()).then(|| Err(unread.error(digest, pause)))
     }
 
     /// Takes note of what came of reading it.
@@ -166,14 +166,14 @@ impl Known {
             pause,
             until,
         };
-        let told = unread.told(digest, pause);
+        let error = unread.error(digest, pause);
         self.unread.insert(digest.to_owned(), unread);
-        Err(told)
+        Err(error)
     }
 }
 
 impl Unread {
-    fn told(&self, digest: &str, pause: Duration) -> Unreadable {
+    fn error(&self, digest: &str, pause: Duration) -> Unreadable {
         Unreadable {
             digest: digest.to_owned(),
             reason: self.reason.clone(),

@@ -11,10 +11,10 @@ use super::blame::{self, Blame};
 #[derive(Debug, thiserror::Error)]
 pub enum Source {
     /// PostgreSQL's.
-    #[error("{}", told(_0))]
+    #[error("{}", describe(_0))]
     Postgres(sqlx::Error),
     /// SQLite's.
-    #[error("{}", told_by_sqlite(_0))]
+    #[error("{}", describe_sqlite(_0))]
     Sqlite(rusqlite::Error),
     /// The system's.
     #[error(transparent)]
@@ -38,7 +38,7 @@ impl From<sqlx::Error> for Source {
 
 /// The server's own message, and what it was at when somebody was in its way: which table, as a rule.
 /// The driver adds a line of the server's source.
-fn told(error: &sqlx::Error) -> String {
+fn describe(error: &sqlx::Error) -> String {
     let sqlx::Error::Database(error) = error else {
         return error.to_string();
     };
@@ -53,7 +53,7 @@ fn told(error: &sqlx::Error) -> String {
 }
 
 /// Its message, and what its code says beyond that: of a failed disk, at what it failed.
-fn told_by_sqlite(error: &rusqlite::Error) -> String {
+fn describe_sqlite(error: &rusqlite::Error) -> String {
     let text = error.to_string();
     let code = error.sqlite_error().map(ToString::to_string);
     match code.as_deref().and_then(|code| code.split_once(": ")) {
@@ -204,7 +204,7 @@ impl Error {
     }
 
     /// The classification of a driver's error during `statement`.
-    pub(super) fn of(source: Source, statement: &'static str) -> Self {
+    pub(crate) fn of(source: Source, statement: &'static str) -> Self {
         let (blame, constraint) = (source.blame(), source.constraint());
         let source = Arc::new(source);
         match (blame, constraint) {

@@ -2,7 +2,7 @@
 //! aggregate function of SQLite's.
 //!
 //! Owns: the one aggregate that the `{fingerprint:…}` fragment calls on SQLite, in the form that
-//! SQLite asks for. Never: compares anything (`sketch` does, and says what for).
+//! SQLite asks for. Never: compares anything (`audit_prefilter` does).
 #![expect(unsafe_code, reason = "SQLite asks in C")]
 
 use std::ffi::{CStr, c_int};

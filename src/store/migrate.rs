@@ -178,7 +178,7 @@ pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> 
 pub async fn migrate_within(
     conn: &mut Conn,
     patience: Duration,
-    told: &mut dyn FnMut(&str),
+    report: &mut dyn FnMut(&str),
 ) -> Result<Vec<&'static Migration>, Error> {
     newer(conn).await?;
     create_record(conn).await?;
@@ -202,7 +202,7 @@ pub async fn migrate_within(
                              again"
                         )));
                     }
-                    told(&format!("migration {version} ({name}) waits for {holder}"));
+                    report(&format!("migration {version} ({name}) waits for {holder}"));
                     tokio::time::sleep(PAUSE.min(patience)).await;
                     continue;
                 }

@@ -1,11 +1,13 @@
-//! The only SQL in the house.
+//! The only SQL in the product.
 //!
 //! Owns: the schema, every statement, and the operations on rows, each of them guarded.
 //! Never: decides; what is to be written is a plan made by `machine`.
 
 pub mod advance;
 pub mod audit;
+mod audit_prefilter;
 mod batch;
+pub mod bench;
 mod blame;
 mod busy;
 pub mod cancel;
@@ -15,24 +17,18 @@ pub mod clock;
 pub mod commit;
 pub mod conn;
 pub mod context;
-pub mod crossing;
+pub mod cursor;
 pub mod definition;
 pub mod dialect;
-pub mod disturb;
 pub mod error;
-#[cfg(test)]
-mod explorer;
 #[cfg(feature = "failpoints")]
 mod fault;
+pub mod fault_injection;
 pub mod file;
-pub mod fill;
 pub mod fingerprint;
-pub mod limit;
-pub mod measure;
 pub mod migrate;
 mod packed;
 mod patience;
-pub mod place;
 pub mod portion;
 mod postgres;
 pub mod process;
@@ -42,10 +38,10 @@ pub mod resume;
 pub mod revive;
 pub mod rows_table;
 pub mod sandbox;
-mod sketch;
 pub mod sqlite;
 pub mod statement;
 pub mod stuck;
+pub mod transition;
 pub mod trigger;
 pub mod why;
 pub mod writable;
@@ -89,12 +85,9 @@ pub async fn left_to_do(
     abandoned: std::time::Duration,
 ) -> Result<bool, Error> {
     let args = [
-        ("abandoned", crossing::micros(abandoned).into()),
+        ("abandoned", micros(abandoned).into()),
         ("retained", i64::from(retention.is_some()).into()),
-        (
-            "age",
-            crossing::micros(retention.unwrap_or_default()).into(),
-        ),
+        ("age", micros(retention.unwrap_or_default()).into()),
     ];
     Ok(conn.fetch_optional(&LEFT_TO_DO, &args).await?.is_some())
 }
@@ -109,4 +102,11 @@ pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<b
         ("all", i64::from(pipelines.is_none()).into()),
     ];
     Ok(conn.fetch_optional(&ANY_WORK, &args).await?.is_some())
+}
+
+/// Whole microseconds, as stored.
+fn micros(duration: std::time::Duration) -> i64 {
+    // Capped where adding it to a time could overflow: longer than any history.
+    const LONGEST: u128 = (i64::MAX / 4) as u128;
+    duration.as_micros().min(LONGEST) as i64
 }

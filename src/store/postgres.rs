@@ -130,7 +130,7 @@ impl Postgres {
         prepared.map(drop)
     }
 
-    /// Rings whoever listens to the channel.
+    /// Wakes the processes that listen to the channel.
     pub async fn notify(&mut self, channel: &str, payload: &str) -> Result<(), sqlx::Error> {
         let query = sqlx::query("SELECT pg_notify($1, $2)").bind(channel);
         let query = query.bind(payload);
@@ -261,7 +261,7 @@ fn configured(
     // Zero would be the system's own.
     let seconds = |time: Duration| time.as_secs().max(1).to_string();
     let bound = |time: Option<Duration>| time.map_or("0".to_owned(), ms);
-    // A name of the address, or of PGAPPNAME, tells the sessions of several houses apart.
+    // A name of the address, or of PGAPPNAME, tells the sessions of several deployments apart.
     let name = options.get_application_name().unwrap_or("ductworkd");
     let options = options
         .clone()

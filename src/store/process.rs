@@ -13,10 +13,11 @@ use crate::model::*;
 
 use super::claim::HELD;
 use super::conn::{Conn, Row};
-use super::crossing::{self, NewExecution, micros};
 use super::definition::Definitions;
 use super::error::Error;
+use super::micros;
 use super::statement::{Arg, Rows, statements};
+use super::transition::insert::{self, NewExecution};
 
 statements! {
     REGISTER = "
@@ -321,7 +322,7 @@ pub async fn hold_on(
     let args = [("id", process.0.into()), ("lease", micros(lease).into())];
     let extended = conn.transaction(async |conn| {
         conn.execute(&EXTEND_LEASES, &args).await?;
-        conn.finish(&EXTEND_ADVANCEMENTS, &args).await?;
+        conn.fetch_and_commit(&EXTEND_ADVANCEMENTS, &args).await?;
         Ok(())
     });
     match extended.await {
@@ -333,7 +334,7 @@ pub async fn hold_on(
 
 /// Tells with its row what keeps a process from getting on, and for how long it has; or that nothing
 /// does any more.
-pub async fn tell(
+pub async fn report_trouble(
     conn: &mut Conn,
     process: ProcessId,
     trouble: Option<(&str, Duration)>,
@@ -576,7 +577,7 @@ async fn give_back_executions(
     recovered
         .pipelines
         .extend(again.iter().map(|row| row.pipeline.to_owned()));
-    crossing::insert_executions(conn, &again).await?;
+    insert::insert_executions(conn, &again).await?;
     if !failed.is_empty() {
         let rows = Rows::new().ids("id", failed);
         conn.execute(&FAIL_STEPS, &[("b", (&rows).into())]).await?;
@@ -627,7 +628,7 @@ pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error
     conn.transaction(async |conn| {
         let args = [("id", process.0.into())];
         conn.fetch(&LOCK_PROCESS, &args).await?;
-        conn.finish(&DEREGISTER, &args).await?;
+        conn.fetch_and_commit(&DEREGISTER, &args).await?;
         Ok(())
     })
     .await

@@ -19,9 +19,9 @@ use uuid::Uuid;
 use crate::failpoint::failpoint;
 
 use super::conn::Conn;
-use super::crossing::micros;
+use super::cursor::Cursor;
 use super::error::Error;
-use super::place::Place;
+use super::micros;
 use super::statement::{Rows, statements};
 
 /// Bounds of a transaction. Where faults are tried between two, few rows make some.
@@ -110,19 +110,19 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
-    prune_and_tell(conn, older_than, limit, &mut |_| {}).await
+    prune_reporting(conn, older_than, limit, &mut |_| {}).await
 }
 
 /// The same; `told` hears how many are gone, after each transaction.
-pub async fn prune_and_tell(
+pub async fn prune_reporting(
     conn: &mut Conn,
     older_than: Duration,
     limit: u64,
-    told: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(u64),
 ) -> Result<u64, Error> {
     let mut pruning = Pruning::of(Some(older_than), limit);
     while pruning.step(conn).await? {
-        told(pruning.runs);
+        report(pruning.runs);
     }
     Ok(pruning.runs)
 }
@@ -135,7 +135,7 @@ pub struct Pruning {
     /// Runs that are gone so far.
     pub runs: u64,
     in_pass: u64,
-    place: Place,
+    cursor: Cursor,
     branches: usize,
     bounds: [usize; 3],
 }
@@ -148,7 +148,7 @@ impl Pruning {
             limit,
             runs: 0,
             in_pass: 0,
-            place: Place::FIRST,
+            cursor: Cursor::FIRST,
             branches: BRANCHES[1],
             bounds: BRANCHES,
         }
@@ -173,7 +173,7 @@ impl Pruning {
         }
         let n = RUNS.min(self.limit - self.runs).min(self.branches as u64);
         failpoint!(conn, "prune.begin");
-        let (older_than, place, branches) = (self.older_than, self.place, self.branches);
+        let (older_than, cursor, branches) = (self.older_than, self.cursor, self.branches);
         let asked = Instant::now();
         let batch = conn
             .transaction(async |conn| {
@@ -181,7 +181,7 @@ impl Pruning {
                 // this moment is left to it.
                 let begun = half_pruned(conn, n).await?;
                 let (seen, last) = match older_than {
-                    Some(age) if begun.is_empty() => ended(conn, age, place, n).await?,
+                    Some(age) if begun.is_empty() => ended(conn, age, cursor, n).await?,
                     _ => (begun, None),
                 };
                 let part = delete(conn, seen, branches).await?;
@@ -198,13 +198,13 @@ impl Pruning {
             // The same runs again.
         } else if let Some(last) = last {
             // A run whose hook nobody runs is left behind, so that it holds back no other.
-            self.place = last;
+            self.cursor = last;
         } else if part.runs > 0 {
             // That was begun before. There may be more of it, and what is old enough is as it was.
         } else if self.in_pass > 0 {
             // A pass that deleted something may have made room for another: a lineage goes one run
             // at a time, from its newest end.
-            (self.place, self.in_pass) = (Place::FIRST, 0);
+            (self.cursor, self.in_pass) = (Cursor::FIRST, 0);
         } else {
             return Ok(false);
         }
@@ -235,9 +235,9 @@ async fn half_pruned(conn: &mut Conn, n: u64) -> Result<Vec<Uuid>, Error> {
 async fn ended(
     conn: &mut Conn,
     older_than: Duration,
-    behind: Place,
+    behind: Cursor,
     n: u64,
-) -> Result<(Vec<Uuid>, Option<Place>), Error> {
+) -> Result<(Vec<Uuid>, Option<Cursor>), Error> {
     let [behind, behind_id] = behind.args();
     let args = [
         ("age", micros(older_than).into()),
@@ -246,7 +246,7 @@ async fn ended(
         ("n", (n as i64).into()),
     ];
     let seen = conn.fetch(&ENDED_RUNS, &args).await?;
-    let last = seen.last().map(|row| Place::of(row, "ended_at", "id"));
+    let last = seen.last().map(|row| Cursor::of(row, "ended_at", "id"));
     let last = last.transpose()?;
     let seen = ids(&seen, "id")?;
     let rows = Rows::new().ids("id", seen);

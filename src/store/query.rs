@@ -356,9 +356,9 @@ pub enum Found {
 pub async fn runs(
     conn: &mut Conn,
     filter: &RunFilter<'_>,
-    told: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(u64),
 ) -> Result<Vec<Run>, Error> {
-    runs_by(conn, filter, PAGE, told).await
+    runs_by(conn, filter, PAGE, report).await
 }
 
 /// The same, among so many at a time.
@@ -366,7 +366,7 @@ pub async fn runs_by(
     conn: &mut Conn,
     filter: &RunFilter<'_>,
     page: usize,
-    told: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(u64),
 ) -> Result<Vec<Run>, Error> {
     let statuses = filter.statuses;
     let many = statuses.is_empty() || statuses.contains(&RunStatus::Completed);
@@ -393,7 +393,7 @@ pub async fn runs_by(
         let args = [
             ("all", i64::from(filter.pipeline.is_none()).into()),
             ("pipeline", filter.pipeline.unwrap_or_default().into()),
-            ("since", super::crossing::micros(since).into()),
+            ("since", super::micros(since).into()),
             ("from", next.unwrap_or(oldest).into()),
             ("before", before.into()),
             ("n", left.into()),
@@ -420,7 +420,7 @@ pub async fn runs_by(
         });
         found.extend(more.await?);
         looked += page as u64;
-        told(looked);
+        report(looked);
         match next {
             Some(next) if found.len() < filter.limit => before = next,
             _ => return Ok(found),
@@ -434,7 +434,7 @@ async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error>
     let Some(since) = since else {
         return Ok(Uuid::nil());
     };
-    let since = super::crossing::micros(since.saturating_add(DAY));
+    let since = super::micros(since.saturating_add(DAY));
     let ms = now(conn).await?.saturating_sub(since).max(0) / 1_000;
     Ok(Uuid::from_u128((ms as u128) << 80))
 }

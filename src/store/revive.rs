@@ -13,9 +13,9 @@ use crate::machine::revive::{HaltedView, Restart, restart};
 use crate::model::*;
 
 use super::conn::Conn;
-use super::crossing::{self, NewExecution};
 use super::error::Error;
 use super::statement::{Rows, statements};
+use super::transition::insert::{self, NewExecution};
 
 statements! {
     /// RACE: prune deletes the run while it is revived. Both write this row, so either we find
@@ -262,7 +262,7 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
             due_in: Some(0),
         })
         .collect();
-    crossing::insert_executions(conn, &executions).await
+    insert::insert_executions(conn, &executions).await
 }
 
 /// A barrier at which all had arrived fires again when the last of its branches arrives

@@ -503,7 +503,7 @@ mod tests {
         conn.take_statements();
         let done = conn.transaction(async |conn| {
             add(conn, 2).await?;
-            conn.finish(&ADD, &[("n", 3_i64.into()), ("word", "b".into())])
+            conn.fetch_and_commit(&ADD, &[("n", 3_i64.into()), ("word", "b".into())])
                 .await
         });
         done.await.unwrap();
@@ -525,12 +525,12 @@ mod tests {
         let (_directory, location, mut conn) = opened().await;
         let refused = conn.transaction(async |conn| {
             add(conn, 7).await?;
-            conn.finish(&REFUSED_AT_LAST, &[]).await
+            conn.fetch_and_commit(&REFUSED_AT_LAST, &[]).await
         });
         assert!(matches!(refused.await, Err(Error::Corrupt(_))));
         let constraint = conn.transaction(async |conn| {
             add(conn, 2).await?;
-            conn.finish(&ADD, &[("n", 1_i64.into()), ("word", "b".into())])
+            conn.fetch_and_commit(&ADD, &[("n", 1_i64.into()), ("word", "b".into())])
                 .await
         });
         assert!(matches!(constraint.await, Err(Error::Constraint { .. })));
@@ -562,7 +562,7 @@ mod tests {
             let full = conn.transaction(async |conn| {
                 let args = [("n", 2_i64.into())];
                 match last {
-                    true => conn.finish(&LARGE, &args).await,
+                    true => conn.fetch_and_commit(&LARGE, &args).await,
                     false => conn.fetch(&LARGE, &args).await,
                 }
             });

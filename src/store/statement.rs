@@ -38,11 +38,11 @@ enum Text {
 }
 
 /// A statement as one database takes it.
-pub(super) struct Rendered {
-    pub(super) sql: &'static str,
-    pub(super) parameters: Vec<String>,
+pub(crate) struct Rendered {
+    pub(crate) sql: &'static str,
+    pub(crate) parameters: Vec<String>,
     /// The same as SQLite is asked: by one statement, or by several in a row.
-    pub(super) asked: &'static [Asked],
+    pub(crate) asked: &'static [Asked],
 }
 
 impl Statement {
@@ -101,7 +101,7 @@ impl Statement {
     }
 
     /// The statements that this is several of, in a row; none when it is one.
-    pub(super) fn in_row(&self) -> &'static [&'static Statement] {
+    pub(crate) fn in_row(&self) -> &'static [&'static Statement] {
         match self.text {
             Text::Row(statements) => statements,
             _ => &[],
@@ -109,7 +109,7 @@ impl Statement {
     }
 
     /// The text as `dialect` takes it.
-    pub(super) fn rendered(&self, dialect: Dialect) -> &Rendered {
+    pub(crate) fn rendered(&self, dialect: Dialect) -> &Rendered {
         self.rendered[dialect as usize].get_or_init(|| {
             let mut text = String::new();
             self.write_text(&mut text);
@@ -144,7 +144,7 @@ impl Statement {
 
     /// Its own text, with fragments and comments.
     #[cfg(test)]
-    pub(super) fn text(&self) -> &'static str {
+    pub(crate) fn text(&self) -> &'static str {
         match self.text {
             Text::One(text) => text,
             Text::Row(_) => unreachable!("{} is several", self.name),
@@ -159,7 +159,7 @@ impl Statement {
 
 /// The text of a section of a file: what stands between `-- name: NAME` and the next such line. A
 /// name that the file lacks does not compile.
-pub(super) const fn section(file: &'static str, name: &str) -> &'static str {
+pub(in crate::store) const fn section(file: &'static str, name: &str) -> &'static str {
     const MARK: &[u8] = b"\n-- name: ";
     let (bytes, name) = (file.as_bytes(), name.as_bytes());
     let mut at = find_bytes(bytes, 0, MARK);
@@ -205,7 +205,7 @@ macro_rules! statements {
             $crate::store::statement::statements!(@ $name $(in $only)? $(from $file)? $(runs $row)? $(= $text)?);)*
 
         /// Every statement of this module.
-        pub(super) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
+        pub(in crate::store) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
     };
     (@ $name:ident = $text:expr) => {
         $crate::store::statement::Statement::new(stringify!($name), $text)

@@ -9,8 +9,8 @@ use crate::machine::stuck::{Facts, GRACE, Mover, Waiting};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
-use super::crossing::micros;
 use super::error::Error;
+use super::micros;
 use super::process::has_known_role;
 use super::query;
 use super::statement::statements;

@@ -12,10 +12,10 @@ use crate::model::*;
 
 use super::batch::NewRunRow;
 use super::conn::Conn;
-use super::crossing::micros;
 use super::definition;
 use super::dialect::Dialect;
 use super::error::Error;
+use super::micros;
 use super::portion;
 use super::statement::{Rows, statements};
 
@@ -133,11 +133,11 @@ async fn insert(
     let keyed = !first.is_empty();
     let created: HashSet<RunId> = if conn.dialect() == Dialect::Postgres {
         let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
-        created(&conn.alone(statement, &args).await?)?
+        created(&conn.fetch_autocommit(statement, &args).await?)?
     } else {
         conn.transaction(async |conn| {
             if !keyed {
-                conn.finish(&INSERT_AND_BEGIN_RUNS, &args).await?;
+                conn.fetch_and_commit(&INSERT_AND_BEGIN_RUNS, &args).await?;
                 return Ok(ids.iter().copied().collect());
             }
             let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
@@ -148,7 +148,7 @@ async fn insert(
                 _ => (name, arg),
             });
             failpoint!(conn, "trigger.written");
-            conn.finish(&BEGIN_RUNS, &args).await?;
+            conn.fetch_and_commit(&BEGIN_RUNS, &args).await?;
             Ok(created)
         })
         .await?
@@ -176,7 +176,7 @@ async fn insert(
             run.1 = run.1.take().or(input);
         }
     }
-    let told = runs.iter().zip(&ids).map(|(run, id)| {
+    let answers = runs.iter().zip(&ids).map(|(run, id)| {
         if created.contains(id) {
             return Ok(Triggered {
                 run_id: *id,
@@ -197,7 +197,7 @@ async fn insert(
             input_differs: input.as_deref() != Some(run.input),
         })
     });
-    told.collect()
+    answers.collect()
 }
 
 /// The keys of what a run begins with.

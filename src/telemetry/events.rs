@@ -12,8 +12,8 @@ use crate::model::{BranchId, ExecutionId, HaltReason, ProcessId, RunStatus};
 use crate::step::Assignment;
 use crate::store::clock::Overtaken;
 use crate::store::commit::StoredError;
-use crate::store::crossing::Crossed;
 use crate::store::process::{Death, Recovered};
+use crate::store::transition::Crossed;
 
 use super::chain;
 
@@ -172,8 +172,8 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
 /// Results came too late and were refused. Of a wide run that was cancelled they may be hundreds at once.
 pub fn stale_commits(executions: &[ExecutionId]) {
     const EACH: usize = 5;
-    let (told, counted) = executions.split_at(executions.len().min(EACH));
-    for execution in told {
+    let (named, counted) = executions.split_at(executions.len().min(EACH));
+    for execution in named {
         warn!(execution_id = %execution, "stale commit refused: the claim had been taken away");
     }
     if !counted.is_empty() {

@@ -30,8 +30,8 @@ mod dice;
 mod cluster;
 
 #[expect(dead_code, reason = "other tests need more of it")]
-#[path = "../daemon/house.rs"]
-mod house;
+#[path = "../daemon/fixture.rs"]
+mod fixture;
 
 mod aside;
 mod disk;

@@ -16,8 +16,8 @@ use crate::aside::Aside;
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::disk::Disk;
+use crate::fixture::*;
 use crate::history::{Fault, Kind, uptime};
-use crate::house::*;
 use crate::log::{self, LogReader};
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
@@ -38,12 +38,12 @@ pub struct Host {
 impl Host {
     /// Starts one.
     pub fn start(
-        house: &House,
+        fixture: &DaemonFixture,
         wrapper: Vec<String>,
         proxy: Option<Arc<Proxy>>,
         disk: Option<Disk>,
     ) -> Self {
-        let (daemon, log) = started(house, &wrapper);
+        let (daemon, log) = started(fixture, &wrapper);
         Self {
             daemon,
             log,
@@ -54,19 +54,19 @@ impl Host {
     }
 }
 
-fn started(house: &House, wrapper: &[String]) -> (Daemon, LogReader) {
+fn started(fixture: &DaemonFixture, wrapper: &[String]) -> (Daemon, LogReader) {
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let (reader, stderr) = log::pipe();
-    let daemon = house.start_into(&wrapper, &["start"], Some(stderr));
+    let daemon = fixture.start_into(&wrapper, &["start"], Some(stderr));
     let log = LogReader::start(reader, daemon.log.clone());
     (daemon, log)
 }
 
 /// Everything that faults are done to.
 pub struct Scene {
-    /// Before the house: whoever is dropped after a failure reads its log there.
+    /// Before the fixture: whoever is dropped after a failure reads its log there.
     pub hosts: Vec<Host>,
-    pub house: House,
+    pub fixture: DaemonFixture,
     pub url: String,
     pub cluster: Option<Cluster>,
     /// Where the server's tables are.
@@ -92,10 +92,10 @@ const STOOD: Duration = Duration::from_secs(10);
 
 impl Scene {
     /// A scene on which nothing has happened yet.
-    pub fn new(house: House, url: String, cluster: Option<Cluster>) -> Self {
+    pub fn new(fixture: DaemonFixture, url: String, cluster: Option<Cluster>) -> Self {
         let location = Location::parse(&url).expect("the database's URL");
         Self {
-            house,
+            fixture,
             hosts: Vec::new(),
             aside: Aside::new(location),
             url,
@@ -221,7 +221,7 @@ impl Scene {
     /// A new daemon, where one has ended; what the old one has said.
     pub async fn replace(&mut self, host: usize) -> String {
         let host = &mut self.hosts[host];
-        let (daemon, log) = started(&self.house, &host.wrapper);
+        let (daemon, log) = started(&self.fixture, &host.wrapper);
         let old = std::mem::replace(&mut host.daemon, daemon);
         let mut read = std::mem::replace(&mut host.log, log);
         old.gone(PATIENCE).await;
@@ -256,7 +256,7 @@ impl Scene {
     async fn broken(&mut self) -> Vec<Violation> {
         let mut asked = Instant::now();
         let audited = loop {
-            match audit::audited(&mut self.house.conn, audit::GRACE).await {
+            match audit::audited(&mut self.fixture.conn, audit::GRACE).await {
                 // There is no room for what it would sort.
                 Err(error) if error.is_not_now() => asked = Instant::now(),
                 audited => break audited.expect("an audit"),

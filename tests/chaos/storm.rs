@@ -12,9 +12,9 @@ use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 use crate::disk::Disk;
+use crate::fixture::*;
 use crate::foreign::{self, ROLES};
 use crate::history::{History, Kind, Line, Told};
-use crate::house::*;
 use crate::oracle::judge;
 use crate::people::People;
 use crate::plan::{Blow, HOSTS, chosen, draw};
@@ -123,12 +123,12 @@ fn pipelines() -> Vec<String> {
 async fn on_sqlite(db: Db, plan: Vec<Blow>, dice: Dice) {
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let house = House::new(&db, settings(), &pipelines).await;
-    let mut scene = Scene::new(house, db.url.clone(), None);
+    let fixture = DaemonFixture::new(&db, settings(), &pipelines).await;
+    let mut scene = Scene::new(fixture, db.url.clone(), None);
     for _ in 0..HOSTS {
         let disk = Disk::new();
         let wrapper = ["env".to_owned()].into_iter().chain(disk.under());
-        let host = Host::start(&scene.house, wrapper.collect(), None, Some(disk));
+        let host = Host::start(&scene.fixture, wrapper.collect(), None, Some(disk));
         scene.hosts.push(host);
     }
     storm(scene, plan, dice, db.location.clone()).await;
@@ -151,9 +151,9 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     }
     let yamls = pipelines();
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
-    let mut house = House::at(&url, conn, settings(), &pipelines).await;
-    let socket = socket(&mut house.conn).await;
-    let mut scene = Scene::new(house, url.clone(), Some(cluster));
+    let mut fixture = DaemonFixture::at(&url, conn, settings(), &pipelines).await;
+    let socket = socket(&mut fixture.conn).await;
+    let mut scene = Scene::new(fixture, url.clone(), Some(cluster));
     scene.space = Some(space);
     let clock = Clock::new();
     for (host, role) in ROLES[..HOSTS].iter().enumerate() {
@@ -165,7 +165,7 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
         }
         let url = by_way_of(&proxy, &url, role);
         wrapper.push(format!("DUCTWORK_DATABASE_URL={url}"));
-        let host = Host::start(&scene.house, wrapper, Some(Arc::new(proxy)), None);
+        let host = Host::start(&scene.fixture, wrapper, Some(Arc::new(proxy)), None);
         scene.hosts.push(host);
     }
     scene.clock = Some(clock);
@@ -218,26 +218,26 @@ impl Drop for Report {
 }
 
 /// Waits until all runs have ended. After a quarter of the time it prints why the last of them are
-/// still open: in a house in which nothing happens any more that is long.
-async fn drain(house: &mut House) {
+/// still open: on a host on which nothing happens any more that is long.
+async fn drain(fixture: &mut DaemonFixture) {
     static OPEN: Statement = Statement::new(
         "TEST_OPEN",
         "SELECT id FROM ductwork_runs WHERE status IN ('in_progress', 'dampened')
           ORDER BY id LIMIT 3",
     );
     let within = tokio::time::timeout(DRAIN / 4, async {
-        while !house.all_ended().await {
+        while !fixture.all_ended().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
     if within.await.is_err() {
-        let open = house.conn.fetch(&OPEN, &[]).await.unwrap();
+        let open = fixture.conn.fetch(&OPEN, &[]).await.unwrap();
         for run in open {
             let run: uuid::Uuid = run.get("id").unwrap();
-            let why = house.run(&[], &["why", &run.to_string()]);
+            let why = fixture.run(&[], &["why", &run.to_string()]);
             eprintln!("{}", String::from_utf8_lossy(&why.stdout));
         }
-        house.ended(DRAIN).await;
+        fixture.ended(DRAIN).await;
     }
 }
 
@@ -245,11 +245,11 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     let on = std::thread::current().name().unwrap_or_default().to_owned();
     let mut report = Report { plan, scene };
     let scene = &mut report.scene;
-    std::fs::write(scene.house.path("step.sh"), STEP).unwrap();
+    std::fs::write(scene.fixture.path("step.sh"), STEP).unwrap();
     for host in &scene.hosts {
         host.daemon.ready().await;
     }
-    let mended = scene.house.path("mended");
+    let mended = scene.fixture.path("mended");
     let people = People::start(asking.clone(), mended, dice.others());
     let triggers = Triggers::start(asking, open_runs());
     let began = Instant::now();
@@ -269,7 +269,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
             next_audit = began.elapsed() + Duration::from_millis(500) + 10 * asked.elapsed();
         }
         if began.elapsed() >= next_word {
-            let (lines, planned) = (scene.house.lines("ledger").len(), report.plan.len());
+            let (lines, planned) = (scene.fixture.lines("ledger").len(), report.plan.len());
             let (at, done) = (began.elapsed().as_secs(), scene.faults.len());
             eprintln!("{on}: {at} s, {lines} lines, {done} of {planned} faults");
             next_word = began.elapsed() + Duration::from_secs(10);
@@ -283,13 +283,13 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
         ..History::default()
     };
     let quiet = Instant::now();
-    drain(&mut scene.house).await;
+    drain(&mut scene.fixture).await;
     let drained = quiet.elapsed();
     let (refused, full) = scene.ended().await;
-    scene.house.audited().await;
+    scene.fixture.audited().await;
 
-    history.read(&mut scene.house.conn).await;
-    let lines = scene.house.lines("ledger");
+    history.read(&mut scene.fixture.conn).await;
+    let lines = scene.fixture.lines("ledger");
     history.lines = lines.iter().map(|line| Line::parse(line)).collect();
     history.faults.clone_from(&scene.faults);
     let verdict = judge(&history);

@@ -10,8 +10,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use uuid::Uuid;
 
+use crate::fixture::*;
 use crate::history::{Kind, uptime};
-use crate::house::*;
 use crate::plan::Blow;
 use crate::scene::{Scene, found_nothing, unborn, wake_after};
 
@@ -172,7 +172,7 @@ impl Scene {
             if !limit(victim.pid, fewer) {
                 continue;
             }
-            let conn = &mut self.house.conn;
+            let conn = &mut self.fixture.conn;
             let fired = loop {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 let found = conn.fetch(&NOT_STARTED, &[("since", since.into())]).await;
@@ -208,7 +208,7 @@ impl Scene {
         tokio::time::sleep(blow.lasts).await;
         cluster.up();
         let location = Location::parse(&self.url).unwrap();
-        self.house.conn = location.connect(Purpose::Query).await.unwrap();
+        self.fixture.conn = location.connect(Purpose::Query).await.unwrap();
         self.note(blow, String::new(), at, Duration::ZERO, Vec::new());
     }
 

@@ -6,7 +6,7 @@ use ductwork::model::{Role, RunStatus};
 use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
@@ -57,47 +57,47 @@ on_every_database! {
                 (SELECT e.id FROM ductwork_executions e JOIN ductwork_steps s ON s.id = e.step_id
                   WHERE s.input = '1')",
         );
-        let mut house = House::new(&db, Settings { count: 2, ..Settings::default() }, &[MANY]).await;
-        house.trigger("Many", "0", 600).await;
-        let mut daemon = house.start();
-        let waiting = async |house: &mut House| {
-            let row = house.conn.fetch_optional(&WAITING, &[]).await.unwrap().unwrap();
+        let mut fixture = DaemonFixture::new(&db, Settings { count: 2, ..Settings::default() }, &[MANY]).await;
+        fixture.trigger("Many", "0", 600).await;
+        let mut daemon = fixture.start();
+        let waiting = async |fixture: &mut DaemonFixture| {
+            let row = fixture.conn.fetch_optional(&WAITING, &[]).await.unwrap().unwrap();
             row.get::<i64>("n").unwrap()
         };
-        eventually(PATIENCE, "it works", async || (waiting(&mut house).await < 580).then_some(())).await;
-        house.trigger("Many", "1", 1).await;
-        let moved = house.conn.execute(&BEFORE, &[]).await.unwrap();
+        eventually(PATIENCE, "it works", async || (waiting(&mut fixture).await < 580).then_some(())).await;
+        fixture.trigger("Many", "1", 1).await;
+        let moved = fixture.conn.execute(&BEFORE, &[]).await.unwrap();
         assert_eq!(moved, 1, "it was claimed at once: the test is empty");
-        house.said("others", 1).await;
-        let left = waiting(&mut house).await;
+        fixture.said("others", 1).await;
+        let left = waiting(&mut fixture).await;
         assert!(left > 200, "it had to wait for all before it: {left}");
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// An execution that waited in the worker that died was never run, and that is not held against it again
     /// and again: only the step that kills is out of budget.
     async fn a_step_that_kills_its_worker_takes_nobody_along(db: Db) {
-        let mut house = House::new(&db, one_slot(), &[POISON]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, one_slot(), &[POISON]).await;
+        let mut daemon = fixture.start();
         // Until it is claimed with others behind it, by a worker that is ahead of its slot: on a busy
         // machine its steps take too long for that.
         for round in 1.. {
             assert!(round <= 30, "its worker was never ahead of its slot: the test is empty");
             daemon.send(Signal::SIGTSTP);
-            house.trigger("Poison", "0", 60).await;
-            let poison = house.trigger("Poison", "1", 1).await[0];
-            house.trigger("Poison", "0", 60).await;
+            fixture.trigger("Poison", "0", 60).await;
+            let poison = fixture.trigger("Poison", "1", 1).await[0];
+            fixture.trigger("Poison", "0", 60).await;
             daemon.send(Signal::SIGCONT);
-            let ended = house.ended(PATIENCE).await;
+            let ended = fixture.ended(PATIENCE).await;
             let completed = ended.iter().filter(|status| **status == RunStatus::Completed);
             assert_eq!((completed.count(), ended.len()), (120 * round, 121 * round));
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             let crashed: Vec<&Execution> =
                 executions.iter().filter(|e| e.result() == "process_crashed").collect();
-            let run = ductwork::store::query::run_state(&mut house.conn, poison).await;
+            let run = ductwork::store::query::run_state(&mut fixture.conn, poison).await;
             assert_eq!(run.unwrap().unwrap().status, RunStatus::Halted);
             // They died with it once, and then ran by themselves.
             let again = crashed.iter().filter(|e| e.crash_count > 0);
@@ -107,22 +107,22 @@ on_every_database! {
             }
         }
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// A slow step holds the only slot: after a moment the others are put back, which is no attempt.
     async fn what_waits_behind_a_slow_step_is_put_back(db: Db) {
-        let mut house = House::new(&db, one_slot(), &[UNEVEN]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, one_slot(), &[UNEVEN]).await;
+        let mut daemon = fixture.start();
         // Until somebody waits behind it: on a busy machine nothing is claimed ahead.
         for round in 1.. {
             assert!(round <= 30, "its worker was never ahead of its slot: the test is empty");
             daemon.send(Signal::SIGTSTP);
-            house.trigger("Uneven", "0", 60).await;
-            house.trigger("Uneven", &round.to_string(), 1).await;
-            house.trigger("Uneven", "0", 60).await;
+            fixture.trigger("Uneven", "0", 60).await;
+            fixture.trigger("Uneven", &round.to_string(), 1).await;
+            fixture.trigger("Uneven", "0", 60).await;
             daemon.send(Signal::SIGCONT);
-            house.said("slow", round).await;
+            fixture.said("slow", round).await;
             let slow = Instant::now();
             while daemon.logged("put back").is_empty() && slow.elapsed() < Duration::from_secs(1) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -130,17 +130,17 @@ on_every_database! {
             if !daemon.logged("put back").is_empty() {
                 break;
             }
-            std::fs::write(house.path(&format!("go{round}")), "").unwrap();
-            house.completed(PATIENCE).await;
+            std::fs::write(fixture.path(&format!("go{round}")), "").unwrap();
+            fixture.completed(PATIENCE).await;
         }
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let open = |e: &&Execution| e.result.is_none();
         let held = executions.iter().filter(open).filter(|e| e.process_id.is_some());
         assert_eq!(held.count(), 1);
         let tried_again = executions.iter().filter(|e| e.attempt > 1);
         assert_eq!(tried_again.count(), 0);
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }
 
@@ -149,15 +149,15 @@ async fn what_is_due_is_locked(db: Db) {
         reaper_timeout: "2s",
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[MANY]).await;
-    house.trigger("Many", "0", 1).await;
+    let mut fixture = DaemonFixture::new(&db, settings, &[MANY]).await;
+    fixture.trigger("Many", "0", 1).await;
     let lock = "SET idle_in_transaction_session_timeout = 0;
         BEGIN; SELECT FROM ductwork_availabilities FOR UPDATE";
-    house.conn.script("LOCK", lock).await.unwrap();
-    let mut daemon = house.start();
+    fixture.conn.script("LOCK", lock).await.unwrap();
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let mut sent = async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         let worker = rows.iter().find(|row| row.role == Role::Worker);
         worker.map(|row| row.counters.statements)
     };
@@ -172,14 +172,14 @@ async fn what_is_due_is_locked(db: Db) {
     let per_second = more as f64 / began.elapsed().as_secs_f64();
     eprintln!("{per_second:.0} statements per second, heartbeats included");
     assert!(per_second < 40.0, "{per_second}");
-    house.conn.script("COMMIT", "COMMIT").await.unwrap();
+    fixture.conn.script("COMMIT", "COMMIT").await.unwrap();
     let freed = Instant::now();
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     eprintln!("went on after {:?}", freed.elapsed());
     assert!(freed.elapsed() < Duration::from_secs(10));
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// Somebody holds the first of the queue for as long as he likes, and it is the only one. (SQLite

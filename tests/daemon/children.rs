@@ -6,7 +6,7 @@ use ductwork::store::process::ProcessRow;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -26,20 +26,20 @@ on_every_database! {
     /// Nobody is taken for dead because there is nothing to do, the supervisor included (H3).
     async fn an_idle_daemon_outlives_its_leases_and_is_healthy(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[STEADY]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[STEADY]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let ids = |rows: &[ProcessRow]| rows.iter().map(|row| row.id).collect::<Vec<_>>();
-        let before = house.processes().await;
+        let before = fixture.processes().await;
         assert_eq!(before.len(), 3);
         eventually(PATIENCE, "everybody has beaten for more than two leases", async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             let lived = |row: &ProcessRow| row.last_heartbeat_at - row.started_at > 5_000_000;
             assert_eq!(ids(&rows), ids(&before));
             rows.iter().all(lived).then_some(())
         })
         .await;
-        let (status, _) = house.start_as(&[], &["health"]).ended(PATIENCE).await;
+        let (status, _) = fixture.start_as(&[], &["health"]).ended(PATIENCE).await;
         assert!(status.success(), "{status}");
         let bad = |event: &&Value| event["level"] == "warn" || event["level"] == "error";
         let events = daemon.log();
@@ -48,12 +48,12 @@ on_every_database! {
     }
 
     async fn a_child_that_dies_again_and_again_comes_back_ever_later_and_alone(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[DOOMED, STEADY]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DOOMED, STEADY]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let steady = daemon.child("worker Steady", None).await;
         let advancer = daemon.child("advancer", None).await;
-        let doomed = house.trigger("Doomed", "1", 1).await[0];
+        let doomed = fixture.trigger("Doomed", "1", 1).await[0];
         let mut last = None;
         let mut waits = Vec::new();
         let mut killed = Instant::now();
@@ -66,8 +66,8 @@ on_every_database! {
             killed = Instant::now();
             last = Some(pid);
             // The others work on all the while.
-            let run = house.trigger("Steady", "1", 1).await[0];
-            house.run_ended(run).await;
+            let run = fixture.trigger("Steady", "1", 1).await[0];
+            fixture.run_ended(run).await;
         }
         daemon.says("a child dies again and again").await;
         eprintln!("came back after {waits:?}");
@@ -79,17 +79,17 @@ on_every_database! {
         assert_eq!(daemon.children("worker Steady"), [steady]);
         assert_eq!(daemon.children("advancer"), [advancer]);
         // Left alone, it lives.
-        house.completed(PATIENCE).await;
-        assert_eq!(house.output(doomed).await, 1);
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.output(doomed).await, 1);
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn a_child_that_stands_still_before_it_has_registered_is_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[STEADY]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[STEADY]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let mut last = daemon.child("worker Steady", None).await;
         let frozen = loop {
@@ -98,20 +98,20 @@ on_every_database! {
             freeze(next).await;
             // Not with the database open: one that stands still inside a transaction keeps a
             // SQLite database locked for everybody, the test included.
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             if !has_database_open(next) && rows.iter().all(|row| row.pid as i32 != next) {
                 break next;
             }
             // It was quicker than we.
             last = next;
         };
-        house.trigger("Steady", "1", 3).await;
+        fixture.trigger("Steady", "1", 3).await;
         gone(frozen, Duration::from_secs(20)).await;
         assert!(daemon.log().iter().all(|event| event["pid"] != frozen || event["msg"] != "registered"));
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// The file may hold anything by now: only the supervisor reads it, when it is told to.
@@ -126,30 +126,30 @@ on_every_database! {
             }),
         ];
         for verb in [&["start"][..], &["-c", "ductwork.yml", "start"]] {
-            let mut house = House::new(&db, Settings::default(), &[STEADY]).await;
-            let mut daemon = house.start_as(&[], verb);
+            let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STEADY]).await;
+            let mut daemon = fixture.start_as(&[], verb);
             daemon.ready().await;
             let mut worker = daemon.child("worker Steady", None).await;
-            let file = house.path("ductwork.yml");
-            let edited = async |what: &str, house: &mut House, worker: i32| {
+            let file = fixture.path("ductwork.yml");
+            let edited = async |what: &str, fixture: &mut DaemonFixture, worker: i32| {
                 send(worker, Signal::SIGKILL);
-                let run = house.trigger("Steady", "1", 1).await[0];
-                house.run_ended(run).await;
+                let run = fixture.trigger("Steady", "1", 1).await[0];
+                fixture.run_ended(run).await;
                 eprintln!("{verb:?}, {what}: a new worker has worked");
                 daemon.child("worker Steady", Some(worker)).await
             };
             std::fs::write(&file, other).unwrap();
-            worker = edited("another database", &mut house, worker).await;
-            assert!(!house.path("other.db").exists());
+            worker = edited("another database", &mut fixture, worker).await;
+            assert!(!fixture.path("other.db").exists());
             for (times, (what, edit)) in edits.into_iter().enumerate() {
                 edit(&file);
-                worker = edited(what, &mut house, worker).await;
+                worker = edited(what, &mut fixture, worker).await;
                 daemon.send(Signal::SIGHUP);
                 daemon.says_times("not reloaded", times + 1).await;
             }
-            house.completed(PATIENCE).await;
+            fixture.completed(PATIENCE).await;
             daemon.stop().await;
-            house.audited().await;
+            fixture.audited().await;
         }
     }
 }

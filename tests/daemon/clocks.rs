@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::clock::{Clock, SET};
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -73,9 +73,9 @@ async fn waiting(conn: &mut Conn) -> usize {
 }
 
 /// Waits until everybody has beaten for twice a lease.
-async fn two_leases_pass(house: &mut House, pids: &[i32]) {
-    let beats = async |house: &mut House| -> Vec<i64> {
-        let rows = house.processes().await;
+async fn two_leases_pass(fixture: &mut DaemonFixture, pids: &[i32]) {
+    let beats = async |fixture: &mut DaemonFixture| -> Vec<i64> {
+        let rows = fixture.processes().await;
         let beat = |pid: &i32| {
             rows.iter()
                 .find(|row| row.pid as i32 == *pid)
@@ -85,10 +85,10 @@ async fn two_leases_pass(house: &mut House, pids: &[i32]) {
             .map(|pid| beat(pid).expect("it is registered"))
             .collect()
     };
-    let before = beats(house).await;
+    let before = beats(fixture).await;
     tokio::time::sleep(LEASE * 2).await;
     eventually(PATIENCE, "all have beaten for two leases", async || {
-        let now = beats(house).await;
+        let now = beats(fixture).await;
         let all = now
             .iter()
             .zip(&before)
@@ -112,8 +112,8 @@ async fn the_clock_is_set(db: Db, by: i64) {
     let clock = Clock::new();
     let wrapper = clock.under();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let mut house = House::new(&db, settings(), &[WORK, HOLDING, &setting(by)]).await;
-    let mut daemon = house.start_as(&wrapper, &["start"]);
+    let mut fixture = DaemonFixture::new(&db, settings(), &[WORK, HOLDING, &setting(by)]).await;
+    let mut daemon = fixture.start_as(&wrapper, &["start"]);
     daemon.ready().await;
     let pids = daemon_of(&daemon, &["Work", "Holding", "Setting"]).await;
     let governed = daemon.processes();
@@ -123,27 +123,27 @@ async fn the_clock_is_set(db: Db, by: i64) {
     );
 
     // Some run, some wait, one waits for a time.
-    house.trigger("Holding", "1", 2).await;
-    house.said("holds", 2).await;
-    let delayed = house.run(&wrapper, &["trigger", "Work", "1", "--delay", "5s"]);
+    fixture.trigger("Holding", "1", 2).await;
+    fixture.said("holds", 2).await;
+    let delayed = fixture.run(&wrapper, &["trigger", "Work", "1", "--delay", "5s"]);
     assert!(delayed.status.success(), "{delayed:?}");
-    house.trigger("Work", "1", 40).await;
-    let set = house.trigger("Setting", "1", 1).await[0];
-    house.run_ended(set).await;
-    let queued = waiting(&mut house.conn).await;
+    fixture.trigger("Work", "1", 40).await;
+    let set = fixture.trigger("Setting", "1", 1).await[0];
+    fixture.run_ended(set).await;
+    let queued = waiting(&mut fixture.conn).await;
     assert!(queued > 1, "nothing waited: the test is empty");
-    let Value::Array(shown) = house.output(set).await else {
+    let Value::Array(shown) = fixture.output(set).await else {
         panic!("no times")
     };
     let moved = shown[1].as_i64().unwrap() - shown[0].as_i64().unwrap();
     assert!((moved - by).abs() < 30, "{shown:?}");
 
-    two_leases_pass(&mut house, &pids).await;
-    std::fs::write(house.path("go"), "").unwrap();
+    two_leases_pass(&mut fixture, &pids).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
     // Triggered by the clock as it is now.
-    let later = house.run(&wrapper, &["trigger", "Work", "2", "--wait"]);
+    let later = fixture.run(&wrapper, &["trigger", "Work", "2", "--wait"]);
     assert!(later.status.success(), "{later:?}");
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
 
     // The whole daemon has lived by it, and lives.
     let start = "step started";
@@ -172,14 +172,14 @@ async fn the_clock_is_set(db: Db, by: i64) {
         "{set_back:#?}"
     );
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert!(
         executions
             .iter()
             .all(|e| e.attempt == 1 && e.crash_count == 0),
         "{executions:#?}"
     );
-    house.audited().await;
+    fixture.audited().await;
 }
 
 on_every_database! {
@@ -210,13 +210,13 @@ async fn the_clock_is_set_in_a_drain(db: Db, by: i64) {
     let clock = Clock::new();
     let wrapper = clock.under();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let mut house = House::new(&db, settings, &[STUBBORN]).await;
-    let mut daemon = house.start_as(&wrapper, &["start"]);
+    let mut fixture = DaemonFixture::new(&db, settings, &[STUBBORN]).await;
+    let mut daemon = fixture.start_as(&wrapper, &["start"]);
     daemon.ready().await;
     let governed = daemon.processes();
     assert!(governed.iter().all(|process| clock.governs(process.pid)));
-    house.trigger("Stubborn", "1", 2).await;
-    house.said("holds", 2).await;
+    fixture.trigger("Stubborn", "1", 2).await;
+    fixture.said("holds", 2).await;
     daemon.send(Signal::SIGTERM);
     daemon.says("stopping").await;
     let draining = std::time::Instant::now();
@@ -232,7 +232,7 @@ async fn the_clock_is_set_in_a_drain(db: Db, by: i64) {
     let ts = |event: &Value| -> jiff::Timestamp { event["ts"].as_str().unwrap().parse().unwrap() };
     let shown = ts(&last).duration_since(ts(&first)).as_secs();
     assert!((shown - by).abs() < 60, "the clock was not set: {shown}");
-    let executions = house.executions().await;
+    let executions = fixture.executions().await;
     let released = executions.iter().filter(|e| e.result() == "released");
     assert_eq!(released.count(), 2, "{executions:#?}");
     let spent = |e: &&Execution| e.crash_count > 0 || e.retry_count > 0;
@@ -241,7 +241,7 @@ async fn the_clock_is_set_in_a_drain(db: Db, by: i64) {
         0,
         "{executions:#?}"
     );
-    house.audited().await;
+    fixture.audited().await;
 }
 
 on_every_database! {
@@ -255,13 +255,13 @@ on_every_database! {
 }
 
 async fn two_hosts_differ_by_an_hour(db: Db) {
-    let mut house = House::new(&db, settings(), &[WORK, HOLDING]).await;
+    let mut fixture = DaemonFixture::new(&db, settings(), &[WORK, HOLDING]).await;
     let ahead = Clock::new();
     ahead.set(HOUR);
     let wrapper = ahead.under();
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let mut one = house.start();
-    let mut two = house.start_as(&wrapper, &["start"]);
+    let mut one = fixture.start();
+    let mut two = fixture.start_as(&wrapper, &["start"]);
     one.ready().await;
     two.ready().await;
     let mut pids = daemon_of(&one, &["Work", "Holding"]).await;
@@ -273,12 +273,12 @@ async fn two_hosts_differ_by_an_hour(db: Db) {
     assert!((apart - HOUR).abs() < 30, "{apart}");
 
     // More than one of them has slots for.
-    house.trigger("Holding", "1", 8).await;
-    house.said("holds", 8).await;
-    house.trigger("Work", "1", 40).await;
-    two_leases_pass(&mut house, &pids).await;
-    std::fs::write(house.path("go"), "").unwrap();
-    house.completed(PATIENCE).await;
+    fixture.trigger("Holding", "1", 8).await;
+    fixture.said("holds", 8).await;
+    fixture.trigger("Work", "1", 40).await;
+    two_leases_pass(&mut fixture, &pids).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
     for daemon in [&one, &two] {
         for said in [
             "was declared dead",
@@ -294,14 +294,14 @@ async fn two_hosts_differ_by_an_hour(db: Db) {
     }
     one.stop().await;
     two.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert!(
         executions
             .iter()
             .all(|e| e.attempt == 1 && e.crash_count == 0),
         "{executions:#?}"
     );
-    house.audited().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]

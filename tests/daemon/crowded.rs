@@ -6,7 +6,7 @@ use sqlx::{Connection, Executor};
 use ductwork::store::{Location, Purpose, migrate};
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 
 const STEADY: &str = "
 pipeline: Steady
@@ -34,14 +34,19 @@ impl Drop for Disk {
 }
 
 /// Two commands, neither of which writes, say that nobody can.
-async fn told_that_nobody_can_write(house: &mut House, run: &str, under: &[&str], what: &str) {
-    let health = house.run(under, &["health"]);
+async fn told_that_nobody_can_write(
+    fixture: &mut DaemonFixture,
+    run: &str,
+    under: &[&str],
+    what: &str,
+) {
+    let health = fixture.run(under, &["health"]);
     let said = String::from_utf8_lossy(&health.stderr);
     assert!(
         health.status.code() == Some(1) && said.contains(what),
         "{said}"
     );
-    let why = house.run(under, &["why", run]);
+    let why = fixture.run(under, &["why", run]);
     let said = String::from_utf8_lossy(&why.stdout);
     assert!(why.status.success() && said.contains(what), "{said}");
 }
@@ -54,13 +59,13 @@ async fn health_and_why_tell_that_the_disk_is_full() {
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
     let url = format!("sqlite://{}", file.display());
-    let mut house = House::at(&url, conn, Settings::default(), &[STEADY]).await;
-    let run = house.trigger("Steady", "1", 1).await[0].to_string();
+    let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[STEADY]).await;
+    let run = fixture.trigger("Steady", "1", 1).await[0].to_string();
     let filler = std::fs::File::create(disk.0.path().join("filler")).unwrap();
     let full = std::io::copy(&mut std::io::repeat(0), &mut &filler).unwrap_err();
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
-    told_that_nobody_can_write(&mut house, &run, &[], "is full, so that nobody can write").await;
-    let trigger = house.run(&[], &["trigger", "Steady", "1"]);
+    told_that_nobody_can_write(&mut fixture, &run, &[], "is full, so that nobody can write").await;
+    let trigger = fixture.run(&[], &["trigger", "Steady", "1"]);
     let said = String::from_utf8_lossy(&trigger.stderr);
     assert_eq!(trigger.status.code(), Some(69), "{said}");
     assert!(
@@ -72,13 +77,13 @@ async fn health_and_why_tell_that_the_disk_is_full() {
 #[tokio::test]
 async fn health_and_why_tell_that_the_server_only_reads() {
     crate::support::with(crate::support::Db::postgres().await, |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[STEADY]).await;
-        let run = house.trigger("Steady", "1", 1).await[0].to_string();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STEADY]).await;
+        let run = fixture.trigger("Steady", "1", 1).await[0].to_string();
         let url = format!("{}%20-c%20default_transaction_read_only=on", db.url);
         let variable = format!("DUCTWORK_DATABASE_URL={url}");
         let under = ["env", variable.as_str()];
-        told_that_nobody_can_write(&mut house, &run, &under, "takes no writes").await;
-        let trigger = house.run(&under, &["trigger", "Steady", "1"]);
+        told_that_nobody_can_write(&mut fixture, &run, &under, "takes no writes").await;
+        let trigger = fixture.run(&under, &["trigger", "Steady", "1"]);
         let said = String::from_utf8_lossy(&trigger.stderr);
         assert_eq!(trigger.status.code(), Some(69), "{said}");
         assert!(said.contains("is it a standby"), "{said}");
@@ -113,14 +118,14 @@ async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of() {
         reaper_timeout: "30s",
         ..Settings::default()
     };
-    let mut house = House::at(&url, conn, settings, &[STEADY]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[STEADY]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let worker = daemon.child("worker Steady", None).await;
     sql(&cluster, "ALTER ROLE duct CONNECTION LIMIT 0").await;
     send(worker, Signal::SIGKILL);
     let refused = daemon.child("worker Steady", Some(worker)).await;
-    house.trigger("Steady", "1", 3).await;
+    fixture.trigger("Steady", "1", 3).await;
     let waits = daemon.says("waiting for the database").await;
     let error = waits[0]["error"].to_string();
     assert!(error.contains("too many connections for role"), "{error}");
@@ -133,20 +138,20 @@ async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of() {
     let mut variable = String::from("DUCTWORK_DATABASE_URL=");
     variable.push_str(&cluster.url);
     eventually(PATIENCE, "whoever asks is told", async || {
-        let health = house.run(&["env", &variable], &["health"]);
+        let health = fixture.run(&["env", &variable], &["health"]);
         let said = String::from_utf8_lossy(&health.stderr);
         said.contains("cannot register").then_some(())
     })
     .await;
     sql(&cluster, "ALTER ROLE duct CONNECTION LIMIT -1").await;
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     eventually(PATIENCE, "health is content", async || {
-        house.run(&[], &["health"]).status.success().then_some(())
+        fixture.run(&[], &["health"]).status.success().then_some(())
     })
     .await;
     // The same that had waited.
     assert_eq!(daemon.child("worker Steady", None).await, refused);
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }

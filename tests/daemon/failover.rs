@@ -9,7 +9,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose, migrate, query};
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 
 const WORK: &str = r#"
 pipeline: Work
@@ -43,10 +43,10 @@ async fn connect(cluster: &Cluster) -> Conn {
     location.connect(Purpose::Engine).await.unwrap()
 }
 
-async fn house(cluster: &Cluster) -> House {
+async fn fixture(cluster: &Cluster) -> DaemonFixture {
     let mut conn = connect(cluster).await;
     migrate::migrate(&mut conn).await.unwrap();
-    House::at(&cluster.url, conn, settings(), &[WORK, HOLDING]).await
+    DaemonFixture::at(&cluster.url, conn, settings(), &[WORK, HOLDING]).await
 }
 
 async fn successes(conn: &mut Conn) -> i64 {
@@ -80,31 +80,31 @@ async fn all_wait(daemon: &Daemon, since: usize) {
 }
 
 /// Nobody has died, was taken for dead or was replaced; and nothing was spent.
-async fn unharmed(house: &mut House, daemon: &mut Daemon, before: &[i32]) {
+async fn unharmed(fixture: &mut DaemonFixture, daemon: &mut Daemon, before: &[i32]) {
     assert_eq!(pids(daemon).await, before);
     for said in ["was declared dead", "recovered what a dead process held"] {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert!(
         executions.iter().all(|e| e.crash_count == 0),
         "{executions:#?}"
     );
-    house.audited().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]
 async fn a_server_that_takes_no_writes_is_waited_for() {
     let cluster = Cluster::start();
-    let mut house = house(&cluster).await;
-    let mut daemon = house.start();
+    let mut fixture = fixture(&cluster).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let before = pids(&daemon).await;
-    house.trigger("Holding", "1", 2).await;
-    house.said("holds", 2).await;
-    house.trigger("Work", "1", 100).await;
-    let conn = &mut house.conn;
+    fixture.trigger("Holding", "1", 2).await;
+    fixture.said("holds", 2).await;
+    fixture.trigger("Work", "1", 100).await;
+    let conn = &mut fixture.conn;
     eventually(PATIENCE, "work is going on", async || {
         (successes(conn).await > 5).then_some(())
     })
@@ -114,24 +114,24 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
         "ALTER SYSTEM SET default_transaction_read_only = on",
         "SELECT pg_reload_conf()",
     ] {
-        house.conn.script("refuse writes", sql).await.unwrap();
+        fixture.conn.script("refuse writes", sql).await.unwrap();
     }
     let began = Instant::now();
     all_wait(&daemon, logged).await;
     // Ends while its result cannot be written.
-    std::fs::write(house.path("go"), "").unwrap();
+    std::fs::write(fixture.path("go"), "").unwrap();
     tokio::time::sleep(OUTAGE.saturating_sub(began.elapsed())).await;
-    let stands = successes(&mut house.conn).await;
+    let stands = successes(&mut fixture.conn).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(successes(&mut house.conn).await, stands, "it was written");
+    assert_eq!(successes(&mut fixture.conn).await, stands, "it was written");
     for sql in [
         "ALTER SYSTEM RESET default_transaction_read_only",
         "SELECT pg_reload_conf()",
     ] {
-        house.conn.script("take writes", sql).await.unwrap();
+        fixture.conn.script("take writes", sql).await.unwrap();
     }
-    house.completed(PATIENCE).await;
-    unharmed(&mut house, &mut daemon, &before).await;
+    fixture.completed(PATIENCE).await;
+    unharmed(&mut fixture, &mut daemon, &before).await;
 }
 
 /// Rows that the primary had acknowledged and the standby had not got are gone, runs and results alike.
@@ -139,47 +139,50 @@ async fn a_server_that_takes_no_writes_is_waited_for() {
 #[tokio::test]
 async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_it_is() {
     let primary = Cluster::start();
-    let mut house = house(&primary).await;
-    let mut daemon = house.start();
+    let mut fixture = fixture(&primary).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let before = pids(&daemon).await;
-    house.trigger("Holding", "1", 2).await;
-    house.said("holds", 2).await;
-    let mut kept = house.trigger("Work", "1", 100).await;
+    fixture.trigger("Holding", "1", 2).await;
+    fixture.said("holds", 2).await;
+    let mut kept = fixture.trigger("Work", "1", 100).await;
     let standby = primary.standby();
     // The standby has these too, and then hears nothing more.
-    kept.extend(house.trigger("Work", "2", 20).await);
-    let wanted = followed(&mut house.conn).await;
+    kept.extend(fixture.trigger("Work", "2", 20).await);
+    let wanted = followed(&mut fixture.conn).await;
     assert!(wanted, "the standby does not follow");
     standby.down();
-    let there = successes(&mut house.conn).await;
-    let lost: Vec<RunId> = house.trigger("Work", "3", 20).await;
-    let conn = &mut house.conn;
+    let there = successes(&mut fixture.conn).await;
+    let lost: Vec<RunId> = fixture.trigger("Work", "3", 20).await;
+    let conn = &mut fixture.conn;
     eventually(PATIENCE, "work is done that will be lost", async || {
         (successes(conn).await > there + 20).then_some(())
     })
     .await;
-    let done = successes(&mut house.conn).await;
+    let done = successes(&mut fixture.conn).await;
     let logged = daemon.log().len();
     primary.down();
     standby.up_instead_of(&primary);
     all_wait(&daemon, logged).await;
-    std::fs::write(house.path("go"), "").unwrap();
+    std::fs::write(fixture.path("go"), "").unwrap();
     // It can be read, and not written.
-    house.conn = connect(&standby).await;
-    assert!(successes(&mut house.conn).await < done, "nothing was lost");
+    fixture.conn = connect(&standby).await;
+    assert!(
+        successes(&mut fixture.conn).await < done,
+        "nothing was lost"
+    );
     tokio::time::sleep(OUTAGE).await;
     standby.promote();
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     for run in lost {
-        let state = query::run_state(&mut house.conn, run).await.unwrap();
+        let state = query::run_state(&mut fixture.conn, run).await.unwrap();
         assert!(state.is_none(), "{run:?} was to be lost");
     }
     for run in kept {
-        let state = query::run_state(&mut house.conn, run).await.unwrap();
+        let state = query::run_state(&mut fixture.conn, run).await.unwrap();
         assert!(state.is_some(), "{run:?} was lost");
     }
-    unharmed(&mut house, &mut daemon, &before).await;
+    unharmed(&mut fixture, &mut daemon, &before).await;
 }
 
 /// True when the standby has replayed all that is there by now.

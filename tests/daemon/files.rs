@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::support::{self, Db};
 
 const WORK: &str = r#"
@@ -22,8 +22,8 @@ fn files(db: &Db) -> (PathBuf, PathBuf, PathBuf) {
     (path.clone(), beside("-wal"), beside(".away"))
 }
 
-fn said(house: &House, verb: &[&str]) -> (Option<i32>, String) {
-    let done = house.run(&[], verb);
+fn said(fixture: &DaemonFixture, verb: &[&str]) -> (Option<i32>, String) {
+    let done = fixture.run(&[], verb);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     (done.status.code(), said)
 }
@@ -39,12 +39,12 @@ async fn ends_misplaced(daemon: &mut Daemon, what: &str) {
     }
 }
 
-async fn goes_on(house: &mut House) {
-    let mut daemon = house.start();
+async fn goes_on(fixture: &mut DaemonFixture) {
+    let mut daemon = fixture.start();
     daemon.ready().await;
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     let succeeded = executions.iter().filter(|it| it.result() == "success");
     assert_eq!(succeeded.count(), 2 * 5);
 }
@@ -52,15 +52,15 @@ async fn goes_on(house: &mut House) {
 #[tokio::test]
 async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
     support::with(Db::sqlite(), |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         let (path, log, away) = files(&db);
-        house.trigger("Work", "1", 5).await;
-        let mut daemon = house.start();
+        fixture.trigger("Work", "1", 5).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.pids("pids", 1).await;
+        fixture.pids("pids", 1).await;
         std::fs::rename(&path, &away).unwrap();
         // It drains: these commits go along with the file, into the log that stays.
-        std::fs::write(house.path("go"), "").unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
         ends_misplaced(&mut daemon, "moved or deleted").await;
         assert!(log.metadata().unwrap().len() > 0);
 
@@ -70,7 +70,7 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
             &["trigger", "Work"],
             &["migrate"],
         ] {
-            let (code, said) = said(&house, verb);
+            let (code, said) = said(&fixture, verb);
             assert!(
                 code == Some(2) && said.contains("put that very file back"),
                 "{verb:?}: {said}"
@@ -78,7 +78,7 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
             assert!(!path.exists(), "{verb:?}");
         }
         std::fs::rename(&away, &path).unwrap();
-        goes_on(&mut house).await;
+        goes_on(&mut fixture).await;
     })
     .await;
 }
@@ -86,28 +86,28 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
 #[tokio::test]
 async fn a_file_that_is_replaced_ends_the_daemon() {
     support::with(Db::sqlite(), |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         let (path, _, away) = files(&db);
-        let mut daemon = house.start();
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Work", "1", 5).await;
-        house.pids("pids", 1).await;
+        fixture.trigger("Work", "1", 5).await;
+        fixture.pids("pids", 1).await;
         // At no time there is none.
         std::fs::hard_link(&path, &away).unwrap();
         replace(&path);
-        std::fs::write(house.path("go"), "").unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
         ends_misplaced(&mut daemon, "replaced").await;
         std::fs::rename(&away, &path).unwrap();
-        goes_on(&mut house).await;
+        goes_on(&mut fixture).await;
     })
     .await;
 }
 
 /// Nobody but the daemon has its database open until this is dropped: a connection of our own would
 /// keep what was deleted.
-async fn left_alone(house: &mut House) -> Db {
+async fn left_alone(fixture: &mut DaemonFixture) -> Db {
     let elsewhere = Db::sqlite();
-    let before = std::mem::replace(&mut house.conn, elsewhere.connect().await);
+    let before = std::mem::replace(&mut fixture.conn, elsewhere.connect().await);
     before.close().await;
     elsewhere
 }
@@ -116,13 +116,13 @@ async fn left_alone(house: &mut House) -> Db {
 /// wait for `go`, which is there then.
 fn deleted(suffix: &'static str, finishes: bool) {
     let body = support::with(Db::sqlite(), move |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         let (path, log, _) = files(&db);
-        let mut daemon = house.start();
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Work", "1", 5).await;
-        house.pids("pids", 1).await;
-        let elsewhere = left_alone(&mut house).await;
+        fixture.trigger("Work", "1", 5).await;
+        fixture.pids("pids", 1).await;
+        let elsewhere = left_alone(&mut fixture).await;
         assert!(log.metadata().unwrap().len() > 0, "nothing is in it");
         std::fs::remove_file(format!("{}{suffix}", path.display())).unwrap();
         let stopping = daemon.says("stopping").await;
@@ -130,16 +130,16 @@ fn deleted(suffix: &'static str, finishes: bool) {
         let expected = format!("the {suffix} file beside the database was deleted or moved");
         assert!(error.contains(&expected), "{error}");
         if finishes {
-            std::fs::write(house.path("go"), "").unwrap();
+            std::fs::write(fixture.path("go"), "").unwrap();
         }
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(2), "{status}");
         let drained = daemon.logged("waiting for the steps at work");
         assert_eq!(!drained.is_empty(), finishes, "{drained:#?}");
-        house.conn = db.connect().await;
+        fixture.conn = db.connect().await;
         drop(elsewhere);
-        std::fs::write(house.path("go"), "").unwrap();
-        goes_on(&mut house).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        goes_on(&mut fixture).await;
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -171,9 +171,9 @@ fn replace(path: &Path) {
 #[tokio::test]
 async fn a_quiet_role_of_its_own_ends_as_well() {
     support::with(Db::sqlite(), |db| async move {
-        let house = House::new(&db, Settings::default(), &[WORK]).await;
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
         let (path, _, away) = files(&db);
-        let mut advancer = house.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
+        let mut advancer = fixture.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
         advancer.says("registered").await;
         advancer.send(Signal::SIGTSTP);
         advancer.says("quiet").await;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ductwork::model::RunStatus;
 use ductwork::store::query;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
@@ -127,16 +127,17 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
             ..Settings::default()
         };
         let limited = Limited::before(&db.url, MB);
-        let mut house = House::at(&limited.url, db.conn().await, settings, &[SIZES]).await;
+        let mut fixture =
+            DaemonFixture::at(&limited.url, db.conn().await, settings, &[SIZES]).await;
         let most = ("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", "128MiB".to_owned());
-        house.variables.insert(most.0, most.1);
-        let mut daemon = house.start();
+        fixture.variables.insert(most.0, most.1);
+        let mut daemon = fixture.start();
         daemon.ready().await;
 
         // None of them can be sent, for as long as anybody could wait: it is an outage.
-        house.trigger("Sizes", "3000000", 6).await;
-        house.said("begun", 6).await;
-        std::fs::write(house.path("go"), "").unwrap();
+        fixture.trigger("Sizes", "3000000", 6).await;
+        fixture.said("begun", 6).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
         eventually(PATIENCE, "it was tried again and again", async || {
             (limited.cuts() >= 8).then_some(())
         })
@@ -144,9 +145,9 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
         // Now each can, and no two can together.
         limited.allow(4 * MB);
         let before = limited.cuts();
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         assert!(limited.cuts() >= before + 2, "two of them went together");
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         assert_eq!(executions.len(), 6);
         assert!(
             executions.iter().all(|it| it.result() == "success"),
@@ -155,25 +156,25 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
 
         // It goes alone, and not through; what goes beside it does.
         let before = limited.cuts();
-        let large = house.trigger("Sizes", "67200000", 1).await[0];
-        let small = house.trigger("Sizes", "10", 20).await;
-        house.run_ended(large).await;
+        let large = fixture.trigger("Sizes", "67200000", 1).await[0];
+        let small = fixture.trigger("Sizes", "10", 20).await;
+        fixture.run_ended(large).await;
         for run in small {
-            house.run_ended(run).await;
-            let state = query::run_state(&mut house.conn, run)
+            fixture.run_ended(run).await;
+            let state = query::run_state(&mut fixture.conn, run)
                 .await
                 .unwrap()
                 .unwrap();
             assert_eq!(state.status, RunStatus::Completed);
         }
         daemon.stop().await;
-        let state = query::run_state(&mut house.conn, large)
+        let state = query::run_state(&mut fixture.conn, large)
             .await
             .unwrap()
             .unwrap();
         assert_eq!(state.status, RunStatus::Halted);
         assert_eq!(limited.cuts(), before + 3);
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let failed = executions.iter().filter(|it| it.result() != "success");
         let failed: Vec<_> = failed.collect();
         assert_eq!(executions.len(), 6 + 1 + 20);
@@ -186,7 +187,7 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
         let said =
             "its output of 67200002 bytes could not be stored: the connection was lost each time";
         assert!(message.starts_with(said), "{message}");
-        house.audited().await;
+        fixture.audited().await;
     })
     .await;
 }
@@ -194,17 +195,17 @@ async fn a_result_that_no_connection_survives_fails_its_step_and_an_outage_fails
 on_every_database! {
     async fn a_value_that_goes_alone_goes_every_way(db: Db) {
         let settings = Settings { max_retry: 0, level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAYS]).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAYS]).await;
         let most = ("DUCTWORK_JOB_WORKER__MAX_PAYLOAD", "40MB".to_owned());
-        house.variables.insert(most.0, most.1);
-        let mut daemon = house.start();
+        fixture.variables.insert(most.0, most.1);
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let run = house.trigger("Ways", "1", 1).await[0];
-        house.completed(PATIENCE).await;
+        let run = fixture.trigger("Ways", "1", 1).await[0];
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
         // Two texts in an array, and the end of the line that is each step's input.
-        assert_eq!(house.output(run).await, 2 * 17_000_002 + 3 + 1);
-        house.succeeded_once_each().await;
-        house.audited().await;
+        assert_eq!(fixture.output(run).await, 2 * 17_000_002 + 3 + 1);
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 }

@@ -7,7 +7,7 @@ use ductwork::store::cancel::Cancelling;
 use ductwork::store::prune::Pruning;
 use ductwork::store::statement::Statement;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -38,26 +38,26 @@ static LEFT: Statement = Statement::new(
 on_every_database! {
     async fn what_was_left_half_done_is_finished_by_the_daemon(db: Db) {
         let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WIDE]).await;
-        let mut daemon = house.start();
-        house.trigger("Wide", "1", 1).await;
-        house.pids("pids", 4).await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
-        std::fs::remove_file(house.path("go")).unwrap();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WIDE]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Wide", "1", 1).await;
+        fixture.pids("pids", 4).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        std::fs::remove_file(fixture.path("go")).unwrap();
         let mut pruning = Pruning::of(Some(Duration::ZERO), 9).by(1);
         for _ in 0..3 {
-            assert!(pruning.step(&mut house.conn).await.unwrap());
+            assert!(pruning.step(&mut fixture.conn).await.unwrap());
         }
         assert_eq!(pruning.runs, 0);
-        let run = house.trigger("Wide", "1", 1).await[0];
-        let pids = house.pids("pids", 8).await;
+        let run = fixture.trigger("Wide", "1", 1).await[0];
+        let pids = fixture.pids("pids", 8).await;
         let mut cancelling = Cancelling::of(run, 1);
         while cancelling.closed == 0 {
-            assert_eq!(cancelling.step(&mut house.conn).await.unwrap(), None);
+            assert_eq!(cancelling.step(&mut fixture.conn).await.unwrap(), None);
         }
-        house.conn.execute(&ABANDONED, &[]).await.unwrap();
-        let conn = &mut house.conn;
+        fixture.conn.execute(&ABANDONED, &[]).await.unwrap();
+        let conn = &mut fixture.conn;
         eventually(PATIENCE, "both are finished", async || {
             let rows = conn.fetch(&LEFT, &[]).await.unwrap();
             let n = |column| rows[0].get::<i64>(column).unwrap();
@@ -67,8 +67,8 @@ on_every_database! {
         for pid in &pids[4..] {
             gone(*pid, PATIENCE).await;
         }
-        assert_eq!(house.ended(PATIENCE).await, [RunStatus::Cancelled]);
+        assert_eq!(fixture.ended(PATIENCE).await, [RunStatus::Cancelled]);
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::dice::Dice;
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -60,9 +60,9 @@ flow: [{ start: A }]
 "#;
 
 /// The pids of steps that have started and not ended.
-fn running(house: &House) -> Vec<i32> {
+fn running(fixture: &DaemonFixture) -> Vec<i32> {
     let mut running = BTreeMap::new();
-    for line in house.lines("ledger") {
+    for line in fixture.lines("ledger") {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["start", id, pid] => {
@@ -114,21 +114,21 @@ async fn kill_both(daemon: &mut Daemon, worker: &str) {
 
 on_every_database! {
     async fn killing_anybody_at_any_moment_loses_nothing_and_repeats_nothing(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[NESTED]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[NESTED]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
         let mut dice = Dice::new("DUCTWORK_TEST_SEED");
-        let mut runs = house.trigger("Nested", "[1,2,3,4]", 4).await;
-        let mut daemon = house.start();
+        let mut runs = fixture.trigger("Nested", "[1,2,3,4]", 4).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let mut fired = BTreeMap::new();
         for fault in 0..28 {
-            runs.extend(house.trigger("Nested", "[1,2,3,4]", 1).await);
+            runs.extend(fixture.trigger("Nested", "[1,2,3,4]", 1).await);
             tokio::time::sleep(Duration::from_millis(dice.below(250))).await;
             // Each of them as often; what they are doing is what the moment decides.
             let kind = ["advancer", "worker Nested", "step", "supervisor"][fault % 4];
             let victim = eventually(PATIENCE, "there is somebody to kill", async || {
                 let victims = match kind {
-                    "step" => running(&house),
+                    "step" => running(&fixture),
                     "supervisor" => vec![daemon.pid()],
                     kind => daemon.children(kind),
                 };
@@ -146,23 +146,23 @@ on_every_database! {
                 if dice.below(2) == 0 {
                     daemon.gone(Duration::from_secs(2)).await;
                 }
-                let dead = std::mem::replace(&mut daemon, house.start());
+                let dead = std::mem::replace(&mut daemon, fixture.start());
                 dead.gone(Duration::from_secs(2)).await;
                 daemon.ready().await;
             }
         }
         assert_eq!(fired.into_values().collect::<Vec<_>>(), [7, 7, 7, 7]);
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
 
         let expected = serde_json::json!([[1, 1], [2, 2], [3, 3], [4, 4]]);
         for run in &runs {
-            assert_eq!(house.output(*run).await, expected);
+            assert_eq!(fixture.output(*run).await, expected);
         }
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let mut ledger: BTreeMap<String, (usize, usize)> = BTreeMap::new();
-        for line in house.lines("ledger") {
+        for line in fixture.lines("ledger") {
             let mut words = line.split(' ');
             let (phase, id) = (words.next().unwrap(), words.next().unwrap());
             let (starts, ends) = ledger.entry(id.to_owned()).or_default();
@@ -190,33 +190,33 @@ on_every_database! {
 
     async fn a_killed_step_spends_a_crash_and_no_retry(db: Db) {
         let settings = Settings { max_retry: 0, max_crash: 3, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[STRAYING]).await;
-        let mut daemon = house.start();
-        let run = house.trigger("Straying", "1", 1).await[0];
-        let step = house.pids("pids", 1).await[0];
-        let sleeper = house.pids("sleepers", 1).await[0];
+        let mut fixture = DaemonFixture::new(&db, settings, &[STRAYING]).await;
+        let mut daemon = fixture.start();
+        let run = fixture.trigger("Straying", "1", 1).await[0];
+        let step = fixture.pids("pids", 1).await[0];
+        let sleeper = fixture.pids("sleepers", 1).await[0];
         let worker = daemon.child("worker Straying", None).await;
         send(step, Signal::SIGKILL);
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         // Its group ended with it; the worker did not.
         gone(sleeper, Duration::from_secs(5)).await;
         assert_eq!(daemon.children("worker Straying"), [worker]);
         daemon.stop().await;
-        assert_eq!(house.output(run).await, serde_json::Value::Null);
-        let executions = house.succeeded_once_each().await;
+        assert_eq!(fixture.output(run).await, serde_json::Value::Null);
+        let executions = fixture.succeeded_once_each().await;
         let [first, second] = executions.as_slice() else { panic!("{executions:#?}") };
         assert_eq!((first.result(), first.crash_count), ("process_crashed", 0));
         assert_eq!((second.result(), second.crash_count), ("success", 1));
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_killed_workers_steps_end_with_all_they_started_and_run_again_within_a_second(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[STRAYING]).await;
-        let mut daemon = house.start();
-        house.trigger("Straying", "1", 3).await;
-        let steps = house.pids("pids", 3).await;
-        let mut left = house.pids("strays", 3).await;
-        left.extend(house.pids("sleepers", 3).await);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STRAYING]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Straying", "1", 3).await;
+        let steps = fixture.pids("pids", 3).await;
+        let mut left = fixture.pids("strays", 3).await;
+        left.extend(fixture.pids("sleepers", 3).await);
         left.extend(steps);
         for pid in &left {
             assert!(lives(*pid), "nothing to end: the test is empty");
@@ -224,19 +224,19 @@ on_every_database! {
         let worker = daemon.child("worker Straying", None).await;
         send(worker, Signal::SIGKILL);
         let killed = Instant::now();
-        house.said("pids", 6).await;
+        fixture.said("pids", 6).await;
         let took = killed.elapsed();
         eprintln!("ran again after {took:?}");
         assert!(took < Duration::from_secs(1), "{took:?}");
         for pid in left {
             gone(pid, Duration::from_secs(2)).await;
         }
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 3, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn two_seconds_after_the_supervisor_was_killed_no_child_and_no_step_is_left(db: Db) {
@@ -246,66 +246,66 @@ steps:
   A: { command: [sh, -c, 'trap "" TERM; [ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $$ >> pids; while :; do sleep 0.1; done'] }
 flow: [{ start: A }]
 "#;
-        let mut house = House::new(&db, Settings::default(), &[stubborn]).await;
-        let mut daemon = house.start();
-        house.trigger("Stubborn", "1", 3).await;
-        for pid in house.pids("pids", 3).await {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[stubborn]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Stubborn", "1", 3).await;
+        for pid in fixture.pids("pids", 3).await {
             assert!(lives(pid), "nothing to leave behind: the test is empty");
         }
         daemon.send(Signal::SIGKILL);
         daemon.ended(PATIENCE).await;
         daemon.gone(Duration::from_secs(2)).await;
 
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// Nobody is left who knows of them but the database.
     async fn what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[HAUNTED]).await;
-        let mut daemon = house.start();
-        house.trigger("Haunted", "1", 3).await;
-        let ghosts = house.pids("ghosts", 3).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Haunted", "1", 3).await;
+        let ghosts = fixture.pids("ghosts", 3).await;
         kill_both(&mut daemon, "worker Haunted").await;
         for pid in &ghosts {
             assert!(lives(*pid), "nothing to hunt: the test is empty");
         }
-        let mut next = house.start();
-        house.completed(PATIENCE).await;
-        assert_eq!(house.lines("again").len(), 3);
-        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        let mut next = fixture.start();
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.lines("again").len(), 3);
+        assert_eq!(fixture.lines("haunted"), [""; 0], "they ran beside each other");
         for pid in &ghosts {
             assert!(!lives(*pid), "{pid} is left");
         }
         next.says("ended what a dead worker's steps left behind").await;
         next.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn what_a_killed_workers_steps_left_behind_is_gone_before_its_supervisor_lets_them_run_again(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[HAUNTED]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
         // The supervisor looks by itself only when this test has long given up.
-        house.variables.insert("DUCTWORK_SUPERVISOR__POLLING_TIMEOUT", "1h".to_owned());
-        let mut daemon = house.start();
-        house.trigger("Haunted", "1", 3).await;
-        let ghosts = house.pids("ghosts", 3).await;
+        fixture.variables.insert("DUCTWORK_SUPERVISOR__POLLING_TIMEOUT", "1h".to_owned());
+        let mut daemon = fixture.start();
+        fixture.trigger("Haunted", "1", 3).await;
+        let ghosts = fixture.pids("ghosts", 3).await;
         for pid in &ghosts {
             assert!(lives(*pid), "nothing to end: the test is empty");
         }
         send(daemon.child("worker Haunted", None).await, Signal::SIGKILL);
-        house.completed(PATIENCE).await;
-        assert_eq!(house.lines("again").len(), 3);
-        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.lines("again").len(), 3);
+        assert_eq!(fixture.lines("haunted"), [""; 0], "they ran beside each other");
         for pid in &ghosts {
             assert!(!lives(*pid), "{pid} is left");
         }
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// Its environment tells nothing of its worker, and two children die at once, so that the proof may
@@ -313,11 +313,11 @@ flow: [{ start: A }]
     async fn a_process_that_hides_from_the_hunt_is_gone_before_its_step_runs_again(db: Db) {
         let hiding = HAUNTED.replace("setsid sh -c", "setsid env -i PATH=\"$PATH\" sh -c");
         assert_ne!(hiding, HAUNTED);
-        let mut house = House::new(&db, Settings::default(), &[&hiding]).await;
-        let mut daemon = house.start();
-        house.trigger("Haunted", "1", 3).await;
-        let ghosts = house.pids("ghosts", 3).await;
-        let mut other = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&hiding]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Haunted", "1", 3).await;
+        let ghosts = fixture.pids("ghosts", 3).await;
+        let mut other = fixture.start();
         other.child("worker Haunted", None).await;
         for pid in &ghosts {
             assert!(lives(*pid), "nothing to end: the test is empty");
@@ -326,85 +326,85 @@ flow: [{ start: A }]
         for child in children {
             send(child, Signal::SIGKILL);
         }
-        house.completed(PATIENCE).await;
-        assert_eq!(house.lines("again").len(), 3);
-        assert_eq!(house.lines("haunted"), [""; 0], "they ran beside each other");
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.lines("again").len(), 3);
+        assert_eq!(fixture.lines("haunted"), [""; 0], "they ran beside each other");
         for pid in &ghosts {
             gone(*pid, Duration::from_secs(2)).await;
         }
         for daemon in [&mut daemon, &mut other] {
             daemon.stop().await;
         }
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// Of another supervisor here, on the same database and on another.
     async fn what_living_workers_run_is_nobody_elses_to_hunt(db: Db) {
         let settings = || Settings { count: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings(), &[HAUNTED]).await;
-        let mut daemon = house.start();
-        house.trigger("Haunted", "1", 1).await;
-        let dead = house.pids("ghosts", 1).await[0];
-        let mut other = house.start();
-        house.trigger("Haunted", "1", 1).await;
-        let alive = house.pids("ghosts", 2).await[1];
+        let mut fixture = DaemonFixture::new(&db, settings(), &[HAUNTED]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Haunted", "1", 1).await;
+        let dead = fixture.pids("ghosts", 1).await[0];
+        let mut other = fixture.start();
+        fixture.trigger("Haunted", "1", 1).await;
+        let alive = fixture.pids("ghosts", 2).await[1];
         let elsewhere = Db::sqlite();
-        let mut strange_house = House::new(&elsewhere, settings(), &[HAUNTED]).await;
-        let mut stranger = strange_house.start();
-        strange_house.trigger("Haunted", "1", 1).await;
-        let strange = strange_house.pids("ghosts", 1).await[0];
+        let mut other_fixture = DaemonFixture::new(&elsewhere, settings(), &[HAUNTED]).await;
+        let mut stranger = other_fixture.start();
+        other_fixture.trigger("Haunted", "1", 1).await;
+        let strange = other_fixture.pids("ghosts", 1).await[0];
 
         kill_both(&mut daemon, "worker Haunted").await;
-        let mut next = house.start();
+        let mut next = fixture.start();
         gone(dead, PATIENCE).await;
-        house.said("again", 1).await;
+        fixture.said("again", 1).await;
         // Until they had looked at every row many times.
         let beats = |rows: &[ductwork::store::process::ProcessRow]| rows.iter().map(|row| row.beat_seq).min();
-        let began = beats(&house.processes().await);
+        let began = beats(&fixture.processes().await);
         eventually(PATIENCE, "everybody has beaten twice", async || {
-            (beats(&house.processes().await) > began.map(|seq| seq + 1)).then_some(())
+            (beats(&fixture.processes().await) > began.map(|seq| seq + 1)).then_some(())
         })
         .await;
         assert!(lives(alive) && lives(strange));
-        for house in [&house, &strange_house] {
-            std::fs::write(house.path("go"), "").unwrap();
+        for fixture in [&fixture, &other_fixture] {
+            std::fs::write(fixture.path("go"), "").unwrap();
         }
-        house.completed(PATIENCE).await;
-        strange_house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
+        other_fixture.completed(PATIENCE).await;
         assert!(lives(alive) && lives(strange), "a step of a living worker may leave something behind");
         for daemon in [&mut other, &mut next, &mut stranger] {
             daemon.stop().await;
         }
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 3, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
         elsewhere.remove().await;
     }
 
     /// Nobody tells the children to end, and nobody gives back what the worker held.
     async fn what_a_supervisor_and_its_worker_held_runs_again_after_a_start(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[STRAYING]).await;
-        let mut daemon = house.start();
-        house.trigger("Straying", "1", 2).await;
-        let steps = house.pids("pids", 2).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STRAYING]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Straying", "1", 2).await;
+        let steps = fixture.pids("pids", 2).await;
         kill_both(&mut daemon, "worker Straying").await;
         for pid in steps {
             gone(pid, Duration::from_secs(2)).await;
         }
-        let claimed = house.executions().await;
+        let claimed = fixture.executions().await;
         assert!(claimed.iter().all(|e| e.result.is_none() && e.process_id.is_some()), "{claimed:#?}");
 
         // The lease has not ended by far: the proof is that the pid does not exist.
-        let mut next = house.start();
+        let mut next = fixture.start();
         let started = Instant::now();
-        house.completed(Duration::from_secs(20)).await;
+        fixture.completed(Duration::from_secs(20)).await;
         assert!(started.elapsed() < Duration::from_secs(10));
         next.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 2, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 }
 
@@ -418,11 +418,11 @@ flow: [{ start: Wait }]
 on_every_database! {
     /// Its leases last for half a minute yet.
     async fn a_daemon_that_was_killed_is_called_dead_at_once(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
-        let run = house.trigger("Waiting", "1", 1).await[0].to_string();
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let run = fixture.trigger("Waiting", "1", 1).await[0].to_string();
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.pids("pids", 1).await;
+        fixture.pids("pids", 1).await;
         let children: Vec<i32> = ["advancer", "worker Waiting"].iter().flat_map(|kind| daemon.children(kind)).collect();
         // Nobody notices before all of them are dead.
         freeze(daemon.pid()).await;
@@ -433,14 +433,14 @@ on_every_database! {
         daemon.ended(PATIENCE).await;
         daemon.gone(PATIENCE).await;
 
-        let health = house.run(&[], &["health"]);
+        let health = fixture.run(&[], &["health"]);
         let said = String::from_utf8_lossy(&health.stderr);
         assert!(health.status.code() == Some(1) && said.contains("1 of 1 supervisors is dead"), "{said}");
-        let processes = house.run(&[], &["processes", "--json"]).stdout;
+        let processes = fixture.run(&[], &["processes", "--json"]).stdout;
         let processes: Vec<serde_json::Value> = serde_json::from_slice(&processes).unwrap();
         assert_eq!(processes.len(), 3);
         assert!(processes.iter().all(|it| it["dead"] == true && it["healthy"] == false), "{processes:#?}");
-        let why = house.run(&[], &["why", &run, "--json"]).stdout;
+        let why = fixture.run(&[], &["why", &run, "--json"]).stdout;
         let why: serde_json::Value = serde_json::from_slice(&why).unwrap();
         assert_eq!(why["cause"], "process_gone", "{why}");
         assert!(why["fact"].as_str().unwrap().contains("which is dead"), "{why}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ductwork::store::process::ProcessRow;
 use sqlx::Connection;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::support::{self, Db};
 
 const LONG: &str = r#"
@@ -29,12 +29,12 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
         max_crash: 1,
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[LONG]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
-    house.trigger("Long", "1", 2).await;
-    let steps = house.pids("pids", 2).await;
-    let before = beats(&house.processes().await);
+    fixture.trigger("Long", "1", 2).await;
+    let steps = fixture.pids("pids", 2).await;
+    let before = beats(&fixture.processes().await);
     assert_eq!(before.len(), 3);
 
     let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
@@ -43,12 +43,12 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
     // Twice: while its steps run, and while it tries to commit what they came to.
     for ended in [false, true] {
         if ended {
-            std::fs::write(house.path("go"), "").unwrap();
-            house.said("ends", 2).await;
+            std::fs::write(fixture.path("go"), "").unwrap();
+            fixture.said("ends", 2).await;
         }
-        let since = beats(&house.processes().await);
+        let since = beats(&fixture.processes().await);
         eventually(PATIENCE, "two leases have passed by beats", async || {
-            let now = beats(&house.processes().await);
+            let now = beats(&fixture.processes().await);
             let known: Vec<_> = now.iter().map(|(id, _)| id).collect();
             let all: Vec<_> = before.iter().map(|(id, _)| id).collect();
             assert_eq!(known, all, "{:#?}", daemon.log());
@@ -64,7 +64,7 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
     assert!(locked.elapsed() > LEASE * 2, "it was not locked for long");
     sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
 
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     for said in [
         "was declared dead",
         "recovered what",
@@ -74,9 +74,9 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert_eq!(executions.len(), 2, "{executions:#?}");
-    house.audited().await;
+    fixture.audited().await;
 }
 
 /// No beat can be written there, so silence is no sign.
@@ -87,17 +87,17 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
         max_crash: 1,
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[LONG]).await;
-    let mut daemons = [house.start(), house.start()];
+    let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+    let mut daemons = [fixture.start(), fixture.start()];
     for daemon in &daemons {
         daemon.ready().await;
     }
-    house.trigger("Long", "1", 2).await;
-    let steps = house.pids("pids", 2).await;
-    let before: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    fixture.trigger("Long", "1", 2).await;
+    let steps = fixture.pids("pids", 2).await;
+    let before: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before.len(), 6);
-    let supervisors = async |house: &mut House| {
-        let rows = house.processes().await.into_iter();
+    let supervisors = async |fixture: &mut DaemonFixture| {
+        let rows = fixture.processes().await.into_iter();
         let rows = rows.filter(|row| row.role == ductwork::model::Role::Supervisor);
         let beats: Vec<i64> = rows.map(|row| row.beat_seq).collect();
         assert_eq!(beats.len(), 2);
@@ -107,15 +107,15 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
     let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
     let lock = "BEGIN; SELECT FROM ductwork_processes WHERE role <> 'supervisor' FOR UPDATE";
     sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
-    let since = supervisors(&mut house).await;
+    let since = supervisors(&mut fixture).await;
     eventually(PATIENCE, "two leases have passed by beats", async || {
-        let now = supervisors(&mut house).await;
+        let now = supervisors(&mut fixture).await;
         let mut both = now.iter().zip(&since);
         both.all(|(now, then)| *now >= then + 12).then_some(())
     })
     .await;
     eventually(PATIENCE, "nobody else has beaten for as long", async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         let old = rows.iter().filter(|row| row.age > LEASE * 2).count();
         (old == 4).then_some(())
     })
@@ -123,21 +123,21 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
     sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
 
     eventually(PATIENCE, "everybody beats again", async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         rows.iter().all(|row| row.age < LEASE / 2).then_some(())
     })
     .await;
-    let after: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    let after: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before, after);
     assert!(steps.iter().all(|pid| lives(*pid)), "a step was ended");
-    std::fs::write(house.path("go"), "").unwrap();
-    house.completed(PATIENCE).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
     for daemon in &mut daemons {
         daemon.stop().await;
     }
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert_eq!(executions.len(), 2, "{executions:#?}");
-    house.audited().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]

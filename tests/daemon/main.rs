@@ -20,7 +20,7 @@ mod dice;
 
 #[path = "../support/cluster.rs"]
 mod cluster;
-mod house;
+mod fixture;
 
 mod ahead;
 mod children;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ductwork::model::Role;
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -65,17 +65,17 @@ async fn stop(daemon: &mut Daemon) {
 on_every_database! {
     async fn two_containers_that_look_the_same_never_take_each_others_claims(db: Db) {
         let settings = Settings { reaper_timeout: "3s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WORK]).await;
-        let mut one = house.start_as(&CONTAINER, &["start"]);
+        let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+        let mut one = fixture.start_as(&CONTAINER, &["start"]);
         one.ready().await;
-        house.trigger("Work", "1", 250).await;
+        fixture.trigger("Work", "1", 250).await;
         eventually(PATIENCE, "the first works", async || {
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             executions.iter().any(|e| e.result() == "success").then_some(())
         })
         .await;
         // It starts while the other holds claims, and looks for dead predecessors.
-        let mut two = house.start_as(&CONTAINER, &["start"]);
+        let mut two = fixture.start_as(&CONTAINER, &["start"]);
         two.ready().await;
         let worker = |daemon: &Daemon| {
             let registered = daemon.logged("registered");
@@ -85,54 +85,54 @@ on_every_database! {
         };
         let (first, second): (uuid::Uuid, uuid::Uuid) = (worker(&one), worker(&two));
         eventually(PATIENCE, "both work", async || {
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             let works = |id| executions.iter().any(|e| e.process_id == Some(id));
             (works(first) && works(second)).then_some(())
         })
         .await;
-        let supervisors = house.processes().await;
+        let supervisors = fixture.processes().await;
         let supervisors: Vec<_> = supervisors.iter().filter(|row| row.role == Role::Supervisor).collect();
         let [a, b] = supervisors.as_slice() else { panic!("{supervisors:#?}") };
         assert_eq!((a.pid, b.pid), (1, 1), "not pid 1: the test is empty");
         assert_eq!((&a.host, &a.boot_id), (&b.host, &b.boot_id));
         assert_ne!(a.pid_namespace, b.pid_namespace);
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let taken: Vec<_> = executions.iter().filter(|e| e.attempt > 1 || e.crash_count > 0).collect();
         assert!(taken.is_empty(), "{taken:#?}");
 
         // The second container dies as a whole, and comes again under the same names: what it
         // held waits for its lease, and the claims of the first are left alone.
-        let holds = async |house: &mut House| {
-            let executions = house.executions().await;
+        let holds = async |fixture: &mut DaemonFixture| {
+            let executions = fixture.executions().await;
             executions.iter().any(|e| e.process_id == Some(second) && e.result.is_none()).then_some(())
         };
-        eventually(PATIENCE, "the second holds claims", async || holds(&mut house).await).await;
+        eventually(PATIENCE, "the second holds claims", async || holds(&mut fixture).await).await;
         let init = init(&two).await;
         // Stopped first, so that it still holds something when it dies.
         freeze(init).await;
         freeze(two.child("worker Work", None).await).await;
-        assert!(holds(&mut house).await.is_some(), "nothing to lose: the test is empty");
+        assert!(holds(&mut fixture).await.is_some(), "nothing to lose: the test is empty");
         send(init, Signal::SIGKILL);
         two.ended(PATIENCE).await;
-        let mut three = house.start_as(&CONTAINER, &["start"]);
+        let mut three = fixture.start_as(&CONTAINER, &["start"]);
         three.ready().await;
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         stop(&mut one).await;
         stop(&mut three).await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         // Only what the dead one had claimed.
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         let crashed: BTreeSet<_> = crashed.filter_map(|e| e.process_id).collect();
         assert_eq!(crashed, BTreeSet::from([second]), "{executions:#?}");
         let others = executions.iter().filter(|e| !["success", "process_crashed"].contains(&e.result()));
         assert_eq!(others.count(), 0);
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_container_answers_for_its_own_health_alone_when_it_is_asked_so(db: Db) {
-        let house = House::new(&db, Settings::default(), &[WORK]).await;
-        let mut one = house.start_as(&CONTAINER, &["start"]);
-        let mut two = house.start_as(&CONTAINER, &["start"]);
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        let mut one = fixture.start_as(&CONTAINER, &["start"]);
+        let mut two = fixture.start_as(&CONTAINER, &["start"]);
         one.ready().await;
         two.ready().await;
         let init = init(&one).await.to_string();
@@ -143,7 +143,7 @@ on_every_database! {
             (&[], &["health"], 0, "healthy: 2 of 2"),
             (&[], &["health", "--here"], 1, "no supervisor is registered from here"),
         ] {
-            let done = house.run(wrapper, words);
+            let done = fixture.run(wrapper, words);
             let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
             assert_eq!(done.status.code(), Some(status), "{wrapper:?} {words:?}: {said}");
             assert!(said.contains(says), "{wrapper:?} {words:?}: {said}");
@@ -153,13 +153,13 @@ on_every_database! {
     }
 
     async fn as_pid_1_it_leaves_no_zombie_of_all_that_steps_daemonise(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[DAEMONISING]).await;
-        let mut daemon = house.start_as(&CONTAINER, &["start"]);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DAEMONISING]).await;
+        let mut daemon = fixture.start_as(&CONTAINER, &["start"]);
         daemon.ready().await;
         let init = init(&daemon).await;
-        house.trigger("Daemonising", "1", 1_000).await;
-        house.completed(PATIENCE).await;
-        house.said("daemons", 1_000 * 2).await;
+        fixture.trigger("Daemonising", "1", 1_000).await;
+        fixture.completed(PATIENCE).await;
+        fixture.said("daemons", 1_000 * 2).await;
         // unshare, the supervisor and its two children; all else has ended and was taken away.
         let four = eventually(PATIENCE, "only the daemon is left", async || {
             let left = daemon.processes();
@@ -168,8 +168,8 @@ on_every_database! {
         .await;
         assert!(four.iter().all(|process| process.state != 'Z'), "{four:#?}");
         stop(&mut daemon).await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 }
 

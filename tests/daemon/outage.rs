@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use sqlx::Connection;
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 use crate::support::Db;
 
 const WORK: &str = r#"
@@ -51,8 +51,8 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
         level: "info",
         ..Settings::default()
     };
-    let mut house = House::at(&cluster.url, conn, settings, &[WORK, LONG]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, settings, &[WORK, LONG]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let mut children: Vec<i32> = Vec::new();
     for kind in ["advancer", "worker Work", "worker Long"] {
@@ -60,17 +60,17 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
     }
     assert_eq!(children.len(), 3);
     let started = daemon.log().len();
-    let mut runs = house.trigger("Long", "1", 2).await;
-    runs.extend(house.trigger("Work", "1", 300).await);
-    for pid in house.pids("pids", 2).await {
+    let mut runs = fixture.trigger("Long", "1", 2).await;
+    runs.extend(fixture.trigger("Work", "1", 300).await);
+    for pid in fixture.pids("pids", 2).await {
         assert!(lives(pid), "nothing runs: the test is empty");
     }
 
     for outage in [Duration::ZERO, Duration::from_secs(5)] {
         let logged = daemon.log().len();
-        let before = succeeded(&mut house).await;
+        let before = succeeded(&mut fixture).await;
         eventually(PATIENCE, "work is going on", async || {
-            (succeeded(&mut house).await > before + 5).then_some(())
+            (succeeded(&mut fixture).await > before + 5).then_some(())
         })
         .await;
         cluster.down();
@@ -89,18 +89,18 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
         .await;
         assert!(lost.contains(&i64::from(daemon.pid())));
         if outage > Duration::ZERO {
-            std::fs::write(house.path("go"), "").unwrap();
-            house.said("ends", 2).await;
+            std::fs::write(fixture.path("go"), "").unwrap();
+            fixture.said("ends", 2).await;
         }
         tokio::time::sleep(outage.saturating_sub(down.elapsed())).await;
         cluster.up();
         let up = Instant::now();
-        house.conn = location.connect(Purpose::Engine).await.unwrap();
-        let before = succeeded(&mut house).await;
+        fixture.conn = location.connect(Purpose::Engine).await.unwrap();
+        let before = succeeded(&mut fixture).await;
         eventually(
             Duration::from_secs(5),
             "work is going on again",
-            async || (succeeded(&mut house).await > before).then_some(()),
+            async || (succeeded(&mut fixture).await > before).then_some(()),
         )
         .await;
         eprintln!("worked again after {:?}", up.elapsed());
@@ -112,7 +112,7 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
         })
         .await;
     }
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     for pid in &children {
         assert!(lives(*pid), "{pid} has ended");
     }
@@ -126,11 +126,11 @@ async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_wor
         assert!(lines.len() <= 2 * 7, "a flood: {lines:#?}");
     }
     daemon.stop().await;
-    assert_eq!(house.output(runs[0]).await, "done");
+    assert_eq!(fixture.output(runs[0]).await, "done");
     // Nobody was taken for dead, and nothing ran twice.
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert_eq!(executions.len(), 2 + 300 * 2);
-    house.audited().await;
+    fixture.audited().await;
 }
 
 /// A person who stops a host does not wait for another one's database.
@@ -145,13 +145,13 @@ async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_ag
         max_retry: 0,
         ..Settings::default()
     };
-    let mut house = House::at(&cluster.url, conn, settings, &[LONG]).await;
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, settings, &[LONG]).await;
     let mut runs = 0;
     for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"]] {
-        let mut daemon = house.start_as(wrapper, &["start"]);
+        let mut daemon = fixture.start_as(wrapper, &["start"]);
         runs += 2;
-        house.trigger("Long", "1", 2).await;
-        house.pids("pids", runs).await;
+        fixture.trigger("Long", "1", 2).await;
+        fixture.pids("pids", runs).await;
         cluster.down();
         daemon.says("waiting for the database").await;
         daemon.send(Signal::SIGTERM);
@@ -161,14 +161,14 @@ async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_ag
         assert!(took < Duration::from_secs(9), "{took:?}");
         daemon.gone(Duration::ZERO).await;
         cluster.up();
-        house.conn = location.connect(Purpose::Engine).await.unwrap();
+        fixture.conn = location.connect(Purpose::Engine).await.unwrap();
     }
-    std::fs::write(house.path("go"), "").unwrap();
-    let mut daemon = house.start();
-    house.completed(PATIENCE).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    let mut daemon = fixture.start();
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// A server that stands still, or a network that has lost the word of its end: nobody answers, and
@@ -184,19 +184,20 @@ async fn orphans_end_although_their_database_says_nothing() {
     let location = Location::parse(&cluster.url).expect("the server's URL");
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
-    let mut house = House::at(&cluster.url, conn, Settings::default(), &[WORK, FAN]).await;
+    let mut fixture =
+        DaemonFixture::at(&cluster.url, conn, Settings::default(), &[WORK, FAN]).await;
     for pipeline in ["Work", "Fan"] {
-        house.trigger(pipeline, "1", 300).await;
+        fixture.trigger(pipeline, "1", 300).await;
     }
-    let daemon = house.start();
+    let daemon = fixture.start();
     eventually(PATIENCE, "they work", async || {
-        (succeeded(&mut house).await > 20).then_some(())
+        (succeeded(&mut fixture).await > 20).then_some(())
     })
     .await;
     let children = ["advancer", "worker Work", "worker Fan"];
     let orphans = children.map(|kind| daemon.children(kind)).concat();
     assert_eq!(orphans.len(), 3);
-    let others = house.conn.fetch(&OTHERS, &[]).await.unwrap();
+    let others = fixture.conn.fetch(&OTHERS, &[]).await.unwrap();
     let others = others
         .iter()
         .map(|row| row.get::<i64>("pid").unwrap() as i32);
@@ -216,11 +217,11 @@ async fn orphans_end_although_their_database_says_nothing() {
     for server in others {
         send(server, Signal::SIGCONT);
     }
-    let mut daemon = house.start();
-    house.completed(PATIENCE).await;
+    let mut daemon = fixture.start();
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// A connection may go between an advancer's claim and its advance. Nobody has died then, so
@@ -231,14 +232,14 @@ async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() 
     let location = Location::parse(&cluster.url).expect("the server's URL");
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
-    let mut house = House::at(&cluster.url, conn, Settings::default(), &[FAN]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[FAN]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
-    house.trigger("Fan", "1", 150).await;
+    fixture.trigger("Fan", "1", 150).await;
     let mut killer = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
     // Just after the claim's COMMIT: its advance has not begun, or not ended. Not ourselves.
     static SELF: Statement = Statement::new("TEST_SELF", "SELECT pg_backend_pid() AS pid");
-    let ours = house
+    let ours = fixture
         .conn
         .fetch_optional(&SELF, &[])
         .await
@@ -262,17 +263,17 @@ async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() 
                 .unwrap();
             hits += killed.rows_affected();
             // A fast machine is through with all of it before it has been hit often enough.
-            if house.all_ended().await {
-                house.trigger("Fan", "1", 150).await;
+            if fixture.all_ended().await {
+                fixture.trigger("Fan", "1", 150).await;
             }
             (hits >= 20).then_some(())
         },
     )
     .await;
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// It answers, and so looks reachable, but no heartbeat can be written; and when it takes
@@ -285,12 +286,12 @@ async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_proces
         max_crash: 1,
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[LONG]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
-    house.trigger("Long", "1", 1).await;
-    let step = house.pids("pids", 1).await[0];
-    let before: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    fixture.trigger("Long", "1", 1).await;
+    let step = fixture.pids("pids", 1).await[0];
+    let before: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before.len(), 3);
 
     let mut children = sqlx::PgConnection::connect(&db.url).await.unwrap();
@@ -303,7 +304,7 @@ async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_proces
         PATIENCE,
         "every heartbeat is older than two leases",
         async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             let old = |row: &ductwork::store::process::ProcessRow| row.age > Duration::from_secs(4);
             rows.iter().all(old).then_some(())
         },
@@ -311,7 +312,7 @@ async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_proces
     .await;
     sqlx::raw_sql("COMMIT").execute(&mut all).await.unwrap();
     let mut beat = async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         let supervisor = rows.iter().find(|row| row.role == Role::Supervisor);
         supervisor.expect("it lives").beat_seq
     };
@@ -326,22 +327,22 @@ async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_proces
         .await
         .unwrap();
     eventually(PATIENCE, "everybody beats again", async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         let fresh = |row: &ductwork::store::process::ProcessRow| row.age < Duration::from_secs(1);
         rows.iter().all(fresh).then_some(())
     })
     .await;
 
-    let after: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    let after: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before, after, "{:#?}", daemon.log());
     assert!(lives(step), "the step was ended");
-    std::fs::write(house.path("go"), "").unwrap();
-    house.completed(PATIENCE).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert_eq!(executions.len(), 1);
-    house.audited().await;
-    drop(house);
+    fixture.audited().await;
+    drop(fixture);
     db.remove().await;
 }
 
@@ -354,8 +355,8 @@ static RETRIES: Statement = Statement::new(
     "SELECT CAST(sum(retry_count) AS bigint) AS n FROM ductwork_transitions",
 );
 
-async fn number(house: &mut House, statement: &'static Statement) -> i64 {
-    let rows = house.conn.fetch(statement, &[]).await.unwrap();
+async fn number(fixture: &mut DaemonFixture, statement: &'static Statement) -> i64 {
+    let rows = fixture.conn.fetch(statement, &[]).await.unwrap();
     rows[0].get("n").unwrap()
 }
 
@@ -366,7 +367,7 @@ async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance() {
     let db = Db::postgres().await;
     let conn = db.conn().await;
     let url = format!("{}%20-c%20statement_timeout%3D200ms", db.url);
-    let mut house = House::at(&url, conn, Settings::default(), &[FAN]).await;
+    let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[FAN]).await;
     let limits = [
         ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
         ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
@@ -375,32 +376,32 @@ async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance() {
         ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
     ];
     let limits = limits.map(|(name, value)| (name, value.to_owned()));
-    house.variables.extend(limits);
+    fixture.variables.extend(limits);
     let mut index = sqlx::PgConnection::connect(&db.url).await.unwrap();
     let lock = "BEGIN; LOCK TABLE ductwork_fan_outs IN SHARE MODE";
     sqlx::raw_sql(lock).execute(&mut index).await.unwrap();
-    house.trigger("Fan", "1", 1).await;
-    let mut daemon = house.start();
+    fixture.trigger("Fan", "1", 1).await;
+    let mut daemon = fixture.start();
     eventually(PATIENCE, "the branch was tried often", async || {
-        (number(&mut house, &HINDERED).await >= 4).then_some(())
+        (number(&mut fixture, &HINDERED).await >= 4).then_some(())
     })
     .await;
     sqlx::raw_sql("COMMIT").execute(&mut index).await.unwrap();
-    house.completed(PATIENCE).await;
-    assert_eq!(number(&mut house, &RETRIES).await, 0);
+    fixture.completed(PATIENCE).await;
+    assert_eq!(number(&mut fixture, &RETRIES).await, 0);
     let told = daemon.logged("the database could not advance a branch");
     // At the first, the second, the fourth, …: and never as a refusal.
     assert!(!told.is_empty(), "{:#?}", daemon.log());
     assert_eq!(daemon.logged("was refused").len(), 0);
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
-    drop(house);
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
+    drop(fixture);
     db.remove().await;
 }
 
-async fn succeeded(house: &mut House) -> usize {
-    let executions = house.executions().await;
+async fn succeeded(fixture: &mut DaemonFixture) -> usize {
+    let executions = fixture.executions().await;
     executions
         .iter()
         .filter(|e| e.result() == "success")

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use ductwork::store::{Location, Purpose, migrate};
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 
 const ECHO: &str = "
 pipeline: Echo
@@ -103,10 +103,10 @@ async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
     ] {
         let pooler = Pooler::before(&cluster, &configured).await;
         let conn = location.connect(Purpose::Engine).await.unwrap();
-        let house = House::at(&pooler.url, conn, Settings::default(), &[ECHO]).await;
+        let fixture = DaemonFixture::at(&pooler.url, conn, Settings::default(), &[ECHO]).await;
         let verbs: [&[&str]; 3] = [&["start"], &["trigger", "Echo", "1"], &["audit"]];
         for verb in verbs {
-            let refused = house.run(&["timeout", "30"], verb);
+            let refused = fixture.run(&["timeout", "30"], verb);
             let said = String::from_utf8_lossy(&refused.stderr);
             assert_eq!(
                 refused.status.code(),
@@ -121,10 +121,10 @@ async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
         }
     }
     // It was the pooler: without it the same configuration works.
-    let mut house = House::at(&cluster.url, conn, Settings::default(), &[ECHO]).await;
-    let mut daemon = house.start();
-    house.trigger("Echo", "1", 1).await;
-    house.completed(PATIENCE).await;
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[ECHO]).await;
+    let mut daemon = fixture.start();
+    fixture.trigger("Echo", "1", 1).await;
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    house.audited().await;
+    fixture.audited().await;
 }

@@ -3,7 +3,7 @@
 use ductwork::model::RunStatus;
 use ductwork::store::{Dialect, query};
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -31,25 +31,25 @@ on_every_database! {
     /// One bad result in a batch neither takes the others along nor is tried for ever (E12).
     async fn a_result_that_the_database_refuses_is_its_steps_error_and_nobody_elses(db: Db) {
         let settings = Settings { count: 8, max_retry: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[ECHO]).await;
-        let refuse = if house.conn.dialect() == Dialect::Postgres { POSTGRES } else { SQLITE };
-        house.conn.script("refuse poison", refuse).await.unwrap();
+        let mut fixture = DaemonFixture::new(&db, settings, &[ECHO]).await;
+        let refuse = if fixture.conn.dialect() == Dialect::Postgres { POSTGRES } else { SQLITE };
+        fixture.conn.script("refuse poison", refuse).await.unwrap();
         // Many, so that the bad one has company in its batch.
-        let mut runs = house.trigger("Echo", "1", 20).await;
-        let bad = house.trigger("Echo", "\"poison\"", 1).await[0];
-        runs.extend(house.trigger("Echo", "2", 20).await);
-        let mut daemon = house.start();
+        let mut runs = fixture.trigger("Echo", "1", 20).await;
+        let bad = fixture.trigger("Echo", "\"poison\"", 1).await[0];
+        runs.extend(fixture.trigger("Echo", "2", 20).await);
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.run_ended(bad).await;
+        fixture.run_ended(bad).await;
         for run in runs {
-            house.run_ended(run).await;
-            let state = query::run_state(&mut house.conn, run).await.unwrap().unwrap();
+            fixture.run_ended(run).await;
+            let state = query::run_state(&mut fixture.conn, run).await.unwrap().unwrap();
             assert_eq!(state.status, RunStatus::Completed);
         }
         daemon.stop().await;
-        let state = query::run_state(&mut house.conn, bad).await.unwrap().unwrap();
+        let state = query::run_state(&mut fixture.conn, bad).await.unwrap().unwrap();
         assert_eq!(state.status, RunStatus::Halted);
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let (refused, others): (Vec<_>, Vec<_>) =
             executions.iter().partition(|e| e.result() != "success");
         assert_eq!(others.len(), 40);
@@ -63,6 +63,6 @@ on_every_database! {
             assert!(message.contains("no poison here"), "{message}");
             assert_eq!(execution.crash_count, 0);
         }
-        house.audited().await;
+        fixture.audited().await;
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -36,11 +36,11 @@ fn parricide(does: &str) -> String {
 /// that user's limit: root has none. `$0` is the program.
 const ALONE: &str = r#"
 set -e
-house=$PWD
-cp "$0" "$house/ductworkd"
-chown -R 64321 "$house"
-export TMPDIR=$house
-exec setpriv --reuid 64321 --regid 64321 --clear-groups "$house/ductworkd" "$@"
+fixture=$PWD
+cp "$0" "$fixture/ductworkd"
+chown -R 64321 "$fixture"
+export TMPDIR=$fixture
+exec setpriv --reuid 64321 --regid 64321 --clear-groups "$fixture/ductworkd" "$@"
 "#;
 
 /// From now on this process of that user may start others only below so many. Asked as that
@@ -58,7 +58,7 @@ on_every_database! {
     /// EAGAIN, for the steps of a worker and then for the children of the supervisor.
     async fn a_user_short_of_processes_delays_steps_and_children_and_blames_nobody(db: Db) {
         let settings = Settings { max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[QUICK]).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
         if let Some(path) = db.url.strip_prefix("sqlite://") {
             let directory = Path::new(path).parent().unwrap();
             for entry in std::fs::read_dir(directory).unwrap() {
@@ -66,21 +66,21 @@ on_every_database! {
             }
             chown(directory, Some(64321), None).unwrap();
         }
-        let mut daemon = house.start_as(&["sh", "-c", ALONE], &["start"]);
+        let mut daemon = fixture.start_as(&["sh", "-c", ALONE], &["start"]);
         daemon.ready().await;
         let (worker, advancer) = (daemon.child("worker Quick", None).await, daemon.child("advancer", None).await);
 
         limit_processes(worker, 1);
-        house.trigger("Quick", "1", 2).await;
+        fixture.trigger("Quick", "1", 2).await;
         eventually(PATIENCE, "it has been tried in vain, and again", async || {
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             let refused = executions.iter().filter(|e| e.error_class.as_deref() == Some("not_started"));
             (refused.count() >= 4).then_some(())
         })
         .await;
         // It is told to whoever asks, and said once for all of them.
         eventually(PATIENCE, "health says so", async || {
-            let health = house.run(&[], &["health"]);
+            let health = fixture.run(&[], &["health"]);
             let said = String::from_utf8_lossy(&health.stderr);
             (!health.status.success() && said.contains("step A cannot be started")).then_some(())
         })
@@ -89,9 +89,9 @@ on_every_database! {
         assert_eq!(said.count(), 1);
         assert_eq!(daemon.log().iter().filter(|line| line["msg"] == "step did not succeed").count(), 0);
         limit_processes(worker, 1_000);
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         eventually(PATIENCE, "health is content", async || {
-            house.run(&[], &["health"]).status.success().then_some(())
+            fixture.run(&[], &["health"]).status.success().then_some(())
         })
         .await;
 
@@ -99,19 +99,19 @@ on_every_database! {
         send(worker, Signal::SIGKILL);
         let refused = daemon.says_times("a child cannot be started", 3).await;
         assert!(refused[0]["error"].as_str().unwrap().contains("temporarily unavailable"), "{refused:#?}");
-        house.trigger("Quick", "1", 2).await;
+        fixture.trigger("Quick", "1", 2).await;
         limit_processes(daemon.pid(), 1_000);
         daemon.child("worker Quick", Some(worker)).await;
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("advancer"), [advancer]);
         daemon.stop().await;
 
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         for execution in &executions {
             assert!(matches!(execution.result(), "success" | "released"), "{execution:?}");
             assert_eq!(execution.crash_count, 0, "{execution:?}");
         }
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// The worker that ran a step can open no file when it ends.
@@ -124,22 +124,22 @@ steps:
 flow: [{ start: A }]
 ";
         let settings = Settings { max_retry: 0, max_crash: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[held]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[held]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let run = house.trigger("Held", "1", 1).await[0];
-        house.pids("pids", 1).await;
+        let run = fixture.trigger("Held", "1", 1).await[0];
+        fixture.pids("pids", 1).await;
         let worker = daemon.child("worker Held", None).await;
         // Below what it has already: it may open none.
         let limited = Command::new("prlimit").args(["--pid", &worker.to_string(), "--nofile=1:"]).status();
         assert!(limited.expect("prlimit").success());
-        std::fs::write(house.path("go"), "").unwrap();
-        house.run_ended(run).await;
-        assert_eq!(house.output(run).await, 7);
-        let executions = house.succeeded_once_each().await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, 7);
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 1, "{executions:#?}");
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// It cannot have what a large input takes: it ends, or hears it from SQLite and tries again.
@@ -150,8 +150,8 @@ steps: { A: { command: [wc, -c] } }
 flow: [{ start: A }]
 ";
         let settings = Settings { max_retry: 0, max_crash: 3, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[counts]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[counts]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let worker = daemon.child("worker Count", None).await;
         let has = std::fs::read_to_string(format!("/proc/{worker}/statm")).unwrap();
@@ -163,7 +163,7 @@ flow: [{ start: A }]
         };
         assert!(limit(&(pages * 4096).to_string()));
         let large = format!("\"{}\"", "x".repeat(8 << 20));
-        let run = house.trigger("Count", &large, 1).await[0];
+        let run = fixture.trigger("Count", &large, 1).await[0];
         eventually(PATIENCE, "it was too much for it", async || {
             let refused = !daemon.logged("claiming or committing failed").is_empty();
             (refused || !lives(worker)).then_some(())
@@ -171,14 +171,14 @@ flow: [{ start: A }]
         .await;
         // It may have gone.
         limit("unlimited");
-        house.run_ended(run).await;
+        fixture.run_ended(run).await;
         // And the line feed behind it.
-        assert_eq!(house.output(run).await, large.len() + 1);
-        let executions = house.succeeded_once_each().await;
+        assert_eq!(fixture.output(run).await, large.len() + 1);
+        let executions = fixture.succeeded_once_each().await;
         let expected = |it: &Execution| matches!(it.result(), "success" | "process_crashed");
         assert!(executions.iter().all(expected), "{executions:#?}");
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Longer than three leases, and than any idle thread of a pool lives: a command dies with
@@ -190,35 +190,35 @@ steps: { A: { command: [sleep, '13'] } }
 flow: [{ start: A }]
 ";
         let settings = Settings { reaper_timeout: "4s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[long]).await;
-        let mut daemon = house.start();
-        let mut other = house.start();
-        house.trigger("Long", "1", 2).await;
-        house.completed(PATIENCE).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[long]).await;
+        let mut daemon = fixture.start();
+        let mut other = fixture.start();
+        fixture.trigger("Long", "1", 2).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
         other.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 2, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_step_that_kills_its_worker_costs_a_crash_and_nothing_else(db: Db) {
         let settings = Settings { max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&parricide("kill -9 $PPID"), QUICK]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[&parricide("kill -9 $PPID"), QUICK]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let worker = daemon.child("worker Parricide", None).await;
         let other = daemon.child("worker Quick", None).await;
-        house.trigger("Parricide", "1", 1).await;
-        assert_eq!(house.pids("parents", 1).await, [worker]);
-        house.trigger("Quick", "1", 3).await;
-        house.completed(PATIENCE).await;
+        fixture.trigger("Parricide", "1", 1).await;
+        assert_eq!(fixture.pids("parents", 1).await, [worker]);
+        fixture.trigger("Quick", "1", 3).await;
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("worker Quick"), [other]);
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 1, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// A drain that is nobody's wish gives up the step at its end, and a worker that stands still is
@@ -231,20 +231,20 @@ flow: [{ start: A }]
                 shutdown_timeout: "500ms",
                 ..Settings::default()
             };
-            let mut house = House::new(&db, settings, &[&parricide(does), QUICK]).await;
-            let mut daemon = house.start();
+            let mut fixture = DaemonFixture::new(&db, settings, &[&parricide(does), QUICK]).await;
+            let mut daemon = fixture.start();
             daemon.ready().await;
             let other = daemon.child("worker Quick", None).await;
-            let run = house.trigger("Parricide", "1", 1).await[0];
-            house.pids("parents", 1).await;
-            house.run_ended(run).await;
-            house.completed(PATIENCE).await;
+            let run = fixture.trigger("Parricide", "1", 1).await[0];
+            fixture.pids("parents", 1).await;
+            fixture.run_ended(run).await;
+            fixture.completed(PATIENCE).await;
             assert_eq!(daemon.children("worker Quick"), [other]);
             daemon.stop().await;
-            let executions = house.succeeded_once_each().await;
+            let executions = fixture.succeeded_once_each().await;
             let executions = executions.iter().filter(|e| e.step == "A" && e.result() == result);
             assert!(executions.count() > 0, "{does}: no attempt is {result}");
-            house.audited().await;
+            fixture.audited().await;
         }
     }
 
@@ -252,43 +252,43 @@ flow: [{ start: A }]
     async fn a_step_that_kills_the_supervisor_costs_its_daemon_and_no_run(db: Db) {
         let does = r#"kill -9 $(cut -d" " -f4 /proc/$PPID/stat)"#;
         let settings = Settings { max_retry: 0, reaper_timeout: "3s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&parricide(does), QUICK]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[&parricide(does), QUICK]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Parricide", "1", 1).await;
+        fixture.trigger("Parricide", "1", 1).await;
         let (status, _) = daemon.ended(PATIENCE).await;
         assert!(!status.success(), "{status}");
         daemon.gone(Duration::from_secs(5)).await;
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// The reader of the log has stopped reading; then it is gone altogether.
     async fn a_daemon_whose_log_nobody_reads_works_beats_and_stops(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[QUICK]).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
         let (unread, stderr) = std::io::pipe().unwrap();
         let probe = stderr.try_clone().unwrap();
-        let mut daemon = house.start_into(&[], &["start"], Some(stderr.into()));
+        let mut daemon = fixture.start_into(&[], &["start"], Some(stderr.into()));
         let worker = daemon.child("worker Quick", None).await;
         let is_full = || {
             let mut ends = [PollFd::new(probe.as_fd(), PollFlags::POLLOUT)];
             poll(&mut ends, PollTimeout::ZERO).unwrap() == 0
         };
         while !is_full() {
-            house.trigger("Quick", "1", 20).await;
-            house.completed(PATIENCE).await;
+            fixture.trigger("Quick", "1", 20).await;
+            fixture.completed(PATIENCE).await;
             daemon.send(Signal::SIGTTIN);
         }
-        house.trigger("Quick", "1", 100).await;
-        house.completed(PATIENCE).await;
-        let began = house.processes().await;
+        fixture.trigger("Quick", "1", 100).await;
+        fixture.completed(PATIENCE).await;
+        let began = fixture.processes().await;
         assert_eq!(began.len(), 3);
         eventually(PATIENCE, "everybody beats on", async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             let on = began.iter().all(|old| {
                 rows.iter().any(|row| row.id == old.id && row.beat_seq > old.beat_seq + 8)
             });
@@ -296,13 +296,13 @@ flow: [{ start: A }]
         })
         .await;
         drop(unread);
-        house.trigger("Quick", "1", 20).await;
-        house.completed(PATIENCE).await;
+        fixture.trigger("Quick", "1", 20).await;
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("worker Quick"), [worker]);
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.attempt == 1));
-        house.audited().await;
+        fixture.audited().await;
     }
 }
 
@@ -316,22 +316,22 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
             level: "info",
             ..Settings::default()
         };
-        let mut house = House::new(&db, settings, &[QUICK]).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
         // Room for a start and some of the work, whatever the schema takes by now.
         let file = db.url.strip_prefix("sqlite://").unwrap();
         let sizes = [file.to_owned(), format!("{file}-wal")]
             .map(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
         let limit = format!("--fsize={}:", sizes.iter().max().unwrap() + 200_000);
-        let mut daemon = house.start_as(&["prlimit", &limit], &["start"]);
+        let mut daemon = fixture.start_as(&["prlimit", &limit], &["start"]);
         daemon.ready().await;
         let children: Vec<i32> = ["advancer", "worker Quick"]
             .iter()
             .flat_map(|kind| daemon.children(kind))
             .collect();
         assert_eq!(children.len(), 2);
-        house.trigger("Quick", "1", 400).await;
-        let count = async |house: &mut House| {
-            let executions = house.executions().await;
+        fixture.trigger("Quick", "1", 400).await;
+        let count = async |fixture: &mut DaemonFixture| {
+            let executions = fixture.executions().await;
             executions.iter().filter(|e| e.result.is_some()).count()
         };
         // The disk stays full for a while: long enough for many attempts, and for a flood.
@@ -345,7 +345,7 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
         })
         .await;
         tokio::time::sleep(Duration::from_secs(3).saturating_sub(full.elapsed())).await;
-        let stuck = count(&mut house).await;
+        let stuck = count(&mut fixture).await;
         for pid in children.iter().chain([&daemon.pid()]) {
             let log = daemon.log().into_iter();
             let lines: Vec<_> = log
@@ -359,18 +359,18 @@ async fn a_sqlite_file_that_cannot_grow_ends_no_process_and_costs_no_step_anythi
                 .status();
             assert!(room.is_ok_and(|status| status.success()));
         }
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         assert!(
-            count(&mut house).await > stuck,
+            count(&mut fixture).await > stuck,
             "nothing was left to do: the test is empty"
         );
         for pid in &children {
             assert!(lives(*pid), "{pid} has ended");
         }
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 800);
-        house.audited().await;
+        fixture.audited().await;
     })
     .await;
 }

@@ -7,7 +7,7 @@ use ductwork::store::{Dialect, Location, Purpose, migrate};
 use nix::sys::signal::Signal;
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -42,12 +42,12 @@ const WORKER: [&str; 2] = ["env", "DUCTWORK_ROLE=worker"];
 on_every_database! {
     async fn roles_without_a_supervisor_recover_each_other_and_end_cleanly(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut advancer = house.start_as(&ADVANCER, &["start"]);
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
         advancer.says("registered").await;
-        let mut worker = house.start_as(&WORKER, &["start"]);
-        house.trigger("Waiting", "1", 2).await;
-        let steps = house.pids("pids", 2).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.trigger("Waiting", "1", 2).await;
+        let steps = fixture.pids("pids", 2).await;
         // Nobody has forked anybody.
         assert_eq!(advancer.processes().len(), 1);
         worker.send(Signal::SIGKILL);
@@ -60,15 +60,15 @@ on_every_database! {
         advancer.says("recovered what a dead process held").await;
         eprintln!("recovered after {:?}", began.elapsed());
 
-        let mut worker = house.start_as(&WORKER, &["start"]);
-        house.completed(PATIENCE).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.completed(PATIENCE).await;
         worker.stop().await;
         advancer.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 2, "{executions:#?}");
-        assert!(house.processes().await.is_empty());
-        house.audited().await;
+        assert!(fixture.processes().await.is_empty());
+        fixture.audited().await;
     }
 
     /// Each is a process of its own to all others: its claims, its connections, its heartbeat. The executions of
@@ -79,95 +79,95 @@ on_every_database! {
         let pipelines = [one.as_str(), two.as_str()];
         // A server of its own: nothing tells the sessions of one test from those of another.
         let cluster = (db.conn().await.dialect() == Dialect::Postgres).then(Cluster::start);
-        let mut house = match &cluster {
+        let mut fixture = match &cluster {
             Some(cluster) => {
                 let location = Location::parse(&cluster.url).unwrap();
                 let mut conn = location.connect(Purpose::Engine).await.unwrap();
                 migrate::migrate(&mut conn).await.unwrap();
-                House::at(&cluster.url, conn, settings, &pipelines).await
+                DaemonFixture::at(&cluster.url, conn, settings, &pipelines).await
             }
-            None => House::new(&db, settings, &pipelines).await,
+            None => DaemonFixture::new(&db, settings, &pipelines).await,
         };
-        let mut advancer = house.start_as(&ADVANCER, &["start"]);
-        let mut worker = house.start_as(&WORKER, &["start"]);
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
         worker.says_times("registered", 2).await;
         advancer.says("registered").await;
         for pipeline in ["One", "Two"] {
-            house.trigger(pipeline, "1", 1).await;
+            fixture.trigger(pipeline, "1", 1).await;
         }
-        house.said("pids", 2).await;
-        let mut kinds: Vec<_> = house.processes().await.into_iter().map(|row| row.pipeline).collect();
+        fixture.said("pids", 2).await;
+        let mut kinds: Vec<_> = fixture.processes().await.into_iter().map(|row| row.pipeline).collect();
         kinds.sort();
         assert_eq!(kinds, [None, Some("One".to_owned()), Some("Two".to_owned())]);
         // Each of them loses its connection, with a step under way, and works on.
-        if house.conn.dialect() == Dialect::Postgres {
+        if fixture.conn.dialect() == Dialect::Postgres {
             static CUT: Statement = Statement::new(
                 "TEST_CUT",
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                   WHERE datname = current_database() AND pid <> pg_backend_pid()",
             );
-            let cut = house.conn.fetch(&CUT, &[]).await.unwrap();
+            let cut = fixture.conn.fetch(&CUT, &[]).await.unwrap();
             // Of each of the worker's two: its lifeline's, and the one that works.
             assert!(cut.len() >= 4, "{}", cut.len());
         }
         for pipeline in ["One", "Two"] {
-            house.trigger(pipeline, "1", 1).await;
+            fixture.trigger(pipeline, "1", 1).await;
         }
-        house.said("pids", 4).await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
+        fixture.said("pids", 4).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         worker.stop().await;
         advancer.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
-        assert_eq!(house.lines("pids").len(), 4, "a step has run twice");
-        assert!(house.processes().await.is_empty());
-        house.audited().await;
+        assert_eq!(fixture.lines("pids").len(), 4, "a step has run twice");
+        assert!(fixture.processes().await.is_empty());
+        fixture.audited().await;
     }
 
     /// Woken by the trigger: the poll alone would take minutes.
     async fn each_pipeline_of_a_worker_hears_that_there_is_work(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
-        house.variables.insert("DUCTWORK_JOB_WORKER__POLLING_TIMEOUT", "10m".to_owned());
-        std::fs::write(house.path("go"), "").unwrap();
-        let mut worker = house.start_as(&WORKER, &["start"]);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
+        fixture.variables.insert("DUCTWORK_JOB_WORKER__POLLING_TIMEOUT", "10m".to_owned());
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
         worker.says_times("registered", 2).await;
         for round in 0..3 {
             for pipeline in ["One", "Two"] {
-                let ended = house.run(&[], &["trigger", pipeline, "1", "--wait"]);
+                let ended = fixture.run(&[], &["trigger", pipeline, "1", "--wait"]);
                 assert!(ended.status.success(), "{round}: {ended:?}");
             }
         }
         worker.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_role_of_its_own_ends_when_no_work_is_left(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("One"), &waits("Two")]).await;
         for pipeline in ["One", "Two"] {
-            house.trigger(pipeline, "1", 3).await;
+            fixture.trigger(pipeline, "1", 3).await;
         }
         let verb = ["start", "--until-idle"];
-        let mut worker = house.start_as(&WORKER, &verb);
-        let mut advancer = house.start_as(&ADVANCER, &verb);
-        house.said("pids", 6).await;
+        let mut worker = fixture.start_as(&WORKER, &verb);
+        let mut advancer = fixture.start_as(&ADVANCER, &verb);
+        fixture.said("pids", 6).await;
         assert!(worker.has_ended().is_none() && advancer.has_ended().is_none());
-        std::fs::write(house.path("go"), "").unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
         for daemon in [&mut worker, &mut advancer] {
             let (status, _) = daemon.ended(PATIENCE).await;
             assert_eq!(status.code(), Some(0), "{status}");
         }
-        house.completed(PATIENCE).await;
-        house.audited().await;
+        fixture.completed(PATIENCE).await;
+        fixture.audited().await;
     }
 
     async fn a_stop_is_not_undone_by_a_word_that_comes_after_it(db: Db) {
         // The drain is not to end before the dump, for which a debugger's symbols are read.
         let settings = Settings { shutdown_timeout: "10m", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&waits("One"), &waits("Two")]).await;
-        let mut worker = house.start_as(&WORKER, &["start"]);
-        house.trigger("One", "1", 1).await;
-        house.said("pids", 1).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[&waits("One"), &waits("Two")]).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.trigger("One", "1", 1).await;
+        fixture.said("pids", 1).await;
         // Read in the order of their numbers, which is this one.
         for signal in [Signal::SIGTERM, Signal::SIGTSTP, Signal::SIGTTIN] {
             worker.send(signal);
@@ -178,10 +178,10 @@ on_every_database! {
         })
         .await;
         assert!(dump.contains("  mode Drain"), "{dump}");
-        std::fs::write(house.path("go"), "").unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
         let (status, _) = worker.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{status}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Its runs go on where somebody works it: until then they wait, and not in silence.
@@ -190,58 +190,58 @@ on_every_database! {
             "TEST_LONG_AGO",
             "UPDATE ductwork_availabilities SET due_at = due_at - 90000000",
         );
-        let mut house = House::new(&db, Settings::default(), &[&waits("Kept"), &waits("Gone")]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&waits("Kept"), &waits("Gone")]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        std::fs::write(house.path("go"), "").unwrap();
-        std::fs::rename(house.path("pipelines/Gone.yml"), house.path("Gone.yml")).unwrap();
+        std::fs::write(fixture.path("go"), "").unwrap();
+        std::fs::rename(fixture.path("pipelines/Gone.yml"), fixture.path("Gone.yml")).unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
-        let kept = house.trigger("Kept", "1", 1).await[0];
-        house.run_ended(kept).await;
+        let kept = fixture.trigger("Kept", "1", 1).await[0];
+        fixture.run_ended(kept).await;
         eventually(PATIENCE, "nobody works it", async || {
             daemon.children("worker Gone").is_empty().then_some(())
         })
         .await;
-        let run = house.trigger("Gone", "1", 1).await[0];
-        let health = |house: &House, verb: &[&str]| {
-            let done = house.run(&[], verb);
+        let run = fixture.trigger("Gone", "1", 1).await[0];
+        let health = |fixture: &DaemonFixture, verb: &[&str]| {
+            let done = fixture.run(&[], verb);
             let said = [done.stdout, done.stderr].concat();
             (done.status.code(), String::from_utf8(said).unwrap())
         };
         // It has just begun to wait.
-        assert_eq!(health(&house, &["health"]).0, Some(0));
-        house.conn.execute(&LONG_AGO, &[]).await.unwrap();
-        let (code, said) = health(&house, &["health"]);
+        assert_eq!(health(&fixture, &["health"]).0, Some(0));
+        fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
+        let (code, said) = health(&fixture, &["health"]);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("unhealthy: ") && said.contains("Gone"), "{said}");
-        let (code, said) = health(&house, &["health", "--json"]);
+        let (code, said) = health(&fixture, &["health", "--json"]);
         assert!(code == Some(1) && said.contains("\"no_worker\""), "{said}");
         // No reason to start a container anew.
-        assert_eq!(health(&house, &["health", "--here"]).0, Some(0));
-        let (_, why) = health(&house, &["why", &run.to_string()]);
+        assert_eq!(health(&fixture, &["health", "--here"]).0, Some(0));
+        let (_, why) = health(&fixture, &["why", &run.to_string()]);
         assert!(why.contains("no worker of Gone is alive") && why.contains("`pipelines`"), "{why}");
         let reported = daemon.says("stuck: work of Gone is due for 1m ").await.remove(0);
         assert_eq!(reported["cause"], "no_worker", "{reported}");
         assert_eq!((&reported["pipeline"], &reported["run_id"]), (&"Gone".into(), &run.to_string().into()));
 
-        std::fs::rename(house.path("Gone.yml"), house.path("pipelines/Gone.yml")).unwrap();
+        std::fs::rename(fixture.path("Gone.yml"), fixture.path("pipelines/Gone.yml")).unwrap();
         daemon.send(Signal::SIGHUP);
-        house.completed(PATIENCE).await;
-        assert_eq!(health(&house, &["health"]).0, Some(0));
+        fixture.completed(PATIENCE).await;
+        assert_eq!(health(&fixture, &["health"]).0, Some(0));
         assert_eq!(daemon.logged("stuck: ").len(), 1);
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_worker_without_a_supervisor_takes_in_what_its_killed_steps_leave(db: Db) {
         let settings = Settings { shutdown_timeout: "300ms", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut advancer = house.start_as(&ADVANCER, &["start"]);
-        let mut worker = house.start_as(&WORKER, &["start"]);
-        house.trigger("Waiting", "1", 2).await;
-        house.pids("pids", 2).await;
-        let strays = house.pids("strays", 2).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.trigger("Waiting", "1", 2).await;
+        fixture.pids("pids", 2).await;
+        let strays = fixture.pids("strays", 2).await;
         worker.send(Signal::SIGTERM);
         worker.says("step did not succeed").await;
         worker.ended(PATIENCE).await;
@@ -250,9 +250,9 @@ on_every_database! {
         }
         worker.gone(Duration::ZERO).await;
         advancer.stop().await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let released = executions.iter().filter(|e| e.result() == "released");
         assert_eq!(released.count(), 2, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 }

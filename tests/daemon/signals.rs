@@ -7,7 +7,7 @@ use ductwork::store::cancel;
 use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -25,11 +25,11 @@ flow: [{ start: Wait }]
 "#;
 
 /// A daemon with a step under way; the pids of the step, the advancer and the worker.
-async fn under_way(house: &mut House) -> (Daemon, [i32; 3]) {
-    let daemon = house.start();
+async fn under_way(fixture: &mut DaemonFixture) -> (Daemon, [i32; 3]) {
+    let daemon = fixture.start();
     daemon.ready().await;
-    house.trigger("Waiting", "1", 1).await;
-    let step = house.pids("pids", 1).await[0];
+    fixture.trigger("Waiting", "1", 1).await;
+    let step = fixture.pids("pids", 1).await[0];
     let advancer = daemon.child("advancer", None).await;
     let worker = daemon.child("worker Waiting", None).await;
     (daemon, [step, advancer, worker])
@@ -37,15 +37,15 @@ async fn under_way(house: &mut House) -> (Daemon, [i32; 3]) {
 
 on_every_database! {
     async fn a_bad_file_changes_nothing_and_a_good_one_adds_a_pipeline(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
-        let (mut daemon, before) = under_way(&mut house).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let (mut daemon, before) = under_way(&mut fixture).await;
 
-        let broken = house.path("pipelines/Broken.yml");
+        let broken = fixture.path("pipelines/Broken.yml");
         std::fs::write(&broken, "pipeline: Broken\nflow: [{ start: Nobody }]\n").unwrap();
         daemon.send(Signal::SIGHUP);
         let said = daemon.says("not reloaded").await;
         assert!(said[0]["msg"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
-        std::fs::write(house.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
+        std::fs::write(fixture.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says_times("not reloaded", 2).await;
         for pid in &before {
@@ -53,30 +53,30 @@ on_every_database! {
         }
 
         std::fs::remove_file(broken).unwrap();
-        house.configure("");
-        house.define(QUICK);
-        let added = house.trigger("Quick", "7", 1).await[0];
+        fixture.configure("");
+        fixture.define(QUICK);
+        let added = fixture.trigger("Quick", "7", 1).await[0];
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
         daemon.child("worker Quick", None).await;
-        house.run_ended(added).await;
-        assert_eq!(house.output(added).await, 7);
+        fixture.run_ended(added).await;
+        assert_eq!(fixture.output(added).await, 7);
         // A running step drains in the old worker, and is not disturbed.
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// The supervisor says what a crash costs, and it was not replaced.
     async fn a_reload_is_taken_over_by_whoever_judges_crashes(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let before = daemon.child("worker Waiting", None).await;
-        let file = house.path("ductwork.yml");
+        let file = fixture.path("ductwork.yml");
         let text = std::fs::read_to_string(&file).unwrap();
         let strict = text.replacen("max_crash: 1000", "max_crash: 1", 1);
         assert_ne!(strict, text);
@@ -85,20 +85,20 @@ on_every_database! {
         daemon.says("configuration reloaded").await;
         let worker = daemon.child("worker Waiting", Some(before)).await;
         gone(before, PATIENCE).await;
-        let run = house.trigger("Waiting", "1", 1).await[0];
-        house.pids("pids", 1).await;
+        let run = fixture.trigger("Waiting", "1", 1).await[0];
+        fixture.pids("pids", 1).await;
         send(worker, Signal::SIGKILL);
-        house.run_ended(run).await;
-        assert_eq!(house.ended(PATIENCE).await, [RunStatus::Halted]);
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.ended(PATIENCE).await, [RunStatus::Halted]);
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Leases are judged by the supervisor's settings, and its database is where it looks.
     async fn what_only_a_restart_can_change_changes_nothing_else(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WAITING]).await;
-        let (mut daemon, before) = under_way(&mut house).await;
-        let file = house.path("ductwork.yml");
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
+        let (mut daemon, before) = under_way(&mut fixture).await;
+        let file = fixture.path("ductwork.yml");
         let good = std::fs::read_to_string(&file).unwrap();
         let url = &good.lines().find(|line| line.contains("url:")).unwrap().to_owned();
         let changes = [
@@ -118,14 +118,14 @@ on_every_database! {
         std::fs::write(&file, format!("# mine\n{good}")).unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("advancer"), before[1..2]);
         assert_eq!(daemon.logged("child started").len(), 2, "one was replaced");
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Each generation works as many steps at once as it may, and what drains goes on with its own.
@@ -136,11 +136,11 @@ steps: { A: { command: [sh, -c, 'echo $$ >> pids; sleep 0.5; cat'] } }
 flow: [{ start: A }]
 "#;
         let settings = Settings { count: 2, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[BUSY]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[BUSY]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Busy", "1", 60).await;
-        house.said("pids", 2).await;
+        fixture.trigger("Busy", "1", 60).await;
+        fixture.said("pids", 2).await;
         let (mut most_workers, mut most_steps) = (0, 0);
         let mut look = || {
             let processes = daemon.processes();
@@ -160,12 +160,12 @@ flow: [{ start: A }]
         }
         daemon.says("replacing them when these have ended").await;
         // The last signal is in force in the end.
-        house.define(QUICK);
+        fixture.define(QUICK);
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
-        let quick = house.trigger("Quick", "1", 1).await[0];
-        house.run_ended(quick).await;
-        house.completed(PATIENCE).await;
+        let quick = fixture.trigger("Quick", "1", 1).await[0];
+        fixture.run_ended(quick).await;
+        fixture.completed(PATIENCE).await;
         look();
         assert!(most_workers == 2 && (2..=4).contains(&most_steps), "{most_workers}, {most_steps}");
         eventually(PATIENCE, "nobody drains", async || {
@@ -174,9 +174,9 @@ flow: [{ start: A }]
         })
         .await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// (T7)
@@ -192,39 +192,39 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
 "#
             )
         };
-        let mut house = House::new(&db, Settings::default(), &[&ends_with("Old")]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[&ends_with("Old")]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let before = house.trigger("Deployed", "1", 1).await[0];
-        house.said("waits", 1).await;
-        house.define(&ends_with("New"));
+        let before = fixture.trigger("Deployed", "1", 1).await[0];
+        fixture.said("waits", 1).await;
+        fixture.define(&ends_with("New"));
         daemon.send(Signal::SIGHUP);
         daemon.says("configuration reloaded").await;
-        let after = house.trigger("Deployed", "1", 1).await[0];
-        house.said("waits", 2).await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
-        assert_eq!(house.output(before).await, "Old");
-        assert_eq!(house.output(after).await, "New");
+        let after = fixture.trigger("Deployed", "1", 1).await[0];
+        fixture.said("waits", 2).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.output(before).await, "Old");
+        assert_eq!(fixture.output(after).await, "New");
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn a_quiet_daemon_finishes_but_claims_nothing_until_it_is_told_to(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[QUICK, WAITING]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[QUICK, WAITING]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Waiting", "1", 2).await;
-        house.pids("pids", 2).await;
+        fixture.trigger("Waiting", "1", 2).await;
+        fixture.pids("pids", 2).await;
         daemon.send(Signal::SIGTSTP);
         // The supervisor and three children.
         daemon.says_times("quiet: claiming nothing", 4).await;
-        house.trigger("Quick", "1", 10).await;
-        std::fs::write(house.path("go"), "").unwrap();
+        fixture.trigger("Quick", "1", 10).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
         eventually(PATIENCE, "what ran has been committed", async || {
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             let done = executions.iter().filter(|e| e.result() == "success");
             (done.count() == 2).then_some(())
         })
@@ -233,50 +233,50 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         let worker = daemon.child("worker Quick", None).await;
         send(worker, Signal::SIGKILL);
         daemon.says_times("quiet: claiming nothing", 5).await;
-        let began = house.processes().await;
+        let began = fixture.processes().await;
         let beats = |rows: &[ductwork::store::process::ProcessRow]| rows.iter().map(|row| row.beat_seq).min();
         eventually(PATIENCE, "everybody has beaten five times", async || {
-            (beats(&house.processes().await) > beats(&began).map(|seq| seq + 5)).then_some(())
+            (beats(&fixture.processes().await) > beats(&began).map(|seq| seq + 5)).then_some(())
         })
         .await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let claimed = executions.iter().filter(|e| e.step == "A" && e.process_id.is_some());
         assert_eq!(claimed.count(), 0, "{executions:#?}");
         // A person who asks is told.
-        assert!(house.processes().await.iter().all(|row| row.quiet));
+        assert!(fixture.processes().await.iter().all(|row| row.quiet));
         let waiting = executions.iter().find(|e| e.step == "A").unwrap().step_id;
         static RUN_OF: Statement =
             Statement::new("TEST_RUN_OF", "SELECT run_id FROM ductwork_steps WHERE id = :step");
-        let run = house.conn.fetch_optional(&RUN_OF, &[("step", waiting.into())]).await;
+        let run = fixture.conn.fetch_optional(&RUN_OF, &[("step", waiting.into())]).await;
         let run: uuid::Uuid = run.unwrap().unwrap().get("run_id").unwrap();
-        let told = house.run(&[], &["why", &run.to_string()]);
+        let told = fixture.run(&[], &["why", &run.to_string()]);
         let told = String::from_utf8(told.stdout).unwrap();
         assert!(told.contains("no worker of Quick claims: pid "), "{told}");
         assert!(told.contains("SIGCONT"), "{told}");
 
         daemon.send(Signal::SIGCONT);
         eventually(PATIENCE, "nobody is quiet", async || {
-            house.processes().await.iter().all(|row| !row.quiet).then_some(())
+            fixture.processes().await.iter().all(|row| !row.quiet).then_some(())
         })
         .await;
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn hundreds_of_dumps_under_load_name_the_running_step_and_harm_nothing(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[QUICK, WAITING]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK, WAITING]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let children: Vec<i32> = ["advancer", "worker Quick", "worker Waiting"]
             .iter()
             .flat_map(|kind| daemon.children(kind))
             .collect();
         assert_eq!(children.len(), 3);
-        house.trigger("Waiting", "1", 1).await;
-        let step = house.pids("pids", 1).await[0];
-        house.trigger("Quick", "1", 100).await;
+        fixture.trigger("Waiting", "1", 1).await;
+        let step = fixture.pids("pids", 1).await[0];
+        fixture.trigger("Quick", "1", 100).await;
         let began = Instant::now();
         for dump in 0..400 {
             daemon.send(Signal::SIGTTIN);
@@ -301,35 +301,35 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
         for pid in &children {
             assert!(lives(*pid), "{pid} has ended");
         }
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 1 + 100 * 2);
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn cancelling_a_run_ends_its_running_step_and_no_other(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut daemon = house.start();
-        let first = house.trigger("Waiting", "1", 1).await[0];
-        let cancelled = house.pids("pids", 1).await[0];
-        let second = house.trigger("Waiting", "2", 1).await[0];
-        let other = house.pids("pids", 2).await[1];
-        let done = cancel::cancel(&mut house.conn, first).await.unwrap();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut daemon = fixture.start();
+        let first = fixture.trigger("Waiting", "1", 1).await[0];
+        let cancelled = fixture.pids("pids", 1).await[0];
+        let second = fixture.trigger("Waiting", "2", 1).await[0];
+        let other = fixture.pids("pids", 2).await[1];
+        let done = cancel::cancel(&mut fixture.conn, first).await.unwrap();
         assert!(matches!(&done, cancel::Cancel::Done { held } if held.len() == 1), "{done:?}");
         gone(cancelled, Duration::from_secs(5)).await;
         assert!(lives(other));
-        std::fs::write(house.path("go"), "").unwrap();
-        let mut ended = house.ended(PATIENCE).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let mut ended = fixture.ended(PATIENCE).await;
         ended.sort_by_key(|status| status.as_str());
         assert_eq!(ended, [RunStatus::Cancelled, RunStatus::Completed]);
-        assert_eq!(house.output(second).await, 2);
+        assert_eq!(fixture.output(second).await, 2);
         daemon.stop().await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let results: Vec<&str> = executions.iter().map(|e| e.result()).collect();
         assert_eq!(results, ["cancelled", "success"], "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::store::{Location, Purpose};
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::relay::{Relay, ports_of};
 use crate::support::{self, Db};
 
@@ -35,8 +35,8 @@ async fn work_goes_on(db: Db) {
         .replace(&server, &format!("127.0.0.1:{}", relay.port));
     assert_ne!(through, db.url);
     let conn = db.conn().await;
-    let mut house = House::at(&through, conn, settings, &[WORK]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::at(&through, conn, settings, &[WORK]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let (worker, advancer) = (
         daemon.child("worker Work", None).await,
@@ -44,8 +44,8 @@ async fn work_goes_on(db: Db) {
     );
     let supervisor = daemon.pid();
     // Everybody has asked something on each connection.
-    house.trigger("Work", "1", 5).await;
-    house.completed(PATIENCE).await;
+    fixture.trigger("Work", "1", 5).await;
+    fixture.completed(PATIENCE).await;
 
     for (pid, lifeline) in [
         (worker, false),
@@ -62,7 +62,7 @@ async fn work_goes_on(db: Db) {
         let logged = daemon.log().len();
         let began = Instant::now();
         relay.silence(&silent);
-        house.trigger("Work", "1", 20).await;
+        fixture.trigger("Work", "1", 20).await;
         let what = format!("the connection of {pid} (lifeline: {lifeline}) is given up");
         let said = eventually(PATIENCE, &what, async || {
             let log = daemon.log();
@@ -82,7 +82,7 @@ async fn work_goes_on(db: Db) {
             "{:?}",
             began.elapsed()
         );
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         let line = relay.lines()[silent.first().expect("one")];
         assert!(line.lost > 0, "nothing was lost: the test is empty");
         eventually(PATIENCE, "the silent connection is closed", async || {
@@ -97,12 +97,12 @@ async fn work_goes_on(db: Db) {
         assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
     }
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert!(
         executions.iter().all(|e| e.crash_count == 0),
         "{executions:#?}"
     );
-    house.audited().await;
+    fixture.audited().await;
 }
 
 /// The server of a URL, and a relay to it.

@@ -6,7 +6,7 @@ use std::process::Command;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect};
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::support::{self, Db};
 
 const ECHO: &str = "
@@ -18,10 +18,10 @@ flow: [{ start: Echo }]
 const MIB: u64 = 1 << 20;
 
 /// Of runs that each carry 128 KiB.
-async fn load(house: &mut House, runs: usize) {
+async fn load(fixture: &mut DaemonFixture, runs: usize) {
     let input = format!("\"{}\"", "x".repeat(128 << 10));
-    house.trigger("Echo", &input, runs).await;
-    house.completed(PATIENCE).await;
+    fixture.trigger("Echo", &input, runs).await;
+    fixture.completed(PATIENCE).await;
 }
 
 /// The statements that begin a snapshot, which is held until it is rolled back.
@@ -36,17 +36,17 @@ async fn read(conn: &mut Conn) -> i64 {
 /// While somebody reads, nothing behind its snapshot leaves the log; afterwards the disk is given
 /// back (D2).
 async fn a_reader_is_held(db: Db) {
-    let mut house = House::new(&db, Settings::default(), &[ECHO]).await;
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
     let file = db.url.strip_prefix("sqlite://").unwrap();
     let wal = PathBuf::from(format!("{file}-wal"));
     let size = || std::fs::metadata(&wal).unwrap().len();
-    let mut daemon = house.start();
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let mut reader = db.connect().await;
     assert_eq!(read(&mut reader).await, 0);
-    load(&mut house, 100).await;
+    load(&mut fixture, 100).await;
     let first = size();
-    load(&mut house, 100).await;
+    load(&mut fixture, 100).await;
     let held = size();
     assert!(
         held > first + 10 * MIB && first > 10 * MIB,
@@ -54,8 +54,8 @@ async fn a_reader_is_held(db: Db) {
     );
     reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
     eventually(PATIENCE, "the log is small again", async || {
-        house.trigger("Echo", "1", 1).await;
-        house.completed(PATIENCE).await;
+        fixture.trigger("Echo", "1", 1).await;
+        fixture.completed(PATIENCE).await;
         (size() <= 8 * MIB).then_some(())
     })
     .await;
@@ -63,9 +63,9 @@ async fn a_reader_is_held(db: Db) {
     assert!(before > 200, "{before}");
     reader.script("ROLLBACK", "ROLLBACK").await.unwrap();
     daemon.stop().await;
-    let executions = house.succeeded_once_each().await;
+    let executions = fixture.succeeded_once_each().await;
     assert!(executions.iter().all(|e| e.attempt == 1));
-    house.audited().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]
@@ -85,10 +85,10 @@ fn disguise(to: &Path) -> String {
 }
 
 async fn it_lies_on_a_network(db: Db) {
-    let mut house = House::new(&db, Settings::default(), &[ECHO]).await;
-    let preload = disguise(&house.path(""));
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
+    let preload = disguise(&fixture.path(""));
     let under = |magic: &str, verb: &[&str]| {
-        house.run(&["env", &preload, &format!("TEST_STATFS={magic}")], verb)
+        fixture.run(&["env", &preload, &format!("TEST_STATFS={magic}")], verb)
     };
     let local = under("ef53", &["trigger", "Echo", "1"]);
     assert!(local.status.success(), "{local:?}");
@@ -109,11 +109,11 @@ async fn it_lies_on_a_network(db: Db) {
         }
     }
     // Nobody touched it.
-    let mut daemon = house.start();
-    house.completed(PATIENCE).await;
+    let mut daemon = fixture.start();
+    fixture.completed(PATIENCE).await;
     daemon.stop().await;
-    assert_eq!(house.executions().await.len(), 1);
-    house.audited().await;
+    assert_eq!(fixture.executions().await.len(), 1);
+    fixture.audited().await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use ductwork::store::{Dialect, Row};
 use nix::sys::signal::Signal;
 use nix::sys::stat::{major, minor};
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
@@ -55,7 +55,7 @@ BEGIN SELECT (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHE
 END;";
 
 /// How long each attempt at a crossing took, and for how long it was leased: µs.
-async fn attempts_at_crossings(house: &mut House) -> Vec<(i64, i64, i64)> {
+async fn attempts_at_crossings(fixture: &mut DaemonFixture) -> Vec<(i64, i64, i64)> {
     static CROSSINGS: Statement = Statement::new(
         "TEST_CROSSINGS",
         "SELECT a.completed_at - a.claimed_at AS took, a.lease_until - a.claimed_at AS leased,
@@ -63,7 +63,7 @@ async fn attempts_at_crossings(house: &mut House) -> Vec<(i64, i64, i64)> {
            FROM ductwork_advancements a JOIN ductwork_transitions t ON t.id = a.transition_id
           WHERE t.via = 'expand'",
     );
-    let rows = house
+    let rows = fixture
         .conn
         .fetch(&CROSSINGS, &[])
         .await
@@ -81,21 +81,21 @@ on_every_database! {
     async fn an_advance_that_outlasts_its_lease_is_nobody_elses(db: Db) {
         const LEASE: i64 = 2_000_000;
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WIDE]).await;
-        let on_postgres = house.conn.dialect() == Dialect::Postgres;
+        let mut fixture = DaemonFixture::new(&db, settings, &[WIDE]).await;
+        let on_postgres = fixture.conn.dialect() == Dialect::Postgres;
         let slow = if on_postgres { SLOW_ON_POSTGRES } else { SLOW_ON_SQLITE };
-        house.conn.script("be slow", slow).await.unwrap();
+        fixture.conn.script("be slow", slow).await.unwrap();
         // Each would take the other's claims, if it saw a reason.
-        let mut daemons = [house.start(), house.start()];
+        let mut daemons = [fixture.start(), fixture.start()];
         let mut children = Vec::new();
         for daemon in &daemons {
             daemon.ready().await;
             children.push((daemon.child("advancer", None).await, daemon.child("worker Wide", None).await));
         }
         let elements: Vec<u32> = (0..3_000).collect();
-        let run = house.trigger("Wide", &format!("{elements:?}"), 1).await[0];
-        house.run_ended(run).await;
-        house.completed(PATIENCE).await;
+        let run = fixture.trigger("Wide", &format!("{elements:?}"), 1).await[0];
+        fixture.run_ended(run).await;
+        fixture.completed(PATIENCE).await;
         for (daemon, children) in daemons.iter().zip(&children) {
             let now = (daemon.child("advancer", None).await, daemon.child("worker Wide", None).await);
             assert_eq!(now, *children);
@@ -106,36 +106,36 @@ on_every_database! {
         for daemon in &mut daemons {
             daemon.stop().await;
         }
-        let crossings = attempts_at_crossings(&mut house).await;
+        let crossings = attempts_at_crossings(&mut fixture).await;
         let [(took, leased, 0)] = crossings[..] else { panic!("{crossings:?}") };
         assert!(took > 2 * LEASE, "it was fast: the test is empty: {took}");
         assert!(!on_postgres || leased > took - LEASE, "nobody extended it: {leased} of {took}");
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 3_002);
         assert!(executions.iter().all(|e| e.attempt == 1));
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// The worker and its supervisor stop for longer than a lease while a step goes on; it ends
     /// before they wake up. Their knowledge is old then.
     async fn the_commit_of_a_worker_that_was_frozen_past_its_lease_is_refused(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut frozen = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut frozen = fixture.start();
         frozen.ready().await;
-        house.trigger("Waiting", "1", 3).await;
-        house.said("starts", 3).await;
+        fixture.trigger("Waiting", "1", 3).await;
+        fixture.said("starts", 3).await;
         let worker = frozen.child("worker Waiting", None).await;
         freeze_outside_of_a_write(&db, frozen.pid()).await;
         freeze_outside_of_a_write(&db, worker).await;
-        std::fs::write(house.path("go"), "").unwrap();
-        for pid in house.pids("ends", 3).await {
+        std::fs::write(fixture.path("go"), "").unwrap();
+        for pid in fixture.pids("ends", 3).await {
             gone(pid, PATIENCE).await;
         }
 
         // They live, so there is no proof of death: only two witnesses.
-        let mut heir = house.start();
-        house.completed(PATIENCE).await;
+        let mut heir = fixture.start();
+        fixture.completed(PATIENCE).await;
         let witnessed = heir.says("recovered what a dead process held").await;
         assert!(witnessed.iter().any(|event| {
             event["how"].as_str().is_some_and(|how| how.contains("two witnesses"))
@@ -145,7 +145,7 @@ on_every_database! {
         frozen.says_times("stale commit refused", 3).await;
         frozen.says("was declared dead").await;
         eventually(PATIENCE, "the stale commits are counted", async || {
-            let processes = house.processes().await;
+            let processes = fixture.processes().await;
             let stale: u64 = processes.iter().map(|row| row.counters.stale).sum();
             (stale >= 3).then_some(())
         })
@@ -153,49 +153,49 @@ on_every_database! {
         // It works on, as a new process.
         assert!(lives(worker));
         frozen.send(Signal::SIGCONT);
-        let runs = house.trigger("Waiting", "1", 8).await;
-        house.completed(PATIENCE).await;
-        assert_eq!(house.output(runs[0]).await, "early");
+        let runs = fixture.trigger("Waiting", "1", 8).await;
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.output(runs[0]).await, "early");
         frozen.stop().await;
         heir.stop().await;
 
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let twice: Vec<_> = executions.iter().filter(|e| e.attempt == 2).collect();
         assert_eq!(twice.len(), 3, "{executions:#?}");
         assert!(twice.iter().all(|e| e.result() == "success" && e.crash_count == 1));
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// The supervisor finds out by the heartbeat what no exit tells.
     async fn a_frozen_worker_is_killed_and_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let advancer = daemon.child("advancer", None).await;
-        house.trigger("Waiting", "1", 2).await;
-        house.said("starts", 2).await;
+        fixture.trigger("Waiting", "1", 2).await;
+        fixture.said("starts", 2).await;
         let worker = daemon.child("worker Waiting", None).await;
         freeze(worker).await;
         gone(worker, Duration::from_secs(10)).await;
         daemon.child("worker Waiting", Some(worker)).await;
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         assert_eq!(daemon.children("advancer"), [advancer]);
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 2, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Its children beat on meanwhile: nobody is to be judged by how long it has not looked.
     async fn a_supervisor_that_was_frozen_harms_nobody_when_it_wakes_up(db: Db) {
         let settings = Settings { reaper_timeout: "2s", max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WAITING]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WAITING]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Waiting", "1", 2).await;
-        house.said("starts", 2).await;
+        fixture.trigger("Waiting", "1", 2).await;
+        fixture.said("starts", 2).await;
         let advancer = daemon.child("advancer", None).await;
         let worker = daemon.child("worker Waiting", None).await;
         let beats = |rows: &[ductwork::store::process::ProcessRow], pid: i32| {
@@ -203,10 +203,10 @@ on_every_database! {
             row.map_or(0, |row| row.beat_seq)
         };
         freeze(daemon.pid()).await;
-        let before = house.processes().await;
+        let before = fixture.processes().await;
         let supervisor = daemon.pid();
         eventually(PATIENCE, "twice a lease is over by heartbeats", async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             let silent = rows.iter().find(|row| row.pid as i32 == supervisor)?;
             let both = [worker, advancer].into_iter().all(|pid| beats(&rows, pid) > beats(&before, pid) + 8);
             (both && silent.age > Duration::from_secs(4)).then_some(())
@@ -214,18 +214,18 @@ on_every_database! {
         .await;
         daemon.send(Signal::SIGCONT);
         eventually(PATIENCE, "the supervisor beats again", async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             (beats(&rows, supervisor) > beats(&before, supervisor) + 6).then_some(())
         })
         .await;
         assert_eq!(daemon.children("worker Waiting"), [worker]);
         assert_eq!(daemon.children("advancer"), [advancer]);
-        std::fs::write(house.path("go"), "").unwrap();
-        house.completed(PATIENCE).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 2, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 }
 
@@ -268,8 +268,8 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
         max_retry: 0,
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[BUSY]).await;
-    let mut daemon = house.start();
+    let mut fixture = DaemonFixture::new(&db, settings, &[BUSY]).await;
+    let mut daemon = fixture.start();
     daemon.ready().await;
     let (worker, advancer) = (
         daemon.child("worker Busy", None).await,
@@ -281,7 +281,7 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
     let mut tries = 0;
     loop {
         if tries % 100 == 0 {
-            house.trigger("Busy", "1", 100).await;
+            fixture.trigger("Busy", "1", 100).await;
         }
         tries += 1;
         assert!(tries < 2_000, "it was never caught while it wrote");
@@ -299,14 +299,14 @@ async fn a_worker_is_frozen_with_the_lock(db: Db) {
     // Not sooner than a lease was almost over, and a second for the look.
     assert!(took > lease / 2, "{took:?}");
     assert!(took < lease + Duration::from_secs(2), "{took:?}");
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     // Nobody else was blamed for beats that could not be written.
     assert_eq!(daemon.children("advancer"), [advancer]);
     assert_ne!(daemon.children("worker Busy"), [worker]);
     assert!(daemon.logged("was declared dead").is_empty());
     daemon.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 /// One that stands still in the middle of a write keeps everybody from writing, so no heartbeat

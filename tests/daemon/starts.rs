@@ -1,6 +1,6 @@
 //! Warnings of a daemon at its start about things that it will not find later.
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::support::{self, Db};
 
 const WORK: &str = "
@@ -15,12 +15,12 @@ on_halt: B
 #[tokio::test]
 async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_from_working() {
     support::with(Db::sqlite(), |db| async move {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        house.configure("  pipelines: [Work, Wrok]\n");
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        fixture.configure("  pipelines: [Work, Wrok]\n");
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Work", "1", 3).await;
-        house.completed(PATIENCE).await;
+        fixture.trigger("Work", "1", 3).await;
+        fixture.completed(PATIENCE).await;
         let warned = |part: &str| {
             let told = daemon.logged(part);
             assert_eq!(told.len(), 1, "{told:#?}");

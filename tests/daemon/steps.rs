@@ -5,7 +5,7 @@ use std::time::Duration;
 use ductwork::model::RunStatus;
 use ductwork::store::query;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -130,25 +130,25 @@ on_every_database! {
         let count = deepest("Deep", Some(r#"[sh, -c, 'tr -cd "[" | wc -c']"#));
         let (back, ends) = (deepest("Back", Some("[cat]")), deepest("Ends", None));
         let settings = Settings { max_retry: 0, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&count, &back, &ends]).await;
-        let mut daemon = house.start();
-        let deep = house.trigger("Deep", "0", 1).await[0];
-        let back = house.trigger("Back", "0", 1).await[0];
-        let ends = house.trigger("Ends", "0", 1).await[0];
-        house.ended(PATIENCE).await;
-        assert_eq!(house.output(deep).await, 1 + 2 * 128);
-        let whole = query::run_state(&mut house.conn, ends).await.unwrap().unwrap();
+        let mut fixture = DaemonFixture::new(&db, settings, &[&count, &back, &ends]).await;
+        let mut daemon = fixture.start();
+        let deep = fixture.trigger("Deep", "0", 1).await[0];
+        let back = fixture.trigger("Back", "0", 1).await[0];
+        let ends = fixture.trigger("Ends", "0", 1).await[0];
+        fixture.ended(PATIENCE).await;
+        assert_eq!(fixture.output(deep).await, 1 + 2 * 128);
+        let whole = query::run_state(&mut fixture.conn, ends).await.unwrap().unwrap();
         let deepest = "[".repeat(128) + &"]".repeat(128);
         assert_eq!(whole.output.unwrap().get(), format!("[{deepest},{deepest}]"));
-        let refused = query::run_state(&mut house.conn, back).await.unwrap().unwrap();
+        let refused = query::run_state(&mut fixture.conn, back).await.unwrap().unwrap();
         assert_eq!(refused.status, RunStatus::Halted);
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let returned = executions.iter().find(|e| e.step == "In" && e.result() != "success").unwrap();
         assert_eq!(returned.error_class.as_deref(), Some("output_invalid"));
         let message = returned.error_message.as_deref().unwrap();
         assert!(message.contains("nests deeper than 128 levels at line 1, column 129"), "{message}");
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn bad_steps_get_their_own_errors_and_cost_the_daemon_nothing(db: Db) {
@@ -162,16 +162,16 @@ on_every_database! {
         ));
         let pipelines: Vec<&str> = pipelines.iter().map(String::as_str).collect();
         let settings = Settings { max_retry: 1, max_crash: 1, level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &pipelines).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &pipelines).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let children: Vec<i32> = ["advancer", "worker Bad", "worker Quick"]
             .iter()
             .flat_map(|kind| daemon.children(kind))
             .collect();
-        house.trigger("Bad", "1", 2).await;
-        house.ended(PATIENCE).await;
-        let executions = house.executions().await;
+        fixture.trigger("Bad", "1", 2).await;
+        fixture.ended(PATIENCE).await;
+        let executions = fixture.executions().await;
         for (name, _, result, class, attempts) in ROWS {
             let of_step: Vec<_> = executions.iter().filter(|e| e.step == name).collect();
             assert_eq!(of_step.len(), 2 * attempts as usize, "{of_step:#?}");
@@ -185,9 +185,9 @@ on_every_database! {
             }
         }
         // Nothing has replaced anybody, and good steps run as before.
-        let runs = house.trigger("Quick", "1", 3).await;
-        house.ended(PATIENCE).await;
-        assert_eq!(house.output(runs[2]).await, 1);
+        let runs = fixture.trigger("Quick", "1", 3).await;
+        fixture.ended(PATIENCE).await;
+        assert_eq!(fixture.output(runs[2]).await, 1);
         assert_eq!(children.len(), 3);
         for pid in &children {
             assert!(lives(*pid), "{pid} has ended");
@@ -197,6 +197,6 @@ on_every_database! {
         })
         .await;
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }

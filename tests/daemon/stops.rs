@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -32,8 +32,8 @@ flow: [{ start: A }]
 
 on_every_database! {
     async fn an_idle_daemon_ends_within_half_a_second_of_term(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         daemon.send(Signal::SIGTERM);
         let (status, took) = daemon.ended(PATIENCE).await;
@@ -41,12 +41,12 @@ on_every_database! {
         assert!(took < Duration::from_millis(500), "{took:?}");
         daemon.gone(Duration::ZERO).await;
         // Everybody has signed off.
-        assert!(house.processes().await.is_empty());
+        assert!(fixture.processes().await.is_empty());
     }
 
     /// At any moment of a start.
     async fn a_stop_during_the_start_is_never_lost(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         let moments = (0..500).map(Duration::from_millis);
         let mut moments = moments.peekable();
         let (mut before_main, mut ready) = (0, 0);
@@ -54,7 +54,7 @@ on_every_database! {
             // Ten at a time: on a busy machine a start takes its time everywhere.
             let mut daemons: Vec<(Daemon, Instant, Duration)> = Vec::new();
             for moment in moments.by_ref().take(10) {
-                daemons.push((house.start(), Instant::now(), moment));
+                daemons.push((fixture.start(), Instant::now(), moment));
             }
             for (daemon, started, moment) in &daemons {
                 tokio::time::sleep(moment.saturating_sub(started.elapsed())).await;
@@ -78,49 +78,49 @@ on_every_database! {
         // Those in between are what the test is about; how many they are is the machine's business.
         let between = 500 - before_main - ready;
         assert!(between > 5, "{before_main} had not begun, {ready} were ready");
-        assert!(house.processes().await.is_empty());
-        house.audited().await;
+        assert!(fixture.processes().await.is_empty());
+        fixture.audited().await;
     }
 
     async fn a_step_that_outlives_the_drain_is_killed_and_runs_again_at_no_cost(db: Db) {
         let settings = Settings { shutdown_timeout: "500ms", max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[SLOW]).await;
-        let mut daemon = house.start();
-        house.trigger("Slow", "1", 2).await;
-        let steps = house.pids("pids", 2).await;
-        let sleepers = house.pids("sleepers", 2).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[SLOW]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Slow", "1", 2).await;
+        let steps = fixture.pids("pids", 2).await;
+        let sleepers = fixture.pids("sleepers", 2).await;
         for pid in steps.iter().chain(&sleepers) {
             assert!(lives(*pid), "nothing to kill: the test is empty");
         }
         daemon.stop().await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let released = executions.iter().filter(|e| e.result() == "released");
         assert_eq!(released.count(), 2, "{executions:#?}");
 
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 4, "{executions:#?}");
         assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// RACE: a worker waits for its turn to claim, and hears that it is to end before it gets it. It
     /// puts back the executions that it then gets: a step that started now would be killed soon, or outlive the host's
     /// other half. Found by chaos, when the supervisor was killed while the database was locked.
     async fn what_is_claimed_by_a_worker_that_is_to_end_is_never_started(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[SAYS]).await;
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[SAYS]).await;
         let mut triggered = 0;
         for round in 1.. {
             assert!(round <= 20, "no worker ever waited for the lock: the test is empty");
-            let mut daemon = house.start();
+            let mut daemon = fixture.start();
             daemon.ready().await;
-            house.completed(PATIENCE).await;
-            let ran = house.lines("ran");
-            house.trigger_in(Duration::from_millis(300), "Says", "1", 1).await;
+            fixture.completed(PATIENCE).await;
+            let ran = fixture.lines("ran");
+            fixture.trigger_in(Duration::from_millis(300), "Says", "1", 1).await;
             triggered += 1;
-            let lock = Lock::take(&mut house).await;
+            let lock = Lock::take(&mut fixture).await;
             // Until it is due, and the worker waits; if it takes longer there is another round.
             tokio::time::sleep(Duration::from_millis(500)).await;
             daemon.send(Signal::SIGKILL);
@@ -131,27 +131,27 @@ on_every_database! {
                 (knows || daemon.processes().is_empty()).then_some(())
             })
             .await;
-            lock.release(&mut house).await;
+            lock.release(&mut fixture).await;
             daemon.gone(PATIENCE).await;
-            assert_eq!(house.lines("ran"), ran, "it was started in round {round}");
+            assert_eq!(fixture.lines("ran"), ran, "it was started in round {round}");
             if !daemon.logged("put back").is_empty() {
                 break;
             }
         }
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), triggered, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_second_term_ends_everything_at_once_and_releases_what_ran(db: Db) {
         let settings = Settings { max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[SLOW]).await;
-        let mut daemon = house.start();
-        house.trigger("Slow", "1", 3).await;
-        let steps = house.pids("pids", 3).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[SLOW]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Slow", "1", 3).await;
+        let steps = fixture.pids("pids", 3).await;
         daemon.send(Signal::SIGTERM);
         daemon.says("stopping").await;
         // The same signal at once would be the same request.
@@ -164,17 +164,17 @@ on_every_database! {
         assert_eq!(status.code(), Some(0), "{status}");
         assert!(took < Duration::from_secs(2), "{took:?}");
         daemon.gone(Duration::ZERO).await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let released = executions.iter().filter(|e| e.result() == "released");
         assert_eq!(released.count(), 3, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
 
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Each deployment interrupts the same long step; the budget for crashes is one.
@@ -186,32 +186,32 @@ steps:
 flow: [{ start: A }]
 ";
         let settings = Settings { shutdown_timeout: "100ms", max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[patient]).await;
-        house.trigger("Patient", "1", 1).await;
+        let mut fixture = DaemonFixture::new(&db, settings, &[patient]).await;
+        fixture.trigger("Patient", "1", 1).await;
         for restart in 1..=4 {
-            let mut daemon = house.start();
-            let pids = house.pids("pids", restart).await;
+            let mut daemon = fixture.start();
+            let pids = fixture.pids("pids", restart).await;
             assert!(lives(pids[restart - 1]));
             daemon.stop().await;
         }
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), 5);
         assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn until_idle_ends_by_itself_when_no_work_is_left(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[QUICK]).await;
-        house.trigger("Quick", "1", 20).await;
-        let mut daemon = house.start_as(&[], &["start", "--until-idle"]);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        fixture.trigger("Quick", "1", 20).await;
+        let mut daemon = fixture.start_as(&[], &["start", "--until-idle"]);
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(0), "{status}");
         daemon.gone(Duration::ZERO).await;
-        house.completed(Duration::ZERO).await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.completed(Duration::ZERO).await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ductwork::model::RunStatus;
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -105,24 +105,24 @@ on_every_database! {
     async fn a_step_that_does_not_even_die_is_timed_out_and_its_slot_is_free_again(db: Db) {
         let stuck = Stuck::new();
         let settings = Settings { count: 1, max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&stuck.pipeline("timeout: 300ms"), QUICK]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[&stuck.pipeline("timeout: 300ms"), QUICK]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let (worker, advancer) = (daemon.child("worker Held", None).await, daemon.child("advancer", None).await);
-        let held = house.trigger("Held", "1", 1).await[0];
-        let step = house.pids("pids", 1).await[0];
-        let next = house.trigger("Held", "2", 1).await[0];
-        let other = house.trigger("Quick", "3", 1).await[0];
-        house.run_ended(other).await;
+        let held = fixture.trigger("Held", "1", 1).await[0];
+        let step = fixture.pids("pids", 1).await[0];
+        let next = fixture.trigger("Held", "2", 1).await[0];
+        let other = fixture.trigger("Quick", "3", 1).await[0];
+        fixture.run_ended(other).await;
 
-        house.run_ended(held).await;
+        fixture.run_ended(held).await;
         uninterruptible(step).await;
-        house.run_ended(next).await;
-        assert_eq!(house.output(next).await, 2);
-        let mut ended = house.ended(PATIENCE).await;
+        fixture.run_ended(next).await;
+        assert_eq!(fixture.output(next).await, 2);
+        let mut ended = fixture.ended(PATIENCE).await;
         ended.sort();
         assert_eq!(ended, [RunStatus::Completed, RunStatus::Completed, RunStatus::Halted]);
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         let timed_out: Vec<_> = executions.iter().filter(|e| e.result() != "success").collect();
         assert_eq!(timed_out.len(), 1, "{executions:#?}");
         assert_eq!(timed_out[0].result(), "timed_out");
@@ -140,27 +140,27 @@ on_every_database! {
         assert!(lives(step), "it was not stuck: the test is empty");
         drop(stuck);
         daemon.gone(PATIENCE).await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_stop_does_not_wait_for_a_step_that_does_not_even_die(db: Db) {
         let stuck = Stuck::new();
         let settings = Settings { shutdown_timeout: "1s", max_retry: 0, max_crash: 1, ..Settings::default() };
-        let mut house = House::new(&db, settings, &[&stuck.pipeline("timeout: 1h")]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[&stuck.pipeline("timeout: 1h")]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Held", "1", 1).await;
-        let step = house.pids("pids", 1).await[0];
+        fixture.trigger("Held", "1", 1).await;
+        let step = fixture.pids("pids", 1).await[0];
         daemon.send(Signal::SIGTERM);
         let (status, took) = daemon.ended(PATIENCE).await;
         eprintln!("stopped in {took:?}");
         assert_eq!(status.code(), Some(0), "{status}");
         assert!(took < Duration::from_secs(20), "{took:?}");
         uninterruptible(step).await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         assert_eq!(executions[0].result(), "released", "{executions:#?}");
         drop(stuck);
         daemon.gone(PATIENCE).await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }

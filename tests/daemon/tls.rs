@@ -8,7 +8,7 @@ use ductwork::store::{Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
 
 use crate::cluster::Cluster;
-use crate::house::*;
+use crate::fixture::*;
 
 const WORK: &str = "
 pipeline: Work
@@ -99,12 +99,12 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         let location = Location::parse(&good).unwrap();
         let mut conn = location.connect(Purpose::Engine).await.unwrap();
         migrate::migrate(&mut conn).await.unwrap();
-        let mut house = House::at(&good, conn, Settings::default(), &[WORK]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::at(&good, conn, Settings::default(), &[WORK]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Work", "1", 3).await;
-        house.completed(PATIENCE).await;
-        let shown = house.run(&[], &["processes"]);
+        fixture.trigger("Work", "1", 3).await;
+        fixture.completed(PATIENCE).await;
+        let shown = fixture.run(&[], &["processes"]);
         assert!(shown.status.success(), "{shown:?}");
         // Every connection that there is, those of this test included.
         let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
@@ -124,7 +124,7 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         assert!(plain == 0 && all >= 5, "{plain} of {all} are not encrypted");
         daemon.stop().await;
         assert!(!daemon.text().contains(PASSWORD));
-        house.audited().await;
+        fixture.audited().await;
     }
 
     let location = Location::parse(&url("127.0.0.1", "sslmode=require")).unwrap();
@@ -154,9 +154,9 @@ async fn tls_is_as_strict_as_the_url_says_and_the_password_is_seen_nowhere() {
         (url("127.0.0.1", "sslmode=disable"), "pg_hba.conf"),
     ] {
         let conn = location.connect(Purpose::Engine).await.unwrap();
-        let house = House::at(&bad, conn, Settings::default(), &[WORK]).await;
+        let fixture = DaemonFixture::at(&bad, conn, Settings::default(), &[WORK]).await;
         for words in [&["processes"][..], &["trigger", "Work"], &["start"]] {
-            let done = house.run(&[], words);
+            let done = fixture.run(&[], words);
             let said = String::from_utf8_lossy(&done.stderr);
             assert_eq!(done.status.code(), Some(69), "{words:?}: {said}");
             assert!(said.contains(says), "{words:?}: {said}");

@@ -9,7 +9,7 @@ use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -42,7 +42,7 @@ const KNOWN: &str = "\"command\":";
 const UNKNOWN: &str = "\"http\":";
 
 /// The definition that a version with a step kind `http` would have written.
-async fn garble(house: &mut House, run: RunId) {
+async fn garble(fixture: &mut DaemonFixture, run: RunId) {
     static GARBLE: Statement = Statement::new(
         "TEST_GARBLE",
         "UPDATE ductwork_definitions SET body = replace(body, :known, :unknown)
@@ -53,18 +53,18 @@ async fn garble(house: &mut House, run: RunId) {
         ("unknown", UNKNOWN.into()),
         ("run", run.0.into()),
     ];
-    let done = house.conn.execute(&GARBLE, &args).await;
+    let done = fixture.conn.execute(&GARBLE, &args).await;
     assert_eq!(done.unwrap(), 1);
 }
 
 /// The newer version is there: it can read what it wrote.
-async fn mend(house: &mut House) {
+async fn mend(fixture: &mut DaemonFixture) {
     static MEND: Statement = Statement::new(
         "TEST_MEND",
         "UPDATE ductwork_definitions SET body = replace(body, :unknown, :known)",
     );
     let args = [("known", KNOWN.into()), ("unknown", UNKNOWN.into())];
-    assert!(house.conn.execute(&MEND, &args).await.unwrap() > 0);
+    assert!(fixture.conn.execute(&MEND, &args).await.unwrap() > 0);
 }
 
 /// Refuses that an execution of this pipeline has crashed.
@@ -88,9 +88,9 @@ fn text(output: &[u8]) -> String {
     String::from_utf8_lossy(output).into_owned()
 }
 
-/// The statements that all processes of a house have sent, as far as they have told.
-async fn statements(house: &mut House, role: &str) -> u64 {
-    let rows = house.processes().await;
+/// The statements that all processes of the fixture have sent, as far as they have told.
+async fn statements(fixture: &mut DaemonFixture, role: &str) -> u64 {
+    let rows = fixture.processes().await;
     let of_role = rows.iter().filter(|row| row.role.as_str() == role);
     of_role.map(|row| row.counters.statements).sum()
 }
@@ -98,16 +98,16 @@ async fn statements(house: &mut House, role: &str) -> u64 {
 on_every_database! {
     async fn a_run_whose_definition_cannot_be_read_holds_up_no_other_and_goes_on_when_it_can(db: Db) {
         let settings = Settings { reaper_timeout: "3s", level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[ECHO, LONG]).await;
-        house.define(NEWER);
-        let unread = house.trigger("Echo", "1", 3).await;
-        garble(&mut house, unread[0]).await;
-        house.define(ECHO);
-        let good = house.trigger("Echo", "2", 20).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[ECHO, LONG]).await;
+        fixture.define(NEWER);
+        let unread = fixture.trigger("Echo", "1", 3).await;
+        garble(&mut fixture, unread[0]).await;
+        fixture.define(ECHO);
+        let good = fixture.trigger("Echo", "2", 20).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         for run in good {
-            house.run_ended(run).await;
+            fixture.run_ended(run).await;
         }
         daemon.says(UNREAD).await;
 
@@ -115,9 +115,9 @@ on_every_database! {
         let worker = "worker Echo";
         let pid = daemon.child(worker, None).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let (before, since) = (statements(&mut house, "worker").await, Instant::now());
+        let (before, since) = (statements(&mut fixture, "worker").await, Instant::now());
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let sent = statements(&mut house, "worker").await - before;
+        let sent = statements(&mut fixture, "worker").await - before;
         let rate = sent as f64 / since.elapsed().as_secs_f64();
         eprintln!("{rate:.1} statements/s of two workers");
         // Two workers with a heartbeat each half a second, two polls a second, and what is put back.
@@ -130,46 +130,46 @@ on_every_database! {
 
         // It is told by whoever is asked.
         let run = unread[0].to_string();
-        let why = text(&house.run(&[], &["why", &run]).stdout);
+        let why = text(&fixture.run(&[], &["why", &run]).stdout);
         assert!(why.contains("unknown kind, `http`") && why.contains("start a newer"), "{why}");
-        let show = text(&house.run(&[], &["show", &run]).stdout);
+        let show = text(&fixture.run(&[], &["show", &run]).stdout);
         assert!(show.contains("unknown kind, `http`"), "{show}");
         let health = eventually(PATIENCE, "health tells it", async || {
-            let health = house.run(&[], &["health"]);
+            let health = fixture.run(&[], &["health"]);
             (health.status.code() == Some(1)).then_some(health)
         })
         .await;
         let told = text(&health.stderr);
         assert!(told.contains("worker Echo") && told.contains("unknown kind, `http`"), "{told}");
-        let audit = house.run(&[], &["audit"]);
+        let audit = fixture.run(&[], &["audit"]);
         assert_eq!(audit.status.code(), Some(0), "{audit:?}");
 
-        mend(&mut house).await;
+        mend(&mut fixture).await;
         for run in unread {
-            house.run_ended(run).await;
-            assert_eq!(house.output(run).await, 1);
+            fixture.run_ended(run).await;
+            assert_eq!(fixture.output(run).await, 1);
         }
         eventually(PATIENCE, "health is content", async || {
-            (house.run(&[], &["health"]).status.code() == Some(0)).then_some(())
+            (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
         })
         .await;
         daemon.stop().await;
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// The worker's own was claimed by a version that could read it, and so is what it holds when it dies.
     async fn a_killed_worker_is_recovered_beside_one_whose_definition_cannot_be_read(db: Db) {
         let settings = Settings { level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[LONG]).await;
-        house.define(&LONG.replace("Long", "Also"));
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+        fixture.define(&LONG.replace("Long", "Also"));
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let long = house.trigger("Long", "1", 1).await[0];
-        let also = house.trigger("Also", "1", 1).await[0];
-        house.pids("pids", 2).await;
-        garble(&mut house, long).await;
+        let long = fixture.trigger("Long", "1", 1).await[0];
+        let also = fixture.trigger("Also", "1", 1).await[0];
+        fixture.pids("pids", 2).await;
+        garble(&mut fixture, long).await;
         // One supervisor recovers both at its next sweep.
         let kinds = ["worker Long", "worker Also"];
         let mut workers = Vec::new();
@@ -181,42 +181,42 @@ on_every_database! {
             send(*worker, Signal::SIGKILL);
         }
         daemon.ended(PATIENCE).await;
-        let mut next = house.start();
+        let mut next = fixture.start();
         next.ready().await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.run_ended(also).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(also).await;
         // An execution that cannot be read has lost its process all the same, and waits for a newer version.
         eventually(PATIENCE, "both are recovered", async || {
-            let executions = house.executions().await;
+            let executions = fixture.executions().await;
             let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
             (crashed.count() == 2).then_some(())
         })
         .await;
-        mend(&mut house).await;
-        house.run_ended(long).await;
+        mend(&mut fixture).await;
+        fixture.run_ended(long).await;
         next.stop().await;
         daemon.gone(PATIENCE).await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_branch_whose_definition_cannot_be_read_spends_nothing_and_holds_up_no_other(db: Db) {
         let settings = Settings { level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[FAN]).await;
-        house.define(&FAN.replace("Fan", "Also"));
+        let mut fixture = DaemonFixture::new(&db, settings, &[FAN]).await;
+        fixture.define(&FAN.replace("Fan", "Also"));
         // The advancer of this daemon has not met the definitions when the branches become ready.
-        let unread = house.trigger("Fan", "1", 1).await[0];
-        let good = house.trigger("Also", "1", 5).await;
-        let mut daemon = house.start();
+        let unread = fixture.trigger("Fan", "1", 1).await[0];
+        let good = fixture.trigger("Also", "1", 5).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         eventually(PATIENCE, "the steps run", async || {
-            let claimed = house.executions().await;
+            let claimed = fixture.executions().await;
             (claimed.iter().filter(|e| e.process_id.is_some()).count() >= 5).then_some(())
         })
         .await;
-        garble(&mut house, unread).await;
-        std::fs::write(house.path("go"), "").unwrap();
+        garble(&mut fixture, unread).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
         for run in good {
-            house.run_ended(run).await;
+            fixture.run_ended(run).await;
         }
         daemon.says(UNREAD).await;
         static TRIED: Statement = Statement::new(
@@ -226,7 +226,7 @@ on_every_database! {
               WHERE t.run_id = :run AND a.completed_at IS NOT NULL",
         );
         let args = [("run", unread.0.into())];
-        let conn = &mut house.conn;
+        let conn = &mut fixture.conn;
         eventually(PATIENCE, "it is put off twice", async || {
             let tried = conn.fetch(&TRIED, &args).await.unwrap();
             for row in &tried {
@@ -236,11 +236,11 @@ on_every_database! {
             (tried.len() == 2).then_some(())
         })
         .await;
-        mend(&mut house).await;
-        house.run_ended(unread).await;
-        assert_eq!(house.output(unread).await, Value::from(vec![1]));
+        mend(&mut fixture).await;
+        fixture.run_ended(unread).await;
+        assert_eq!(fixture.output(unread).await, Value::from(vec![1]));
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Of two dead processes the first cannot be recovered: the database refuses it.
@@ -250,21 +250,21 @@ on_every_database! {
             "SELECT pipeline FROM ductwork_processes WHERE role = 'worker' ORDER BY started_at, id",
         );
         let settings = Settings { level: "info", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[LONG]).await;
-        house.define(&LONG.replace("Long", "Also"));
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+        fixture.define(&LONG.replace("Long", "Also"));
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let rows = house.conn.fetch(&WORKERS, &[]).await.unwrap();
+        let rows = fixture.conn.fetch(&WORKERS, &[]).await.unwrap();
         let names: Vec<String> = rows.iter().map(|row| row.get("pipeline").unwrap()).collect();
-        let first = house.trigger(&names[0], "1", 1).await[0];
-        let second = house.trigger(&names[1], "1", 1).await[0];
-        house.pids("pids", 2).await;
-        let (refuse, allow) = match house.conn.dialect() {
+        let first = fixture.trigger(&names[0], "1", 1).await[0];
+        let second = fixture.trigger(&names[1], "1", 1).await[0];
+        fixture.pids("pids", 2).await;
+        let (refuse, allow) = match fixture.conn.dialect() {
             Dialect::Postgres => (REFUSE_POSTGRES, "DROP TRIGGER refuse_crash ON ductwork_executions"),
             Dialect::Sqlite => (REFUSE_SQLITE, "DROP TRIGGER refuse_crash"),
         };
         let refuse = refuse.replace("PIPELINE", &names[0]).leak();
-        house.conn.script("refuse", refuse).await.unwrap();
+        fixture.conn.script("refuse", refuse).await.unwrap();
         let workers: Vec<i32> = names
             .iter()
             .flat_map(|name| daemon.children(&format!("worker {name}")))
@@ -272,16 +272,16 @@ on_every_database! {
         daemon.send(Signal::SIGKILL);
         workers.iter().for_each(|worker| send(*worker, Signal::SIGKILL));
         daemon.ended(PATIENCE).await;
-        let mut next = house.start();
+        let mut next = fixture.start();
         next.ready().await;
-        std::fs::write(house.path("go"), "").unwrap();
-        house.run_ended(second).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(second).await;
         next.says("recovering what a dead process held failed; it is tried again").await;
-        house.conn.script("allow", allow).await.unwrap();
-        house.run_ended(first).await;
+        fixture.conn.script("allow", allow).await.unwrap();
+        fixture.run_ended(first).await;
         assert_eq!(next.logged("recovering what a dead process held failed; it is tried again").len(), 1);
         next.stop().await;
         daemon.gone(PATIENCE).await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -38,45 +38,45 @@ static NARROW_ENDED: Statement = Statement::new(
     "SELECT min(completed_at) AS at FROM ductwork_runs WHERE pipeline = 'Narrow'",
 );
 
-async fn cancelled(house: &mut House) -> i64 {
+async fn cancelled(fixture: &mut DaemonFixture) -> i64 {
     static CANCELLED: Statement = Statement::new(
         "CANCELLED",
         "SELECT count(*) AS n FROM ductwork_branches WHERE status = 'cancelled'",
     );
-    let rows = house.conn.fetch(&CANCELLED, &[]).await.unwrap();
+    let rows = fixture.conn.fetch(&CANCELLED, &[]).await.unwrap();
     rows[0].get("n").unwrap()
 }
 
-async fn children(house: &mut House) -> (i64, i64) {
-    let rows = house.conn.fetch(&CHILDREN, &[]).await.unwrap();
+async fn children(fixture: &mut DaemonFixture) -> (i64, i64) {
+    let rows = fixture.conn.fetch(&CHILDREN, &[]).await.unwrap();
     (rows[0].get("n").unwrap(), rows[0].get("last").unwrap())
 }
 
 on_every_database! {
     /// Two transitions and a fan-in of another pipeline, between two transactions of the expand.
     async fn a_wide_expand_holds_up_no_other_pipeline(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WIDE, NARROW]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE, NARROW]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Wide", "40000", 1).await;
+        fixture.trigger("Wide", "40000", 1).await;
         let begun = eventually(PATIENCE, "the expand has begun", async || {
-            let (made, _) = children(&mut house).await;
+            let (made, _) = children(&mut fixture).await;
             (made > 0).then_some(made)
         })
         .await;
         assert!(begun < 40_000, "it was made at once, and the test is empty");
-        let narrow = house.trigger("Narrow", "1", 1).await;
-        house.run_ended(narrow[0]).await;
+        let narrow = fixture.trigger("Narrow", "1", 1).await;
+        fixture.run_ended(narrow[0]).await;
         let (_, whole) = eventually(PATIENCE, "the expand is whole", async || {
-            let (made, last) = children(&mut house).await;
+            let (made, last) = children(&mut fixture).await;
             (made == 40_000).then_some((made, last))
         })
         .await;
-        let rows = house.conn.fetch(&NARROW_ENDED, &[]).await.unwrap();
+        let rows = fixture.conn.fetch(&NARROW_ENDED, &[]).await.unwrap();
         let ended: i64 = rows[0].get("at").unwrap();
         assert!(ended < whole, "the narrow run waited for the wide one");
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// One of them is told that it is over, after it had been asked while it was not.
@@ -85,26 +85,26 @@ on_every_database! {
             "CANCELLING",
             "SELECT 1 AS found FROM ductwork_runs WHERE cancelling_at IS NOT NULL",
         );
-        let mut house = House::new(&db, Settings::default(), &[WIDE]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        let run = house.trigger("Wide", "20000", 1).await[0].to_string();
+        let run = fixture.trigger("Wide", "20000", 1).await[0].to_string();
         eventually(PATIENCE, "the expand is whole", async || {
-            (children(&mut house).await.0 == 20_000).then_some(())
+            (children(&mut fixture).await.0 == 20_000).then_some(())
         })
         .await;
         daemon.stop().await;
-        let mut first = house.start_as(&[], &["cancel", &run]);
+        let mut first = fixture.start_as(&[], &["cancel", &run]);
         eventually(PATIENCE, "the first has begun", async || {
-            house.conn.fetch_optional(&BEGUN, &[]).await.unwrap()
+            fixture.conn.fetch_optional(&BEGUN, &[]).await.unwrap()
         })
         .await;
         // The second gets on until the first goes on, or waits for it.
         first.send(Signal::SIGSTOP);
-        let before = cancelled(&mut house).await;
-        let mut second = house.start_as(&[], &["cancel", &run]);
+        let before = cancelled(&mut fixture).await;
+        let mut second = fixture.start_as(&[], &["cancel", &run]);
         let began = std::time::Instant::now();
-        while cancelled(&mut house).await == before && began.elapsed() < Duration::from_secs(3) {
+        while cancelled(&mut fixture).await == before && began.elapsed() < Duration::from_secs(3) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         first.send(Signal::SIGCONT);
@@ -112,36 +112,36 @@ on_every_database! {
             let (status, _) = cancel.ended(PATIENCE).await;
             assert_eq!(status.code(), Some(0), "{}", cancel.text());
         }
-        let third = house.run(&[], &["cancel", &run]);
+        let third = fixture.run(&[], &["cancel", &run]);
         assert_eq!(third.status.code(), Some(1));
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// It goes on where the dead one was.
     async fn an_advancer_that_is_killed_in_the_middle_of_an_expand_repeats_nothing(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WIDE]).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WIDE]).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Wide", "20000", 1).await;
+        fixture.trigger("Wide", "20000", 1).await;
         let mut killed = None;
         for kills in 1..=3 {
             let advancer = daemon.child("advancer", killed).await;
-            let before = children(&mut house).await.0;
+            let before = children(&mut fixture).await.0;
             eventually(PATIENCE, "the expand goes on", async || {
-                (children(&mut house).await.0 > before).then_some(())
+                (children(&mut fixture).await.0 > before).then_some(())
             })
             .await;
             send(advancer, nix::sys::signal::Signal::SIGKILL);
             gone(advancer, PATIENCE).await;
             killed = Some(advancer);
-            let made = children(&mut house).await.0;
+            let made = children(&mut fixture).await.0;
             assert!(made < 20_000, "after {kills} kills it is whole: the test is empty");
         }
         eventually(PATIENCE, "the expand is whole", async || {
-            (children(&mut house).await.0 == 20_000).then_some(())
+            (children(&mut fixture).await.0 == 20_000).then_some(())
         })
         .await;
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::house::*;
+use crate::fixture::*;
 use crate::stale::writer;
 use crate::support::{self, Db};
 
@@ -40,14 +40,14 @@ fn path(db: &Db) -> &Path {
 
 /// This test is the one that keeps it: a program that is no process of ours, and so is not ended.
 async fn nobody_is_harmed(db: Db) {
-    let mut house = House::new(&db, settings(), &[LONG]).await;
-    let mut daemons = [house.start(), house.start()];
+    let mut fixture = DaemonFixture::new(&db, settings(), &[LONG]).await;
+    let mut daemons = [fixture.start(), fixture.start()];
     for daemon in &daemons {
         daemon.ready().await;
     }
-    let run = house.trigger("Long", "1", 2).await[0].0.to_string();
-    let steps = house.pids("pids", 2).await;
-    let before: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    let run = fixture.trigger("Long", "1", 2).await[0].0.to_string();
+    let steps = fixture.pids("pids", 2).await;
+    let before: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before.len(), 6);
 
     let foreign = rusqlite::Connection::open(path(&db)).unwrap();
@@ -65,13 +65,13 @@ async fn nobody_is_harmed(db: Db) {
         PATIENCE,
         "every heartbeat is older than two leases",
         async || {
-            let rows = house.processes().await;
+            let rows = fixture.processes().await;
             rows.iter().all(|row| row.age > LEASE * 2).then_some(())
         },
     )
     .await;
     for verb in [&["health"][..], &["why", &run]] {
-        let asked = house.run(&["timeout", "30"], verb);
+        let asked = fixture.run(&["timeout", "30"], verb);
         let said = [asked.stdout, asked.stderr].concat();
         let said = String::from_utf8_lossy(&said);
         let code = i32::from(verb == ["health"]);
@@ -82,15 +82,15 @@ async fn nobody_is_harmed(db: Db) {
     foreign.execute_batch("COMMIT").unwrap();
 
     eventually(PATIENCE, "everybody beats again", async || {
-        let rows = house.processes().await;
+        let rows = fixture.processes().await;
         rows.iter().all(|row| row.age < LEASE / 2).then_some(())
     })
     .await;
-    let after: Vec<_> = house.processes().await.iter().map(|row| row.id).collect();
+    let after: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
     assert_eq!(before, after);
     assert!(steps.iter().all(|pid| lives(*pid)), "a step was ended");
-    std::fs::write(house.path("go"), "").unwrap();
-    house.completed(PATIENCE).await;
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
     for daemon in &mut daemons {
         for said in ["was declared dead", "recovered what", "killing a"] {
             assert!(daemon.logged(said).is_empty(), "{:#?}", daemon.logged(said));
@@ -99,8 +99,8 @@ async fn nobody_is_harmed(db: Db) {
         assert!(daemon.logged("has SQLite's write lock").len() <= 2);
         daemon.stop().await;
     }
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]
@@ -108,22 +108,22 @@ async fn a_lock_that_outlasts_two_leases_costs_nobody_anything_and_its_holder_is
     support::with(Db::sqlite(), nobody_is_harmed).await;
 }
 
-/// Its own supervisor stands still as well: only that of another house can end it.
+/// Its own supervisor stands still as well: only that of another daemon can end it.
 async fn another_supervisor_ends_it(db: Db) {
     // The steps that it runs at that moment die with it, each at the cost of a crash.
     let settings = Settings {
         max_crash: 1_000,
         ..settings()
     };
-    let mut house = House::new(&db, settings, &[BUSY]).await;
-    let frozen = house.start();
+    let mut fixture = DaemonFixture::new(&db, settings, &[BUSY]).await;
+    let frozen = fixture.start();
     frozen.ready().await;
     let worker = frozen.child("worker Busy", None).await;
     freeze(frozen.pid()).await;
     let mut tries = 0;
     loop {
         if tries % 100 == 0 {
-            house.trigger("Busy", "1", 100).await;
+            fixture.trigger("Busy", "1", 100).await;
         }
         tries += 1;
         assert!(tries < 2_000, "it was never caught while it wrote");
@@ -136,7 +136,7 @@ async fn another_supervisor_ends_it(db: Db) {
     }
     let began = Instant::now();
     // It cannot even register until that one is gone.
-    let mut heir = house.start();
+    let mut heir = fixture.start();
     gone(worker, PATIENCE).await;
     let took = began.elapsed();
     eprintln!("caught after {tries} tries; ended after {took:?}");
@@ -148,11 +148,11 @@ async fn another_supervisor_ends_it(db: Db) {
             .unwrap_or_default()
             .contains(&worker.to_string())
     );
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     frozen.send(Signal::SIGCONT);
     heir.stop().await;
-    house.succeeded_once_each().await;
-    house.audited().await;
+    fixture.succeeded_once_each().await;
+    fixture.audited().await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use super::{Fault, armed, to_come};
 use crate::clock::Clock;
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::{self, Db};
 
@@ -202,16 +202,16 @@ async fn survived(db: Db, faults: Vec<Fault>) {
         reaper_timeout: "2s",
         ..Settings::default()
     };
-    let mut house = House::new(&db, settings, &[WORK]).await;
-    std::fs::write(house.path("step.sh"), STEP).unwrap();
-    house.variables = armed(&house, &faults);
+    let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+    std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+    fixture.variables = armed(&fixture, &faults);
     let sets_it = |(_, action): &Fault| action.starts_with("clock");
     let clock = faults.iter().any(sets_it).then(Clock::new);
     if let Some(clock) = &clock {
-        house.variables.extend(clock.variables());
+        fixture.variables.extend(clock.variables());
     }
-    house.trigger("Work", "[1,2,3]", 3).await;
-    let mut daemon = house.start();
+    fixture.trigger("Work", "[1,2,3]", 3).await;
+    let mut daemon = fixture.start();
     if let Some(clock) = &clock {
         daemon.ready().await;
         assert!(
@@ -223,7 +223,7 @@ async fn survived(db: Db, faults: Vec<Fault>) {
     let mut killed = None;
     let began = Instant::now();
     loop {
-        let mut left = to_come(&house, &faults);
+        let mut left = to_come(&fixture, &faults);
         left.retain(|(point, _)| *point != "supervisor.stopping");
         if left.is_empty() {
             break;
@@ -234,7 +234,7 @@ async fn survived(db: Db, faults: Vec<Fault>) {
             daemon.text()
         );
         if daemon.has_ended().is_some() {
-            daemon = house.start();
+            daemon = fixture.start();
             killed = None;
         }
         // Something to recover, when nobody else dies.
@@ -243,7 +243,7 @@ async fn survived(db: Db, faults: Vec<Fault>) {
             && worker != killed
             && left.iter().any(|(point, _)| corpse(point))
         {
-            let held = house.executions().await;
+            let held = fixture.executions().await;
             if held
                 .iter()
                 .any(|it| it.process_id.is_some() && it.result.is_none())
@@ -253,27 +253,27 @@ async fn survived(db: Db, faults: Vec<Fault>) {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
-        let open = house.executions().await;
+        let open = fixture.executions().await;
         if open.iter().all(|it| it.result.is_some()) {
-            house.trigger("Work", "[1,2,3]", 1).await;
+            fixture.trigger("Work", "[1,2,3]", 1).await;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // A fault is written down before it happens, so the last may be yet to come.
-    while !house.all_ended().await {
+    while !fixture.all_ended().await {
         assert!(
             began.elapsed() < 2 * PATIENCE,
             "the runs have not ended\n{}",
             daemon.text()
         );
         if daemon.has_ended().is_some() {
-            daemon = house.start();
+            daemon = fixture.start();
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    house.completed(PATIENCE).await;
+    fixture.completed(PATIENCE).await;
     if daemon.has_ended().is_some() {
-        daemon = house.start();
+        daemon = fixture.start();
     }
     daemon.ready().await;
     daemon.send(Signal::SIGTERM);
@@ -286,16 +286,16 @@ async fn survived(db: Db, faults: Vec<Fault>) {
             !status.success(),
             "it was killed while it stopped: {status}"
         );
-        daemon = house.start();
+        daemon = fixture.start();
         daemon.ready().await;
         daemon.stop().await;
     } else {
         assert!(status.success(), "{status}");
     }
     daemon.text();
-    assert_eq!(to_come(&house, &faults), []);
-    house.audited().await;
-    house.succeeded_once_each().await;
+    assert_eq!(to_come(&fixture, &faults), []);
+    fixture.audited().await;
+    fixture.succeeded_once_each().await;
 }
 
 macro_rules! survives {
@@ -384,81 +384,81 @@ fn pause_in(place: &Path) -> (PathBuf, &'static str) {
 }
 
 /// A daemon at one fault, with work for it.
-async fn at_fault(db: &Db, fault: Fault) -> (House, Daemon) {
+async fn at_fault(db: &Db, fault: Fault) -> (DaemonFixture, Daemon) {
     let settings = Settings {
         reaper_timeout: "2s",
         ..Settings::default()
     };
-    let mut house = House::new(db, settings, &[WORK]).await;
-    std::fs::write(house.path("step.sh"), STEP).unwrap();
-    house.variables = armed(&house, &[fault]);
-    house.trigger("Work", "[1,2,3]", 1).await;
-    let daemon = house.start();
+    let mut fixture = DaemonFixture::new(db, settings, &[WORK]).await;
+    std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+    fixture.variables = armed(&fixture, &[fault]);
+    fixture.trigger("Work", "[1,2,3]", 1).await;
+    let daemon = fixture.start();
     eventually(PATIENCE, "the fault has happened", async || {
-        to_come(&house, &[fault]).is_empty().then_some(())
+        to_come(&fixture, &[fault]).is_empty().then_some(())
     })
     .await;
-    (house, daemon)
+    (fixture, daemon)
 }
 
 on_every_database! {
     /// A step that was cut short with its worker is nobody's result, and no error either.
     async fn whoever_dies_while_a_step_reads_writes_or_is_ended_is_replaced(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[BIG, HANGING]).await;
-        house.variables = armed(&house, &AROUND_A_STEP);
+        let mut fixture = DaemonFixture::new(&db, settings, &[BIG, HANGING]).await;
+        fixture.variables = armed(&fixture, &AROUND_A_STEP);
         let big = "x".repeat(300 << 10);
-        let run = house.trigger("Big", &format!("\"{big}\""), 1).await[0];
-        house.trigger("Hanging", "1", 1).await;
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
-        assert_eq!(to_come(&house, &AROUND_A_STEP), []);
+        let run = fixture.trigger("Big", &format!("\"{big}\""), 1).await[0];
+        fixture.trigger("Hanging", "1", 1).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
+        assert_eq!(to_come(&fixture, &AROUND_A_STEP), []);
         daemon.stop().await;
-        assert_eq!(house.output(run).await, big.as_str());
-        let executions = house.succeeded_once_each().await;
+        assert_eq!(fixture.output(run).await, big.as_str());
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), AROUND_A_STEP.len(), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// It stands still as a whole: no heartbeat, no commit.
     async fn a_worker_that_stands_still_before_its_commit_is_replaced(db: Db) {
-        let (mut house, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
-        house.completed(PATIENCE).await;
+        let (mut fixture, mut daemon) = at_fault(&db, ("commit.begin", "sleep(3600000)")).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|it| it.result() == "process_crashed");
         assert_eq!(crashed.count(), 1);
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_supervisor_may_die_before_it_kills_and_in_the_middle_of_a_reload(db: Db) {
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WORK]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
-        house.variables = armed(&house, &AROUND_A_CHILD);
-        house.trigger("Work", "[1,2,3]", 3).await;
-        let mut daemon = house.start();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        fixture.variables = armed(&fixture, &AROUND_A_CHILD);
+        fixture.trigger("Work", "[1,2,3]", 3).await;
+        let mut daemon = fixture.start();
         daemon.ready().await;
         let frozen = daemon.child("worker Work", None).await;
         send(frozen, Signal::SIGSTOP);
         let (status, _) = daemon.ended(PATIENCE).await;
         assert!(!status.success(), "{status}");
-        assert_eq!(to_come(&house, &AROUND_A_CHILD), AROUND_A_CHILD[1..]);
+        assert_eq!(to_come(&fixture, &AROUND_A_CHILD), AROUND_A_CHILD[1..]);
 
-        let mut daemon = house.start();
+        let mut daemon = fixture.start();
         daemon.ready().await;
-        house.trigger("Work", "[1,2,3]", 3).await;
+        fixture.trigger("Work", "[1,2,3]", 3).await;
         daemon.send(Signal::SIGUSR2);
         let (status, _) = daemon.ended(PATIENCE).await;
         assert!(!status.success(), "{status}");
-        assert_eq!(to_come(&house, &AROUND_A_CHILD), []);
+        assert_eq!(to_come(&fixture, &AROUND_A_CHILD), []);
 
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
         assert!(!lives(frozen), "the one that stood still has been left behind");
     }
 
@@ -466,14 +466,14 @@ on_every_database! {
     async fn what_a_worker_was_given_without_its_knowledge_is_put_back_before_it_ends(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, pause) = pause_in(place.path());
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
         let faults = [("claim.begin", pause), ("claim.end", "acklost")];
-        house.variables = armed(&house, &faults);
-        house.trigger("Work", "[1,2,3]", 1).await;
-        let mut daemon = house.start();
+        fixture.variables = armed(&fixture, &faults);
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = fixture.start();
         eventually(PATIENCE, "it is about to claim", async || {
-            to_come(&house, &faults[..1]).is_empty().then_some(())
+            to_come(&fixture, &faults[..1]).is_empty().then_some(())
         })
         .await;
         daemon.send(Signal::SIGTERM);
@@ -484,16 +484,16 @@ on_every_database! {
         std::fs::write(&fifo, "go on").unwrap();
         let (status, _) = daemon.ended(PATIENCE).await;
         assert!(status.success(), "{status}: {}", daemon.text());
-        assert_eq!(to_come(&house, &faults), []);
-        let executions = house.executions().await;
+        assert_eq!(to_come(&fixture, &faults), []);
+        let executions = fixture.executions().await;
         assert!(executions.iter().all(|it| it.result.is_none()), "{executions:#?}");
-        house.variables.clear();
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        fixture.variables.clear();
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|it| it.attempt == 1), "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// Its worker tries it again and again: nobody may find a lease that is over.
@@ -504,93 +504,93 @@ on_every_database! {
                FROM ductwork_executions WHERE id = :id AND result IS NULL",
         );
         let settings = Settings { reaper_timeout: "2s", ..Settings::default() };
-        let mut house = House::new(&db, settings, &[WORK]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
+        let mut fixture = DaemonFixture::new(&db, settings, &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
         // Each refusal is a second before the next.
         let refusals = "commit.begin=error(refused)";
-        house.variables = armed(&house, &[]);
-        house.variables.insert("DUCTWORK_FAIL", refusals.to_owned());
-        house.trigger("Work", "[1,2,3]", 1).await;
-        let mut daemon = house.start();
+        fixture.variables = armed(&fixture, &[]);
+        fixture.variables.insert("DUCTWORK_FAIL", refusals.to_owned());
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = fixture.start();
         eventually(PATIENCE, "its first lease is over", async || {
-            (house.lines("hits").len() > 4).then_some(())
+            (fixture.lines("hits").len() > 4).then_some(())
         })
         .await;
-        let first = house.executions().await[0].id;
+        let first = fixture.executions().await[0].id;
         let args = [("id", first.into())];
         eventually(PATIENCE, "it is held by a later one", async || {
-            let open = house.conn.fetch_optional(&LEASED, &args).await.unwrap();
+            let open = fixture.conn.fetch_optional(&LEASED, &args).await.unwrap();
             let open = open.expect("it is never committed");
             (open.get::<i64>("leased").unwrap() > 0).then_some(())
         })
         .await;
         daemon.send(Signal::SIGKILL);
         daemon.ended(PATIENCE).await;
-        house.variables.clear();
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        fixture.variables.clear();
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|it| it.result() == "process_crashed");
         assert_eq!(crashed.count(), 1, "{executions:#?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 
     /// It reads its claims back each time, which is no progress.
     async fn an_advancer_that_fails_again_and_again_waits_longer_and_says_so_once(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
-        house.variables = armed(&house, &[]);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        fixture.variables = armed(&fixture, &[]);
         let outages = "advance.begin=6*error(unavailable)";
-        house.variables.insert("DUCTWORK_FAIL", outages.to_owned());
-        house.trigger("Work", "[1,2,3]", 1).await;
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        fixture.variables.insert("DUCTWORK_FAIL", outages.to_owned());
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        assert_eq!(house.lines("hits").len(), 6);
+        assert_eq!(fixture.lines("hits").len(), 6);
         assert_eq!(daemon.logged("waiting for the database").len(), 1);
         let back = daemon.logged("the database is back");
         assert_eq!(back.len(), 1, "{back:?}");
         assert_eq!(back[0]["attempts"], 6);
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     /// More often than a branch may be refused, at its beginning and with half of it written.
     async fn what_hinders_the_database_spends_no_retry_of_an_advance(db: Db) {
-        let mut house = House::new(&db, Settings::default(), &[WORK]).await;
-        std::fs::write(house.path("step.sh"), STEP).unwrap();
-        house.variables = armed(&house, &[]);
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        std::fs::write(fixture.path("step.sh"), STEP).unwrap();
+        fixture.variables = armed(&fixture, &[]);
         let faults = "advance.begin=8*error(hindered);cross.made=8*error(hindered)";
-        house.variables.extend([
+        fixture.variables.extend([
             ("DUCTWORK_FAIL", faults.to_owned()),
             ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1".to_owned()),
             ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "10ms".to_owned()),
             ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "50ms".to_owned()),
         ]);
-        house.trigger("Work", "[1,2,3]", 1).await;
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        fixture.trigger("Work", "[1,2,3]", 1).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        assert_eq!(house.lines("hits").len(), 16);
+        assert_eq!(fixture.lines("hits").len(), 16);
         assert_eq!(daemon.logged("was refused").len(), 0);
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn an_advancer_that_is_held_up_with_its_claim_goes_on_with_it(db: Db) {
         let place = tempfile::tempdir().unwrap();
         let (fifo, action) = pause_in(place.path());
-        let (mut house, mut daemon) = at_fault(&db, ("branches.end", action)).await;
+        let (mut fixture, mut daemon) = at_fault(&db, ("branches.end", action)).await;
         // The split is claimed, and nobody else may advance it.
-        let executions = house.executions().await;
+        let executions = fixture.executions().await;
         assert_eq!(executions.len(), 1, "{executions:?}");
         std::fs::write(&fifo, "go on").unwrap();
-        house.completed(PATIENCE).await;
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        let executions = house.succeeded_once_each().await;
+        let executions = fixture.succeeded_once_each().await;
         assert!(executions.iter().all(|it| it.attempt == 1), "{executions:?}");
-        house.audited().await;
+        fixture.audited().await;
     }
 }
 

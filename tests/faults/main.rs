@@ -15,8 +15,8 @@ mod support;
 mod wires;
 
 #[expect(dead_code, reason = "other tests need more of it")]
-#[path = "../daemon/house.rs"]
-mod house;
+#[path = "../daemon/fixture.rs"]
+mod fixture;
 
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/clock.rs"]
@@ -29,18 +29,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ductwork::failpoint::POINTS;
 
-use house::House;
+use fixture::DaemonFixture;
 
 /// Where, and what happens there.
 type Fault = (&'static str, &'static str);
 
 /// The variables by which each fault happens once.
-fn armed(house: &House, faults: &[Fault]) -> BTreeMap<&'static str, String> {
+fn armed(fixture: &DaemonFixture, faults: &[Fault]) -> BTreeMap<&'static str, String> {
     let rules: Vec<String> = faults
         .iter()
         .map(|(point, action)| format!("{point}=1*{action}"))
         .collect();
-    let log = house.path("hits");
+    let log = fixture.path("hits");
     BTreeMap::from([
         ("DUCTWORK_FAIL", rules.join(";")),
         ("DUCTWORK_FAIL_LOG", log.display().to_string()),
@@ -48,8 +48,8 @@ fn armed(house: &House, faults: &[Fault]) -> BTreeMap<&'static str, String> {
 }
 
 /// The faults that have not happened yet.
-fn to_come(house: &House, faults: &[Fault]) -> Vec<Fault> {
-    let hits = house.lines("hits");
+fn to_come(fixture: &DaemonFixture, faults: &[Fault]) -> Vec<Fault> {
+    let hits = fixture.lines("hits");
     let happened = |(point, _): &&Fault| {
         let of = |line: &&String| line.split(' ').next() == Some(*point);
         hits.iter().any(|line| of(&line))

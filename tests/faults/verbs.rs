@@ -7,7 +7,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::{Dialect, migrate, query};
 
 use super::{Fault, armed, to_come};
-use crate::house::*;
+use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -50,59 +50,59 @@ pub fn all() -> impl Iterator<Item = Fault> {
 }
 
 /// Gives a command, with a fault or without.
-fn give(house: &House, words: &[&str], fault: Option<Fault>) -> Output {
+fn give(fixture: &DaemonFixture, words: &[&str], fault: Option<Fault>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ductworkd"));
     command
         .arg("-c")
-        .arg(house.path("ductwork.yml"))
+        .arg(fixture.path("ductwork.yml"))
         .args(words);
     for (name, _) in std::env::vars() {
         if name.starts_with("DUCTWORK_") || name == "DATABASE_URL" {
             command.env_remove(name);
         }
     }
-    command.envs(&house.variables);
+    command.envs(&fixture.variables);
     if let Some(fault) = fault {
-        let _ = std::fs::remove_file(house.path("hits"));
-        command.envs(armed(house, &[fault]));
+        let _ = std::fs::remove_file(fixture.path("hits"));
+        command.envs(armed(fixture, &[fault]));
     }
     let done = command.stdin(Stdio::null()).output().unwrap();
     if let Some(fault) = fault {
-        assert_eq!(to_come(house, &[fault]), [], "{words:?}: {done:?}");
+        assert_eq!(to_come(fixture, &[fault]), [], "{words:?}: {done:?}");
         assert!(!done.status.success(), "{fault:?}: {done:?}");
     }
     done
 }
 
 /// The middle of a trigger is one statement on PostgreSQL.
-fn is_there(house: &House, fault: &Fault) -> bool {
-    fault.0 != "trigger.written" || house.conn.dialect() == Dialect::Sqlite
+fn is_there(fixture: &DaemonFixture, fault: &Fault) -> bool {
+    fault.0 != "trigger.written" || fixture.conn.dialect() == Dialect::Sqlite
 }
 
-async fn status(house: &mut House, run: RunId) -> RunStatus {
-    let state = query::run_state(&mut house.conn, run).await.unwrap();
+async fn status(fixture: &mut DaemonFixture, run: RunId) -> RunStatus {
+    let state = query::run_state(&mut fixture.conn, run).await.unwrap();
     state.unwrap().status
 }
 
-async fn count(house: &mut House, statement: &'static Statement) -> i64 {
-    let rows = house.conn.fetch(statement, &[]).await.unwrap();
+async fn count(fixture: &mut DaemonFixture, statement: &'static Statement) -> i64 {
+    let rows = fixture.conn.fetch(statement, &[]).await.unwrap();
     rows[0].get("n").unwrap()
 }
 
 /// As many runs as `verb` has faults, in the status that it wants.
 async fn runs(
-    house: &mut House,
+    fixture: &mut DaemonFixture,
     verb: &'static str,
     pipeline: &str,
     wanted: RunStatus,
 ) -> Vec<(RunId, Fault)> {
     let mut runs = Vec::new();
     for fault in of(verb) {
-        runs.push((house.trigger(pipeline, "1", 1).await[0], fault));
+        runs.push((fixture.trigger(pipeline, "1", 1).await[0], fault));
     }
-    let mut daemon = house.start();
+    let mut daemon = fixture.start();
     for (run, _) in &runs {
-        let conn = &mut house.conn;
+        let conn = &mut fixture.conn;
         eventually(PATIENCE, "the run has come so far", async || {
             let state = query::run_state(conn, *run).await.unwrap().unwrap();
             (state.status == wanted).then_some(())
@@ -113,63 +113,63 @@ async fn runs(
     runs
 }
 
-async fn settings(db: &Db) -> House {
+async fn settings(db: &Db) -> DaemonFixture {
     let settings = Settings {
         max_retry: 0,
         ..Settings::default()
     };
-    House::new(db, settings, &PIPELINES).await
+    DaemonFixture::new(db, settings, &PIPELINES).await
 }
 
 on_every_database! {
     async fn a_trigger_with_a_key_may_be_given_again(db: Db) {
         static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
-        let mut house = settings(&db).await;
+        let mut fixture = settings(&db).await;
         let mut faults = 0;
-        for fault in of("trigger").filter(|fault| is_there(&house, fault)).collect::<Vec<_>>() {
+        for fault in of("trigger").filter(|fault| is_there(&fixture, fault)).collect::<Vec<_>>() {
             faults += 1;
             let key = format!("{}-{}", fault.0, fault.1);
             let words = ["trigger", "Work", "1", "--key", &key];
-            give(&house, &words, Some(fault));
-            let again = give(&house, &words, None);
+            give(&fixture, &words, Some(fault));
+            let again = give(&fixture, &words, None);
             assert!(again.status.success(), "{fault:?}: {again:?}");
-            assert_eq!(count(&mut house, &RUNS).await, faults, "{fault:?}");
+            assert_eq!(count(&mut fixture, &RUNS).await, faults, "{fault:?}");
         }
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn a_cancellation_may_be_given_again(db: Db) {
-        let mut house = settings(&db).await;
+        let mut fixture = settings(&db).await;
         for fault in of("cancel") {
-            let run = house.trigger("Work", "1", 1).await[0];
+            let run = fixture.trigger("Work", "1", 1).await[0];
             let words = ["cancel", &run.to_string()];
-            give(&house, &words, Some(fault));
-            let done = status(&mut house, run).await == RunStatus::Cancelled;
+            give(&fixture, &words, Some(fault));
+            let done = status(&mut fixture, run).await == RunStatus::Cancelled;
             assert_eq!(done, fault.0 == "cancel.end", "all or nothing: {fault:?}");
-            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
-            assert_eq!(status(&mut house, run).await, RunStatus::Cancelled);
+            assert_eq!(give(&fixture, &words, None).status.success(), !done, "{fault:?}");
+            assert_eq!(status(&mut fixture, run).await, RunStatus::Cancelled);
         }
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_resumption_may_be_given_again(db: Db) {
-        let mut house = settings(&db).await;
-        for (run, fault) in runs(&mut house, "resume", "Ask", RunStatus::Dampened).await {
+        let mut fixture = settings(&db).await;
+        for (run, fault) in runs(&mut fixture, "resume", "Ask", RunStatus::Dampened).await {
             let words = ["resume", &run.to_string()];
-            give(&house, &words, Some(fault));
-            let done = status(&mut house, run).await == RunStatus::InProgress;
+            give(&fixture, &words, Some(fault));
+            let done = status(&mut fixture, run).await == RunStatus::InProgress;
             assert_eq!(done, fault.0 == "resume.end", "all or nothing: {fault:?}");
-            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
+            assert_eq!(give(&fixture, &words, None).status.success(), !done, "{fault:?}");
         }
-        let mut daemon = house.start();
-        house.completed(PATIENCE).await;
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
-        house.succeeded_once_each().await;
-        house.audited().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
     }
 
     async fn a_revival_may_be_given_again_and_makes_one_run(db: Db) {
@@ -177,62 +177,62 @@ on_every_database! {
             "TEST_REVIVED",
             "SELECT count(*) AS n FROM ductwork_runs WHERE revived_from IS NOT NULL",
         );
-        let mut house = settings(&db).await;
-        let halted = runs(&mut house, "revive", "Fail", RunStatus::Halted).await;
-        std::fs::write(house.path("mended"), "").unwrap();
+        let mut fixture = settings(&db).await;
+        let halted = runs(&mut fixture, "revive", "Fail", RunStatus::Halted).await;
+        std::fs::write(fixture.path("mended"), "").unwrap();
         let mut revived = 0;
         for (run, fault) in halted {
             let words = ["revive", &run.to_string()];
-            give(&house, &words, Some(fault));
-            let done = count(&mut house, &REVIVED).await > revived;
+            give(&fixture, &words, Some(fault));
+            let done = count(&mut fixture, &REVIVED).await > revived;
             assert_eq!(done, fault.0 == "revive.end", "all or nothing: {fault:?}");
-            assert_eq!(give(&house, &words, None).status.success(), !done, "{fault:?}");
+            assert_eq!(give(&fixture, &words, None).status.success(), !done, "{fault:?}");
             revived += 1;
-            assert_eq!(count(&mut house, &REVIVED).await, revived, "{fault:?}");
+            assert_eq!(count(&mut fixture, &REVIVED).await, revived, "{fault:?}");
         }
-        let mut daemon = house.start();
-        let ended = house.ended(PATIENCE).await;
+        let mut daemon = fixture.start();
+        let ended = fixture.ended(PATIENCE).await;
         let completed = ended.iter().filter(|status| **status == RunStatus::Completed);
         assert_eq!(completed.count() as i64, revived);
         daemon.stop().await;
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_deletion_of_old_runs_may_be_given_again(db: Db) {
         static RUNS: Statement = Statement::new("TEST_RUNS", "SELECT count(*) AS n FROM ductwork_runs");
-        let mut house = settings(&db).await;
+        let mut fixture = settings(&db).await;
         for fault in of("prune") {
-            house.trigger("Work", "1", 3).await;
-            let mut daemon = house.start();
-            house.completed(PATIENCE).await;
+            fixture.trigger("Work", "1", 3).await;
+            let mut daemon = fixture.start();
+            fixture.completed(PATIENCE).await;
             daemon.stop().await;
             let words = ["prune", "--older-than", "0s"];
-            give(&house, &words, Some(fault));
+            give(&fixture, &words, Some(fault));
             // Of batches of two runs.
             let left = match fault.0 {
                 "prune.end" | "prune.between" => 1,
                 _ => 3,
             };
-            assert_eq!(count(&mut house, &RUNS).await, left, "a batch or nothing: {fault:?}");
-            assert!(give(&house, &words, None).status.success(), "{fault:?}");
-            assert_eq!(count(&mut house, &RUNS).await, 0, "{fault:?}");
+            assert_eq!(count(&mut fixture, &RUNS).await, left, "a batch or nothing: {fault:?}");
+            assert!(give(&fixture, &words, None).status.success(), "{fault:?}");
+            assert_eq!(count(&mut fixture, &RUNS).await, 0, "{fault:?}");
         }
-        house.audited().await;
+        fixture.audited().await;
     }
 
     async fn a_migration_may_be_given_again(db: Db) {
-        let mut house = settings(&db).await;
+        let mut fixture = settings(&db).await;
         for fault in of("migrate") {
-            let fresh = match house.conn.dialect() {
+            let fresh = match fixture.conn.dialect() {
                 Dialect::Sqlite => Db::sqlite(),
                 Dialect::Postgres => Db::postgres().await,
             };
-            house.variables.insert("DUCTWORK_DATABASE_URL", fresh.url.clone());
-            give(&house, &["migrate"], Some(fault));
+            fixture.variables.insert("DUCTWORK_DATABASE_URL", fresh.url.clone());
+            give(&fixture, &["migrate"], Some(fault));
             let mut conn = fresh.connect().await;
             let applied = migrate::applied(&mut conn).await.unwrap();
             assert_eq!(!applied.is_empty(), fault.0 == "migrate.end", "all or nothing: {fault:?}");
-            let again = give(&house, &["migrate"], None);
+            let again = give(&fixture, &["migrate"], None);
             assert!(again.status.success(), "{fault:?}: {again:?}");
             migrate::check(&mut conn).await.unwrap();
             conn.close().await;

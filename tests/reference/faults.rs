@@ -2,8 +2,8 @@
 //! while they work: what comes out must not change.
 
 use super::fixed::{agree, divide, expand};
+use super::fixture::{Blow, Case, EngineFixture};
 use super::flow::{Flow, Item};
-use super::house::{Blow, Case, House};
 use super::json::Json;
 use super::random::{case, explore};
 use crate::on_every_database;
@@ -11,19 +11,19 @@ use crate::support::Db;
 
 on_every_database! {
     async fn steps_that_fail_at_first_change_no_output(db: Db) {
-        let house = &mut House::open(&db, true).await;
-        explore(house, 15, case(0..1)).await;
-        house.close().await;
+        let fixture = &mut EngineFixture::open(&db, true).await;
+        explore(fixture, 15, case(0..1)).await;
+        fixture.close().await;
     }
 
     async fn processes_that_die_or_are_taken_for_dead_change_no_output(db: Db) {
-        let house = &mut House::open(&db, true).await;
-        explore(house, 20, case(1..12)).await;
-        house.close().await;
+        let fixture = &mut EngineFixture::open(&db, true).await;
+        explore(fixture, 20, case(1..12)).await;
+        fixture.close().await;
     }
 
     async fn a_wide_fan_out_survives_every_blow(db: Db) {
-        let house = &mut House::open(&db, true).await;
+        let fixture = &mut EngineFixture::open(&db, true).await;
         let divided = divide(["Wrap".into(), "Same".into()], Some("Reverse"));
         let each = Flow::new("Same", [divided, Item::Chain("Wrap")]);
         let flow = Flow::new("Range", [expand(each, Some("Same"))]);
@@ -34,8 +34,8 @@ on_every_database! {
         let blows = (0..40).map(blow).collect();
         // So wide that it is still under way when the last blow falls.
         let inputs = vec![Json::parse("2000")];
-        agree(house, &[Case { flow, inputs, blows }]).await;
-        assert!(house.recovered > 0, "no blow hit anybody who held anything");
-        house.close().await;
+        agree(fixture, &[Case { flow, inputs, blows }]).await;
+        assert!(fixture.recovered > 0, "no blow hit anybody who held anything");
+        fixture.close().await;
     }
 }

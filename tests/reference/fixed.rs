@@ -2,8 +2,8 @@
 //! other, against the reference.
 
 use super::evaluate::evaluate;
+use super::fixture::{Case, EngineFixture};
 use super::flow::{Flow, Item, Step};
-use super::house::{Case, House};
 use super::json::Json;
 use crate::on_every_database;
 use crate::support::Db;
@@ -39,7 +39,7 @@ pub fn same<const N: usize>(then: [Item; N], input: &str, output: &str) -> Deman
 }
 
 /// Runs flows and demands these outputs of them, of the engine as of the reference.
-pub async fn demand(house: &mut House, all: &[Demand]) {
+pub async fn demand(fixture: &mut EngineFixture, all: &[Demand]) {
     let mut cases = Vec::new();
     for (flow, input, output) in all {
         let input = Json::parse(input);
@@ -48,12 +48,12 @@ pub async fn demand(house: &mut House, all: &[Demand]) {
         assert_eq!(said.as_ref(), Some(output), "the reference, of\n{flow:?}");
         cases.push(case(flow.clone(), [input]));
     }
-    agree(house, &cases).await;
+    agree(fixture, &cases).await;
 }
 
 /// Runs flows and demands what the reference says.
-pub async fn agree(house: &mut House, cases: &[Case]) {
-    if let Err((index, why)) = house.check(cases, usize::MAX).await {
+pub async fn agree(fixture: &mut EngineFixture, cases: &[Case]) {
+    if let Err((index, why)) = fixture.check(cases, usize::MAX).await {
         panic!("{why}\nof\n{:?}", cases[index].flow);
     }
 }
@@ -201,42 +201,42 @@ fn pairs(outer: usize) -> Vec<Case> {
 
 on_every_database! {
     async fn each_transition_does_what_it_says(db: Db) {
-        let house = &mut House::open(&db, false).await;
-        demand(house, &alone()).await;
-        house.close().await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
+        demand(fixture, &alone()).await;
+        fixture.close().await;
     }
 
     async fn an_expand_of_what_has_no_elements_halts_its_run(db: Db) {
-        let house = &mut House::open(&db, false).await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
         let flow = Flow::new("Same", [expand("Wrap", Some("Wrap"))]);
         let inputs = ["1", "null", r#""[]""#, "false"].map(Json::parse);
-        agree(house, &[case(flow, inputs)]).await;
-        house.close().await;
+        agree(fixture, &[case(flow, inputs)]).await;
+        fixture.close().await;
     }
 
     async fn a_branch_that_halts_keeps_its_fan_in_from_firing_but_no_sibling(db: Db) {
-        let house = &mut House::open(&db, false).await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
         let failing = Flow::new("Same", [Item::Chain("Fail"), Item::Chain("Wrap")]);
         let other = Flow::new("Wrap", [Item::Chain("Pair")]);
         let divided = divide([failing, other], Some("Sum"));
         let flow = Flow::new("Same", [divided, Item::Chain("Count")]);
-        agree(house, &[case(flow, [Json::parse("1")])]).await;
-        house.close().await;
+        agree(fixture, &[case(flow, [Json::parse("1")])]).await;
+        fixture.close().await;
     }
 
     async fn fan_outs_nest_in_order_and_keep_their_emptiness(db: Db) {
-        let house = &mut House::open(&db, false).await;
-        demand(house, &nested()).await;
-        agree(house, &[met()]).await;
-        house.close().await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
+        demand(fixture, &nested()).await;
+        agree(fixture, &[met()]).await;
+        fixture.close().await;
     }
 
     async fn every_transition_may_stand_in_and_after_every_other(db: Db) {
-        let house = &mut House::open(&db, false).await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
         for outer in 0..KINDS {
-            agree(house, &pairs(outer)).await;
+            agree(fixture, &pairs(outer)).await;
         }
-        house.close().await;
+        fixture.close().await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! Payloads: they pass every transition to the letter.
 
 use super::fixed::{Demand, demand, divert, divide, expand, same};
+use super::fixture::EngineFixture;
 use super::flow::{Flow, Item};
-use super::house::House;
 use super::json::Json;
 use crate::on_every_database;
 use crate::support::Db;
@@ -61,9 +61,9 @@ fn everywhere(odd: &str) -> Vec<Demand> {
 
 on_every_database! {
     async fn every_payload_passes_every_transition_to_the_letter(db: Db) {
-        let house = &mut House::open(&db, false).await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
         let all: Vec<Demand> = ODD.iter().flat_map(|odd| everywhere(odd)).collect();
-        demand(house, &all).await;
-        house.close().await;
+        demand(fixture, &all).await;
+        fixture.close().await;
     }
 }

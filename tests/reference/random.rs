@@ -7,8 +7,8 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::evaluate::{Expected, evaluate};
+use super::fixture::{Blow, Case, EngineFixture, STEPS_MAX};
 use super::flow::{Flow, Item, Step};
-use super::house::{Blow, Case, House, STEPS_MAX};
 use super::json::Json;
 use super::steps::{FAIL, KEYERS, MAKERS, SHAPERS};
 use crate::on_every_database;
@@ -129,7 +129,11 @@ pub fn case(blows: std::ops::Range<usize>) -> impl Strategy<Value = Case> {
 }
 
 /// Checks so many cases (`PROPTEST_CASES`), several at once; makes one that fails smaller.
-pub async fn explore(house: &mut House, cases: u32, strategy: impl Strategy<Value = Case>) {
+pub async fn explore(
+    fixture: &mut EngineFixture,
+    cases: u32,
+    strategy: impl Strategy<Value = Case>,
+) {
     let mut config = ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -145,9 +149,9 @@ pub async fn explore(house: &mut House, cases: u32, strategy: impl Strategy<Valu
         let tree = || strategy.new_tree(&mut runner).expect("a case");
         let mut trees: Vec<_> = std::iter::repeat_with(tree).take(at_once).collect();
         let cases: Vec<Case> = trees.iter().map(ValueTree::current).collect();
-        if let Err((index, why)) = house.check(&cases, STEPS_MAX).await {
+        if let Err((index, why)) = fixture.check(&cases, STEPS_MAX).await {
             let all = format!("of {at_once} at once:\n{why}\n\n{:?}", cases[index]);
-            match smallest(house, &mut trees[index]).await {
+            match smallest(fixture, &mut trees[index]).await {
                 Some((case, why)) => panic!("{all}\n\nThe smallest alone:\n{why}\n\n{case:?}"),
                 None => panic!("{all}"),
             }
@@ -158,15 +162,15 @@ pub async fn explore(house: &mut House, cases: u32, strategy: impl Strategy<Valu
 /// The smallest case that fails by itself, if there is one. None is looked for while something
 /// of the failure is still under way: that would be seen, whatever runs.
 async fn smallest(
-    house: &mut House,
+    fixture: &mut EngineFixture,
     tree: &mut impl ValueTree<Value = Case>,
 ) -> Option<(Case, String)> {
     let mut smallest = None;
     let deadline = Instant::now() + SHRINK_FOR;
     let mut simpler = true;
-    while simpler && house.settled && Instant::now() < deadline {
+    while simpler && fixture.settled && Instant::now() < deadline {
         let case = tree.current();
-        simpler = match house.check(std::slice::from_ref(&case), STEPS_MAX).await {
+        simpler = match fixture.check(std::slice::from_ref(&case), STEPS_MAX).await {
             Err((_, why)) => {
                 smallest = Some((case, why));
                 tree.simplify()
@@ -179,9 +183,9 @@ async fn smallest(
 
 on_every_database! {
     async fn random_flows_come_to_what_the_reference_says(db: Db) {
-        let house = &mut House::open(&db, false).await;
-        explore(house, 60, case(0..1)).await;
-        house.close().await;
+        let fixture = &mut EngineFixture::open(&db, false).await;
+        explore(fixture, 60, case(0..1)).await;
+        fixture.close().await;
     }
 }
 

@@ -371,7 +371,7 @@ on_every_database! {
             worker.room = 1;
             let mut committed = worker.commit(&finished).await;
             assert_eq!(committed.stale, [finished[1].claimed.execution_id]);
-            let next = committed.born.pop().expect("what is leased at birth is handed out");
+            let next = committed.leased_next.pop().expect("what is leased at birth is handed out");
             assert_eq!((next.step.as_str(), input(&next)), ("B", json!("right")));
             let finished = [worker.finished(next, Did::Returned(json!(2))).await];
             assert_eq!(worker.commit(&finished).await.stale, []);

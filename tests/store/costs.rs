@@ -64,7 +64,7 @@ async fn rows_written_per_step_by_transition_on_sqlite() {
         "execution, step, branch; step, execution, transition, advancement"
     );
     let mut finished = Vec::new();
-    for claimed in committed.born {
+    for claimed in committed.leased_next {
         finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
     }
     let (_, rows) = rows!(driver, 2, driver.commit(&finished).await);
@@ -135,9 +135,9 @@ async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
             driver.conn.take_statements();
             let committed = driver.commit(&finished).await;
             assert_eq!(driver.conn.take_statements(), 1, "a commit that crosses");
-            assert_eq!(committed.born.len() as u64, width);
+            assert_eq!(committed.leased_next.len() as u64, width);
             let mut finished = Vec::new();
-            for claimed in committed.born {
+            for claimed in committed.leased_next {
                 finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
             }
             driver.commit(&finished).await;

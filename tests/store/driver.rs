@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use ductwork::definition::{Backoff, Definition};
 use ductwork::machine::advance::AdvanceLimits;
-use ductwork::machine::outcome::{self, Ending, ExecutionView, StepLimits};
+use ductwork::machine::outcome::{Ending, StepLimits};
 use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim, ClaimedBranch};
 use ductwork::store::audit;
 use ductwork::store::claim::{self, Claim, Claimed};
-use ductwork::store::commit::{self, Committed, Committer, Finished, StoredError};
+use ductwork::store::commit::{self, Committed, Committer, Ended, Finished};
 use ductwork::store::definition::Definitions;
 use ductwork::store::process::{self, Claimant, Death, NewProcess, Recovered};
 use ductwork::store::prune;
@@ -137,34 +137,20 @@ impl Driver {
     pub async fn finished(&mut self, claimed: Claimed, did: Did) -> Finished {
         let definition = self.definitions.load(&mut self.conn, &claimed.definition);
         let definition = definition.await.expect("the run's definition");
-        let (ending, output) = match did {
-            Did::Returned(value) => (Ending::Success, Some(value)),
-            Did::Erred => (error(true), None),
-            Did::Refused => (error(false), None),
-            Did::TimedOut => (Ending::TimedOut, None),
-            Did::Crashed => (Ending::Crashed, None),
-            Did::Released => {
-                let delay = Duration::ZERO;
-                (Ending::Released { delay }, None)
+        let failed = |ending| Ended::without_value(ending, "Said", "no");
+        let ended = match did {
+            Did::Returned(value) => {
+                Ended::success(RawValue::from_string(value.to_string()).unwrap())
             }
-        };
-        let view = ExecutionView {
-            retry_count: claimed.retry_count,
-            crash_count: claimed.crash_count,
-        };
-        let output = output.map(|value| RawValue::from_string(value.to_string()).unwrap());
-        Finished {
-            claimed: Arc::new(claimed),
-            definition,
-            ending,
-            verdict: outcome::decide(view, ending, &self.limits, 0.5),
-            error: output.is_none().then(|| StoredError {
-                class: "Said".to_owned(),
-                message: "no".to_owned(),
-                backtrace: None,
+            Did::Erred => failed(error(true)),
+            Did::Refused => failed(error(false)),
+            Did::TimedOut => failed(Ending::TimedOut),
+            Did::Crashed => failed(Ending::Crashed),
+            Did::Released => failed(Ending::Released {
+                delay: Duration::ZERO,
             }),
-            output,
-        }
+        };
+        Finished::new(Arc::new(claimed), definition, ended, &self.limits, 0.5)
     }
 
     /// Commits results.
@@ -230,7 +216,7 @@ impl Driver {
             }
             let committed = self.commit(&finished).await;
             assert!(!committed.dead);
-            claimed = committed.born;
+            claimed = committed.leased_next;
         }
         let mut branches = self.claim_branches(100).await;
         while !branches.is_empty() {

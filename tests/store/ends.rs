@@ -137,7 +137,7 @@ on_every_database! {
                                 };
                                 finished.push(worker.finished(claimed, did).await);
                             }
-                            claimed = worker.commit(&finished).await.born;
+                            claimed = worker.commit(&finished).await.leased_next;
                         }
                         let branches = worker.claim_branches(2).await;
                         idle &= branches.is_empty();

@@ -1,6 +1,6 @@
 //! Conditions of the store's statements that no schedule of the explorer misses, and tests that do.
 //!
-//! Owns: the list, which the explorer counts on (`src/store/explorer/spare.rs` includes it).
+//! Owns: the list, which the explorer counts on (`src/explorer/spare.rs` includes it).
 
 /// The explorer's name of the condition; which of those that read like it in the statement's text;
 /// how it reads there; and the test that fails without it.

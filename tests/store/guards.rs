@@ -12,7 +12,7 @@ use ductwork::store::advance;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
-use ductwork::store::disturb;
+use ductwork::store::fault_injection;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::resume::{Resume, resume};
 use ductwork::store::revive::revive;
@@ -106,14 +106,17 @@ async fn driver(db: &Db) -> Driver {
 
 /// The server's name for its connection.
 async fn session(driver: &mut Driver) -> i64 {
-    let session = disturb::session(&mut driver.conn).await.unwrap();
+    let session = fault_injection::session(&mut driver.conn).await.unwrap();
     session.expect("PostgreSQL has sessions")
 }
 
 /// Waits until the statement of a session waits for somebody's lock.
 async fn until_it_waits(watch: &mut Driver, session: i64) {
     let started = std::time::Instant::now();
-    while !disturb::waits(&mut watch.conn, session).await.unwrap() {
+    while !fault_injection::waits(&mut watch.conn, session)
+        .await
+        .unwrap()
+    {
         assert!(
             started.elapsed() < Duration::from_secs(10),
             "it waits for nobody"
@@ -311,7 +314,7 @@ async fn a_run_that_ends_while_it_is_cancelled_has_ended() {
         let cancelled =
             tokio::task::spawn_local(async move { cancel(&mut other.conn, run).await.unwrap() });
         until_it_waits(&mut watch, cancels).await;
-        disturb::let_go(&mut hold).await.unwrap();
+        fault_injection::let_go(&mut hold).await.unwrap();
         assert_eq!(committed.await.unwrap(), (Vec::new(), RunStatus::Completed));
         assert_eq!(
             cancelled.await.unwrap(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
 use ductwork::store::claim::{self, Claim, Rest};
-use ductwork::store::place::Place;
+use ductwork::store::cursor::Cursor;
 use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -102,7 +102,7 @@ async fn an_old_snapshot_is_held(db: Db) {
     let mut visited = Vec::new();
     for chained in [true, false] {
         let before = read(&mut driver.conn).await;
-        let mut place = Place::FIRST;
+        let mut place = Cursor::FIRST;
         for _ in 0..RUNS / 2 / 20 {
             let (conn, process) = (&mut driver.conn, driver.process);
             let claimed =

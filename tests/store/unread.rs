@@ -6,8 +6,8 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::stuck::{Stuck, stuck};
 use ductwork::model::*;
 use ductwork::store::claim::{self, Claim, Rest};
+use ductwork::store::cursor::Cursor;
 use ductwork::store::definition::Definitions;
-use ductwork::store::place::Place;
 use ductwork::store::process::{self, Claimant, Counters, NewProcess};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Dialect, audit, query};
@@ -96,7 +96,7 @@ on_every_database! {
         let good = driver.trigger(&one(), "2").await;
         driver.conn.execute(&VIA, &[("run", bad.0.into())]).await.unwrap();
         let me = Claimant::new(driver.process);
-        let claimed = claim::claim_behind(&mut driver.conn, Place::FIRST, me, "P", 9, LEASE).await;
+        let claimed = claim::claim_behind(&mut driver.conn, Cursor::FIRST, me, "P", 9, LEASE).await;
         let (Claim::Taken(taken), Rest { unread, .. }) = claimed.unwrap() else {
             panic!("the process was declared dead");
         };
@@ -217,12 +217,12 @@ on_every_database! {
         assert_eq!(sorted(causes(conn).await), [nobody(&["R"]).remove(0), idle]);
         // It says so itself, and is over it.
         let why = Some(("it is new", Duration::from_secs(65)));
-        process::tell(conn, q, why).await.unwrap();
+        process::report_trouble(conn, q, why).await.unwrap();
         let told = self::told(conn).await;
         let trouble = told.iter().find(|it| it.cause == "trouble").expect("it is told");
         assert!(trouble.fact.contains("cannot get on for 1m 5s: it is new"), "{}", trouble.fact);
         assert_eq!(told.len(), 2, "{told:#?}");
-        process::tell(conn, q, None).await.unwrap();
+        process::report_trouble(conn, q, None).await.unwrap();
         assert!(self::told(conn).await.iter().all(|it| it.cause != "trouble"));
         // Nobody recovers what it held.
         age(conn, LEASE + Duration::from_secs(61)).await;

@@ -9,7 +9,7 @@ use ductwork::store::prune::{Pruning, prune};
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{NewRun, trigger};
-use ductwork::store::{Conn, context, disturb, left_to_do, query, why};
+use ductwork::store::{Conn, context, fault_injection, left_to_do, query, why};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, limits, together};
@@ -122,14 +122,14 @@ on_every_database! {
                             };
                             finished.push(worker.finished(claimed, did).await);
                         }
-                        let mut born = worker.commit(&finished).await.born;
+                        let mut born = worker.commit(&finished).await.leased_next;
                         while !born.is_empty() {
                             let mut finished = Vec::new();
                             for claimed in born {
                                 let did = Did::Returned(ink(&claimed));
                                 finished.push(worker.finished(claimed, did).await);
                             }
-                            born = worker.commit(&finished).await.born;
+                            born = worker.commit(&finished).await.leased_next;
                         }
                         let branches = worker.claim_branches(2).await;
                         worker.advance(&branches).await;
@@ -299,20 +299,30 @@ async fn a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it() {
         hold.script("BEGIN", "BEGIN").await.unwrap();
         let lock = "SELECT 1 FROM ductwork_branches FOR UPDATE";
         hold.script("LOCK", lock).await.unwrap();
-        let pruning = disturb::session(&mut prunes).await.unwrap().unwrap();
+        let pruning = fault_injection::session(&mut prunes)
+            .await
+            .unwrap()
+            .unwrap();
         let pruned = tokio::task::spawn_local(async move {
             prune(&mut prunes, Duration::ZERO, 9).await.unwrap()
         });
-        while !disturb::waits(&mut watch.conn, pruning).await.unwrap() {
+        while !fault_injection::waits(&mut watch.conn, pruning)
+            .await
+            .unwrap()
+        {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let mut sets = db.conn().await;
-        let setting = disturb::session(&mut sets).await.unwrap().unwrap();
+        let setting = fault_injection::session(&mut sets).await.unwrap().unwrap();
         let set = tokio::task::spawn_local(async move {
             context::set(&mut sets, run, "k", "1").await.unwrap()
         });
         let started = std::time::Instant::now();
-        while !set.is_finished() && !disturb::waits(&mut watch.conn, setting).await.unwrap() {
+        while !set.is_finished()
+            && !fault_injection::waits(&mut watch.conn, setting)
+                .await
+                .unwrap()
+        {
             assert!(started.elapsed() < Duration::from_secs(20));
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -352,11 +362,11 @@ async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
               ORDER BY id DESC LIMIT 1) FOR UPDATE";
         hold.script("LOCK", last).await.unwrap();
         let mut cancels = db.conn().await;
-        let cancelling = disturb::session(&mut cancels).await.unwrap().unwrap();
+        let cancelling = fault_injection::session(&mut cancels).await.unwrap().unwrap();
         let cancelled = tokio::task::spawn_local(async move {
             cancel_by(&mut cancels, run, 2, &mut |_| {}).await.unwrap()
         });
-        while !disturb::waits(&mut watch.conn, cancelling).await.unwrap() {
+        while !fault_injection::waits(&mut watch.conn, cancelling).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         // A beat of a worker, which extends the leases of what it holds.

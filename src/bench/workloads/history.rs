@@ -9,8 +9,9 @@ use crate::bench::pipelines::{CHAIN, FLAT};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload};
 use crate::engine::keeping::pause;
+use crate::store::bench::data;
 use crate::store::prune::Pruning;
-use crate::store::{Conn, Purpose, audit, fill};
+use crate::store::{Conn, Purpose, audit};
 
 use super::{definition, per_second};
 
@@ -38,12 +39,12 @@ impl Bench {
         let steps = chain.nodes.len() as u64;
         let runs = u64::from(self.options.history).div_ceil(steps);
         let waiting = WAITING.min(runs);
-        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
         let progress = &self.progress;
-        let told = |done: u64| progress.say(&format!("audit: {done} of {runs} runs of history"));
-        fill::completed(conn, &chain, runs, &mut numbers, &told).await?;
-        fill::waiting(conn, &flat, waiting, &mut numbers, &|_| {}).await?;
-        fill::settle(conn).await?;
+        let say = |done: u64| progress.say(&format!("audit: {done} of {runs} runs of history"));
+        data::completed(conn, &chain, runs, &mut numbers, &say).await?;
+        data::waiting(conn, &flat, waiting, &mut numbers, &|_| {}).await?;
+        data::settle(conn).await?;
 
         progress.say("audit: auditing");
         let mut rounds = Vec::with_capacity(ROUNDS);
@@ -89,12 +90,12 @@ impl Bench {
         let chain = definition(CHAIN)?;
         let steps = chain.nodes.len() as u64;
         let expired = u64::from(self.options.history).div_ceil(steps);
-        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
         let progress = &self.progress;
-        let told =
+        let say =
             |done: u64| progress.say(&format!("retention: {done} of {expired} runs of history"));
-        fill::completed(conn, &chain, expired, &mut numbers, &told).await?;
-        fill::settle(conn).await?;
+        data::completed(conn, &chain, expired, &mut numbers, &say).await?;
+        data::settle(conn).await?;
         let made = Instant::now();
 
         self.start(conn, self.set(CHAIN)).await?;

@@ -9,11 +9,12 @@ use crate::bench::daemon::{Processes, Set};
 use crate::bench::pipelines::{CHAIN, FLAT, NAP};
 use crate::bench::report::{BenchReport, millis};
 use crate::bench::{Bench, Error, Workload, proc};
+use crate::store::bench::measure;
 use crate::store::process::{self, ProcessRow};
 use crate::store::trigger::trigger;
-use crate::store::{Conn, measure, query};
+use crate::store::{Conn, query};
 
-use super::{Bell, EMPTY, LOOK, PATIENCE, WARM_UP, definition, mebibytes, per_second};
+use super::{EMPTY, JobWaker, LOOK, PATIENCE, WARM_UP, definition, mebibytes, per_second};
 
 /// How many heartbeats nothing is done for.
 const BEATS: u32 = 2;
@@ -80,10 +81,10 @@ impl Bench {
         conn: &mut Conn,
     ) -> Result<Nothing<'a>, Error> {
         let definition = definition(CHAIN)?;
-        let bell = Bell::of(self);
+        let waker = JobWaker::of(self);
         for _ in 0..WARM_UP {
             let triggered = trigger(conn, &definition, &[EMPTY], Duration::ZERO).await?;
-            bell.work(CHAIN);
+            waker.job_available(CHAIN);
             self.completed(conn, triggered[0].run_id).await?;
         }
         self.progress.say("idle: doing nothing for a while");

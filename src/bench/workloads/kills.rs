@@ -14,9 +14,10 @@ use crate::bench::pipelines::{HOLD, NAP, NAP_TIME};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload};
 use crate::model::Role;
+use crate::store::bench::measure;
 use crate::store::process::ProcessRow;
 use crate::store::trigger::trigger;
-use crate::store::{Conn, measure, query};
+use crate::store::{Conn, query};
 
 use super::{EMPTY, PATIENCE, definition};
 

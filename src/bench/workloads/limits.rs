@@ -5,7 +5,7 @@
 use crate::bench::pipelines::FLAT;
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload};
-use crate::store::limit::{self, Load};
+use crate::store::bench::baseline::{self, Load};
 
 use super::definition;
 
@@ -37,7 +37,7 @@ impl Bench {
             self.yard.remove().await?;
             self.yard.create().await?.close().await;
             let place = self.yard.location();
-            let done = limit::write(place, &definition, load, connections, batch, steps);
+            let done = baseline::write(place, &definition, load, connections, batch, steps);
             let done = done.await?;
             let rate = super::per_second(done.steps, done.took);
             let plural = if connections == 1 { "" } else { "s" };
@@ -53,7 +53,7 @@ impl Bench {
     pub(super) async fn commits(&mut self, report: &mut BenchReport) -> Result<(), Error> {
         self.stop().await?;
         self.progress.say("latency: commits");
-        let times = limit::commits(self.sandbox.location(), COMMITS).await?;
+        let times = baseline::commits(self.sandbox.location(), COMMITS).await?;
         let note = format!("{COMMITS} updates of one row, each committed: the disk's share");
         report.add_times(Workload::Latency, "one commit", &times, &note);
         Ok(())

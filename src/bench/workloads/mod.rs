@@ -17,10 +17,11 @@ use tokio::sync::mpsc;
 
 use crate::definition::Definition;
 use crate::model::{ProcessId, Role, RunId, RunStatus};
-use crate::process::bells::Bells;
-use crate::store::limit::Load;
+use crate::process::wakeup::Wakeup;
+use crate::store::bench::baseline::Load;
+use crate::store::bench::{data, measure};
 use crate::store::trigger::{NewRun, trigger};
-use crate::store::{Conn, fill, measure, query};
+use crate::store::{Conn, query};
 
 use super::daemon::Set;
 use super::pipelines::{self, CHAIN, FLAT};
@@ -218,11 +219,11 @@ impl Bench {
         report.add(workload, "triggered", rate, "runs/s", note);
         let definition = definition(FLAT)?;
         let began = Instant::now();
-        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
         let mut left = runs;
         while left > 0 {
             let batch = left.min(BATCH);
-            fill::waiting(conn, &definition, batch as u64, &mut numbers, &|_| {}).await?;
+            data::waiting(conn, &definition, batch as u64, &mut numbers, &|_| {}).await?;
             left -= batch;
         }
         let limit = per_second(runs as u64, began.elapsed());
@@ -253,7 +254,7 @@ impl Bench {
         let known = measure::run_times(conn, CHAIN).await?.len();
         self.start(conn, self.set(CHAIN)).await?;
         let definition = definition(CHAIN)?;
-        let bell = Bell::of(self);
+        let waker = JobWaker::of(self);
         let mut seen = Vec::with_capacity(runs);
         let mut queued = Vec::with_capacity(runs);
         for index in 0..WARM_UP + runs {
@@ -264,7 +265,7 @@ impl Bench {
             tokio::time::sleep(PAUSE).await;
             let began = Instant::now();
             let triggered = trigger(conn, &definition, &[EMPTY], Duration::ZERO).await?;
-            bell.work(CHAIN);
+            waker.job_available(CHAIN);
             let accepted = began.elapsed();
             self.completed(conn, triggered[0].run_id).await?;
             if index >= WARM_UP {
@@ -322,22 +323,22 @@ const EMPTY: NewRun<'static> = NewRun {
 };
 
 /// Tells a worker of new runs, as `ductworkd trigger` does.
-struct Bell {
-    ring: std::sync::Arc<dyn crate::engine::Ring>,
+struct JobWaker {
+    waker: std::sync::Arc<dyn crate::engine::Waker>,
 }
 
-impl Bell {
+impl JobWaker {
     fn of(bench: &Bench) -> Self {
         // There is nobody on another host to be notified.
         let (requests, _) = mpsc::unbounded_channel();
-        let bells = Bells::new(bench.sandbox.location(), requests);
+        let wakeup = Wakeup::new(bench.sandbox.location(), requests);
         Self {
-            ring: bells.ringer(),
+            waker: wakeup.waker(),
         }
     }
 
-    fn work(&self, pipeline: &str) {
-        self.ring.work(pipeline);
+    fn job_available(&self, pipeline: &str) {
+        self.waker.job_available(pipeline);
     }
 }
 

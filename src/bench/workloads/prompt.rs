@@ -11,10 +11,11 @@ use crate::bench::pipelines::{CHAIN, FLAT, WIDE};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload, proc};
 use crate::model::{RunId, RunStatus};
+use crate::store::bench::data;
 use crate::store::trigger::{NewRun, trigger};
-use crate::store::{Conn, fill, query};
+use crate::store::{Conn, query};
 
-use super::{Bell, LOOK, NO_PROGRESS, definition, mebibytes};
+use super::{JobWaker, LOOK, NO_PROGRESS, definition, mebibytes};
 
 /// How long a command may take before something is wrong.
 const COMMAND_MAX: Duration = Duration::from_secs(3_600);
@@ -45,12 +46,12 @@ impl Bench {
         let of = |what: &str, count: u64, done: u64| {
             progress.say(&format!("prompt: {done} of {count} runs {what}"));
         };
-        let mut numbers = fill::Numbers::now(conn).await?;
-        let told = |done| of("of history", history, done);
-        fill::completed(conn, &flat, history, &mut numbers, &told).await?;
-        let told = |done| of("that wait", waiting, done);
-        fill::waiting(conn, &flat, waiting, &mut numbers, &told).await?;
-        fill::settle(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
+        let say = |done| of("of history", history, done);
+        data::completed(conn, &flat, history, &mut numbers, &say).await?;
+        let say = |done| of("that wait", waiting, done);
+        data::waiting(conn, &flat, waiting, &mut numbers, &say).await?;
+        data::settle(conn).await?;
         let run = NewRun {
             key: None,
             input: "null",
@@ -115,7 +116,7 @@ impl Bench {
         };
         let triggered = trigger(conn, &definition(WIDE)?, &[run], Duration::ZERO).await?;
         let run = triggered[0].run_id;
-        Bell::of(self).work(WIDE);
+        JobWaker::of(self).job_available(WIDE);
         let (mut last, mut since) = ((0, 0), Instant::now());
         loop {
             self.daemon()?;

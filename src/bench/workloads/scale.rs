@@ -10,10 +10,11 @@ use crate::bench::daemon::{Processes, Set};
 use crate::bench::pipelines::{CHAIN, COMMAND, DIAMOND, FLAT, TRUE, WIDE};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload, proc};
+use crate::store::bench::{data, measure};
 use crate::store::trigger::{NewRun, trigger};
-use crate::store::{Conn, claim, fill, measure, query};
+use crate::store::{Conn, claim, query};
 
-use super::{BATCH, Bell, EMPTY, LOOK, definition, mebibytes, per_second};
+use super::{BATCH, EMPTY, JobWaker, LOOK, definition, mebibytes, per_second};
 
 /// The narrowest fan-out: what wider ones are compared with.
 const NARROW: u32 = 1_000;
@@ -54,7 +55,7 @@ impl Bench {
                 input: &input,
             };
             trigger(conn, &definition, &[run], Duration::ZERO).await?;
-            Bell::of(self).work(WIDE);
+            JobWaker::of(self).job_available(WIDE);
             self.drained(workload, conn).await?;
             let peak = peak(&processes);
             let times = measure::run_times(conn, WIDE).await?;
@@ -126,12 +127,12 @@ impl Bench {
         );
         let flat = definition(FLAT)?;
         self.start(conn, self.set(FLAT)).await?;
-        let bell = Bell::of(self);
+        let waker = JobWaker::of(self);
         let mut rates = Vec::new();
         for _ in 0..ROUNDS {
             let since = query::now(conn).await?;
             trigger(conn, &flat, &vec![EMPTY; short], Duration::ZERO).await?;
-            bell.work(FLAT);
+            waker.job_available(FLAT);
             self.drained(workload, conn).await?;
             if let Some(span) = measure::work_span(conn, FLAT, since).await? {
                 rates.push(per_second(span.steps, span.took));
@@ -153,10 +154,10 @@ impl Bench {
 
         let runs = u64::from(long);
         let chain = definition(CHAIN)?;
-        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
         let progress = &self.progress;
-        let told = |done: u64| progress.say(&format!("backlog: {done} of {runs} runs of history"));
-        fill::completed(conn, &chain, runs, &mut numbers, &told).await?;
+        let say = |done: u64| progress.say(&format!("backlog: {done} of {runs} runs of history"));
+        data::completed(conn, &chain, runs, &mut numbers, &say).await?;
         self.fill_queue(long, conn).await?;
         let rate = self.window(conn).await?;
         let history = u64::from(long) * u64::from(HISTORY_STEPS);
@@ -168,11 +169,11 @@ impl Bench {
 
     async fn fill_queue(&self, runs: u32, conn: &mut Conn) -> Result<(), Error> {
         let definition = definition(FLAT)?;
-        let mut numbers = fill::Numbers::now(conn).await?;
+        let mut numbers = data::Numbers::now(conn).await?;
         let progress = &self.progress;
-        let told = |done: u64| progress.say(&format!("backlog: {done} of {runs} waiting"));
-        fill::waiting(conn, &definition, u64::from(runs), &mut numbers, &told).await?;
-        Ok(fill::settle(conn).await?)
+        let say = |done: u64| progress.say(&format!("backlog: {done} of {runs} waiting"));
+        data::waiting(conn, &definition, u64::from(runs), &mut numbers, &say).await?;
+        Ok(data::settle(conn).await?)
     }
 
     /// Steps per second of a fresh daemon on what waits, within a while; then it is stopped.
@@ -264,13 +265,13 @@ impl Bench {
         conn: &mut Conn,
     ) -> Result<f64, Error> {
         let definition = definition(pipeline)?;
-        let bell = Bell::of(self);
+        let waker = JobWaker::of(self);
         let since = query::now(conn).await?;
         let mut left = runs;
         while left > 0 {
             let batch = vec![EMPTY; left.min(BATCH)];
             trigger(conn, &definition, &batch, Duration::ZERO).await?;
-            bell.work(pipeline);
+            waker.job_available(pipeline);
             left -= batch.len();
         }
         self.drained(workload, conn).await?;

@@ -36,7 +36,7 @@ pub struct Dumper {
 #[derive(Debug, Default)]
 struct Shared {
     request: Mutex<Request>,
-    rung: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -88,14 +88,14 @@ impl Dumper {
     /// Returns at once. Several requests within a second are one, with the last one's state.
     pub fn request(&self, state: String) {
         self.shared.lock().state = Some(state);
-        self.shared.rung.notify_one();
+        self.shared.changed.notify_one();
     }
 }
 
 impl Drop for Dumper {
     fn drop(&mut self) {
         self.shared.lock().ended = true;
-        self.shared.rung.notify_one();
+        self.shared.changed.notify_one();
         // Not waited for: whoever should read its output may have stopped reading, and that
         // must not hold up the end of the process.
     }
@@ -113,7 +113,7 @@ fn next_request(shared: &Shared) -> Option<String> {
             return None;
         }
         request = shared
-            .rung
+            .changed
             .wait(request)
             .unwrap_or_else(PoisonError::into_inner);
     }

@@ -102,7 +102,7 @@ impl Signals {
     pub fn of_supervisor() -> io::Result<Self> {
         let mut signals = Self::install(true)?;
         signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);
-        // A child that ended before that was installed rang no bell.
+        // A child that ended before that was installed sent no signal that was heard.
         signals.waiting.push_back(Event::ChildEnded);
         Ok(signals)
     }
@@ -152,7 +152,7 @@ impl Signals {
                 return Ok(event);
             }
             tokio::select! {
-                // Cleared before the next look, so what comes in between rings again.
+                // Cleared before the next look, so a signal that comes in between wakes it again.
                 readable = self.control.readable() => readable?.clear_ready(),
                 () = ended(&mut self.children) => return Ok(Event::ChildEnded),
             }

@@ -1,7 +1,7 @@
-//! Same-host wake-ups between processes: "there is work".
+//! Wakeups between the processes of one host: "there is work".
 //!
 //! Owns: a private directory with one datagram socket per process that wants to be woken.
-//! Never: carries anything, blocks, or fails anybody: a bell that is not heard costs the
+//! Never: carries anything, blocks, or fails anybody: a wakeup that is lost costs the
 //! wait until the next poll, because the truth is in the database.
 
 use std::io;
@@ -23,7 +23,7 @@ const NAME_MAX: usize = 2 + 16 + 1 + 32;
 
 /// The process that wants to be woken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum BellName<'a> {
+pub enum Recipient<'a> {
     /// A branch may be ready to be advanced.
     Advancer,
     /// A step of this pipeline may be ready to run.
@@ -34,10 +34,7 @@ pub enum BellName<'a> {
     Claims,
 }
 
-/// Whom to wake: everybody of the kind.
-pub type Target<'a> = BellName<'a>;
-
-/// The kind of a bell, comparable without allocation.
+/// The kind of a recipient, comparable without allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Advancer,
@@ -47,12 +44,12 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(name: &BellName<'_>) -> Self {
+    fn of(name: &Recipient<'_>) -> Self {
         match name {
-            BellName::Advancer => Self::Advancer,
-            BellName::Worker(pipeline) => Self::Worker(short_hash(pipeline)),
-            BellName::Supervisor => Self::Supervisor,
-            BellName::Claims => Self::Claims,
+            Recipient::Advancer => Self::Advancer,
+            Recipient::Worker(pipeline) => Self::Worker(short_hash(pipeline)),
+            Recipient::Supervisor => Self::Supervisor,
+            Recipient::Claims => Self::Claims,
         }
     }
 
@@ -106,7 +103,7 @@ pub fn directory(database: &str) -> io::Result<PathBuf> {
 }
 
 fn first_usable(candidates: &[PathBuf], database: &str) -> io::Result<PathBuf> {
-    let mut last = io::Error::other("no place for bells");
+    let mut last = io::Error::other("no private directory for the sockets");
     for candidate in candidates {
         match make_private(candidate, database) {
             Ok(directory) => return Ok(directory),
@@ -146,14 +143,14 @@ fn make_private(parent: &Path, database: &str) -> io::Result<PathBuf> {
 
 /// The socket that wakes this process. Gone from the directory when dropped.
 #[derive(Debug)]
-pub struct Bell {
+pub struct WakeupSocket {
     socket: tokio::net::UnixDatagram,
     path: PathBuf,
 }
 
-impl Bell {
-    /// Hangs it up in a directory that [`directory`] made. Needs a tokio runtime.
-    pub fn bind(directory: &Path, name: &BellName<'_>, process: Uuid) -> io::Result<Self> {
+impl WakeupSocket {
+    /// Binds it in a directory that [`directory`] made. Needs a tokio runtime.
+    pub fn bind(directory: &Path, name: &Recipient<'_>, process: Uuid) -> io::Result<Self> {
         let path = directory.join(Kind::of(name).file_name(process));
         Ok(Self {
             socket: tokio::net::UnixDatagram::bind(&path)?,
@@ -161,9 +158,9 @@ impl Bell {
         })
     }
 
-    /// Waits until somebody has rung since it was last heard. Ringing a hundred times wakes
-    /// once. Cancel-safe: what was not returned is heard the next time.
-    pub async fn rung(&mut self) {
+    /// Waits for a wakeup since the last one that was returned. A hundred of them count as one.
+    /// Cancel-safe: a wakeup that was not returned is returned the next time.
+    pub async fn woken(&mut self) {
         loop {
             // An error here (there is none known for such a socket) must not become a loop
             // that never rests.
@@ -178,30 +175,30 @@ impl Bell {
 
     /// Takes all that is waiting; true when there was something.
     fn drain(&self) -> bool {
-        let mut rung = false;
+        let mut woken = false;
         let mut buffer = [0; 1];
         loop {
             match self.socket.try_recv(&mut buffer) {
-                Ok(_) => rung = true,
+                Ok(_) => woken = true,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return rung,
+                Err(_) => return woken,
             }
         }
     }
 }
 
-impl Drop for Bell {
+impl Drop for WakeupSocket {
     fn drop(&mut self) {
-        // The next process that rings finds it dead and removes it, if we cannot.
+        // The next sender finds it dead and removes it, if we cannot.
         let _left_behind = std::fs::remove_file(&self.path);
     }
 }
 
-/// Rings the bells of others. Cheap enough to be called after every commit: while the listing
-/// of the directory is believed, it makes one system call per bell and no allocation.
+/// Wakes others. Cheap enough to be called after every commit: while the listing of the
+/// directory is believed, it makes one system call per socket and no allocation.
 #[derive(Debug)]
-pub struct Ringer {
-    /// `None` when there is no way to ring anybody: then every ring is silent.
+pub struct Sender {
+    /// `None` when no datagram can be sent: then nobody is woken.
     socket: Option<std::os::unix::net::UnixDatagram>,
     directory: PathBuf,
     listing: Mutex<Listing>,
@@ -209,21 +206,21 @@ pub struct Ringer {
 
 #[derive(Debug, Default)]
 struct Listing {
-    bells: Vec<(Kind, SocketAddr)>,
+    sockets: Vec<(Kind, SocketAddr)>,
     read: Option<Instant>,
     /// When the directory was last changed, as far as it was known then.
     changed: Option<SystemTime>,
 }
 
-impl Ringer {
-    /// For the bells in a directory that [`directory`] made.
+impl Sender {
+    /// For the sockets in a directory that [`directory`] made.
     pub fn new(directory: &Path) -> Self {
         let socket = std::os::unix::net::UnixDatagram::unbound().and_then(|socket| {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
         if let Err(error) = &socket {
-            tracing::debug!(%error, "no bells can be rung");
+            tracing::debug!(%error, "other processes cannot be woken");
         }
         Self {
             socket: socket.ok(),
@@ -233,7 +230,7 @@ impl Ringer {
     }
 
     /// Wakes everybody of this kind, once.
-    pub fn ring(&self, target: Target<'_>) {
+    pub fn wake(&self, target: Recipient<'_>) {
         let Some(socket) = &self.socket else {
             return;
         };
@@ -242,11 +239,11 @@ impl Ringer {
         if listing.is_old(&self.directory) {
             listing.renew(&self.directory);
         }
-        if !listing.ring(socket, kind) {
+        if !listing.wake(socket, kind) {
             // Somebody died, and may have been replaced by one who is not listed yet. The
-            // living are rung twice, which they do not notice.
+            // living are woken twice, which they do not notice.
             listing.renew(&self.directory);
-            listing.ring(socket, kind);
+            listing.wake(socket, kind);
         }
     }
 }
@@ -267,11 +264,11 @@ impl Listing {
     fn renew(&mut self, directory: &Path) {
         self.read = Some(Instant::now());
         self.changed = changed(directory);
-        self.bells.clear();
+        self.sockets.clear();
         let Ok(entries) = std::fs::read_dir(directory) else {
             return;
         };
-        self.bells.extend(entries.filter_map(|entry| {
+        self.sockets.extend(entries.filter_map(|entry| {
             let entry = entry.ok()?;
             let kind = Kind::parse(entry.file_name().to_str()?)?;
             entry.file_type().ok()?.is_socket().then_some(())?;
@@ -280,9 +277,9 @@ impl Listing {
     }
 
     /// False when one of them was dead; it is removed.
-    fn ring(&mut self, socket: &std::os::unix::net::UnixDatagram, kind: Kind) -> bool {
-        let before = self.bells.len();
-        self.bells.retain(|(other, address)| {
+    fn wake(&mut self, socket: &std::os::unix::net::UnixDatagram, kind: Kind) -> bool {
+        let before = self.sockets.len();
+        self.sockets.retain(|(other, address)| {
             if *other != kind {
                 return true;
             }
@@ -295,12 +292,12 @@ impl Listing {
                     false
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                // A full queue is a bell that has been rung; anything else is its owner's
+                // A full queue is a wakeup that is under way; anything else is its owner's
                 // next poll.
                 _ => true,
             }
         });
-        self.bells.len() == before
+        self.sockets.len() == before
     }
 }
 
@@ -308,8 +305,8 @@ impl Listing {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::super::testing::{Half, part, place, said, say};
     use super::*;
+    use crate::process::testing::{Half, part, place, said, say};
 
     fn names(directory: &Path) -> Vec<String> {
         let mut names: Vec<_> = std::fs::read_dir(directory)
@@ -320,124 +317,128 @@ mod tests {
         names
     }
 
-    async fn is_rung(bell: &mut Bell) -> bool {
-        tokio::time::timeout(Duration::from_secs(20), bell.rung())
+    async fn is_woken(socket: &mut WakeupSocket) -> bool {
+        tokio::time::timeout(Duration::from_secs(20), socket.woken())
             .await
             .is_ok()
     }
 
-    /// Nothing is on its way when `ring` has returned, so this need not wait.
-    fn is_silent(bell: &Bell) -> bool {
-        !bell.drain()
+    /// Nothing is on its way when `wake` has returned, so this need not wait.
+    fn is_silent(socket: &WakeupSocket) -> bool {
+        !socket.drain()
     }
 
     #[tokio::test]
     async fn everybody_of_the_kind_wakes_and_nobody_else() {
         let place = tempfile::tempdir().unwrap();
-        let bind = |name| Bell::bind(place.path(), &name, Uuid::now_v7()).unwrap();
-        let mut one = bind(BellName::Worker("a"));
-        let mut two = bind(BellName::Worker("a"));
-        let other = bind(BellName::Worker("b"));
-        let mut advancer = bind(BellName::Advancer);
-        let mut supervisor = bind(BellName::Supervisor);
-        let ringer = Ringer::new(place.path());
-        ringer.ring(Target::Worker("a"));
-        assert!(is_rung(&mut one).await && is_rung(&mut two).await);
+        let bind = |name| WakeupSocket::bind(place.path(), &name, Uuid::now_v7()).unwrap();
+        let mut one = bind(Recipient::Worker("a"));
+        let mut two = bind(Recipient::Worker("a"));
+        let other = bind(Recipient::Worker("b"));
+        let mut advancer = bind(Recipient::Advancer);
+        let mut supervisor = bind(Recipient::Supervisor);
+        let sender = Sender::new(place.path());
+        sender.wake(Recipient::Worker("a"));
+        assert!(is_woken(&mut one).await && is_woken(&mut two).await);
         assert!(is_silent(&other) && is_silent(&advancer) && is_silent(&supervisor));
-        ringer.ring(Target::Advancer);
-        assert!(is_rung(&mut advancer).await);
-        ringer.ring(Target::Supervisor);
-        assert!(is_rung(&mut supervisor).await);
+        sender.wake(Recipient::Advancer);
+        assert!(is_woken(&mut advancer).await);
+        sender.wake(Recipient::Supervisor);
+        assert!(is_woken(&mut supervisor).await);
         assert!(is_silent(&one) && is_silent(&other));
     }
 
     #[tokio::test]
-    async fn many_rings_wake_once_and_a_full_bell_blocks_nobody() {
+    async fn many_wakeups_count_once_and_a_full_socket_blocks_nobody() {
         let place = tempfile::tempdir().unwrap();
-        let mut bell = Bell::bind(place.path(), &BellName::Advancer, Uuid::now_v7()).unwrap();
-        let ringer = Ringer::new(place.path());
+        let mut socket =
+            WakeupSocket::bind(place.path(), &Recipient::Advancer, Uuid::now_v7()).unwrap();
+        let sender = Sender::new(place.path());
         for _ in 0..5_000 {
-            ringer.ring(Target::Advancer);
+            sender.wake(Recipient::Advancer);
         }
-        assert!(is_rung(&mut bell).await);
-        assert!(is_silent(&bell));
-        ringer.ring(Target::Advancer);
-        assert!(is_rung(&mut bell).await);
+        assert!(is_woken(&mut socket).await);
+        assert!(is_silent(&socket));
+        sender.wake(Recipient::Advancer);
+        assert!(is_woken(&mut socket).await);
     }
 
     #[tokio::test]
-    async fn a_bell_leaves_the_directory_with_its_owner() {
+    async fn a_socket_leaves_the_directory_with_its_owner() {
         let place = tempfile::tempdir().unwrap();
         let process = Uuid::now_v7();
-        let bell = Bell::bind(place.path(), &BellName::Worker("a"), process).unwrap();
+        let socket = WakeupSocket::bind(place.path(), &Recipient::Worker("a"), process).unwrap();
         let expected = format!("w-ca978112ca1bbdca-{}", process.simple());
         assert_eq!(names(place.path()), [expected]);
-        let ringer = Ringer::new(place.path());
-        ringer.ring(Target::Worker("a"));
-        drop(bell);
+        let sender = Sender::new(place.path());
+        sender.wake(Recipient::Worker("a"));
+        drop(socket);
         assert!(names(place.path()).is_empty());
         // And the one in its place is heard, though the listing is younger than a second.
-        let mut next = Bell::bind(place.path(), &BellName::Worker("a"), Uuid::now_v7()).unwrap();
-        ringer.ring(Target::Worker("a"));
-        assert!(is_rung(&mut next).await);
+        let mut next =
+            WakeupSocket::bind(place.path(), &Recipient::Worker("a"), Uuid::now_v7()).unwrap();
+        sender.wake(Recipient::Worker("a"));
+        assert!(is_woken(&mut next).await);
     }
 
     #[test]
-    fn the_bell_of_a_killed_process_is_removed() {
-        let test = "process::bell::tests::the_bell_of_a_killed_process_is_removed";
+    fn the_socket_of_a_killed_process_is_removed() {
+        let test = "process::wakeup::socket::tests::the_socket_of_a_killed_process_is_removed";
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
         let _guard = runtime.enter();
         if part().is_some() {
-            let bells = place().join("bells");
-            let _bell = Bell::bind(&bells, &BellName::Advancer, Uuid::now_v7()).unwrap();
+            let sockets = place().join("sockets");
+            let _socket =
+                WakeupSocket::bind(&sockets, &Recipient::Advancer, Uuid::now_v7()).unwrap();
             say("bound", "");
             loop {
                 std::thread::park();
             }
         }
         let place = tempfile::tempdir().unwrap();
-        let bells = place.path().join("bells");
-        std::fs::create_dir(&bells).unwrap();
+        let sockets = place.path().join("sockets");
+        std::fs::create_dir(&sockets).unwrap();
         let half = Half::start(test, "advancer", place.path(), &[]);
         said(place.path(), "bound");
-        let ringer = Ringer::new(&bells);
-        ringer.ring(Target::Advancer);
-        assert_eq!(names(&bells).len(), 1);
+        let sender = Sender::new(&sockets);
+        sender.wake(Recipient::Advancer);
+        assert_eq!(names(&sockets).len(), 1);
         drop(half);
-        ringer.ring(Target::Advancer);
-        assert!(names(&bells).is_empty());
+        sender.wake(Recipient::Advancer);
+        assert!(names(&sockets).is_empty());
     }
 
     #[tokio::test]
     async fn a_newcomer_is_heard_within_the_listings_life() {
         let place = tempfile::tempdir().unwrap();
-        let ringer = Ringer::new(place.path());
-        ringer.ring(Target::Advancer);
-        let mut bell = Bell::bind(place.path(), &BellName::Advancer, Uuid::now_v7()).unwrap();
+        let sender = Sender::new(place.path());
+        sender.wake(Recipient::Advancer);
+        let mut socket =
+            WakeupSocket::bind(place.path(), &Recipient::Advancer, Uuid::now_v7()).unwrap();
         let waited = async {
             loop {
-                ringer.ring(Target::Advancer);
+                sender.wake(Recipient::Advancer);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
         tokio::select! {
-            heard = is_rung(&mut bell) => assert!(heard),
+            heard = is_woken(&mut socket) => assert!(heard),
             () = waited => {}
         }
     }
 
     #[test]
-    fn ringing_where_nothing_is_does_nothing() {
+    fn waking_where_nobody_is_does_nothing() {
         let place = tempfile::tempdir().unwrap();
-        Ringer::new(&place.path().join("missing")).ring(Target::Supervisor);
+        Sender::new(&place.path().join("missing")).wake(Recipient::Supervisor);
         for file in ["a-", "w-xyz-1", "stranger", "a-0123"] {
             std::fs::write(place.path().join(file), "").unwrap();
         }
         std::fs::write(place.path().join(Kind::Advancer.file_name(Uuid::nil())), "").unwrap();
-        Ringer::new(place.path()).ring(Target::Advancer);
+        Sender::new(place.path()).wake(Recipient::Advancer);
         assert_eq!(names(place.path()).len(), 5);
     }
 

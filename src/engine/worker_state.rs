@@ -3,7 +3,7 @@
 //!
 //! Owns: a worker's operations, and what it makes of their answers, and of none. `worker` performs
 //! them when it is time; the explorer performs the same ones in every order, with answers that are
-//! lost, late or refused (`store/explorer`). Pure but for `perform`, which calls the store.
+//! lost, late or refused (`explorer`). Pure but for `perform`, which calls the store.
 //! Never: runs a step (`slots` do), decides what an ending costs (`machine::outcome`), connects,
 //! waits, or tells anybody.
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::model::ExecutionId;
 use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
-use crate::store::place::Place;
+use crate::store::cursor::Cursor;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
 
@@ -33,7 +33,7 @@ const LARGE: usize = 64 << 20;
 
 /// The executions of a worker, as far as they do not run.
 #[derive(Clone, Debug)]
-pub struct Executions {
+pub struct WorkerState {
     finished: Vec<Finished>,
     /// How many of them to commit at once.
     batch: usize,
@@ -67,7 +67,7 @@ pub enum Operation {
     /// Claims as many, of what stands behind this place.
     Claim {
         /// Where the last claim ended.
-        behind: Place,
+        behind: Cursor,
         /// How many.
         room: usize,
     },
@@ -107,7 +107,7 @@ pub struct Terms<'a> {
     pub lease: Duration,
 }
 
-impl Default for Executions {
+impl Default for WorkerState {
     fn default() -> Self {
         Self {
             finished: Vec::new(),
@@ -119,7 +119,7 @@ impl Default for Executions {
     }
 }
 
-impl Executions {
+impl WorkerState {
     /// Takes a result, to be committed.
     pub fn finish(&mut self, finished: Finished) {
         self.finished.push(finished);
@@ -354,14 +354,14 @@ mod tests {
     }
 
     /// So many results, and their ids in the order in which they are committed.
-    fn with(count: usize) -> (Executions, Vec<ExecutionId>) {
-        let mut executions = Executions::default();
+    fn with(count: usize) -> (WorkerState, Vec<ExecutionId>) {
+        let mut executions = WorkerState::default();
         (0..count).for_each(|_| executions.finish(finished()));
         let ids = ids(&executions);
         (executions, ids)
     }
 
-    fn ids(executions: &Executions) -> Vec<ExecutionId> {
+    fn ids(executions: &WorkerState) -> Vec<ExecutionId> {
         let finished = executions.finished().iter();
         finished
             .map(|finished| finished.claimed.execution_id)
@@ -399,7 +399,7 @@ mod tests {
         }
     }
 
-    fn succeeds(executions: &mut Executions) {
+    fn succeeds(executions: &mut WorkerState) {
         let commit = next_commit(executions);
         let done = Ok(Answer::Committed(Committed::default()));
         assert!(matches!(executions.settle(&commit, done), Ok(Some(_))));
@@ -407,7 +407,7 @@ mod tests {
 
     /// The connection is lost with a commit, and the database answers again: nothing has landed but
     /// these.
-    fn is_lost(executions: &mut Executions, landed: &[ExecutionId]) {
+    fn is_lost(executions: &mut WorkerState, landed: &[ExecutionId]) {
         let commit = next_commit(executions);
         assert!(executions.settle(&commit, gone(true)).is_err());
         let landed = Answer::Landed(landed.iter().copied().collect());
@@ -421,7 +421,7 @@ mod tests {
         assert!(executions.is_sure());
     }
 
-    fn next_commit(executions: &Executions) -> Operation {
+    fn next_commit(executions: &WorkerState) -> Operation {
         Operation::Commit {
             batch: executions.batch(),
             room: 0,
@@ -430,7 +430,7 @@ mod tests {
 
     fn claim() -> Operation {
         Operation::Claim {
-            behind: Place::FIRST,
+            behind: Cursor::FIRST,
             room: 1,
         }
     }
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn a_large_result_with_which_alone_the_connection_is_lost_three_times_is_not_sent_again() {
         let large = || {
-            let mut executions = Executions::default();
+            let mut executions = WorkerState::default();
             executions.finish(finished_of(LARGE));
             executions.finish(finished());
             assert_eq!(executions.batch(), 1);
@@ -609,7 +609,7 @@ mod tests {
         (0..2).for_each(|_| is_lost(&mut executions, &[]));
         assert!(executions.take_unsent().is_none());
 
-        let mut executions = Executions::default();
+        let mut executions = WorkerState::default();
         executions.finish(finished_of(LARGE - 1));
         for _ in 0..20 {
             is_lost(&mut executions, &[]);

@@ -1,4 +1,4 @@
-//! The needs of most commands: the configuration, a connection, a run by its id, the bells.
+//! The needs of most commands: the configuration, a connection, a run by its id, the wakeups.
 //!
 //! Owns: how the command line comes to these. Never: prints.
 
@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::definition::Definition;
 use crate::model::RunId;
 use crate::problem::{Problem, Problems, nearest};
-use crate::process::bells::Bells;
 use crate::process::start;
+use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, Found, SHORTEST_PREFIX};
@@ -23,8 +23,8 @@ use super::patiently::waiting;
 /// While it does not answer.
 pub const CONNECTING: &str = "waiting for the database";
 
-/// The context of every command.
-pub struct House {
+/// The context of every command: its global options, and the program it belongs to.
+pub struct CliContext {
     /// `-c`.
     pub file: Option<PathBuf>,
     /// `-e`.
@@ -35,7 +35,7 @@ pub struct House {
     pub embedded: Embedded,
 }
 
-impl House {
+impl CliContext {
     /// The configuration.
     pub fn config(&self) -> Result<Config, Failure> {
         Ok(Config::load_here(self.file.clone(), self.env.clone())?)
@@ -178,20 +178,20 @@ pub fn find_pipeline<'a>(
     Err(Failure::failed(problem.help(help)))
 }
 
-/// Wakes whoever has work now: on this host by its bells, on others through the database. A
-/// hint only: whoever does not hear it finds the work at its next poll.
-pub async fn ring(conn: &mut Conn, location: &Location, pipeline: &str) {
+/// Wakes the processes that have work now: on this host by their sockets, on others through the
+/// database. A hint only: a process that misses it finds the work at its next poll.
+pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
     let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
-    let bells = Bells::new(location, requests);
-    let ringer = bells.ringer();
-    ringer.work(pipeline);
-    ringer.branches();
-    ringer.claims();
+    let wakeup = Wakeup::new(location, requests);
+    let waker = wakeup.waker();
+    waker.job_available(pipeline);
+    waker.branch_available();
+    waker.claims_revoked();
     for payload in [pipeline, ""] {
         let _missed = conn
             .notify(
                 crate::engine::lifeline::CHANNEL,
-                &format!("{}{payload}", bells.house()),
+                &format!("{}{payload}", wakeup.origin()),
             )
             .await;
     }
@@ -260,6 +260,6 @@ pub fn json(
                 .into(),
             );
         }
-        Failure::Told(super::exit::Code::Usage, Problems(vec![problem]))
+        Failure::Problems(super::exit::Code::Usage, Problems(vec![problem]))
     })
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::{Cx, Held, WAITS, Worker, asked, holds, step_limits};
-use crate::engine::executions::{Answer, Executions, Operation, Terms};
-use crate::machine::outcome::{self, Ending, ExecutionView, Verdict};
+use crate::engine::worker_state::{Answer, Operation, Terms, WorkerState};
+use crate::explorer::canon::Canon;
+use crate::explorer::flows::{self, LEASE};
+use crate::explorer::local::tripped;
+use crate::machine::outcome::{Ending, Verdict};
 use crate::model::*;
 use crate::store::claim::{Claim, Claimed};
-use crate::store::commit::{Finished, StoredError};
-use crate::store::explorer::canon::Canon;
-use crate::store::explorer::flows::{self, LEASE};
-use crate::store::explorer::local::tripped;
-use crate::store::place::Place;
+use crate::store::commit::{Ended, Finished};
+use crate::store::cursor::Cursor;
 use crate::store::{Conn, Error};
 
 impl Worker {
@@ -49,7 +49,7 @@ impl Worker {
             b'r' => return self.life.register(Role::Worker, cx).await,
             b'b' => return self.beat(cx).await,
             b'c' => Operation::Claim {
-                behind: Place::FIRST,
+                behind: Cursor::FIRST,
                 room: self.slots - self.held(),
             },
             b'd' => {
@@ -102,7 +102,7 @@ impl Worker {
         };
         let executions = &self.executions;
         let done = async |conn: &mut Conn| executions.perform(operation, conn, me, terms).await;
-        let answer = cx.told(done).await?;
+        let answer = cx.outcome(done).await?;
         if let Ok(Answer::Held(held)) = &answer {
             let said = held
                 .whole
@@ -122,7 +122,7 @@ impl Worker {
             Ok(Some(Answer::Claimed(Claim::Dead, ..))) => self.life.check = true,
             Ok(Some(Answer::Committed(committed))) => {
                 self.life.check |= committed.dead;
-                self.begin(committed.born);
+                self.begin(committed.leased_next);
             }
             Ok(Some(Answer::Held(held))) => self.begin(held.whole),
             Ok(_) => {}
@@ -155,7 +155,7 @@ impl Worker {
 
     pub(super) fn crash(&mut self) {
         self.running.clear();
-        self.executions = Executions::default();
+        self.executions = WorkerState::default();
     }
 
     pub(super) fn write(&self, to: &mut Canon) {
@@ -180,38 +180,19 @@ impl Worker {
 async fn ended(held: Held, cx: &mut Cx<'_>) -> Result<Finished, Error> {
     let Held { claimed, cancelled } = held;
     let definition = cx.definitions.load(cx.conn, &claimed.definition).await?;
-    let view = ExecutionView {
-        retry_count: claimed.retry_count,
-        crash_count: claimed.crash_count,
-    };
-    let output = flows::run(&claimed.step, claimed.input.get(), claimed.retry_count);
-    let (ending, output) = match output {
-        _ if cancelled => (Ending::Cancelled, None),
-        Some(text) => {
-            let output = RawValue::from_string(text).expect("outputs are JSON");
-            (Ending::Success, Some(output))
-        }
+    let ended = match flows::run(&claimed.step, claimed.input.get(), claimed.retry_count) {
+        _ if cancelled => Ended::without_value(Ending::Cancelled, "Said", "no"),
+        Some(text) => Ended::success(RawValue::from_string(text).expect("outputs are JSON")),
         None => {
             let ending = Ending::Error {
                 retryable: true,
                 retry_after: None,
             };
-            (ending, None)
+            Ended::without_value(ending, "Said", "no")
         }
     };
     let limits = step_limits(&definition, &claimed.step);
-    let verdict = outcome::decide(view, ending, &limits, 0.5);
-    debug_assert!(verdict != Verdict::Drop || cancelled);
-    Ok(Finished {
-        claimed,
-        definition,
-        ending,
-        verdict,
-        error: output.is_none().then(|| StoredError {
-            class: "Said".to_owned(),
-            message: "no".to_owned(),
-            backtrace: None,
-        }),
-        output,
-    })
+    let finished = Finished::new(claimed, definition, ended, &limits, 0.5);
+    debug_assert!(finished.verdict != Verdict::Drop || cancelled);
+    Ok(finished)
 }

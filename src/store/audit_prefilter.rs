@@ -98,7 +98,7 @@ statements! {
 }
 
 /// The findings of a look at each table.
-pub(super) struct Sketch {
+pub(super) struct Prefilter {
     runs: Row,
     branches: Row,
     steps: Row,
@@ -107,7 +107,7 @@ pub(super) struct Sketch {
     advancements: Row,
 }
 
-impl Sketch {
+impl Prefilter {
     /// Looks, in the transaction that `conn` is in.
     pub(super) async fn take(conn: &mut Conn) -> Result<Self, Error> {
         let mut rows = Vec::with_capacity(STATEMENTS.len());

@@ -12,7 +12,7 @@
 //!   puts back what it claimed for slots that are not free. Here it puts back at any time.
 //! - Definitions are loaded once, without a move: they never change.
 //!
-//! Never: writes a row of its own; nor waits, rings or runs anything: a step's outcome follows from
+//! Never: writes a row of its own; nor waits, wakes or runs anything: a step's outcome follows from
 //! its name and input, and is there as soon as it is claimed.
 
 mod advancer;
@@ -25,9 +25,9 @@ use super::canon::Canon;
 use super::flows::{self, LEASE};
 use super::local::{EPOCH, is_tripped, refused, tripped};
 use crate::definition::{Backoff, Definition};
-use crate::engine::branches::Branches;
-use crate::engine::executions::Executions;
+use crate::engine::advancer_state::AdvancerState;
 use crate::engine::reaper::Witness;
+use crate::engine::worker_state::WorkerState;
 use crate::machine::advance::AdvanceLimits;
 use crate::machine::outcome::StepLimits;
 use crate::model::*;
@@ -68,7 +68,7 @@ pub struct Cx<'a> {
 
 impl Cx<'_> {
     /// How a transaction comes back to whoever made it; the outer error is what must not be.
-    async fn told<T>(
+    async fn outcome<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<Result<T, Error>, Error> {
@@ -142,7 +142,7 @@ pub struct Worker {
     /// An execution may be put back before it was started.
     pub puts_back: bool,
     running: Vec<Held>,
-    executions: Executions,
+    executions: WorkerState,
 }
 
 #[derive(Clone)]
@@ -157,7 +157,7 @@ pub struct Advancer {
     pub life: Life,
     /// So many branches are claimed at once.
     pub slots: usize,
-    branches: Branches,
+    branches: AdvancerState,
 }
 
 /// A supervisor, as far as it reaps.
@@ -224,7 +224,7 @@ impl Actor {
             leases: false,
             puts_back: false,
             running: Vec::new(),
-            executions: Executions::default(),
+            executions: WorkerState::default(),
         })
     }
 
@@ -233,7 +233,7 @@ impl Actor {
         Self::Advancer(Advancer {
             life: Life::new(),
             slots,
-            branches: Branches::default(),
+            branches: AdvancerState::default(),
         })
     }
 
@@ -627,7 +627,7 @@ impl Reaper {
                 let recover = async |conn: &mut Conn| {
                     process::recover(conn, id, death, &step_limits, definitions).await
                 };
-                match cx.told(recover).await? {
+                match cx.outcome(recover).await? {
                     // H1: whoever has shown a sign of life since the look is spared.
                     Ok(recovered)
                         if recovered.removed && seen.is_some_and(|seen| Some(seen) != beat) =>
@@ -660,7 +660,7 @@ impl Person {
             Some(_) => lately(cx.conn).await?,
             None => 0,
         };
-        let said = cx.told(async |conn: &mut Conn| match verb {
+        let said = cx.outcome(async |conn: &mut Conn| match verb {
             Verb::Trigger { definition, key } => {
                 let run = NewRun {
                     key: *key,

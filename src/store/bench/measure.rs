@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::model::ProcessId;
 
-use super::conn::Conn;
-use super::dialect::Dialect;
-use super::error::Error;
-use super::sqlite;
-use super::statement::Statement;
+use super::super::conn::Conn;
+use super::super::dialect::Dialect;
+use super::super::error::Error;
+use super::super::sqlite;
+use super::super::statement::Statement;
 
 static IN_PROGRESS: Statement = Statement::new(
     "IN_PROGRESS",
@@ -177,6 +177,6 @@ pub async fn server(conn: &mut Conn) -> Result<String, Error> {
     ))
 }
 
-fn count(row: Option<super::Row>) -> Result<u64, Error> {
+fn count(row: Option<super::super::Row>) -> Result<u64, Error> {
     row.map_or(Ok(0), |row| Ok(row.get::<i64>("n")?.max(0) as u64))
 }

@@ -1,4 +1,4 @@
-//! Runs an assignment with whatever runs its step.
+//! Runs an assignment: a command, or a native step.
 //!
 //! Owns: the choice of the runner. Never: knows the database; native steps reach their run's
 //! context through the process's lifeline.
@@ -21,13 +21,13 @@ use crate::step::{Assignment, Limits, Outcome, StepError, StopSignal};
 use super::lifeline::{Reply, Request};
 
 /// All runners of a worker.
-pub struct Performer {
+pub struct Runner {
     commands: CommandRunner,
     native: NativeRunner,
     contexts: Arc<Contexts>,
 }
 
-impl Performer {
+impl Runner {
     /// The runners of a pipeline, with the native steps of `registry`.
     pub fn new(
         config: &Config,
@@ -53,9 +53,8 @@ impl Performer {
         }
     }
 
-    /// Performs `assignment` as its run's definition says. `started` is told the pid of a
-    /// command.
-    pub async fn perform(
+    /// Runs `assignment` as its run's definition says. `started` receives the pid of a command.
+    pub async fn run(
         &self,
         definition: &Definition,
         assignment: &Arc<Assignment>,

@@ -3,7 +3,7 @@
 //! Owns: the order of an advancer's operations, and what it makes of their answers, and of none.
 //! `advancer` performs them one after the other; the explorer performs the same ones in every order
 //! that several processes can make, with answers that are lost, late or refused
-//! (`store/explorer`). Pure but for `perform`, which calls the store.
+//! (`explorer`). Pure but for `perform`, which calls the store.
 //! Never: decides where a branch goes (`machine::advance`), connects, waits, or tells anybody.
 
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use crate::store::{Conn, Error};
 
 /// The branches that an advancer has claimed.
 #[derive(Clone, Debug, Default)]
-pub struct Branches {
+pub struct AdvancerState {
     claimed: Vec<ClaimedBranch>,
     /// Those whose expand is wider than a transaction makes, in the order of their turns. Between two
     /// of these turns others are claimed and advanced, so that one wide expand holds up nobody.
@@ -112,7 +112,7 @@ pub struct Terms<'a> {
     pub backoff: advance::Backoff<'a>,
 }
 
-impl Branches {
+impl AdvancerState {
     /// The next operation; its answer goes to [`settle`](Self::settle).
     pub fn next(&self) -> Operation {
         if self.unsure {
@@ -372,7 +372,7 @@ mod tests {
 
     /// An advancer, and what it does next is checked.
     #[derive(Default)]
-    struct Stage(Branches);
+    struct Stage(AdvancerState);
 
     impl Stage {
         fn next(&self, expected: &Operation) -> Operation {

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::definition::Definition;
 use crate::model::{ProcessId, Role};
 
-use super::conn::{Conn, Location, Purpose};
-use super::dialect::Dialect;
-use super::error::Error;
-use super::fill::{self, Numbers};
-use super::process::{self, NewProcess};
-use super::statement::Statement;
+use super::super::conn::{Conn, Location, Purpose};
+use super::super::dialect::Dialect;
+use super::super::error::Error;
+use super::super::process::{self, NewProcess};
+use super::super::statement::Statement;
+use super::data::{self, Numbers};
 
 /// How long one measurement may take: it ends sooner when its rows are used up.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -265,7 +265,7 @@ impl Writer {
             Load::Chain => (batch, batch),
             Load::Flat => (i64::MAX as u64, batch * (rounds + 1)),
         };
-        let base = fill::waiting(&mut conn, definition, needed, &mut numbers, &|_| {}).await?;
+        let base = data::waiting(&mut conn, definition, needed, &mut numbers, &|_| {}).await?;
         let args = [
             ("first", 0i64.into()),
             ("last", ((batch * rounds) as i64 - 1).into()),

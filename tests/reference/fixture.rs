@@ -8,9 +8,9 @@ use ductwork::config::{Config, Handed, LoadOptions};
 use ductwork::definition::Definition;
 use ductwork::engine::advancer::Advancer;
 use ductwork::engine::lifeline::Lifeline;
-use ductwork::engine::perform::Performer;
+use ductwork::engine::runner::Runner;
 use ductwork::engine::worker::Worker;
-use ductwork::engine::{Mode, Policy, Ring, Shared};
+use ductwork::engine::{Mode, Policy, Shared, Waker};
 use ductwork::model::{ProcessId, Role, RunId, RunStatus};
 use ductwork::step::StopCause;
 use ductwork::store::definition::Definitions;
@@ -73,7 +73,7 @@ struct Running {
 }
 
 /// Two workers and two advancers on one database.
-pub struct House {
+pub struct EngineFixture {
     pub conn: Conn,
     /// False when something that failed could not be brought to its end.
     pub settled: bool,
@@ -97,7 +97,7 @@ struct Member {
     end: oneshot::Sender<()>,
 }
 
-/// Everybody who may be rung.
+/// Everybody who may be woken.
 #[derive(Default)]
 struct Staff {
     workers: Mutex<Vec<Arc<Shared>>>,
@@ -113,28 +113,28 @@ impl Staff {
     }
 }
 
-impl Ring for Staff {
-    fn work(&self, _: &str) {
+impl Waker for Staff {
+    fn job_available(&self, _: &str) {
         let workers = self.workers.lock().expect("nobody panics with it");
         workers.iter().for_each(|worker| worker.wake.notify_one());
     }
 
-    fn branches(&self) {
+    fn branch_available(&self) {
         let advancers = self.advancers.lock().expect("nobody panics with it");
         advancers
             .iter()
             .for_each(|advancer| advancer.wake.notify_one());
     }
 
-    fn claims(&self) {}
+    fn claims_revoked(&self) {}
 
-    fn born(&self) {}
+    fn registered(&self) {}
 }
 
-impl House {
+impl EngineFixture {
     /// Opens on a database that nobody else uses. When `flaky`, steps fail at first.
     pub async fn open(db: &Db, flaky: bool) -> Self {
-        let mut house = Self {
+        let mut fixture = Self {
             conn: db.conn().await,
             settled: true,
             killed: 0,
@@ -146,12 +146,12 @@ impl House {
             staff: Arc::default(),
             members: Vec::new(),
         };
-        wires::install(&mut house.conn).await;
+        wires::install(&mut fixture.conn).await;
         for _ in 0..2 {
-            house.hire(Role::Worker).await;
-            house.hire(Role::Advancer).await;
+            fixture.hire(Role::Worker).await;
+            fixture.hire(Role::Advancer).await;
         }
-        house
+        fixture
     }
 
     async fn hire(&mut self, role: Role) {
@@ -159,7 +159,7 @@ impl House {
         let shared = Shared::new(id);
         let (requests, answers) = mpsc::unbounded_channel();
         let staff = Arc::clone(&self.staff);
-        let ring: Arc<dyn Ring> = staff;
+        let waker: Arc<dyn Waker> = staff;
         let mut lifeline = Lifeline {
             location: self.db.location.clone(),
             row: NewProcess {
@@ -179,8 +179,8 @@ impl House {
             sweeper: None,
             connected: watch::Sender::new(false),
             kept_waiting: false,
-            house: "nobody".to_owned(),
-            ring: Arc::clone(&ring),
+            origin: "nobody".to_owned(),
+            waker: Arc::clone(&waker),
         };
         let conn = lifeline.begin().await;
         let (end, ended) = oneshot::channel();
@@ -193,16 +193,11 @@ impl House {
             let worker = Worker {
                 location,
                 pipeline: PIPELINE.to_owned(),
-                performer: Arc::new(Performer::new(
-                    &policy.config(),
-                    PIPELINE,
-                    registry,
-                    requests,
-                )),
+                runner: Arc::new(Runner::new(&policy.config(), PIPELINE, registry, requests)),
                 policy,
                 shared: Arc::clone(&shared),
                 definitions,
-                ring,
+                waker,
             };
             self.staff
                 .workers
@@ -219,7 +214,7 @@ impl House {
                 policy,
                 shared: Arc::clone(&shared),
                 definitions,
-                ring,
+                waker,
             };
             self.staff
                 .advancers
@@ -268,8 +263,8 @@ impl House {
         } else {
             self.recover(process).await;
         }
-        self.staff.work(PIPELINE);
-        self.staff.branches();
+        self.staff.job_available(PIPELINE);
+        self.staff.branch_available();
     }
 
     /// Ends the tasks of a process where they wait. Statements that they had sent to the database by then
@@ -314,7 +309,7 @@ impl House {
             let begun = self.begin(case, most).await;
             running.push(begun.map_err(|why| (index, why))?);
         }
-        self.staff.work(PIPELINE);
+        self.staff.job_available(PIPELINE);
         for (index, (case, running)) in cases.iter().zip(running).enumerate() {
             if let Some(running) = running {
                 let finished = self.finish(case, running).await;
@@ -437,7 +432,7 @@ impl House {
                 return Err(format!("{resumed:?}"));
             }
         }
-        self.staff.branches();
+        self.staff.branch_available();
         Ok(())
     }
 

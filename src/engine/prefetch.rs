@@ -33,14 +33,14 @@ pub fn in_vain(before: u32) -> Duration {
 
 /// A worker's knowledge of its steps.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Pace {
+pub struct Prefetch {
     /// Seconds per step, the newest weighing most; `None` before the first.
     mean: Option<f64>,
     /// The last claim brought something that has seen a process die.
     suspect: bool,
 }
 
-impl Pace {
+impl Prefetch {
     /// Takes note of a step that took this long.
     pub fn took(&mut self, took: Duration) {
         let took = took.as_secs_f64();
@@ -75,10 +75,10 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn after(took: Duration) -> Pace {
-        let mut pace = Pace::default();
-        (0..100).for_each(|_| pace.took(took));
-        pace
+    fn after(took: Duration) -> Prefetch {
+        let mut prefetch = Prefetch::default();
+        (0..100).for_each(|_| prefetch.took(took));
+        prefetch
     }
 
     #[test]
@@ -90,43 +90,43 @@ mod tests {
 
     #[test]
     fn nothing_is_claimed_ahead_before_a_step_has_ended() {
-        assert_eq!(Pace::default().ahead(5, Duration::ZERO), 0);
+        assert_eq!(Prefetch::default().ahead(5, Duration::ZERO), 0);
     }
 
     #[test]
     fn steps_that_take_nothing_are_claimed_ahead_up_to_the_bound() {
-        let pace = after(Duration::from_micros(20));
-        assert_eq!(pace.ahead(5, Duration::ZERO), AHEAD_MAX);
+        let prefetch = after(Duration::from_micros(20));
+        assert_eq!(prefetch.ahead(5, Duration::ZERO), AHEAD_MAX);
         assert_eq!(after(Duration::ZERO).ahead(1, Duration::ZERO), AHEAD_MAX);
     }
 
     #[test]
     fn what_waits_is_a_moments_work() {
-        let pace = after(Duration::from_millis(5));
-        assert_eq!(pace.ahead(5, Duration::ZERO), 20);
-        assert_eq!(pace.ahead(1, Duration::ZERO), 4);
+        let prefetch = after(Duration::from_millis(5));
+        assert_eq!(prefetch.ahead(5, Duration::ZERO), 20);
+        assert_eq!(prefetch.ahead(1, Duration::ZERO), 4);
         assert_eq!(after(Duration::from_secs(1)).ahead(5, Duration::ZERO), 0);
     }
 
     #[test]
     fn a_slot_that_is_taken_for_long_ends_claiming_ahead() {
-        let pace = after(Duration::from_micros(20));
-        assert_eq!(pace.ahead(5, HORIZON + Duration::from_micros(1)), 0);
+        let prefetch = after(Duration::from_micros(20));
+        assert_eq!(prefetch.ahead(5, HORIZON + Duration::from_micros(1)), 0);
     }
 
     #[test]
     fn nothing_is_claimed_ahead_of_what_has_seen_a_process_die() {
-        let mut pace = after(Duration::from_micros(20));
-        pace.suspect(true);
-        assert_eq!(pace.ahead(5, Duration::ZERO), 0);
-        pace.suspect(false);
-        assert_eq!(pace.ahead(5, Duration::ZERO), AHEAD_MAX);
+        let mut prefetch = after(Duration::from_micros(20));
+        prefetch.suspect(true);
+        assert_eq!(prefetch.ahead(5, Duration::ZERO), 0);
+        prefetch.suspect(false);
+        assert_eq!(prefetch.ahead(5, Duration::ZERO), AHEAD_MAX);
     }
 
     #[test]
     fn a_slow_step_after_fast_ones_slows_it_down_at_once() {
-        let mut pace = after(Duration::from_micros(20));
-        pace.took(Duration::from_secs(10));
-        assert_eq!(pace.ahead(5, Duration::ZERO), 0);
+        let mut prefetch = after(Duration::from_micros(20));
+        prefetch.took(Duration::from_secs(10));
+        assert_eq!(prefetch.ahead(5, Duration::ZERO), 0);
     }
 }

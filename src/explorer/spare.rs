@@ -10,7 +10,7 @@
 use super::mutants::Mutant;
 use guarded::GUARDED;
 
-#[path = "../../../tests/store/guarded.rs"]
+#[path = "../../tests/store/guarded.rs"]
 mod guarded;
 
 /// The proof that a condition is needed.

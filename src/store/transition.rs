@@ -1,7 +1,7 @@
 //! Carrying out what `machine::advance` decided: a batch of branches crosses its edges.
 //!
-//! Owns: every write that moves a branch: new steps, branches and barriers, arrivals, the end
-//! of a run. Set-based: the number of statements depends on which kinds of advance are in the
+//! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run, from
+//! the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends on which kinds of advance are in the
 //! batch and how deep fan-ins cascade, never on how many branches there are.
 //! Never: opens or commits a transaction (the caller's fence does), decides.
 //!
@@ -10,9 +10,11 @@
 //! they are in progress, and their executions were the worker's. A transaction that still deadlocks
 //! is tried again whole.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+pub(super) mod insert;
+mod plan;
+
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::definition::{Definition, NodeIndex, Target};
 use crate::failpoint::failpoint;
@@ -24,6 +26,10 @@ use super::conn::Conn;
 use super::error::Error;
 use super::portion;
 use super::statement::{Rows, statements};
+use insert::{insert_children, insert_executions, insert_fan_outs, insert_steps};
+use plan::{Arriving, Input, Moved, NewExecution, NewStep, Standing, Writes, child, plan, via_of};
+
+pub use plan::{Crossed, Crossing};
 
 /// Rows per statement: enough that a statement's cost is its rows', few enough that a
 /// million-wide fan-out holds no million rows in memory. Where faults are tried between two
@@ -38,50 +44,6 @@ const CHUNK: usize = if cfg!(feature = "failpoints") {
 const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
 
 statements! {
-    INSERT_BRANCHES = "
-        INSERT INTO ductwork_branches
-            (id, run_id, pipeline, fan_out_id, ordinal, status, step_id, last_advanced_at)
-        SELECT b.id, b.run_id, b.pipeline, b.fan_out_id, b.ordinal, 'in_progress', b.step_id, {now}
-          FROM {rows:b(id id, run_id id, pipeline text, fan_out_id id, ordinal int, step_id id)}";
-    INSERT_FAN_OUTS = "
-        INSERT INTO ductwork_fan_outs
-            (id, run_id, branch_id, node, via, width, parent_fan_out_id, parent_ordinal, created_at)
-        SELECT b.id, b.run_id, b.branch_id, b.node, b.via, b.width, b.parent_id, b.parent_ordinal, {now}
-          FROM {rows:b(id id, run_id id, branch_id id, node text, via text, width int, parent_id id, parent_ordinal int)}";
-    INSERT_STEPS = "
-        INSERT INTO ductwork_steps
-            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
-        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, b.input, {now}
-          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, input text)}";
-    /// The input is another step's output, copied where it lies.
-    INSERT_STEPS_FROM_OUTPUT = "
-        INSERT INTO ductwork_steps
-            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
-        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status, f.output, {now}
-          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}
-          JOIN ductwork_steps f ON {key:f.id;b.from_id}";
-    /// The input is the array of a fan-out's outputs in its order (I30), gathered where it lies.
-    INSERT_STEPS_FROM_FAN_OUT = "
-        INSERT INTO ductwork_steps
-            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
-        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status,
-               (SELECT {array:coalesce(c.output, s.output);c.ordinal}
-                  FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
-                 WHERE c.fan_out_id = b.from_id), {now}
-          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
-    INSERT_EXECUTIONS = "
-        INSERT INTO ductwork_executions
-            (id, step_id, pipeline, attempt, retry_count, crash_count)
-        SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count
-          FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int)}";
-    INSERT_AVAILABILITIES = "
-        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        SELECT b.execution_id, b.pipeline,
-               coalesce({now} + b.due_in,
-                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
-                           FROM ductwork_availabilities a WHERE a.pipeline = b.pipeline),
-                        {now})
-          FROM {rows:b(execution_id id, pipeline text, due_in int)}";
     /// The one write that moves a branch. Its guard: the branch still stands at the step it is
     /// moved from, under the claim of whoever moves it (none for a branch that waited at its
     /// barrier).
@@ -184,176 +146,6 @@ statements! {
            AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
 }
 
-/// A branch that crosses an edge, under an advancer's claim that was opened in an earlier
-/// transaction.
-pub struct Crossing<'a> {
-    /// The branch.
-    pub branch_id: BranchId,
-    /// Its run.
-    pub run_id: RunId,
-    /// Its run's pipeline.
-    pub pipeline: &'a str,
-    /// Its run's definition.
-    pub definition: &'a Arc<Definition>,
-    /// The barrier it will arrive at.
-    pub fan_out_id: Option<FanOutId>,
-    /// Its place in that fan-out.
-    pub ordinal: i64,
-    /// The step it leaves.
-    pub from: StepId,
-    /// That step's place on the branch.
-    pub from_ordinal: i64,
-    /// That step's node.
-    pub node: NodeIndex,
-    /// The claim's fence.
-    pub token: ClaimToken,
-    /// The record of the crossing.
-    pub transition: TransitionId,
-    /// The record of the attempt.
-    pub advancement: AdvancementId,
-    /// The barrier of the expand that it has begun in an earlier transaction, and how many branches
-    /// that has by now.
-    pub begun: Option<(FanOutId, usize)>,
-    /// How many it has after this transaction.
-    pub until: usize,
-    /// The advance that it makes.
-    pub advance: Advance<'a>,
-}
-
-impl Crossing<'_> {
-    /// Takes as many branches for its expand as it wants of those that are left for this transaction.
-    /// False when it wants more: it does not leave its step yet.
-    pub(super) fn is_whole_within(&mut self, rest: &mut usize) -> bool {
-        let Advance::Spread { elements, .. } = &self.advance else {
-            return true;
-        };
-        let made = self.begun.map_or(0, |(_, made)| made);
-        let sizes = (made..elements.len()).map(|ordinal| elements.bytes(ordinal));
-        let more = portion::first(*rest, sizes);
-        self.until = made + more;
-        *rest -= more;
-        self.is_whole()
-    }
-
-    /// False while more of its expand is to come.
-    fn is_whole(&self) -> bool {
-        match &self.advance {
-            Advance::Spread { elements, .. } => self.until == elements.len(),
-            _ => true,
-        }
-    }
-}
-
-/// The effects of a batch of crossings, beyond the rows.
-#[derive(Debug, Default)]
-pub struct Crossed {
-    /// Pipelines with new availabilities.
-    pub available: BTreeSet<String>,
-    /// Runs that ended, and how.
-    pub ended: Vec<(RunId, String, RunStatus)>,
-    /// Branches that halted by themselves, and why.
-    pub halted: Vec<(RunId, BranchId, HaltReason)>,
-}
-
-/// Where a new step's input comes from.
-enum Input<'a> {
-    Text(std::borrow::Cow<'a, str>),
-    OutputOf(StepId),
-    GatheredFrom(FanOutId),
-}
-
-struct NewStep<'a> {
-    id: StepId,
-    run_id: RunId,
-    branch_id: BranchId,
-    ordinal: i64,
-    node: &'a str,
-    step: &'a str,
-    via: Via,
-    transition: TransitionId,
-    status: StepStatus,
-    input: Input<'a>,
-}
-
-struct NewBranch<'a> {
-    id: BranchId,
-    run_id: RunId,
-    pipeline: &'a str,
-    fan_out_id: FanOutId,
-    ordinal: i64,
-    step_id: StepId,
-}
-
-pub(super) struct NewExecution<'a> {
-    pub id: ExecutionId,
-    pub step_id: StepId,
-    pub pipeline: &'a str,
-    pub attempt: u32,
-    pub retry_count: u32,
-    pub crash_count: u32,
-    /// Microseconds from now; `None`: it goes before all of its pipeline that is due, as it did when it was
-    /// claimed.
-    pub due_in: Option<i64>,
-}
-
-struct Moved<'a> {
-    id: BranchId,
-    from: StepId,
-    token: Option<ClaimToken>,
-    status: BranchStatus,
-    step_id: StepId,
-    halt_reason: Option<HaltReason>,
-    output: Option<&'a str>,
-}
-
-/// A branch standing at a node: what a level of the cascade works on.
-struct Standing<'a> {
-    branch_id: BranchId,
-    run_id: RunId,
-    pipeline: &'a str,
-    definition: &'a Arc<Definition>,
-    fan_out_id: Option<FanOutId>,
-    ordinal: i64,
-    from: StepId,
-    from_ordinal: i64,
-    node: NodeIndex,
-    token: Option<ClaimToken>,
-    /// The crossing whose arrival made it move: the producer of what it makes.
-    transition: TransitionId,
-    /// Its value, where that is not its current step's output.
-    gathered: Option<FanOutId>,
-    /// The barrier of the expand that it has begun, and how many branches that has.
-    begun: Option<(FanOutId, usize)>,
-    /// How many it has after this transaction.
-    until: usize,
-    /// `None`: it halts because branches of its fan-out did.
-    advance: Option<Advance<'a>>,
-}
-
-#[derive(Default)]
-struct Writes<'a> {
-    steps: Vec<NewStep<'a>>,
-    executions: Vec<NewExecution<'a>>,
-    branches: Vec<NewBranch<'a>>,
-    fan_outs: Vec<(FanOutId, &'a str, Via, usize, usize)>,
-    /// Expands: whose they are, and their barriers.
-    spreads: Vec<(usize, FanOutId)>,
-    /// Branches whose expand goes on in another transaction, with their claims.
-    held: Vec<(BranchId, ClaimToken)>,
-    moved: Vec<Moved<'a>>,
-    gathered: Vec<(BranchId, FanOutId)>,
-    arrivals: BTreeMap<FanOutId, Arriving>,
-    completed_runs: Vec<usize>,
-    halted_runs: Vec<usize>,
-    dampened: BTreeMap<RunId, i64>,
-}
-
-struct Arriving {
-    arriving: i64,
-    halting: i64,
-    transition: TransitionId,
-}
-
 /// Makes a batch of crossings. All of them happen, or the transaction must be rolled back. A
 /// fan-in whose array is longer than its pipeline's limit halts.
 pub async fn cross(
@@ -409,231 +201,6 @@ pub async fn cross(
     Ok(crossed)
 }
 
-impl<'a> Standing<'a> {
-    fn of(crossing: &'a Crossing<'a>) -> Self {
-        Self {
-            branch_id: crossing.branch_id,
-            run_id: crossing.run_id,
-            pipeline: crossing.pipeline,
-            definition: crossing.definition,
-            fan_out_id: crossing.fan_out_id,
-            ordinal: crossing.ordinal,
-            from: crossing.from,
-            from_ordinal: crossing.from_ordinal,
-            node: crossing.node,
-            token: Some(crossing.token),
-            transition: crossing.transition,
-            gathered: None,
-            begun: crossing.begun,
-            until: crossing.until,
-            advance: Some(crossing.advance.clone()),
-        }
-    }
-
-    fn moved(&self, status: BranchStatus, step_id: StepId) -> Moved<'a> {
-        Moved {
-            id: self.branch_id,
-            from: self.from,
-            token: self.token,
-            status,
-            step_id,
-            halt_reason: None,
-            output: None,
-        }
-    }
-}
-
-fn via_of(advance: &Advance<'_>) -> Via {
-    match advance {
-        Advance::Continue { via, .. } => *via,
-        Advance::Split { .. } => Via::Divide,
-        Advance::Spread { .. } => Via::Expand,
-        Advance::Hold { .. } => Via::Dampen,
-        Advance::End { .. } | Advance::Halt { .. } => Via::End,
-    }
-}
-
-/// Turns one branch's advance into rows to write.
-fn plan<'a>(index: usize, branch: &Standing<'a>, writes: &mut Writes<'a>, crossed: &mut Crossed) {
-    let Some(advance) = &branch.advance else {
-        let moved = branch.moved(BranchStatus::Halted, branch.from);
-        writes.moved.push(moved);
-        return end(index, branch, true, writes);
-    };
-    match advance {
-        Advance::End { value } => {
-            let mut moved = branch.moved(BranchStatus::Completed, branch.from);
-            match (value, branch.gathered) {
-                (Value::EmptyArray, _) => moved.output = Some("[]"),
-                (Value::Output, Some(fan_out)) => {
-                    writes.gathered.push((branch.branch_id, fan_out));
-                }
-                (Value::Output, None) => {}
-            }
-            writes.moved.push(moved);
-            end(index, branch, false, writes);
-        }
-        Advance::Halt { reason } => {
-            let mut moved = branch.moved(BranchStatus::Halted, branch.from);
-            moved.halt_reason = Some(*reason);
-            writes.moved.push(moved);
-            crossed
-                .halted
-                .push((branch.run_id, branch.branch_id, *reason));
-            end(index, branch, true, writes);
-        }
-        Advance::Continue { to, via, value } => {
-            let input = match (value, branch.gathered) {
-                (Value::EmptyArray, _) => Input::Text("[]".into()),
-                (Value::Output, Some(fan_out)) => Input::GatheredFrom(fan_out),
-                (Value::Output, None) => Input::OutputOf(branch.from),
-            };
-            let step = StepId::new();
-            let place = (branch.branch_id, branch.from_ordinal + 1);
-            enqueue(branch, place, step, *to, *via, input, writes);
-            writes
-                .moved
-                .push(branch.moved(BranchStatus::InProgress, step));
-        }
-        Advance::Split { paths } => {
-            let fan_out = fan_out(index, branch, Via::Divide, paths.len(), writes);
-            wait(branch, writes);
-            for (ordinal, to) in paths.iter().enumerate() {
-                let input = Input::OutputOf(branch.from);
-                child(branch, fan_out, ordinal, *to, Via::Divide, input, writes);
-            }
-        }
-        // The children are made by `apply`, in chunks: there may be a million.
-        Advance::Spread { elements, .. } => {
-            let fan_out = match branch.begun {
-                Some((fan_out, _)) => fan_out,
-                None => fan_out(index, branch, Via::Expand, elements.len(), writes),
-            };
-            writes.spreads.push((index, fan_out));
-            match branch.token {
-                Some(token) if branch.until < elements.len() => {
-                    writes.held.push((branch.branch_id, token));
-                }
-                _ => wait(branch, writes),
-            }
-        }
-        Advance::Hold { at } => {
-            let node = branch.definition.node(*at);
-            let step = StepId::new();
-            writes.steps.push(NewStep {
-                id: step,
-                run_id: branch.run_id,
-                branch_id: branch.branch_id,
-                ordinal: branch.from_ordinal + 1,
-                node: &node.name,
-                step: Via::Dampen.as_str(),
-                via: Via::Dampen,
-                transition: branch.transition,
-                status: StepStatus::Waiting,
-                input: Input::OutputOf(branch.from),
-            });
-            writes
-                .moved
-                .push(branch.moved(BranchStatus::Dampened, step));
-            *writes.dampened.entry(branch.run_id).or_default() += 1;
-        }
-    }
-}
-
-/// A branch has ended: it arrives at its barrier, or its run is over.
-fn end<'a>(index: usize, branch: &Standing<'a>, halted: bool, writes: &mut Writes<'a>) {
-    match branch.fan_out_id {
-        Some(fan_out) => {
-            let arriving = writes.arrivals.entry(fan_out).or_insert(Arriving {
-                arriving: 0,
-                halting: 0,
-                transition: branch.transition,
-            });
-            arriving.arriving += 1;
-            arriving.halting += i64::from(halted);
-            arriving.transition = branch.transition;
-        }
-        None if halted => writes.halted_runs.push(index),
-        None => writes.completed_runs.push(index),
-    }
-}
-
-/// The branch waits at its barrier: all that it was split into is there.
-fn wait<'a>(branch: &Standing<'a>, writes: &mut Writes<'a>) {
-    let moved = branch.moved(BranchStatus::Waiting, branch.from);
-    writes.moved.push(moved);
-}
-
-/// The barrier of a split.
-fn fan_out<'a>(
-    index: usize,
-    branch: &Standing<'a>,
-    via: Via,
-    width: usize,
-    writes: &mut Writes<'a>,
-) -> FanOutId {
-    let id = FanOutId::new();
-    let node = &branch.definition.node(branch.node).name;
-    writes.fan_outs.push((id, node, via, width, index));
-    id
-}
-
-fn child<'a>(
-    parent: &Standing<'a>,
-    fan_out_id: FanOutId,
-    ordinal: usize,
-    to: Target,
-    via: Via,
-    input: Input<'a>,
-    writes: &mut Writes<'a>,
-) {
-    let (id, step_id) = (BranchId::new(), StepId::new());
-    writes.branches.push(NewBranch {
-        id,
-        run_id: parent.run_id,
-        pipeline: parent.pipeline,
-        fan_out_id,
-        ordinal: ordinal as i64,
-        step_id,
-    });
-    enqueue(parent, (id, 0), step_id, to, via, input, writes);
-}
-
-/// A new step with its first execution.
-fn enqueue<'a>(
-    parent: &Standing<'a>,
-    (branch_id, ordinal): (BranchId, i64),
-    id: StepId,
-    to: Target,
-    via: Via,
-    input: Input<'a>,
-    writes: &mut Writes<'a>,
-) {
-    let node = parent.definition.node(to.node);
-    let delay = parent.definition.delay(to);
-    writes.steps.push(NewStep {
-        id,
-        run_id: parent.run_id,
-        branch_id,
-        ordinal,
-        node: &node.name,
-        step: node.step.as_deref().unwrap_or_default(),
-        via,
-        transition: parent.transition,
-        status: StepStatus::InProgress,
-        input,
-    });
-    writes.executions.push(NewExecution {
-        id: ExecutionId::new(),
-        step_id: id,
-        pipeline: parent.pipeline,
-        attempt: 1,
-        retry_count: 0,
-        crash_count: 0,
-        due_in: Some(micros(delay)),
-    });
-}
-
 async fn apply<'a>(
     conn: &mut Conn,
     standing: &[Standing<'a>],
@@ -671,30 +238,6 @@ async fn apply<'a>(
     }
     failpoint!(conn, "cross.made");
     end_runs(conn, standing, &writes, crossed).await
-}
-
-async fn insert_fan_outs(
-    conn: &mut Conn,
-    standing: &[Standing<'_>],
-    writes: &Writes<'_>,
-) -> Result<(), Error> {
-    if writes.fan_outs.is_empty() {
-        return Ok(());
-    }
-    let of = |index: usize| &standing[index];
-    let rows = &writes.fan_outs;
-    let rows = Rows::new()
-        .ids("id", rows.iter().map(|row| row.0))
-        .ids("run_id", rows.iter().map(|row| of(row.4).run_id))
-        .ids("branch_id", rows.iter().map(|row| of(row.4).branch_id))
-        .texts("node", rows.iter().map(|row| row.1))
-        .texts("via", rows.iter().map(|row| row.2.as_str()))
-        .ints("width", rows.iter().map(|row| row.3 as i64))
-        .optional_ids("parent_id", rows.iter().map(|row| of(row.4).fan_out_id))
-        .ints("parent_ordinal", rows.iter().map(|row| of(row.4).ordinal));
-    conn.execute(&INSERT_FAN_OUTS, &[("b", (&rows).into())])
-        .await?;
-    Ok(())
 }
 
 /// Moves branches, all of them, or the transaction must be rolled back.
@@ -777,99 +320,6 @@ async fn spread(
         insert_children(conn, &mut writes, crossed).await?;
         failpoint!(conn, "cross.chunk");
         from = until;
-    }
-    Ok(())
-}
-
-async fn insert_children(
-    conn: &mut Conn,
-    writes: &mut Writes<'_>,
-    crossed: &mut Crossed,
-) -> Result<(), Error> {
-    for rows in writes.branches.chunks(CHUNK) {
-        let rows = Rows::new()
-            .ids("id", rows.iter().map(|row| row.id))
-            .ids("run_id", rows.iter().map(|row| row.run_id))
-            .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .ids("fan_out_id", rows.iter().map(|row| row.fan_out_id))
-            .ints("ordinal", rows.iter().map(|row| row.ordinal))
-            .ids("step_id", rows.iter().map(|row| row.step_id));
-        conn.execute(&INSERT_BRANCHES, &[("b", (&rows).into())])
-            .await?;
-    }
-    insert_steps(conn, &writes.steps).await?;
-    for execution in &writes.executions {
-        crossed.available.insert(execution.pipeline.to_owned());
-    }
-    insert_executions(conn, &writes.executions).await
-}
-
-async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Result<(), Error> {
-    let (mut texts, mut outputs, mut gathered) = (Vec::new(), Vec::new(), Vec::new());
-    for step in steps {
-        match &step.input {
-            Input::Text(text) => texts.push((step, text.as_ref())),
-            Input::OutputOf(from) => outputs.push((step, *from)),
-            Input::GatheredFrom(from) => gathered.push((step, *from)),
-        }
-    }
-    for rows in texts.chunks(CHUNK) {
-        let rows =
-            columns(rows.iter().map(|row| row.0)).texts("input", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS, &[("b", (&rows).into())])
-            .await?;
-    }
-    for rows in outputs.chunks(CHUNK) {
-        let rows =
-            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS_FROM_OUTPUT, &[("b", (&rows).into())])
-            .await?;
-    }
-    for rows in gathered.chunks(CHUNK) {
-        let rows =
-            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS_FROM_FAN_OUT, &[("b", (&rows).into())])
-            .await?;
-    }
-    Ok(())
-}
-
-fn columns<'a>(steps: impl Iterator<Item = &'a NewStep<'a>> + Clone) -> Rows<'a> {
-    Rows::new()
-        .ids("id", steps.clone().map(|step| step.id))
-        .ids("run_id", steps.clone().map(|step| step.run_id))
-        .ids("branch_id", steps.clone().map(|step| step.branch_id))
-        .ints("ordinal", steps.clone().map(|step| step.ordinal))
-        .texts("node", steps.clone().map(|step| step.node))
-        .texts("step", steps.clone().map(|step| step.step))
-        .texts("via", steps.clone().map(|step| step.via.as_str()))
-        .ids("transition_id", steps.clone().map(|step| step.transition))
-        .texts("status", steps.map(|step| step.status.as_str()))
-}
-
-/// New attempts, with their place in the queue.
-pub(super) async fn insert_executions(
-    conn: &mut Conn,
-    executions: &[NewExecution<'_>],
-) -> Result<(), Error> {
-    for rows in executions.chunks(CHUNK) {
-        let count =
-            |of: fn(&NewExecution<'_>) -> u32| rows.iter().map(move |row| i64::from(of(row)));
-        let table = Rows::new()
-            .ids("id", rows.iter().map(|row| row.id))
-            .ids("step_id", rows.iter().map(|row| row.step_id))
-            .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .ints("attempt", count(|row| row.attempt))
-            .ints("retry_count", count(|row| row.retry_count))
-            .ints("crash_count", count(|row| row.crash_count));
-        conn.execute(&INSERT_EXECUTIONS, &[("b", (&table).into())])
-            .await?;
-        let table = Rows::new()
-            .ids("execution_id", rows.iter().map(|row| row.id))
-            .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .optional_ints("due_in", rows.iter().map(|row| row.due_in));
-        conn.execute(&INSERT_AVAILABILITIES, &[("b", (&table).into())])
-            .await?;
     }
     Ok(())
 }
@@ -1146,11 +596,4 @@ async fn record(
     conn.execute(&COMPLETE_ADVANCEMENTS, &[("b", (&rows).into())])
         .await?;
     Ok(())
-}
-
-/// Whole microseconds, as stored.
-pub(super) fn micros(duration: Duration) -> i64 {
-    // Capped where adding it to a time could overflow: longer than any history.
-    const LONGEST: u128 = (i64::MAX / 4) as u128;
-    duration.as_micros().min(LONGEST) as i64
 }

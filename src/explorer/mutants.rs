@@ -233,16 +233,16 @@ mod tests {
     /// of PostgreSQL's does the work of.
     const FILES: [(&str, &str, &[Parts]); 3] = [
         (
-            include_str!("../backend/sqlite/claim.sql"),
-            include_str!("../backend/postgres/claim.sql"),
+            include_str!("../store/backend/sqlite/claim.sql"),
+            include_str!("../store/backend/postgres/claim.sql"),
             &[(
                 "CLAIM",
                 &["TOUCH_PROCESS", "TAKE_AVAILABILITIES", "STAMP_EXECUTIONS"],
             )],
         ),
         (
-            include_str!("../backend/sqlite/commit.sql"),
-            include_str!("../backend/postgres/commit.sql"),
+            include_str!("../store/backend/sqlite/commit.sql"),
+            include_str!("../store/backend/postgres/commit.sql"),
             &[
                 (
                     "COMMIT",
@@ -280,8 +280,8 @@ mod tests {
             ],
         ),
         (
-            include_str!("../backend/sqlite/trigger.sql"),
-            include_str!("../backend/postgres/trigger.sql"),
+            include_str!("../store/backend/sqlite/trigger.sql"),
+            include_str!("../store/backend/postgres/trigger.sql"),
             &[
                 (
                     "TRIGGER",

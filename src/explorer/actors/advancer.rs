@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::{Advancer, Cx, advance_limits, holds};
-use crate::engine::branches::{Answer, Branches, Operation, Terms};
+use crate::engine::advancer_state::{AdvancerState, Answer, Operation, Terms};
+use crate::explorer::canon::Canon;
+use crate::explorer::flows::LEASE;
+use crate::explorer::local::refused_for_its_value;
 use crate::model::*;
 use crate::store::advance::BranchClaim;
-use crate::store::explorer::canon::Canon;
-use crate::store::explorer::flows::LEASE;
-use crate::store::explorer::local::refused_for_its_value;
 use crate::store::{Conn, Error};
 
 impl Advancer {
@@ -43,7 +43,7 @@ impl Advancer {
             backoff: &|_, _| Duration::from_secs(1),
         };
         let done = async |conn: &mut Conn| operation.perform(conn, me, &terms).await;
-        let mut answer = cx.told(done).await?;
+        let mut answer = cx.outcome(done).await?;
         // A refusal while it advances is for the value, so that budgets are spent.
         if let (Operation::Advance(_), Err(Error::Refused { statement, .. })) =
             (&operation, &answer)
@@ -63,7 +63,7 @@ impl Advancer {
     }
 
     pub(super) fn crash(&mut self) {
-        self.branches = Branches::default();
+        self.branches = AdvancerState::default();
     }
 
     pub(super) fn write(&self, to: &mut Canon) {

@@ -123,14 +123,14 @@ mod tests {
     use super::*;
 
     /// Listens as a service manager, while the other half of the test talks.
-    fn told(
+    fn messages(
         test: &str,
         more: &[(&str, &OsStr)],
         listen: UnixDatagram,
         count: usize,
     ) -> Vec<String> {
         let place = tempfile::tempdir().unwrap();
-        let test = format!("process::notify::tests::{test}");
+        let test = format!("process::systemd::tests::{test}");
         let mut half = Half::start(&test, "daemon", place.path(), more);
         let messages = heard(&listen, count);
         half.succeeded();
@@ -190,7 +190,7 @@ mod tests {
         let path = place.path().join("notify");
         let listen = UnixDatagram::bind(&path).unwrap();
         let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", path.as_os_str())];
-        assert_messages(&told("a_manager_is_told_everything", &more, listen, 7));
+        assert_messages(&messages("a_manager_is_told_everything", &more, listen, 7));
     }
 
     #[test]
@@ -203,13 +203,17 @@ mod tests {
             UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
         let address = format!("@{name}");
         let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", address.as_ref())];
-        assert_messages(&told("an_abstract_address_is_understood", &more, listen, 7));
+        assert_messages(&messages(
+            "an_abstract_address_is_understood",
+            &more,
+            listen,
+            7,
+        ));
     }
 
     #[test]
     fn the_environment_says_where_and_how_often_and_is_not_handed_on() {
-        let test =
-            "process::notify::tests::the_environment_says_where_and_how_often_and_is_not_handed_on";
+        let test = "process::systemd::tests::the_environment_says_where_and_how_often_and_is_not_handed_on";
         match part().as_deref() {
             Some("daemon") => {
                 play(Some(Duration::from_secs(30)));

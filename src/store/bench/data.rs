@@ -7,12 +7,12 @@
 use crate::definition::Definition;
 use crate::model::{ProcessId, Via};
 
-use super::conn::Conn;
-use super::definition;
-use super::dialect::Dialect;
-use super::error::Error;
-use super::query;
-use super::statement::{Arg, Args, Rows, statements};
+use super::super::conn::Conn;
+use super::super::definition;
+use super::super::dialect::Dialect;
+use super::super::error::Error;
+use super::super::query;
+use super::super::statement::{Arg, Args, Rows, statements};
 
 /// Runs per statement: a bound on what one transaction holds.
 const CHUNK: u64 = 20_000;
@@ -111,7 +111,7 @@ pub async fn waiting(
     definition: &Definition,
     runs: u64,
     numbers: &mut Numbers,
-    told: &dyn Fn(u64),
+    report: &dyn Fn(u64),
 ) -> Result<i64, Error> {
     let digest = definition::save(conn, definition).await?;
     let start = definition.node(crate::definition::NodeIndex(0));
@@ -140,7 +140,7 @@ pub async fn waiting(
             Ok(())
         })
         .await?;
-        told((last + 1 - from) as u64);
+        report((last + 1 - from) as u64);
     }
     Ok(from)
 }
@@ -152,7 +152,7 @@ pub async fn completed(
     definition: &Definition,
     runs: u64,
     numbers: &mut Numbers,
-    told: &dyn Fn(u64),
+    report: &dyn Fn(u64),
 ) -> Result<(), Error> {
     let digest = definition::save(conn, definition).await?;
     let steps = definition.nodes.len();
@@ -202,7 +202,7 @@ pub async fn completed(
             Ok(())
         })
         .await?;
-        told((last + 1 - from) as u64);
+        report((last + 1 - from) as u64);
     }
     Ok(())
 }

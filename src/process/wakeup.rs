@@ -1,8 +1,10 @@
-//! The bells of one process: those of its own host, and those of the database.
+//! How one process wakes another: by a socket on the same host, by the database on others.
 //!
 //! Owns: the choice between the two. On the same host a datagram wakes the other process
 //! within microseconds; other hosts hear the database's notification, sent outside of any hot
 //! transaction and at most so often.
+
+mod socket;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,28 +12,31 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use crate::engine::Ring;
+use crate::engine::Waker;
 use crate::engine::lifeline::Request;
 use crate::model::{ProcessId, Role};
 use crate::store::{Dialect, Location};
 
-use super::bell::{self, Bell, BellName, Ringer, Target};
+pub use socket::directory;
+use socket::{Recipient, Sender, WakeupSocket};
 
 /// The shortest time between two notifications: a NOTIFY serialises commits with others, and
 /// whoever was woken looks until nothing is left.
 const NOTIFY_EVERY: Duration = Duration::from_millis(50);
 
-/// The bells of one process.
-pub struct Bells {
+/// The wakeups that one process sends and hears.
+pub struct Wakeup {
     dir: Option<PathBuf>,
     requests: Option<mpsc::UnboundedSender<Request>>,
 }
 
-impl Bells {
-    /// The bells of the house that uses the database at `location`.
+impl Wakeup {
+    /// Among the processes that use the database at `location`.
     pub fn new(location: &Location, requests: mpsc::UnboundedSender<Request>) -> Self {
-        let dir = bell::directory(&location.identity())
-            .map_err(|error| tracing::warn!(%error, "no bells: work is found by polling"))
+        let dir = socket::directory(&location.identity())
+            .map_err(
+                |error| tracing::warn!(%error, "no wakeups on this host: work is found by polling"),
+            )
             .ok();
         let remote = location.dialect() == Dialect::Postgres;
         Self {
@@ -40,9 +45,9 @@ impl Bells {
         }
     }
 
-    /// The prefix that tells this house's notifications from those of other hosts: only processes that
-    /// share the directory hear each other's bells.
-    pub fn house(&self) -> String {
+    /// The prefix that tells the notifications of the processes that share the directory, and so
+    /// hear each other's sockets, from those of other hosts.
+    pub fn origin(&self) -> String {
         use std::os::unix::fs::MetadataExt;
 
         let metadata = self
@@ -57,64 +62,64 @@ impl Bells {
         }
     }
 
-    /// Rings others.
-    pub fn ringer(&self) -> Arc<dyn Ring> {
-        Arc::new(Handles {
-            ringer: self.dir.as_deref().map(Ringer::new),
+    /// Wakes others.
+    pub fn waker(&self) -> Arc<dyn Waker> {
+        Arc::new(ProcessWaker {
+            sender: self.dir.as_deref().map(Sender::new),
             requests: self.requests.clone(),
-            house: self.house(),
+            origin: self.origin(),
             last: Mutex::new(None),
         })
     }
 
-    /// Hears rings for a role, in a task of its own, until the process ends.
+    /// Hears the wakeups for a role, in a task of its own, until the process ends.
     pub fn listen(
         &self,
         role: Role,
         pipeline: Option<&str>,
         process: ProcessId,
-        rung: impl Fn() + Send + 'static,
+        woken: impl Fn() + Send + 'static,
     ) {
         let name = match (role, pipeline) {
-            (Role::Worker, pipeline) => BellName::Worker(pipeline.unwrap_or_default()),
-            (Role::Advancer, _) => BellName::Advancer,
-            (Role::Supervisor, _) => BellName::Supervisor,
+            (Role::Worker, pipeline) => Recipient::Worker(pipeline.unwrap_or_default()),
+            (Role::Advancer, _) => Recipient::Advancer,
+            (Role::Supervisor, _) => Recipient::Supervisor,
         };
-        self.hear(&name, process, rung);
+        self.hear(&name, process, woken);
     }
 
     /// Hears that claims may have been taken away, likewise.
-    pub fn listen_for_claims(&self, process: ProcessId, rung: impl Fn() + Send + 'static) {
-        self.hear(&BellName::Claims, process, rung);
+    pub fn listen_for_claims(&self, process: ProcessId, woken: impl Fn() + Send + 'static) {
+        self.hear(&Recipient::Claims, process, woken);
     }
 
-    fn hear(&self, name: &BellName<'_>, process: ProcessId, rung: impl Fn() + Send + 'static) {
+    fn hear(&self, name: &Recipient<'_>, process: ProcessId, woken: impl Fn() + Send + 'static) {
         let Some(dir) = &self.dir else { return };
-        match Bell::bind(dir, name, process.0) {
-            Ok(mut bell) => {
+        match WakeupSocket::bind(dir, name, process.0) {
+            Ok(mut socket) => {
                 tokio::task::spawn_local(async move {
                     loop {
-                        bell.rung().await;
-                        rung();
+                        socket.woken().await;
+                        woken();
                     }
                 });
             }
-            Err(error) => tracing::warn!(%error, "no bell: work is found by polling"),
+            Err(error) => tracing::warn!(%error, "no wakeups: work is found by polling"),
         }
     }
 }
 
-struct Handles {
-    ringer: Option<Ringer>,
+struct ProcessWaker {
+    sender: Option<Sender>,
     requests: Option<mpsc::UnboundedSender<Request>>,
-    house: String,
+    origin: String,
     last: Mutex<Option<Instant>>,
 }
 
-impl Handles {
-    fn ring(&self, target: Target<'_>, payload: &str) {
-        if let Some(ringer) = &self.ringer {
-            ringer.ring(target);
+impl ProcessWaker {
+    fn wake(&self, target: Recipient<'_>, payload: &str) {
+        if let Some(sender) = &self.sender {
+            sender.wake(target);
         }
         let Some(requests) = &self.requests else {
             return;
@@ -123,29 +128,29 @@ impl Handles {
         if last.is_none_or(|last| last.elapsed() >= NOTIFY_EVERY) {
             *last = Some(Instant::now());
             // The lifeline may have ended: then so has this process.
-            let _ = requests.send(Request::Notify(format!("{}{payload}", self.house)));
+            let _ = requests.send(Request::Notify(format!("{}{payload}", self.origin)));
         }
     }
 }
 
-impl Ring for Handles {
-    fn claims(&self) {
-        if let Some(ringer) = &self.ringer {
-            ringer.ring(Target::Claims);
+impl Waker for ProcessWaker {
+    fn claims_revoked(&self) {
+        if let Some(sender) = &self.sender {
+            sender.wake(Recipient::Claims);
         }
     }
 
-    fn born(&self) {
-        if let Some(ringer) = &self.ringer {
-            ringer.ring(Target::Supervisor);
+    fn registered(&self) {
+        if let Some(sender) = &self.sender {
+            sender.wake(Recipient::Supervisor);
         }
     }
 
-    fn work(&self, pipeline: &str) {
-        self.ring(Target::Worker(pipeline), pipeline);
+    fn job_available(&self, pipeline: &str) {
+        self.wake(Recipient::Worker(pipeline), pipeline);
     }
 
-    fn branches(&self) {
-        self.ring(Target::Advancer, "");
+    fn branch_available(&self) {
+        self.wake(Recipient::Advancer, "");
     }
 }

@@ -10,9 +10,9 @@ use super::statement::Arg;
 
 /// The time of a row, and its id: rows that were written in one transaction have one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(i64, Uuid);
+pub struct Cursor(i64, Uuid);
 
-impl Place {
+impl Cursor {
     /// Before everything.
     pub const FIRST: Self = Self(i64::MIN, Uuid::nil());
 

@@ -1,4 +1,4 @@
-//! A house of its own for each test: a directory, a database, pipelines, and the daemons that
+//! Each test's own deployment: a directory, a database, pipelines, and the daemons that
 //! run there. No process of it survives the test, even a failed one.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::wires;
 
 /// Marks every process that descends from one start, whoever its parents are by now. Steps
 /// inherit it, and so does what they leave behind.
-const TAG: &str = "TEST_HOUSE";
+const TAG: &str = "TEST_FIXTURE";
 
 /// Between two looks at a condition.
 const LOOK: Duration = Duration::from_millis(10);
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Longer than anything takes on a loaded machine, for waits whose length is not the point.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The configuration of a house.
+/// The configuration of a fixture.
 pub struct Settings {
     pub reaper_timeout: &'static str,
     pub shutdown_timeout: &'static str,
@@ -57,7 +57,7 @@ impl Default for Settings {
 }
 
 /// A directory with a configuration and pipelines.
-pub struct House {
+pub struct DaemonFixture {
     dir: tempfile::TempDir,
     url: String,
     settings: Settings,
@@ -68,8 +68,8 @@ pub struct House {
     pub conn: Conn,
 }
 
-impl House {
-    /// A house on a fresh database, with these pipelines.
+impl DaemonFixture {
+    /// On a fresh database, with these pipelines.
     pub async fn new(db: &Db, settings: Settings, pipelines: &[&str]) -> Self {
         Self::at(&db.url, db.conn().await, settings, pipelines).await
     }
@@ -79,7 +79,7 @@ impl House {
         wires::install(&mut conn).await;
         let dir = tempfile::tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("pipelines")).expect("a directory");
-        let mut house = Self {
+        let mut fixture = Self {
             dir,
             url: url.to_owned(),
             settings,
@@ -88,10 +88,10 @@ impl House {
             conn,
         };
         for text in pipelines {
-            house.define(text);
+            fixture.define(text);
         }
-        house.configure("");
-        house
+        fixture.configure("");
+        fixture
     }
 
     /// Writes the configuration, with these lines more.
@@ -132,12 +132,12 @@ impl House {
         self.definitions.insert(name, definition);
     }
 
-    /// A file of the house.
+    /// A file of the fixture.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The lines that steps have appended to a file of the house.
+    /// The lines that steps have appended to a file of the fixture.
     pub fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -177,7 +177,7 @@ impl House {
         command.stdin(Stdio::null()).output().expect("it runs")
     }
 
-    /// The program in this house's directory, where it finds its configuration, and with nothing of
+    /// The program in this fixture's directory, where it finds its configuration, and with nothing of
     /// what else is configured.
     fn command(&self, wrapper: &[&str], verb: &[&str]) -> Command {
         let own = [env!("CARGO_BIN_EXE_ductworkd")];
@@ -588,18 +588,18 @@ pub struct Lock;
 
 impl Lock {
     /// Takes it, on the connection of the test.
-    pub async fn take(house: &mut House) -> Self {
-        let lock = match house.conn.dialect() {
+    pub async fn take(fixture: &mut DaemonFixture) -> Self {
+        let lock = match fixture.conn.dialect() {
             Dialect::Sqlite => "BEGIN IMMEDIATE",
             Dialect::Postgres => "BEGIN; LOCK TABLE ductwork_availabilities IN SHARE MODE",
         };
-        house.conn.script("LOCK", lock).await.unwrap();
+        fixture.conn.script("LOCK", lock).await.unwrap();
         Self
     }
 
     /// Gives it back.
-    pub async fn release(self, house: &mut House) {
-        house.conn.script("COMMIT", "COMMIT").await.unwrap();
+    pub async fn release(self, fixture: &mut DaemonFixture) {
+        fixture.conn.script("COMMIT", "COMMIT").await.unwrap();
     }
 }
 
