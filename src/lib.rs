@@ -12,7 +12,7 @@
 //
 // - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
 //   forms
-// - [`failpoint`]: faults on purpose
+// - [`failpoint`]: faults on purpose · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
 // - [`store`]: the only SQL · [`step`]: what users run
@@ -102,6 +102,10 @@ mod telemetry;
 pub mod time;
 #[cfg(not(feature = "internals"))]
 mod time;
+#[cfg(feature = "internals")]
+pub mod yaml;
+#[cfg(not(feature = "internals"))]
+mod yaml;
 
 pub use definition::{Path, Pipeline, StepSpec};
 pub use process::hooks::Moment;

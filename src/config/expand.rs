@@ -4,7 +4,7 @@
 //! another one is itself, so that shell snippets in hooks stay readable. Never: expands
 //! what an expansion brought in, nor a variable's own value.
 
-use super::yaml::{Entry, Fault, Mark, Node, Value, shorten};
+use crate::yaml::{Entry, Fault, Mark, Node, Value, shorten};
 
 /// Reads a variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;

@@ -14,7 +14,6 @@ mod read;
 mod schema;
 mod source;
 mod value;
-mod yaml;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

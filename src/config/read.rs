@@ -11,13 +11,13 @@ use std::time::Duration;
 use crate::definition::graph::Backoff;
 use crate::file;
 use crate::problem::Problem;
+use crate::yaml::{Fault, Node};
 
 use super::database::{DatabaseUrl, UrlError};
 use super::expand::{self, Variables};
 use super::keys::{self, Key};
 use super::source::{Source, of_variable};
 use super::value::{self, BACKOFF, ByStep, Faults, Scoped};
-use super::yaml::{Fault, Node};
 
 /// Variables that hold the database's address, in order of precedence; each may also be
 /// given as a file, by a variable of the same name with `_FILE` at its end.
@@ -353,7 +353,7 @@ pub fn default<T>(path: &str, parse: fn(&Node, &Key) -> Result<T, Faults>) -> T 
     let key = known(path);
     let node = match key.default {
         "[]" => Node {
-            value: super::yaml::Value::List(Vec::new()),
+            value: crate::yaml::Value::List(Vec::new()),
             ..Node::plain("")
         },
         text => Node::plain(text),

@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 
 use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, lines, nearest};
+use crate::yaml::{self, Entry, Fault, Node};
 
 use super::DEFAULT_ENVIRONMENT;
 use super::database::cover_passwords;
 use super::keys::{self, KEYS, LATER, PREFIX};
 use super::read::URL_VARIABLES;
 use super::value::unknown_key;
-use super::yaml::{self, Entry, Fault, Node};
+
+/// Nodes of a configuration, after aliases have been replaced.
+const MAX_NODES: usize = 10_000;
 
 /// A configuration larger than this is something else.
 const MAX_BYTES: u64 = 1024 * 1024;
@@ -125,7 +128,7 @@ impl Source {
 
     /// The settings of `environment`, with every unknown key reported.
     pub fn section(&self, environment: &str, problems: &mut Vec<Problem>) -> Option<Node> {
-        let (document, mut faults) = yaml::parse(&self.text);
+        let (document, mut faults) = yaml::parse(&self.text, MAX_NODES);
         let section = match document {
             Some(node) if node.is_null() => {
                 faults.push(empty());
@@ -357,7 +360,7 @@ fn value_of(text: &str) -> Result<Node, Fault> {
     if !text.starts_with(['[', '{']) {
         return Ok(Node::plain(text));
     }
-    let (node, mut faults) = yaml::parse(text);
+    let (node, mut faults) = yaml::parse(text, MAX_NODES);
     match (node, faults.pop()) {
         (Some(node), None) => Ok(node),
         (_, fault) => Err(fault.unwrap_or_else(|| Fault::new(Node::plain("").at, "is empty"))),

@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::keys::{KEYS, Kind, Scope};
 use super::*;
+use crate::yaml;
 
 /// A working directory, and the variables of a process.
 struct Desk {
@@ -179,7 +180,7 @@ fn the_shipped_configuration_says_the_defaults() {
 
 #[test]
 fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() {
-    let (document, faults) = yaml::parse(REFERENCE);
+    let (document, faults) = yaml::parse(REFERENCE, 10_000);
     assert_eq!(faults, []);
     let document = document.unwrap();
     let lines: Vec<&str> = REFERENCE.lines().collect();

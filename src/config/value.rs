@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::definition::graph::Backoff;
 use crate::duration;
 use crate::problem::nearest;
+use crate::yaml::{Fault, Node, Value, shorten};
 
 use super::keys::{self, Key, Kind};
-use super::yaml::{Fault, Node, Value, shorten};
 
 /// The mistake in one value.
 pub type Faults = Vec<Fault>;
@@ -423,7 +423,7 @@ pub fn set_backoff(to: &mut Backoff, name: &str, node: &Node, key: &Key) -> Resu
 }
 
 /// The problem of a name that `group` does not have.
-pub fn unknown_key(name: &str, at: super::yaml::Mark, group: &str, known: &[&str]) -> Fault {
+pub fn unknown_key(name: &str, at: crate::yaml::Mark, group: &str, known: &[&str]) -> Fault {
     let place = match group {
         "" => String::new(),
         group => format!(" in `{group}`"),

@@ -55,13 +55,9 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
         at
     };
     let mut reader = Reader::default();
-    let draft = match tree::read(text) {
-        Ok(tree) => reader.pipeline(&tree),
-        Err(finding) => {
-            reader.findings.push(finding);
-            None
-        }
-    };
+    let (tree, findings) = tree::read(text);
+    reader.findings = findings;
+    let draft = tree.and_then(|tree| reader.pipeline(&tree));
     if let Some(draft) = &draft {
         reader.findings.extend(check::check(draft));
     }

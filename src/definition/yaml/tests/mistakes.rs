@@ -124,15 +124,15 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
         ),
         (
             &format!("{all}  - divert: {{ [x]: A, k: B, otherwise: B }}\n"),
-            vec![(10, 15, "a list cannot be a key")],
+            vec![(10, 15, "a key has to be a name")],
         ),
         (
             &format!("{all}  - divert: {{ x: A, x: B, otherwise: C }}\n"),
-            vec![(10, 21, "duplicate key `x`")],
+            vec![(10, 21, "`x` stands twice in one map")],
         ),
         (
             &format!("{all}  - divert: {{ 1: A, \"1\": B, otherwise: C }}\n"),
-            vec![(10, 21, "the key `1` twice")],
+            vec![(10, 21, "`1` stands twice in one map")],
         ),
         (
             &format!("{all}  - divide: []\n"),
@@ -305,7 +305,7 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
         ),
         (
             "{ command: [a], [x]: 5 }",
-            vec![(3, 22, "a list cannot be a key")],
+            vec![(3, 22, "a key has to be a name")],
         ),
         (
             "{ command: [a], timeout: 0 }",
@@ -501,7 +501,10 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             &format!("pipeline: P\nflow: 5\n{rest}"),
-            vec![(4, 1, "duplicate key `flow`")],
+            vec![
+                (2, 7, "a flow is a list, and this is a number"),
+                (4, 1, "`flow` stands twice in one map"),
+            ],
         ),
         (
             &format!("pipeline: P\n5: x\n{rest}"),
@@ -521,22 +524,22 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             &format!("pipeline: P\n---\n{rest}"),
-            vec![(3, 1, "a second YAML document")],
+            vec![(2, 1, "a second document begins here")],
         ),
         (
             "pipeline: P\n\tsteps: 1\n",
-            vec![(1, 11, "YAML does not allow tabs")],
+            vec![(2, 1, "a tab in the indentation")],
         ),
         ("pipeline: \"P", vec![(1, 11, "unclosed quote")]),
         ("a: b: c", vec![(1, 5, "mapping values are not allowed")]),
+        ("pipeline: *name", vec![(1, 11, "unknown anchor")]),
         (
-            "pipeline: *name",
-            vec![(1, 11, "an anchor that does not exist")],
+            "pipeline: &x [*x]",
+            vec![(1, 15, "an alias inside of what it stands for")],
         ),
-        ("pipeline: &x [*x]", vec![(1, 15, "inside its own anchor")]),
         (
             "pipeline: !rust P",
-            vec![(1, 17, "unsupported tag `!rust`")],
+            vec![(1, 17, "tags (`!…`) mean nothing here")],
         ),
     ] {
         assert_found(text, &expected);
@@ -599,18 +602,18 @@ fn bombs_fail_fast() {
     let deep_block: String = (0..400)
         .map(|level| format!("{}a:\n", " ".repeat(level)))
         .collect();
-    let aliases = format!("a: &a x\nb: [{}]\n", vec!["*a"; 5_000].join(", "));
+    let aliases = format!("a: &a x\nb: [{}]\n", vec!["*a"; 100_000].join(", "));
     let merges = format!(
         "a: &a {{ x: y }}\nb:\n  <<: [{}]\n",
-        vec!["*a"; 5_000].join(", ")
+        vec!["*a"; 70_000].join(", ")
     );
     let large = format!("# {}", "x".repeat(MAX_BYTES));
     for (text, message) in [
-        (&laughs, "grows too large"),
+        (&laughs, "more than 200000 values"),
         (&deep_flow, "nested more than 64 deep"),
         (&deep_block, "nested more than 64 deep"),
-        (&aliases, "grows too large"),
-        (&merges, "grows too large"),
+        (&aliases, "more than 200000 values"),
+        (&merges, "more than 200000 values"),
         (&large, "larger than 1024 KiB"),
     ] {
         let begun = Instant::now();

@@ -1,19 +1,18 @@
 //! YAML as a tree that remembers where everything stands.
 //!
 //! Owns: aliases, merge keys, duplicate keys and the bounds that keep a small file from
-//! becoming a large tree. Scalars keep their text: what `010` or `no` means is for the key
-//! that takes it to say. Never: knows a key of ours.
+//! becoming a large tree, of a configuration as of a pipeline. Scalars keep their text: what `010`
+//! or `no` means is for the reader of the file to say. Never: knows a key of ours.
 
 use std::collections::HashMap;
 
-use serde_yaml::granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
 use crate::problem::lines;
 
-/// Deeper than any configuration needs, and shallow enough for every recursion here.
+/// Deeper than any file of ours needs, and shallow enough for every recursion here: a transition
+/// within a transition is three levels.
 const MAX_DEPTH: usize = 64;
-/// Nodes after aliases have been replaced: what stops a "billion laughs" file at once.
-const MAX_NODES: usize = 10_000;
 
 /// A place in the text; one-based, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +55,8 @@ pub enum Value {
 pub struct Entry {
     /// The key's text.
     pub key: String,
+    /// It was written without quotes.
+    pub plain: bool,
     /// Where the key stands.
     pub at: Mark,
     /// Its content.
@@ -182,11 +183,13 @@ pub fn shorten(text: &str) -> String {
 }
 
 /// The one document in `text`; `None` when there is none. Problems that leave the tree
-/// readable (a duplicate key) are collected and the first value is kept.
-pub fn parse(text: &str) -> (Option<Node>, Vec<Fault>) {
+/// readable (a duplicate key) are collected and the first value is kept. `max_nodes` bounds the
+/// nodes after aliases have been replaced, which ends a "billion laughs" file at once.
+pub fn parse(text: &str, max_nodes: usize) -> (Option<Node>, Vec<Fault>) {
     let mut builder = Builder {
         parser: Parser::new_from_str(text),
         text,
+        max_nodes,
         anchors: HashMap::new(),
         nodes: 0,
         faults: Vec::new(),
@@ -200,11 +203,12 @@ pub fn parse(text: &str) -> (Option<Node>, Vec<Fault>) {
     }
 }
 
-type Input<'a> = serde_yaml::granit_parser::StrInput<'a>;
+type Input<'a> = granit_parser::StrInput<'a>;
 
 struct Builder<'a> {
     parser: Parser<'a, Input<'a>>,
     text: &'a str,
+    max_nodes: usize,
     anchors: HashMap<usize, Node>,
     nodes: usize,
     faults: Vec<Fault>,
@@ -218,7 +222,7 @@ impl<'a> Builder<'a> {
             None => Err(Fault {
                 at: None,
                 message: "the file ends too early".into(),
-                help: None,
+                help: Some("it looks as if its end was cut off".into()),
             }),
         }
     }
@@ -229,8 +233,9 @@ impl<'a> Builder<'a> {
             match self.next()? {
                 (Event::StreamEnd, _) => return Ok(document),
                 (Event::DocumentStart(..), at) if document.is_some() => {
-                    return Err(Fault::new(at, "a second document begins here")
-                        .help("a configuration is one document: remove the `---`"));
+                    return Err(Fault::new(at, "a second document begins here").help(
+                        "a file is one document: remove the `---`, or make two files of it",
+                    ));
                 }
                 (Event::DocumentStart(..), _) => {
                     let (event, at) = self.next()?;
@@ -243,17 +248,19 @@ impl<'a> Builder<'a> {
 
     fn count(&mut self, nodes: usize, at: Mark) -> Result<(), Fault> {
         self.nodes = self.nodes.saturating_add(nodes);
-        match self.nodes > MAX_NODES {
+        let max = self.max_nodes;
+        match self.nodes > max {
             true => Err(Fault::new(
                 at,
-                format!("more than {MAX_NODES} values, counting each alias in full"),
-            )),
+                format!("more than {max} values, counting each alias in full"),
+            )
+            .help("it repeats too much by way of anchors and aliases, or is too long")),
             false => Ok(()),
         }
     }
 
     fn node(&mut self, event: Event<'a>, at: Mark, depth: usize) -> Result<Node, Fault> {
-        let too_deep = || Fault::new(at, format!("nested more than {MAX_DEPTH} deep"));
+        let too_deep = || too_deep(at);
         if depth > MAX_DEPTH {
             return Err(too_deep());
         }
@@ -264,14 +271,16 @@ impl<'a> Builder<'a> {
             _ => (false, 0),
         };
         if tag {
-            return Err(Fault::new(at, "tags (`!…`) mean nothing here").help("remove the tag"));
+            return Err(Fault::new(at, "tags (`!…`) mean nothing here")
+                .help("remove the tag; quotes make a text of anything"));
         }
         self.count(1, at)?;
         let value = match event {
             Event::Alias(anchor) => {
                 // An anchor that is still open is not yet known: an alias of its own parent.
                 let Some(target) = self.anchors.get(&anchor) else {
-                    return Err(Fault::new(at, "an alias inside of what it stands for"));
+                    return Err(Fault::new(at, "an alias inside of what it stands for")
+                        .help("nothing can contain itself: write it out"));
                 };
                 let (size, deep) = (target.size(), target.depth());
                 self.count(size, at)?;
@@ -294,7 +303,7 @@ impl<'a> Builder<'a> {
                 }
             }
             Event::MappingStart(..) => Value::Map(self.entries(depth)?),
-            _ => return Err(Fault::new(at, "not a value")),
+            _ => return Err(Fault::new(at, "not a value").help("write a text, a list or a map")),
         };
         let node = Node { at, value };
         if anchor != 0 {
@@ -305,6 +314,7 @@ impl<'a> Builder<'a> {
 
     fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Fault> {
         let mut own: Vec<Entry> = Vec::new();
+        let mut lines: HashMap<String, usize> = HashMap::new();
         let mut merged: Vec<Entry> = Vec::new();
         let mut merge_at: Option<Mark> = None;
         loop {
@@ -315,10 +325,10 @@ impl<'a> Builder<'a> {
             let (event, value_at) = self.next()?;
             let value = self.node(event, value_at, depth + 1)?;
             let Some(name) = key.as_text() else {
-                self.faults.push(Fault::new(
-                    at,
-                    "a key has to be a name, not a list or a map",
-                ));
+                self.faults.push(
+                    Fault::new(at, "a key has to be a name, not a list or a map")
+                        .help("quote it if it only looks like one"),
+                );
                 continue;
             };
             if key.as_plain() == Some("<<") {
@@ -334,20 +344,22 @@ impl<'a> Builder<'a> {
                 merged = self.merge(value, value_at);
                 continue;
             }
-            if let Some(first) = own.iter().find(|entry| entry.key == name) {
+            if let Some(first) = lines.get(name) {
                 self.faults.push(
                     Fault::new(at, format!("`{}` stands twice in one map", shorten(name)))
-                        .help(format!("it is first written on line {}", first.at.line)),
+                        .help(format!("it is first written on line {first}")),
                 );
                 continue;
             }
+            lines.insert(name.to_owned(), at.line);
             own.push(Entry {
+                plain: key.as_plain().is_some(),
                 key: name.to_owned(),
                 at,
                 value,
             });
         }
-        merged.retain(|entry| own.iter().all(|own| own.key != entry.key));
+        merged.retain(|entry| !lines.contains_key(&entry.key));
         own.extend(merged);
         Ok(own)
     }
@@ -397,39 +409,53 @@ fn syntax(text: &str, error: &ScanError) -> Fault {
         column: error.marker().col() + 1,
         width: 1,
     };
-    let line = lines(text)
-        .nth(at.line.saturating_sub(1))
-        .unwrap_or_default();
-    let indentation: &str = &line[..line.len() - line.trim_start().len()];
-    if let Some(column) = indentation.chars().position(|char| char == '\t') {
-        let at = Mark {
-            column: column + 1,
-            ..at
-        };
-        return Fault::new(at, "a tab in the indentation").help("YAML is indented with spaces");
+    let message = error.kind().to_string();
+    // The end of a scalar is looked for on the next line.
+    let ahead = usize::from(message.contains("tab"));
+    for (line, text) in lines(text)
+        .enumerate()
+        .skip(at.line.saturating_sub(1))
+        .take(1 + ahead)
+    {
+        let mut indentation = text.chars().take_while(|char| char.is_whitespace());
+        if let Some(column) = indentation.position(|char| char == '\t') {
+            let at = Mark {
+                line: line + 1,
+                column: column + 1,
+                width: 1,
+            };
+            return Fault::new(at, "a tab in the indentation").help("YAML is indented with spaces");
+        }
     }
     if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
-        return Fault::new(at, format!("nested more than {MAX_DEPTH} deep"));
+        return too_deep(at);
     }
-    let message = error.kind().to_string();
+    let message = format!("not valid YAML: {}", message.trim_end_matches('.'));
+    Fault::new(at, message).help("look at the indentation, the brackets and the quotes before it")
+}
+
+fn too_deep(at: Mark) -> Fault {
     Fault::new(
         at,
-        format!("not valid YAML: {}", message.trim_end_matches('.')),
+        format!("lists and maps are nested more than {MAX_DEPTH} deep"),
     )
+    .help("move a part into a file of its own")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MAX_NODES: usize = 10_000;
+
     fn tree(text: &str) -> Node {
-        let (node, faults) = parse(text);
+        let (node, faults) = parse(text, MAX_NODES);
         assert_eq!(faults, []);
         node.expect("a document")
     }
 
     fn faults(text: &str) -> Vec<String> {
-        parse(text)
+        parse(text, MAX_NODES)
             .1
             .iter()
             .map(|fault| match fault.at {
