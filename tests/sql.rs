@@ -153,8 +153,8 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
     let db = Db::sqlite();
     db.conn().await.close().await;
     let conn = rusqlite::Connection::open(db.location.file().unwrap()).unwrap();
-    ductwork::store::rows_table::register(&conn).unwrap();
-    ductwork::store::fingerprint::register(&conn).unwrap();
+    ductwork::store::backend::sqlite::rows_table::register(&conn).unwrap();
+    ductwork::store::backend::sqlite::fingerprint::register(&conn).unwrap();
     let mut scans = Vec::new();
     for statement in of(Dialect::Sqlite) {
         let sql = format!("EXPLAIN QUERY PLAN {}", statement.sql(Dialect::Sqlite));
@@ -473,7 +473,7 @@ async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_stati
                 (1..=3).for_each(|n| sql = sql.replace(&format!("${n}"), "1000000"));
                 let script = format!(
                     "BEGIN; {}; EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {sql}; ROLLBACK",
-                    settings(statement.name),
+                    settings(Dialect::Postgres, statement.name),
                 );
                 let plan = sqlx::raw_sql(sqlx::AssertSqlSafe(script)).fetch_all(&mut server);
                 let plan = plan

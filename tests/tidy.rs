@@ -17,8 +17,8 @@ const UNSAFE: [&str; 7] = [
     "src/process/spawn/mod.rs",
     "src/step/spawn.rs",
     "src/explorer/local.rs",
-    "src/store/fingerprint.rs",
-    "src/store/rows_table.rs",
+    "src/store/backend/sqlite/fingerprint.rs",
+    "src/store/backend/sqlite/rows_table.rs",
 ];
 
 /// A text file of the project.

@@ -28,7 +28,7 @@ use crate::store::sandbox::Sandbox;
 use crate::store::{self, Conn};
 
 pub use pipelines::embedded;
-pub use report::{Audit, BenchReport, Measure};
+pub use report::{Audit, BenchReport};
 
 use daemon::{Daemon, Processes, Set};
 

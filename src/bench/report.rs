@@ -58,13 +58,6 @@ impl BenchReport {
         self.audits.iter().all(|audit| audit.violations.is_empty())
     }
 
-    /// The measures of one workload by name, for whoever compares reports.
-    pub fn value(&self, workload: Workload, name: &str) -> Option<f64> {
-        let measures = self.measures.iter();
-        let mut found = measures.filter(|m| m.workload == workload && m.name == name);
-        found.next().map(|measure| measure.value)
-    }
-
     /// Adds a number.
     pub(super) fn add(
         &mut self,
@@ -280,6 +273,5 @@ mod tests {
              \x20             I1 step x: has 2 open executions\n"
         );
         assert!(!report.is_sound());
-        assert_eq!(report.value(Workload::Chain5, "CPU"), Some(93.0));
     }
 }

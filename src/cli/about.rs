@@ -4,8 +4,8 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use serde_json::json;
 
+use crate::store::backend::sqlite::connection as sqlite;
 use crate::store::migrate::MIGRATIONS;
-use crate::store::sqlite;
 
 use super::Cli;
 use super::exit::Failure;

@@ -104,7 +104,7 @@ fn kept_out(config: &Config, processes: &[ProcessRow]) -> Option<Writer> {
 pub fn exists(config: &Config) -> Result<(), Failure> {
     match config.database.url.sqlite_path() {
         Some(path) if !path.exists() => {
-            store::file::File::at(path.to_owned()).check()?;
+            store::backend::sqlite::file::File::at(path.to_owned()).check()?;
             let message = format!("there is no database yet at {}", path.display());
             let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
             let help = match directory {

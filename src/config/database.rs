@@ -8,19 +8,9 @@ use std::path::{Path, PathBuf};
 use crate::problem::nearest;
 use crate::store::conn::percent_decoded;
 
-/// A database that this version speaks to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatabaseKind {
-    /// One file, one host.
-    Sqlite,
-    /// A server.
-    Postgres,
-}
-
 /// The address of the database. `Debug` and `Display` show `***` for its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
-    kind: DatabaseKind,
     url: String,
     path: Option<PathBuf>,
 }
@@ -72,11 +62,6 @@ impl DatabaseUrl {
                 "write `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`",
             ),
         }
-    }
-
-    /// Which database.
-    pub fn kind(&self) -> DatabaseKind {
-        self.kind
     }
 
     /// The whole address, password included: for connecting, never for showing.
@@ -202,7 +187,6 @@ fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
     }
     let path: PathBuf = base_dir.join(path).components().collect();
     Ok(DatabaseUrl {
-        kind: DatabaseKind::Sqlite,
         url: format!("sqlite://{}", percent_encoded(&path.to_string_lossy())),
         path: Some(path),
     })
@@ -266,7 +250,6 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
         }
     }
     Ok(DatabaseUrl {
-        kind: DatabaseKind::Postgres,
         url: text.to_owned(),
         path: None,
     })
@@ -425,7 +408,7 @@ mod tests {
             ),
         ] {
             let parsed = parse(text).unwrap();
-            assert_eq!(parsed.kind(), DatabaseKind::Sqlite);
+            assert!(parsed.sqlite_path().is_some());
             assert_eq!(parsed.sqlite_path(), Some(Path::new(path)), "{text}");
             assert_eq!(parsed.expose(), url);
         }

@@ -24,7 +24,7 @@ use crate::definition::graph::Backoff;
 use crate::problem::{Problem, Problems};
 use crate::telemetry::{Level, LogFormat};
 
-pub use database::{DatabaseKind, DatabaseUrl};
+pub use database::DatabaseUrl;
 pub use schema::json_schema;
 pub use value::{Exception, PipelineFilter};
 
@@ -64,6 +64,7 @@ pub struct Handed {
 
 impl Handed {
     /// As if a file had held this.
+    #[cfg(feature = "internals")]
     pub fn of(text: String) -> Self {
         Self {
             text: Some(Secret(text)),

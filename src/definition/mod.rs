@@ -15,8 +15,6 @@ pub mod yaml;
 #[cfg(test)]
 mod properties;
 
-pub use builder::{Path, Pipeline, To};
+pub use builder::{Path, Pipeline};
 pub use check::{MAX_BUDGET, MAX_FACTOR};
-pub use graph::{
-    Backoff, Case, Definition, Edge, Node, NodeIndex, StepRunner, StepSpec, Target, Then,
-};
+pub use graph::{Backoff, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then};

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::definition::builder::To;
 
 /// A random list of transitions, which [`valid`] makes a legal one.
 #[derive(Clone, Debug)]

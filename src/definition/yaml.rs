@@ -24,10 +24,13 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use load::{load_dir, load_file, look_into};
+pub use load::look_into;
+#[cfg(test)]
+use load::{load_dir, load_file};
 
 /// The definition that `text` describes, or everything that is wrong with it. `file` is what
 /// problems are said to be in; nothing is read from it.
+#[cfg(feature = "internals")]
 pub fn parse(text: &str, file: &FilePath) -> Result<Definition, Problems> {
     Ok(read(text, file)?.definition)
 }

@@ -21,7 +21,6 @@ pub mod worker;
 pub mod worker_state;
 
 pub use policy::Policy;
-pub use shared::{Mode, Shared};
 
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::definition::{Definition, Path, Pipeline, To};
+use crate::definition::builder::To;
+use crate::definition::{Definition, Path, Pipeline};
 use crate::model::RunStatus;
 
 /// All flows are of one pipeline, so that any worker may run any of them.

@@ -21,11 +21,12 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::mutants::{self, Mutant};
 use crate::model::ProcessId;
+use crate::store::backend::sqlite::connection::{Answer, Session};
+use crate::store::backend::sqlite::rows_table;
 use crate::store::conn::sqlite_values;
 use crate::store::error::{Error, Source};
-use crate::store::sqlite::{Answer, Session};
 use crate::store::statement::{Args, Statement};
-use crate::store::{Dialect, migrate, rows_table};
+use crate::store::{Dialect, migrate};
 
 /// The clock's first moment, in µs: far from zero, so that no span before it is negative.
 pub const EPOCH: i64 = 1_000_000_000_000_000;

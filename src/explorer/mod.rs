@@ -136,7 +136,6 @@ const NOT_RUN: &[(&str, &str)] = &[
         "SET_TUPLE",
         "a run's context: one row, in no race with another",
     ),
-    ("DELETE_TUPLE", "the same"),
     (
         "DUE_AGAIN",
         "a clock that was set back: `tests/store/clock.rs`",

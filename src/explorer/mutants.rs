@@ -71,7 +71,6 @@ pub fn mutants() -> Vec<Mutant> {
         let other = [
             "FILL_",
             "SET_TUPLE",
-            "DELETE_TUPLE",
             "INSERT_KEYED_RUNS",
             "DUE_AGAIN",
             "READY_AGAIN",

@@ -9,12 +9,9 @@ pub mod barrier;
 pub mod outcome;
 pub mod revive;
 pub mod stuck;
+#[cfg(feature = "internals")]
 pub mod transition;
 pub mod why;
 
 #[cfg(test)]
 mod tests;
-
-pub use advance::{Advance, BranchView, Elements, StepView, Value};
-pub use barrier::{Arrival, BarrierView};
-pub use outcome::{Ending, ExecutionView, StepLimits, Verdict};

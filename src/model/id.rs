@@ -15,7 +15,10 @@ macro_rules! ids {
 
         impl $name {
             /// A fresh UUIDv7: unique everywhere, and close in the index to what was made with it.
-            #[expect(clippy::new_without_default, reason = "a fresh id is no default")]
+            #[cfg_attr(
+                feature = "internals",
+                expect(clippy::new_without_default, reason = "a fresh id is no default")
+            )]
             pub fn new() -> Self {
                 Self(fresh())
             }

@@ -26,6 +26,10 @@ macro_rules! words {
 
         impl $name {
             /// Every word, in the order of the documentation.
+            #[cfg_attr(
+                not(feature = "internals"),
+                allow(dead_code, reason = "the machine's tests ask all for it")
+            )]
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
             /// The word as stored and shown.
@@ -145,6 +149,7 @@ impl RunStatus {
     }
 }
 
+#[cfg(feature = "internals")]
 impl BranchStatus {
     /// True when the branch will never change again.
     pub const fn is_terminal(self) -> bool {

@@ -18,7 +18,7 @@ use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
-use crate::store::file::Side;
+use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;

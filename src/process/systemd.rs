@@ -8,7 +8,6 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::time::Duration;
 
 use sd_notify::NotifyState;
 
@@ -16,31 +15,21 @@ use sd_notify::NotifyState;
 #[derive(Debug, Default)]
 pub struct Notify {
     line: Option<(UnixDatagram, SocketAddr)>,
-    watchdog: Option<Duration>,
 }
 
 impl Notify {
-    /// As `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` say; silent without them.
+    /// As `NOTIFY_SOCKET` says; silent without it.
     pub fn from_environment() -> Self {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET") else {
             return Self::default();
         };
         match connect(&address) {
-            Ok(line) => Self {
-                line: Some(line),
-                watchdog: sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero()),
-            },
+            Ok(line) => Self { line: Some(line) },
             Err(error) => {
                 tracing::warn!(%error, socket = ?address, "the service manager cannot be told anything");
                 Self::default()
             }
         }
-    }
-
-    /// How often [`watchdog`](Self::watchdog) must be called: half of what the manager
-    /// allows, as it recommends. `None`: it does not watch.
-    pub fn watchdog_interval(&self) -> Option<Duration> {
-        self.watchdog.map(|interval| interval / 2)
     }
 
     /// Every child is up.
@@ -58,12 +47,6 @@ impl Notify {
         self.send(&[NotifyState::Stopping]);
     }
 
-    /// The stop goes on, and may take this much longer.
-    pub fn extend_timeout(&self, by: Duration) {
-        let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
-        self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
-    }
-
     /// The configuration is being read again; [`ready`](Self::ready) ends it. Without the
     /// time a `systemctl reload` would wait until it fails.
     pub fn reloading(&self) {
@@ -77,11 +60,6 @@ impl Notify {
     /// database.
     pub fn watchdog(&self) {
         self.send(&[NotifyState::Watchdog]);
-    }
-
-    /// Another process takes over.
-    pub fn main_pid(&self, pid: u32) {
-        self.send(&[NotifyState::MainPid(pid)]);
     }
 
     fn send(&self, states: &[NotifyState<'_>]) {
@@ -118,6 +96,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;
+    use std::time::Duration;
 
     use super::super::testing::{Half, part};
     use super::*;
@@ -150,21 +129,17 @@ mod tests {
             .collect()
     }
 
-    fn play(interval: Option<Duration>) {
+    fn play() {
         let notify = match std::env::var_os("TEST_SOCKET") {
             Some(address) => Notify {
                 line: Some(connect(&address).unwrap()),
-                watchdog: interval,
             },
             None => Notify::from_environment(),
         };
-        assert_eq!(notify.watchdog_interval(), interval.map(|it| it / 2));
         notify.ready();
         notify.status("2 workers\nREADY=0");
         notify.reloading();
         notify.watchdog();
-        notify.main_pid(42);
-        notify.extend_timeout(Duration::from_secs(5));
         notify.stopping();
     }
 
@@ -176,27 +151,25 @@ mod tests {
             .unwrap();
         assert!(micros.trim_end().parse::<u64>().unwrap() > 0);
         assert_eq!(messages[3], "WATCHDOG=1\n");
-        assert_eq!(messages[4], "MAINPID=42\n");
-        assert_eq!(messages[5], "EXTEND_TIMEOUT_USEC=5000000\n");
-        assert_eq!(messages[6], "STOPPING=1\n");
+        assert_eq!(messages[4], "STOPPING=1\n");
     }
 
     #[test]
     fn a_manager_is_told_everything() {
         if part().is_some() {
-            return play(Some(Duration::from_secs(3)));
+            return play();
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let listen = UnixDatagram::bind(&path).unwrap();
         let more: [(&str, &OsStr); 1] = [("TEST_SOCKET", path.as_os_str())];
-        assert_messages(&messages("a_manager_is_told_everything", &more, listen, 7));
+        assert_messages(&messages("a_manager_is_told_everything", &more, listen, 5));
     }
 
     #[test]
     fn an_abstract_address_is_understood() {
         if part().is_some() {
-            return play(None);
+            return play();
         }
         let name = format!("ductwork-test-{}", std::process::id());
         let listen =
@@ -207,16 +180,16 @@ mod tests {
             "an_abstract_address_is_understood",
             &more,
             listen,
-            7,
+            5,
         ));
     }
 
     #[test]
-    fn the_environment_says_where_and_how_often_and_is_not_handed_on() {
-        let test = "process::systemd::tests::the_environment_says_where_and_how_often_and_is_not_handed_on";
+    fn the_environment_says_where_and_is_not_handed_on() {
+        let test = "process::systemd::tests::the_environment_says_where_and_is_not_handed_on";
         match part().as_deref() {
             Some("daemon") => {
-                play(Some(Duration::from_secs(30)));
+                play();
                 let place = super::super::testing::place();
                 Half::start(test, "child", &place, &[]).succeeded();
             }
@@ -224,7 +197,7 @@ mod tests {
                 for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC"] {
                     assert!(std::env::var_os(name).is_none(), "{name} was handed on");
                 }
-                play(None);
+                play();
             }
             None => {
                 let place = tempfile::tempdir().unwrap();
@@ -239,7 +212,7 @@ mod tests {
                     .status()
                     .unwrap();
                 assert!(status.success());
-                assert_messages(&heard(&listen, 7));
+                assert_messages(&heard(&listen, 5));
                 listen.set_nonblocking(true).unwrap();
                 assert!(listen.recv(&mut [0; 64]).is_err());
             }
@@ -254,7 +227,6 @@ mod tests {
         let listen = UnixDatagram::bind(&path).unwrap();
         let notify = Notify {
             line: Some(connect(&path.into_os_string()).unwrap()),
-            watchdog: None,
         };
         // Deaf: its queue is full long before.
         for _ in 0..10_000 {

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::engine::Waker;
 use crate::engine::lifeline::Request;
 use crate::model::{ProcessId, Role};
-use crate::store::{Dialect, Location};
+use crate::store::Location;
 
 pub use socket::directory;
 use socket::{Recipient, Sender, WakeupSocket};
@@ -38,7 +38,7 @@ impl Wakeup {
                 |error| tracing::warn!(%error, "no wakeups on this host: work is found by polling"),
             )
             .ok();
-        let remote = location.dialect() == Dialect::Postgres;
+        let remote = location.dialect().notifies();
         Self {
             dir,
             requests: remote.then_some(requests),

@@ -57,11 +57,6 @@ impl NativeRunner {
         }
     }
 
-    /// The steps it can run.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Performs `assignment` with the registered step of its name.
     pub async fn run(
         &self,

@@ -267,7 +267,7 @@ pub async fn advance(
     let advanced = conn.transaction(async |conn| {
         let rows = Rows::new().ids("id", claimed.iter().map(|branch| branch.id));
         // First the locks, in one order; then what they protect, in a later snapshot.
-        if conn.dialect() == super::Dialect::Postgres {
+        if conn.locks_rows() {
             conn.fetch(&LOCK_FENCED, &[("b", (&rows).into())]).await?;
         }
         let rows = Rows::new()

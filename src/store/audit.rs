@@ -20,7 +20,9 @@ use uuid::Uuid;
 use super::audit_prefilter::{
     Prefilter, odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first,
 };
+use super::backend::Setting;
 use super::conn::Conn;
+#[cfg(feature = "internals")]
 use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
@@ -42,6 +44,10 @@ pub struct Invariant {
     /// Its text.
     pub title: &'static str,
     /// When it holds.
+    #[cfg_attr(
+        not(feature = "internals"),
+        expect(dead_code, reason = "an audit asks the statements alone")
+    )]
     pub kind: Kind,
     checks: &'static [Check],
 }
@@ -582,14 +588,6 @@ invariants! {
         I34_EXECUTIONS unless each_step_has_a_first_attempt;
 }
 
-/// PostgreSQL only: some sorts are worth memory, and none of these statements is worth
-/// compiling. A plan that this connection made when there was little to look at would compare every
-/// row with every row by now; and an engine's connection may not read whole tables, which is all
-/// that an audit does.
-const SETTINGS: &str = "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off;
-    SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on;
-    SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
-
 /// Statements that join all of a table with all of another. A server whose statistics are from when
 /// a table was empty compares every row of one with every row of the other, unless it is told to
 /// look them up by hash. The others look up the few rows that are open or odd, by their keys.
@@ -628,9 +626,7 @@ pub async fn audit(conn: &mut Conn, grace: Duration) -> Result<Vec<Violation>, E
 /// The same, with what it took.
 pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error> {
     conn.snapshot(async |conn| {
-        if conn.dialect() == Dialect::Postgres {
-            conn.script("SET", SETTINGS).await?;
-        }
+        conn.set(Setting::AuditPlanner).await?;
         let began = Instant::now();
         let sketch = Prefilter::take(conn).await?;
         let took = began.elapsed();
@@ -643,17 +639,20 @@ pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error>
     .await
 }
 
-/// How PostgreSQL is to join.
-fn joins(by_hash: bool) -> &'static str {
+/// How tables are joined.
+fn joins(by_hash: bool) -> Setting {
     match by_hash {
-        true => "SET LOCAL enable_nestloop = off",
-        false => "SET LOCAL enable_nestloop = on",
+        true => Setting::HashJoins,
+        false => Setting::KeyedJoins,
     }
 }
 
-/// The text that a statement of an audit is sent behind, on PostgreSQL.
-pub fn settings(statement: &str) -> String {
-    format!("{SETTINGS}; {}", joins(BY_HASH.contains(&statement)))
+/// The text that a statement of an audit is sent behind.
+#[cfg(feature = "internals")]
+pub fn settings(dialect: Dialect, statement: &str) -> String {
+    let settings = [Setting::AuditPlanner, joins(BY_HASH.contains(&statement))];
+    let texts = settings.map(|setting| dialect.backend().setting(setting).unwrap_or_default());
+    texts.join("; ")
 }
 
 /// The rows that break an invariant, as the transaction that `conn` is in sees them: of those that the
@@ -679,8 +678,8 @@ async fn check(
                 continue;
             }
             let hash = BY_HASH.contains(&check.statement.name);
-            if hash != by_hash && conn.dialect() == Dialect::Postgres {
-                conn.script("SET", joins(hash)).await?;
+            if hash != by_hash {
+                conn.set(joins(hash)).await?;
                 by_hash = hash;
             }
             for row in conn.fetch(check.statement, &args).await? {

@@ -18,6 +18,18 @@ pub(super) enum Kind {
     Int,
 }
 
+impl Kind {
+    /// The type that a fragment names.
+    pub(super) fn named(name: &str) -> Self {
+        match name {
+            "id" => Self::Id,
+            "text" => Self::Text,
+            "int" => Self::Int,
+            other => unreachable!("unknown column type {other:?}"),
+        }
+    }
+}
+
 /// A column of a batch.
 pub(super) type Declared = (&'static str, Kind);
 

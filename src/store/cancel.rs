@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::backend::Setting;
 use super::conn::Conn;
-use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
 use super::statement::{Rows, Statement, statements};
@@ -101,10 +101,6 @@ pub const BATCH: usize = 500;
 /// through those that are closed already.
 const LOOK: usize = 50_000;
 
-/// How long a transaction of a cancellation waits for somebody else's row. It has rows itself for
-/// which others wait, so it lets go of them rather, and asks again.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '200ms'";
-
 /// The result of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
@@ -125,6 +121,7 @@ pub enum Cancel {
 ///
 /// An execution that runs at this moment loses the right to commit (its guard no longer matches). A
 /// caller that does not learn the result asks again.
+#[cfg(feature = "internals")]
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, &mut |_| {}).await
 }
@@ -373,9 +370,7 @@ impl Held {
 /// branches, as everybody else. Proven by `a_cancellation_leaves_nothing_open_whenever_it_comes`.
 /// (I15, I17)
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
-    if conn.dialect() == Dialect::Postgres {
-        conn.script("SET", LOCK_TIMEOUT).await?;
-    }
+    conn.set(Setting::CancellationLockWait).await?;
     let all: Vec<Uuid> = seen.iter().map(|it| it.id).collect();
     let mut executions = BTreeSet::new();
     let mut branches: BTreeMap<Uuid, Open> = BTreeMap::new();
@@ -388,7 +383,7 @@ async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
         if new.is_empty() && !branches.is_empty() {
             break;
         }
-        if conn.dialect() == Dialect::Postgres && !new.is_empty() {
+        if conn.locks_rows() && !new.is_empty() {
             ids_of(conn, &CANCEL_HOLD_PLACES, "execution_id", new.clone()).await?;
             ids(conn, &CANCEL_HOLD_EXECUTIONS, new).await?;
         }

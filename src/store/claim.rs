@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::backend::Asks;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
-use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
 use super::portion;
@@ -194,7 +194,7 @@ pub async fn claim_behind(
     let [process, epoch] = claimant.args();
     let lease = ("lease", micros(lease).into());
     failpoint!(conn, "claim.begin");
-    if conn.dialect() == Dialect::Postgres {
+    if conn.asks() == Asks::Joined {
         let args = [
             process,
             epoch,

@@ -23,10 +23,10 @@ use crate::machine::advance::Advance;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
+use super::backend::Asks;
 use super::batch::ResultRow;
 use super::claim::{self, Claimed};
 use super::conn::{Conn, Row};
-use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
 use super::process::Claimant;
@@ -245,9 +245,9 @@ pub async fn commit(
         ("lease", micros(committer.lease).into()),
     ];
     failpoint!(conn, "commit.begin");
-    let held = match conn.dialect() {
-        Dialect::Postgres => joined(conn, &planned, &args).await?,
-        Dialect::Sqlite => in_turn(conn, &planned, &args).await?,
+    let held = match conn.asks() {
+        Asks::Joined => joined(conn, &planned, &args).await?,
+        Asks::InTurn => in_turn(conn, &planned, &args).await?,
     };
     failpoint!(conn, "commit.end");
     Ok(committed(&planned, held, committer.pipeline))

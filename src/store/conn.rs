@@ -16,13 +16,14 @@ use rusqlite::types::Value;
 use sqlx::Row as _;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 
+use super::backend::postgres::connection::Postgres;
+use super::backend::sqlite::connection::{self as sqlite, Answer, Sqlite};
+use super::backend::sqlite::file::{File, Side};
+use super::backend::sqlite::packed;
+use super::backend::{Asks, Setting};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
-use super::file::File;
-use super::packed;
 use super::patience::{self, Patience};
-use super::postgres::Postgres;
-use super::sqlite::{self, Answer, Sqlite};
 use super::statement::{Arg, Args, Statement, find};
 #[cfg(test)]
 use crate::explorer::local::Local;
@@ -103,7 +104,7 @@ impl Location {
     }
 
     /// The file of SQLite's beside the database that this process has open and that is not there any more.
-    pub fn displaced(&self) -> Option<super::file::Side> {
+    pub fn displaced(&self) -> Option<Side> {
         match &self.target {
             Target::Sqlite(file) => file.displaced(),
             _ => None,
@@ -346,6 +347,24 @@ impl Conn {
         }
     }
 
+    /// The manner in which it takes a hot operation.
+    pub(super) fn asks(&self) -> Asks {
+        self.dialect().backend().asks()
+    }
+
+    /// True where two transactions write at once, and lock row by row.
+    pub(super) fn locks_rows(&self) -> bool {
+        self.dialect().backend().locks_rows()
+    }
+
+    /// Sets something for the transaction under way, where the database has it to set.
+    pub(super) async fn set(&mut self, setting: Setting) -> Result<(), Error> {
+        match self.dialect().backend().setting(setting) {
+            Some(text) => self.script("SET", text).await,
+            None => Ok(()),
+        }
+    }
+
     /// True when an error left its state unknown: close it and open another.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -391,7 +410,7 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        if self.dialect() == Dialect::Postgres {
+        if let Inner::Postgres(_) = self.inner {
             return self.fetch(statement, args).await;
         }
         let answer = self.ask_sqlite(statement, args, Some("COMMIT")).await?;
@@ -478,6 +497,7 @@ impl Conn {
     }
 
     /// Lets the database parse a statement and look up its names, without running it.
+    #[cfg(feature = "internals")]
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
         self.statements += 1;
         let sql = statement.sql(self.dialect());
@@ -515,10 +535,7 @@ impl Conn {
         &mut self,
         mut work: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let begin = match self.dialect() {
-            Dialect::Postgres => "BEGIN ISOLATION LEVEL READ COMMITTED",
-            Dialect::Sqlite => "BEGIN IMMEDIATE",
-        };
+        let begin = self.dialect().backend().begin();
         self.attempts(begin, &mut work).await
     }
 
@@ -527,10 +544,7 @@ impl Conn {
         &mut self,
         mut work: impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let begin = match self.dialect() {
-            Dialect::Postgres => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            Dialect::Sqlite => "BEGIN DEFERRED",
-        };
+        let begin = self.dialect().backend().begin_snapshot();
         self.attempts(begin, &mut work).await
     }
 
@@ -556,7 +570,7 @@ impl Conn {
             // back the statement only (D6), some answer a later COMMIT with success (R3).
             if open && !self.broken && self.script("ROLLBACK", "ROLLBACK").await.is_err() {
                 // SQLite rolls back by itself on some errors; then there is none to end.
-                self.broken |= self.dialect() != Dialect::Sqlite;
+                self.broken |= self.dialect().backend().is_server();
             }
             match failed {
                 failed if self.tries_again(&failed, attempt) => {
@@ -635,7 +649,7 @@ impl Conn {
     fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
         let source = error.into();
         // A disk that fails leaves SQLite's connection as it was; its thread may be gone, too.
-        let lost = self.dialect() == Dialect::Postgres || matches!(source, Source::Gone);
+        let lost = self.dialect().backend().is_server() || matches!(source, Source::Gone);
         let error = Error::of(source, statement);
         self.broken |= lost && error.is_unavailable();
         error

@@ -26,7 +26,6 @@ statements! {
          WHERE r.id = :run AND r.pruning_at IS NULL {share}
         ON CONFLICT (run_id, key) DO UPDATE
            SET value = excluded.value, last_set_at = excluded.last_set_at";
-    DELETE_TUPLE = "DELETE FROM ductwork_tuples WHERE run_id = :run AND key = :key";
 }
 
 /// The longest key, in characters.
@@ -79,10 +78,4 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
         ("value", value.into()),
     ];
     Ok(conn.execute(&SET_TUPLE, &args).await? == 1)
-}
-
-/// Removes a key; false when it was not set.
-pub async fn delete(conn: &mut Conn, run_id: RunId, key: &str) -> Result<bool, Error> {
-    let args = [("run", run_id.0.into()), ("key", key.into())];
-    Ok(conn.execute(&DELETE_TUPLE, &args).await? == 1)
 }

@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use rusqlite::ffi;
-use sqlx::postgres::{PgDatabaseError, PgSeverity};
-
-use super::blame::{self, Blame};
+use super::backend::DriverError;
+use super::blame::Blame;
 
 /// The driver's word.
 #[derive(Debug, thiserror::Error)]
 pub enum Source {
     /// PostgreSQL's.
-    #[error("{}", describe(_0))]
+    #[error("{}", _0.describe())]
     Postgres(sqlx::Error),
     /// SQLite's.
-    #[error("{}", describe_sqlite(_0))]
+    #[error("{}", _0.describe())]
     Sqlite(rusqlite::Error),
     /// The system's.
     #[error(transparent)]
@@ -34,37 +32,6 @@ impl From<sqlx::Error> for Source {
     fn from(error: sqlx::Error) -> Self {
         Self::Postgres(error)
     }
-}
-
-/// The server's own message, and what it was at when somebody was in its way: which table, as a rule.
-/// The driver adds a line of the server's source.
-fn describe(error: &sqlx::Error) -> String {
-    let sqlx::Error::Database(error) = error else {
-        return error.to_string();
-    };
-    let server = error.try_downcast_ref::<PgDatabaseError>();
-    let contended =
-        |error: &&PgDatabaseError| blame::of_sqlstate(error.code(), false) == Blame::Contention;
-    let at = server.filter(contended).and_then(|error| error.r#where());
-    match at.and_then(|at| at.lines().next()) {
-        Some(at) => format!("{} ({at})", error.message()),
-        None => error.message().to_owned(),
-    }
-}
-
-/// Its message, and what its code says beyond that: of a failed disk, at what it failed.
-fn describe_sqlite(error: &rusqlite::Error) -> String {
-    let text = error.to_string();
-    let code = error.sqlite_error().map(ToString::to_string);
-    match code.as_deref().and_then(|code| code.split_once(": ")) {
-        Some((_, code)) if !text.contains(code) => format!("{text} ({code})"),
-        _ => text,
-    }
-}
-
-/// SQLite's code without its extension; zero where the error is not SQLite's own.
-fn primary(error: &rusqlite::Error) -> i32 {
-    error.sqlite_error().map_or(0, |it| it.extended_code & 0xff)
 }
 
 /// A failed operation on the database.
@@ -163,15 +130,9 @@ impl Error {
             Self::Unavailable { source, in_commit } => {
                 *in_commit && !matches!(source.as_ref(), Source::Sqlite(_))
             }
-            Self::Refused { source, .. } => match source.as_ref() {
-                Source::Postgres(error) => {
-                    // Out of memory; and what it says of an allocation that it never makes.
-                    const CODES: [&str; 2] = ["53200", "XX000"];
-                    let code = error.as_database_error().and_then(|error| error.code());
-                    code.is_some_and(|code| CODES.contains(&code.as_ref()))
-                }
-                Source::Sqlite(_) | Source::Io(_) | Source::Gone => false,
-            },
+            Self::Refused { source, .. } => {
+                source.driver().is_some_and(DriverError::is_out_of_memory)
+            }
             _ => false,
         }
     }
@@ -230,117 +191,47 @@ impl From<crate::model::UnknownWord> for Error {
 }
 
 impl Source {
+    /// The driver's error; `None` where no driver was in it.
+    fn driver(&self) -> Option<&dyn DriverError> {
+        match self {
+            Self::Postgres(error) => Some(error),
+            Self::Sqlite(error) => Some(error),
+            Self::Io(_) | Self::Gone => None,
+        }
+    }
+
     /// True for the word of the database itself, and not of the way to it.
     fn has_answered(&self) -> bool {
-        matches!(
-            self,
-            Self::Sqlite(_) | Self::Postgres(sqlx::Error::Database(_))
-        )
+        self.driver().is_some_and(DriverError::has_answered)
     }
 
     /// True where the file itself is not what it should be.
     pub fn is_damage(&self) -> bool {
-        let Self::Sqlite(error) = self else {
-            return false;
-        };
-        matches!(primary(error), ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB)
+        self.driver().is_some_and(DriverError::is_damage)
     }
 
     /// The remedy for a person, where it keeps the database from being used.
     pub fn remedy(&self) -> &'static str {
-        match self {
-            Self::Sqlite(error) => match primary(error) {
-                ffi::SQLITE_FULL => "make room on the disk that the database is on",
-                ffi::SQLITE_CORRUPT | ffi::SQLITE_NOTADB => {
-                    "the file is damaged, or is no SQLite database: check `database.url`, or stop \
-                     every ductworkd and put a backup back, without a -wal and a -shm beside it"
-                }
-                _ => {
-                    "check that this user may write the file in `database.url` and the directory that \
-                     it is in, and that the disk is not mounted read-only"
-                }
-            },
-            Self::Postgres(sqlx::Error::Database(error)) => match error.code().as_deref() {
-                Some("28P01" | "28000") => {
-                    "check the user and the password in `database.url`, and the server's pg_hba.conf"
-                }
-                Some("3D000") => "create the database, or correct its name in `database.url`",
-                Some("25006") => {
-                    "the server takes no writes: is it a standby, or is default_transaction_read_only on?"
-                }
-                Some("53300") => {
-                    "raise max_connections, or the limit of the role, or end other sessions"
-                }
-                _ => "the server answers, and says what is in the way",
-            },
+        match (self, self.driver()) {
+            (_, Some(error)) => error.remedy(),
             // The system's word comes from a file of ours, but for a wait that was too long.
-            Self::Io(error) if error.kind() != std::io::ErrorKind::TimedOut => {
+            (Self::Io(error), _) if error.kind() != std::io::ErrorKind::TimedOut => {
                 "check that the directory of `database.url` exists, and that this user may write there"
             }
-            _ => "check that the server runs and that `database.url` leads to it",
+            _ => UNREACHED,
         }
     }
 
     /// The cause.
     fn blame(&self) -> Blame {
-        match self {
-            Self::Postgres(sqlx::Error::Database(error)) => {
-                let error = error.downcast_ref::<PgDatabaseError>();
-                let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
-                // A value of a GiB or more is told as an error of the server's allocator, whose other
-                // complaint, that there is no memory, has a code of its own.
-                let too_large = error.code() == "XX000" && error.file() == Some("mcxt.c");
-                match too_large && !ended {
-                    true => Blame::Value,
-                    false => blame::of_sqlstate(error.code(), ended),
-                }
-            }
-            // A value that the driver cannot encode.
-            Self::Postgres(sqlx::Error::Encode(_)) => Blame::Value,
-            // The driver does not understand an answer, or is asked for what it cannot do.
-            Self::Postgres(
-                sqlx::Error::Decode(_)
-                | sqlx::Error::ColumnDecode { .. }
-                | sqlx::Error::ColumnNotFound(_)
-                | sqlx::Error::ColumnIndexOutOfBounds { .. }
-                | sqlx::Error::TypeNotFound { .. }
-                | sqlx::Error::RowNotFound
-                | sqlx::Error::Configuration(_)
-                | sqlx::Error::InvalidArgument(_)
-                | sqlx::Error::InvalidSavePointStatement,
-            ) => Blame::Program,
-            Self::Postgres(_) | Self::Io(_) | Self::Gone => Blame::Connection,
-            // The `abs` of `{whole:…}`, and no sum of ours comes near it.
-            Self::Sqlite(error) if error.to_string() == "integer overflow" => Blame::Part,
-            Self::Sqlite(error) => match error.sqlite_error() {
-                Some(error) => blame::of_sqlite(error.extended_code),
-                None => Blame::Program,
-            },
-        }
+        self.driver().map_or(Blame::Connection, DriverError::blame)
     }
 
     /// The constraint that refused the write, as far as the database tells.
     fn constraint(&self) -> Option<String> {
-        match self {
-            Self::Postgres(error) => {
-                let error = error.as_database_error()?;
-                let refused = error.is_unique_violation()
-                    || error.is_check_violation()
-                    || error.is_foreign_key_violation();
-                let name = error.constraint().unwrap_or(error.message());
-                refused.then(|| name.to_owned())
-            }
-            Self::Sqlite(error) => {
-                let refused = matches!(
-                    error.sqlite_error()?.extended_code,
-                    ffi::SQLITE_CONSTRAINT_UNIQUE
-                        | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
-                        | ffi::SQLITE_CONSTRAINT_CHECK
-                        | ffi::SQLITE_CONSTRAINT_FOREIGNKEY
-                );
-                refused.then(|| error.to_string())
-            }
-            Self::Io(_) | Self::Gone => None,
-        }
+        self.driver()?.constraint()
     }
 }
+
+/// The remedy where the server was not reached.
+pub(super) const UNREACHED: &str = "check that the server runs and that `database.url` leads to it";

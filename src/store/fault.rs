@@ -9,7 +9,6 @@ use std::sync::Arc;
 use crate::failpoint::{self, Class, Fault};
 
 use super::conn::Conn;
-use super::dialect::Dialect;
 use super::error::{Error, Source};
 
 impl Conn {
@@ -52,6 +51,6 @@ impl Conn {
 
     /// As after the driver's own error: what comes of it is closed when the connection is.
     fn cut(&mut self) {
-        self.broken |= self.dialect() == Dialect::Postgres;
+        self.broken |= self.dialect().backend().is_server();
     }
 }

@@ -6,22 +6,21 @@
 use crate::model::RunId;
 
 use super::conn::Conn;
-use super::dialect::Dialect;
 use super::error::Error;
-use super::statement::Statement;
+use super::statement::{Only, Statement};
 
-/// PostgreSQL only.
-static SESSION: Statement = Statement::new(
+static SESSION: Statement = Statement::only(
+    Only::Postgres,
     "SESSION",
     "SELECT CAST(pg_backend_pid() AS bigint) AS session",
 );
-/// PostgreSQL only.
-static CUT: Statement = Statement::new(
+static CUT: Statement = Statement::only(
+    Only::Postgres,
     "CUT",
     "SELECT pg_terminate_backend(CAST(:session AS int)) AS cut",
 );
-/// PostgreSQL only.
-static WAITS: Statement = Statement::new(
+static WAITS: Statement = Statement::only(
+    Only::Postgres,
     "WAITS",
     "SELECT 1 AS found FROM pg_stat_activity
       WHERE pid = CAST(:session AS int) AND wait_event_type = 'Lock'",
@@ -33,7 +32,7 @@ static BARRIERS: Statement = Statement::new(
 
 /// The server's name for a connection; `None` on SQLite, which has no server.
 pub async fn session(conn: &mut Conn) -> Result<Option<i64>, Error> {
-    if conn.dialect() == Dialect::Sqlite {
+    if !SESSION.is_for(conn.dialect()) {
         return Ok(None);
     }
     let row = conn.fetch_optional(&SESSION, &[]).await?;
@@ -55,10 +54,7 @@ pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
 /// Takes the barriers of a run (PostgreSQL), or the right to write (SQLite), and keeps it until
 /// [`let_go`].
 pub async fn hold_barriers(conn: &mut Conn, run: RunId) -> Result<(), Error> {
-    let begin = match conn.dialect() {
-        Dialect::Postgres => "BEGIN",
-        Dialect::Sqlite => "BEGIN IMMEDIATE",
-    };
+    let begin = conn.dialect().backend().begin();
     conn.script("BEGIN", begin).await?;
     conn.fetch(&BARRIERS, &[("run", run.0.into())]).await?;
     Ok(())

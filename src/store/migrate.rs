@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::backend::Setting;
 use super::conn::Conn;
 use super::dialect::Dialect;
 use super::error::Error;
@@ -19,48 +20,31 @@ pub struct Migration {
     pub version: i64,
     /// Its name, for people.
     pub name: &'static str,
-    postgres: &'static str,
-    sqlite: &'static str,
+    texts: [&'static str; Dialect::COUNT],
+}
+
+/// A migration of the files of this name, in each database's words.
+macro_rules! migration {
+    ($version:literal, $name:literal, $file:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            texts: [
+                include_str!(concat!("../../migrations/postgres/", $file)),
+                include_str!(concat!("../../migrations/sqlite/", $file)),
+            ],
+        }
+    };
 }
 
 /// All of them, in order. Append only: an applied migration never changes.
 pub const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "initial",
-        postgres: include_str!("../../migrations/postgres/0001_initial.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0001_initial.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "epochs",
-        postgres: include_str!("../../migrations/postgres/0002_epochs.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0002_epochs.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "quiet",
-        postgres: include_str!("../../migrations/postgres/0003_quiet.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0003_quiet.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "part by part",
-        postgres: include_str!("../../migrations/postgres/0004_part_by_part.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0004_part_by_part.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "troubles",
-        postgres: include_str!("../../migrations/postgres/0005_troubles.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0005_troubles.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "rolling upgrades",
-        postgres: include_str!("../../migrations/postgres/0006_rolling_upgrades.sql"),
-        sqlite: include_str!("../../migrations/sqlite/0006_rolling_upgrades.sql"),
-    },
+    migration!(1, "initial", "0001_initial.sql"),
+    migration!(2, "epochs", "0002_epochs.sql"),
+    migration!(3, "quiet", "0003_quiet.sql"),
+    migration!(4, "part by part", "0004_part_by_part.sql"),
+    migration!(5, "troubles", "0005_troubles.sql"),
+    migration!(6, "rolling upgrades", "0006_rolling_upgrades.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.
@@ -68,10 +52,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long it lets the others go on before it tries again.
 const PAUSE: Duration = Duration::from_secs(3);
-
-/// A statement behind a migration that waits for a table waits as well: a
-/// dump reads for hours. So it gives up its place again and again.
-const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '2s'";
 
 /// The table that says which migrations were applied.
 const CREATE_RECORD: &str = "
@@ -101,10 +81,7 @@ statements! {
 impl Migration {
     /// Its SQL.
     pub fn sql(&self, dialect: Dialect) -> &'static str {
-        match dialect {
-            Dialect::Postgres => self.postgres,
-            Dialect::Sqlite => self.sqlite,
-        }
+        self.texts[dialect as usize]
     }
 
     /// The same with its record, for people who apply it by hand.
@@ -232,9 +209,7 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
                 ("name", migration.name.into()),
             ];
             let written = async {
-                if dialect == Dialect::Postgres {
-                    conn.script("SET LOCAL lock_timeout", LOCK_TIMEOUT).await?;
-                }
+                conn.set(Setting::MigrationLockWait).await?;
                 conn.execute(&RECORD, &args).await?;
                 conn.script(migration.name, migration.sql(dialect)).await
             };
@@ -243,7 +218,7 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
             match written {
                 // A transaction that is to be tried again is, at once: whoever waits behind this one
                 // would hardly come to its turn.
-                Err(Error::Retryable { .. }) if dialect == Dialect::Postgres => {
+                Err(Error::Retryable { .. }) if conn.locks_rows() => {
                     Err(Error::Schema("a lock is held by another".to_owned()))
                 }
                 written => written,
@@ -263,7 +238,7 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
 
 /// The holders of locks on our tables, as far as the database tells.
 async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
-    if conn.dialect() == Dialect::Sqlite {
+    if !IN_THE_WAY.is_for(conn.dialect()) {
         return Ok("another process writes, or has the database for itself".to_owned());
     }
     let Some(row) = conn.fetch_optional(&IN_THE_WAY, &[]).await? else {
@@ -344,7 +319,7 @@ mod tests {
     #[test]
     fn a_migration_only_adds_or_says_how_old_a_program_may_be_that_works_with_it() {
         for migration in MIGRATIONS.iter().filter(|migration| migration.version > 5) {
-            for sql in [migration.postgres, migration.sqlite] {
+            for sql in migration.texts {
                 assert!(
                     only_adds(sql) || sql.contains("UPDATE ductwork_migrations SET needs = "),
                     "migration {} ({})",

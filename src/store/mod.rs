@@ -6,11 +6,12 @@
 pub mod advance;
 pub mod audit;
 mod audit_prefilter;
+pub mod backend;
 mod batch;
 pub mod bench;
 mod blame;
-mod busy;
 pub mod cancel;
+#[cfg(feature = "internals")]
 pub mod catalogue;
 pub mod claim;
 pub mod clock;
@@ -24,21 +25,15 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fault_injection;
-pub mod file;
-pub mod fingerprint;
 pub mod migrate;
-mod packed;
 mod patience;
 pub mod portion;
-mod postgres;
 pub mod process;
 pub mod prune;
 pub mod query;
 pub mod resume;
 pub mod revive;
-pub mod rows_table;
 pub mod sandbox;
-pub mod sqlite;
 pub mod statement;
 pub mod stuck;
 pub mod transition;
@@ -47,6 +42,7 @@ pub mod why;
 pub mod writable;
 
 pub use conn::{Conn, Location, Purpose, Row};
+#[cfg(feature = "internals")]
 pub use dialect::Dialect;
 pub use error::Error;
 

@@ -109,6 +109,7 @@ pub async fn count(conn: &mut Conn, older_than: Duration) -> Result<u64, Error> 
 
 /// Deletes runs that ended at least `older_than` ago, at most `limit` of them, oldest first;
 /// how many. Any number may prune at once.
+#[cfg(feature = "internals")]
 pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<u64, Error> {
     prune_reporting(conn, older_than, limit, &mut |_| {}).await
 }
@@ -161,6 +162,7 @@ impl Pruning {
 
     /// The same, so many branches per transaction, however long it takes.
     #[must_use]
+    #[cfg(feature = "internals")]
     pub fn by(mut self, branches: usize) -> Self {
         (self.branches, self.bounds) = (branches, [branches; 3]);
         self

@@ -69,17 +69,16 @@ statements! {
          WHERE br.halt_reason IS NOT NULL
          ORDER BY br.run_id, br.halt_reason";
     BRANCHES = "
-        SELECT id, fan_out_id, ordinal, status, halt_reason, step_id, ready_at,
-               claimed_for_advancing_at, last_advanced_at
+        SELECT id, fan_out_id, ordinal
           FROM ductwork_branches WHERE run_id = :run ORDER BY id LIMIT :n";
     FAN_OUTS = "
-        SELECT f.id, f.branch_id, f.node, f.via, f.width, f.arrived, f.halted, f.created_at, f.fired_at
+        SELECT f.id, f.branch_id, f.node, f.via, f.width, f.arrived, f.halted, f.fired_at
           FROM ductwork_branches br
           JOIN ductwork_fan_outs f ON f.branch_id = br.id
          WHERE br.run_id = :run ORDER BY f.id LIMIT :n";
     STEPS = "
         SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
-               s.input, s.output, s.created_at, s.completed_at
+               s.input, s.output, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
@@ -105,7 +104,7 @@ statements! {
          ORDER BY min(s.created_at), s.node";
     FAILED_STEPS = "
         SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
-               s.input, s.output, s.created_at, s.completed_at
+               s.input, s.output, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
@@ -189,18 +188,6 @@ pub struct BranchRow {
     pub fan_out_id: Option<FanOutId>,
     /// Its place in that fan-out.
     pub ordinal: i64,
-    /// Its state.
-    pub status: BranchStatus,
-    /// Why it halted by itself.
-    pub halt_reason: Option<String>,
-    /// Its current step.
-    pub step_id: StepId,
-    /// Since when, or from when on, it may be advanced.
-    pub ready_at: Option<i64>,
-    /// Since when an advancer has it.
-    pub claimed_for_advancing_at: Option<i64>,
-    /// When it was last moved.
-    pub last_advanced_at: Option<i64>,
 }
 
 /// A barrier.
@@ -220,8 +207,6 @@ pub struct FanOutRow {
     pub arrived: i64,
     /// How many of these halted.
     pub halted: i64,
-    /// µs since 1970.
-    pub created_at: i64,
     /// When all had arrived.
     pub fired_at: Option<i64>,
 }
@@ -249,8 +234,6 @@ pub struct StepRow {
     pub input: Box<RawValue>,
     /// Its output.
     pub output: Option<Box<RawValue>>,
-    /// µs since 1970.
-    pub created_at: i64,
     /// µs since 1970.
     pub completed_at: Option<i64>,
     /// Its attempts, in order.
@@ -648,12 +631,6 @@ fn branch_row(row: &Row) -> Result<BranchRow, Error> {
         id: BranchId(row.get("id")?),
         fan_out_id: row.get::<Option<Uuid>>("fan_out_id")?.map(FanOutId),
         ordinal: row.get("ordinal")?,
-        status: row.word("status")?,
-        halt_reason: row.get("halt_reason")?,
-        step_id: StepId(row.get("step_id")?),
-        ready_at: row.get("ready_at")?,
-        claimed_for_advancing_at: row.get("claimed_for_advancing_at")?,
-        last_advanced_at: row.get("last_advanced_at")?,
     })
 }
 
@@ -666,7 +643,6 @@ fn fan_out_row(row: &Row) -> Result<FanOutRow, Error> {
         width: row.get("width")?,
         arrived: row.get("arrived")?,
         halted: row.get("halted")?,
-        created_at: row.get("created_at")?,
         fired_at: row.get("fired_at")?,
     })
 }
@@ -683,7 +659,6 @@ fn step_row(row: &Row) -> Result<StepRow, Error> {
         status: row.word("status")?,
         input: raw(row.get("input")?)?,
         output: optional_raw(row.get("output")?)?,
-        created_at: row.get("created_at")?,
         completed_at: row.get("completed_at")?,
         executions: Vec::new(),
     })

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::conn::{Conn, Location, Purpose};
-use super::dialect::Dialect;
 use super::error::Error;
 use super::migrate;
 use super::statement::Statement;
@@ -34,13 +33,7 @@ impl Sandbox {
         let around = Location::parse(url)?;
         let id = Uuid::now_v7().simple().to_string();
         let name = format!("ductwork_{purpose}_{id}");
-        let url = match around.dialect() {
-            Dialect::Postgres => {
-                let mark = if url.contains('?') { '&' } else { '?' };
-                format!("{url}{mark}options=-csearch_path%3D{name}")
-            }
-            Dialect::Sqlite => format!("{url}.{name}"),
-        };
+        let url = around.dialect().backend().beside(url, &name);
         let location = Location::parse(&url)?;
         if location.file().is_some() && location.file() == around.file() {
             return Err(Error::Schema(format!("no file can stand beside {url}")));

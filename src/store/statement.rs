@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use super::dialect::Dialect;
-use super::sqlite::Asked;
 
 /// A statement with `:named` parameters and `{fragments}`.
 pub struct Statement {
@@ -18,7 +17,7 @@ pub struct Statement {
     pub name: &'static str,
     text: Text,
     only: Option<Only>,
-    rendered: [OnceLock<Rendered>; 2],
+    rendered: [OnceLock<Rendered>; Dialect::COUNT],
 }
 
 /// Where a statement stands alone, if not everywhere.
@@ -35,6 +34,14 @@ pub enum Only {
 enum Text {
     One(&'static str),
     Row(&'static [&'static Statement]),
+}
+
+/// One statement of a question: its text, and the arguments of the question that it is given.
+pub struct Asked {
+    /// The text, with `?1`, `?2`, ….
+    pub(super) sql: &'static str,
+    /// For each of these the place of its value.
+    pub(crate) given: Vec<usize>,
 }
 
 /// A statement as one database takes it.
@@ -67,7 +74,7 @@ impl Statement {
             name,
             text,
             only,
-            rendered: [OnceLock::new(), OnceLock::new()],
+            rendered: [const { OnceLock::new() }; Dialect::COUNT],
         }
     }
 
@@ -205,6 +212,7 @@ macro_rules! statements {
             $crate::store::statement::statements!(@ $name $(in $only)? $(from $file)? $(runs $row)? $(= $text)?);)*
 
         /// Every statement of this module.
+        #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "the catalogue is for tests"))]
         pub(in crate::store) static STATEMENTS: &[&$crate::store::statement::Statement] = &[$(&$name),*];
     };
     (@ $name:ident = $text:expr) => {

@@ -10,10 +10,10 @@ use crate::definition::Definition;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::backend::Asks;
 use super::batch::NewRunRow;
 use super::conn::Conn;
 use super::definition;
-use super::dialect::Dialect;
 use super::error::Error;
 use super::micros;
 use super::portion;
@@ -131,7 +131,7 @@ async fn insert(
     ];
     failpoint!(conn, "trigger.begin");
     let keyed = !first.is_empty();
-    let created: HashSet<RunId> = if conn.dialect() == Dialect::Postgres {
+    let created: HashSet<RunId> = if conn.asks() == Asks::Joined {
         let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
         created(&conn.fetch_autocommit(statement, &args).await?)?
     } else {

@@ -7,18 +7,22 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
-use super::{Definition, Loaded, read};
+#[cfg(test)]
+use super::Definition;
+use super::{Loaded, read};
 use crate::definition::tree::MAX_BYTES;
 use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, Problems, lines};
 
 /// The definition in `file`, or everything that is wrong with it.
+#[cfg(test)]
 pub fn load_file(file: &FilePath) -> Result<Definition, Problems> {
     Ok(load(file)?.definition)
 }
 
 /// The definitions in all `*.yml` and `*.yaml` files of `dir`, sorted by the files' names, or
 /// everything that is wrong with all of them. Hidden files are left alone: editors make them.
+#[cfg(test)]
 pub fn load_dir(dir: &FilePath) -> Result<Vec<(PathBuf, Definition)>, Problems> {
     let (loaded, problems) = look_into(dir)?;
     match problems.is_empty() {

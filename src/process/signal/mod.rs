@@ -175,13 +175,6 @@ impl Signals {
         }
     }
 
-    /// The signals that wait right now, without waiting: for the time before there is anything
-    /// to wait in.
-    pub fn try_recv(&mut self) -> io::Result<Option<Event>> {
-        self.read_all()?;
-        Ok(self.waiting.pop_front())
-    }
-
     fn read_all(&mut self) -> io::Result<()> {
         loop {
             match self.control.get_ref().read_signal() {

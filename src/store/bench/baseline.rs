@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::definition::Definition;
 use crate::model::{ProcessId, Role};
 
+use super::super::backend::Setting;
 use super::super::conn::{Conn, Location, Purpose};
-use super::super::dialect::Dialect;
 use super::super::error::Error;
 use super::super::process::{self, NewProcess};
 use super::super::statement::Statement;
@@ -28,6 +28,14 @@ static NUMBER_MOVES: Statement = Statement::new(
            {made:4;:base + n}, {made:3;:base + n + :batch}, {made:4;:base + n + :batch},
            {made:5;:base + n}, {made:6;:base + n}
       FROM {series}",
+);
+/// The keys of each round's moves.
+static CREATE_MOVES: Statement = Statement::new(
+    "LIMIT_CREATE_MOVES",
+    "
+    CREATE TEMP TABLE ductwork_moves (round {int}, run_id {id}, branch_id {id}, step_id {id},
+        execution_id {id}, next_step_id {id}, next_execution_id {id}, transition_id {id},
+        advancement_id {id})",
 );
 static TOUCH: Statement = Statement::new(
     "LIMIT_TOUCH",
@@ -241,20 +249,8 @@ impl Writer {
     ) -> Result<Self, Error> {
         let mut conn = location.connect(Purpose::Engine).await?;
         let process = register(&mut conn).await?;
-        let table = match conn.dialect() {
-            Dialect::Postgres => {
-                "CREATE TEMP TABLE ductwork_moves (round bigint, run_id uuid, branch_id uuid,
-                    step_id uuid, execution_id uuid, next_step_id uuid, next_execution_id uuid,
-                    transition_id uuid, advancement_id uuid)"
-            }
-            Dialect::Sqlite => {
-                "PRAGMA temp_store = memory;
-                 CREATE TEMP TABLE ductwork_moves (round integer, run_id blob, branch_id blob,
-                    step_id blob, execution_id blob, next_step_id blob, next_execution_id blob,
-                    transition_id blob, advancement_id blob)"
-            }
-        };
-        conn.script("CREATE TEMP TABLE", table).await?;
+        conn.set(Setting::TemporaryInMemory).await?;
+        conn.execute(&CREATE_MOVES, &[]).await?;
         let index = "CREATE INDEX ductwork_moves_round ON ductwork_moves (round)";
         conn.script("CREATE INDEX", index).await?;
         // Its first half is the time, to the ms, and two connections may be of the same.

@@ -9,7 +9,6 @@ use crate::model::{ProcessId, Via};
 
 use super::super::conn::Conn;
 use super::super::definition;
-use super::super::dialect::Dialect;
 use super::super::error::Error;
 use super::super::query;
 use super::super::statement::{Arg, Args, Rows, statements};
@@ -227,19 +226,13 @@ fn args<'a>(
 /// tables and write them to disk. Otherwise it would do so beside the work that is measured, for as
 /// long as filling them took.
 pub async fn settle(conn: &mut Conn) -> Result<(), Error> {
-    match conn.dialect() {
-        Dialect::Postgres => {
-            const TABLES: &str = "VACUUM (ANALYZE) ductwork_runs, ductwork_branches,
-                ductwork_steps, ductwork_executions, ductwork_availabilities,
-                ductwork_transitions, ductwork_advancements";
-            conn.script("VACUUM", TABLES).await?;
-            // Not everybody may ask for it; then it comes when it comes.
-            conn.script("CHECKPOINT", "CHECKPOINT").await.ok();
-            Ok(())
+    for (at, text) in conn.dialect().backend().settle().iter().enumerate() {
+        let done = conn.script("SETTLE", text).await;
+        if at == 0 {
+            done?;
         }
-        // It plans by the indexes alone, in production as well.
-        Dialect::Sqlite => Ok(()),
     }
+    Ok(())
 }
 
 /// First and last number of each statement.

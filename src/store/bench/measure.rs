@@ -10,8 +10,7 @@ use crate::model::ProcessId;
 use super::super::conn::Conn;
 use super::super::dialect::Dialect;
 use super::super::error::Error;
-use super::super::sqlite;
-use super::super::statement::Statement;
+use super::super::statement::{Only, Statement};
 
 static IN_PROGRESS: Statement = Statement::new(
     "IN_PROGRESS",
@@ -49,20 +48,28 @@ static HELD_COUNT: Statement = Statement::new(
     SELECT count(*) AS n FROM ductwork_executions
      WHERE process_id = :process AND completed_at IS NULL",
 );
-/// PostgreSQL only: every statement by key is a scan of an index.
-static SCANS: Statement = Statement::new(
+/// Every statement by key is a scan of an index.
+static SCANS: Statement = Statement::only(
+    Only::Postgres,
     "SCANS",
     "
     SELECT CAST(coalesce(sum(coalesce(seq_scan, 0) + coalesce(idx_scan, 0)), 0) AS bigint) AS n
       FROM pg_stat_user_tables WHERE schemaname = current_schema()",
 );
-/// PostgreSQL only.
-static SERVER: Statement = Statement::new(
-    "SERVER",
-    "
-    SELECT current_setting('server_version') AS version, current_setting('fsync') AS fsync,
-           current_setting('synchronous_commit') AS synchronous_commit",
-);
+/// The database, for people: its version, and how careful it is with what was committed.
+static SERVER: [Statement; Dialect::COUNT] = [
+    Statement::only(
+        Only::Postgres,
+        "SERVER",
+        "SELECT 'PostgreSQL ' || current_setting('server_version') || ' (fsync ' || current_setting('fsync')
+             || ', synchronous_commit ' || current_setting('synchronous_commit') || ')' AS server",
+    ),
+    Statement::only(
+        Only::Sqlite,
+        "SERVER",
+        "SELECT 'SQLite ' || sqlite_version() || ' (WAL, synchronous full)' AS server",
+    ),
+];
 
 /// How many runs are in progress.
 pub async fn in_progress(conn: &mut Conn) -> Result<u64, Error> {
@@ -146,35 +153,21 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<u64, Error> {
 /// How many scans of tables and indexes there have been in this schema; `None` where the
 /// database does not count. It lags behind by up to a second.
 pub async fn scans(conn: &mut Conn) -> Result<Option<u64>, Error> {
-    match conn.dialect() {
-        Dialect::Postgres => count(conn.fetch_optional(&SCANS, &[]).await?).map(Some),
-        Dialect::Sqlite => Ok(None),
+    if !SCANS.is_for(conn.dialect()) {
+        return Ok(None);
     }
+    count(conn.fetch_optional(&SCANS, &[]).await?).map(Some)
 }
 
 /// The database, for people: its version, and how careful it is with what was committed.
 pub async fn server(conn: &mut Conn) -> Result<String, Error> {
-    if conn.dialect() == Dialect::Sqlite {
-        let version = sqlite::version();
-        let (major, minor, patch) = (
-            version / 1_000_000,
-            version / 1_000 % 1_000,
-            version % 1_000,
-        );
-        return Ok(format!(
-            "SQLite {major}.{minor}.{patch} (WAL, synchronous full)"
-        ));
+    let dialect = conn.dialect();
+    let statement = SERVER.iter().find(|one| one.is_for(dialect));
+    let statement = statement.expect("each database has one");
+    match conn.fetch_optional(statement, &[]).await? {
+        Some(row) => row.get("server"),
+        None => Err(Error::Corrupt("the server has no version".to_owned())),
     }
-    let Some(row) = conn.fetch_optional(&SERVER, &[]).await? else {
-        return Err(Error::Corrupt("the server has no version".to_owned()));
-    };
-    let get = |column| row.get::<String>(column);
-    Ok(format!(
-        "PostgreSQL {} (fsync {}, synchronous_commit {})",
-        get("version")?,
-        get("fsync")?,
-        get("synchronous_commit")?
-    ))
 }
 
 fn count(row: Option<super::super::Row>) -> Result<u64, Error> {

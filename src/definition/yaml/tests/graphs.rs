@@ -173,7 +173,7 @@ fn describe(definition: &Definition) -> Vec<String> {
             format!("divert {}", cases.join(" "))
         }
     };
-    let node = |node: &crate::definition::Node| {
+    let node = |node: &crate::definition::graph::Node| {
         let prompt = node
             .prompt
             .as_ref()

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::error::Error;
+use crate::store::error::Error;
 
 /// A place for a database, and the file that was opened there first. Its clones share that.
 #[derive(Clone, Debug)]
@@ -151,7 +151,7 @@ impl File {
     }
 
     /// The file was removed on purpose: the next one is the first.
-    pub(super) fn forget(&self) {
+    pub(in crate::store) fn forget(&self) {
         *self.lock() = None;
     }
 

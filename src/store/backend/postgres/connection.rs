@@ -9,11 +9,11 @@ use std::time::Duration;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as _};
 
-use super::conn::Purpose;
-use super::dialect::Dialect;
-use super::error::{Error, Source};
-use super::patience::Patience;
-use super::statement::{Arg, Args, Column, Statement, find};
+use crate::store::conn::Purpose;
+use crate::store::dialect::Dialect;
+use crate::store::error::{Error, Source};
+use crate::store::patience::Patience;
+use crate::store::statement::{Arg, Args, Column, Statement, find};
 
 /// A connection. One that hears notifications is another type to the driver, and so to every
 /// function here.
@@ -121,6 +121,7 @@ impl Postgres {
     }
 
     /// Lets the server parse a statement and look up its names, without running it.
+    #[cfg(feature = "internals")]
     pub async fn check(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
         let sql = sqlx::SqlSafeStr::into_sql_str(sql);
         let prepared = match self {

@@ -8,7 +8,7 @@
 //! that are its number, or where its bytes begin and how many there are. Then these bytes.
 //! All numbers are little-endian. A cell is found by counting, whatever stands in the others.
 
-use super::statement::{Column, Rows};
+use crate::store::statement::{Column, Rows};
 
 /// Rows and columns.
 const HEAD: usize = 8;
@@ -30,7 +30,7 @@ pub(super) enum Cell<'a> {
 }
 
 /// The batch, its columns in the order in which they were added, which is the fragment's.
-pub(super) fn pack(batch: &Rows<'_>) -> Vec<u8> {
+pub(in crate::store) fn pack(batch: &Rows<'_>) -> Vec<u8> {
     let rows = batch.columns.first().map_or(0, |(_, column)| column.len());
     let columns = batch.columns.len();
     let cells = HEAD + rows * columns * CELL;

@@ -21,8 +21,8 @@ use libsqlite3_sys::{
 };
 use rusqlite::{Connection, ffi};
 
-use super::batch;
 use super::packed::{Cell, Packed};
+use crate::store::batch;
 
 /// No fragment has more columns.
 pub(super) const COLUMNS: usize = 40;

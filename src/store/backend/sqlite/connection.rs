@@ -21,11 +21,12 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::busy;
-use super::conn::Purpose;
-use super::error::{Error, Source};
 use super::file::File;
 use super::fingerprint;
 use super::rows_table;
+use crate::store::conn::Purpose;
+use crate::store::error::{Error, Source};
+use crate::store::statement::Asked;
 
 /// The oldest SQLite without the bug that corrupts a WAL written by two processes.
 const VERSION_MIN: i32 = 3_051_003;
@@ -126,14 +127,6 @@ impl Failed {
         let source = Source::Sqlite(error);
         Self { source, at_end }
     }
-}
-
-/// One statement of a question: its text, and which of the question's values it is given.
-pub struct Asked {
-    /// The text, with `?1`, `?2`, ….
-    pub sql: &'static str,
-    /// For each of these the place of its value.
-    pub given: Vec<usize>,
 }
 
 /// An open database, in the hands of one thread.
@@ -311,6 +304,7 @@ impl Sqlite {
     }
 
     /// Lets SQLite parse a statement, without running it.
+    #[cfg(feature = "internals")]
     pub async fn check(&self, sql: &'static str) -> Result<(), Source> {
         let prepared = self.ask(move |session| session.db.prepare(sql).map(drop));
         Ok(prepared.await.ok_or(Source::Gone)??)

@@ -1,0 +1,131 @@
+//! The seam between the store and each database.
+//!
+//! Owns: [`Backend`], the differences between databases that are no whole statement: fragments of
+//! SQL, the words of transactions and of settings, the manner in which a hot operation is sent; and
+//! [`DriverError`], the meaning of a driver's errors. Each database has a folder with its
+//! implementations, its connection and its own statements. Never: a decision of an operation, but
+//! for the manner in which it is sent.
+
+pub mod postgres;
+pub mod sqlite;
+
+use super::blame::Blame;
+use super::dialect::Dialect;
+
+/// The manner in which a database takes a hot operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// As one statement, of several parts that see the same snapshot.
+    Joined,
+    /// As several statements, each of which sees the writes of those before it.
+    InTurn,
+}
+
+/// A setting of the transaction under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// A migration waits for a lock no longer than this. A statement behind a migration that waits
+    /// for a table waits as well, and a dump reads for hours; so the migration gives up its place
+    /// again and again.
+    MigrationLockWait,
+    /// A transaction of a cancellation waits for somebody else's row no longer than this. It has
+    /// rows itself for which others wait, so it lets go of them and asks again.
+    CancellationLockWait,
+    /// The planner's settings for an audit, which reads whole tables.
+    AuditPlanner,
+    /// Tables are joined by hash: all of one with all of another.
+    HashJoins,
+    /// Rows are looked up by their keys.
+    KeyedJoins,
+    /// Temporary tables stay out of the database's files.
+    TemporaryInMemory,
+}
+
+/// The differences of a database that are no whole statement.
+pub(in crate::store) trait Backend: Sync {
+    /// The name as shown to people.
+    fn name(&self) -> &'static str;
+
+    /// The manner in which it takes a hot operation.
+    fn asks(&self) -> Asks;
+
+    /// The mark before the number of a parameter.
+    fn mark(&self) -> char;
+
+    /// Writes the SQL of the fragment `{name:argument}`; false when there is none of this name.
+    fn fragment(&self, name: &str, argument: &str, to: &mut String) -> bool;
+
+    /// Begins a transaction that writes.
+    fn begin(&self) -> &'static str;
+
+    /// Begins a read-only transaction that sees one snapshot.
+    fn begin_snapshot(&self) -> &'static str;
+
+    /// The SQL of a setting; `None` where the database has nothing to set.
+    fn setting(&self, setting: Setting) -> Option<&'static str>;
+
+    /// True where two transactions write at once, and lock what they read and write row by row.
+    fn locks_rows(&self) -> bool;
+
+    /// True where a process wakes those of other hosts through the database.
+    fn notifies(&self) -> bool;
+
+    /// True where a connection is lost with an error of its environment: the other end of it is a
+    /// server.
+    fn is_server(&self) -> bool;
+
+    /// The tasks to finish before a measurement, so that the server does not do them beside it:
+    /// statistics, tidying, writing to disk. The first has to succeed.
+    fn settle(&self) -> &'static [&'static str];
+
+    /// The address of a database named `name` beside that of `url`.
+    fn beside(&self, url: &str, name: &str) -> String;
+}
+
+impl Dialect {
+    /// The one place that knows them all.
+    pub(in crate::store) fn backend(self) -> &'static dyn Backend {
+        match self {
+            Self::Postgres => &postgres::Postgres,
+            Self::Sqlite => &sqlite::Sqlite,
+        }
+    }
+
+    /// The name as shown to people.
+    pub fn as_str(self) -> &'static str {
+        self.backend().name()
+    }
+
+    /// True where a process wakes those of other hosts through the database.
+    pub fn notifies(self) -> bool {
+        self.backend().notifies()
+    }
+}
+
+/// The meaning of a driver's error.
+pub(in crate::store) trait DriverError {
+    /// The message for a person.
+    fn describe(&self) -> String;
+
+    /// The cause.
+    fn blame(&self) -> Blame;
+
+    /// The constraint that refused the write, as far as the database tells.
+    fn constraint(&self) -> Option<String>;
+
+    /// The remedy for a person, where the error keeps the database from being used.
+    fn remedy(&self) -> &'static str;
+
+    /// True for the word of the database itself, and not of the way to it.
+    fn has_answered(&self) -> bool;
+
+    /// True where the database's file is not what it should be.
+    fn is_damage(&self) -> bool {
+        false
+    }
+
+    /// True where the server had no room in its memory for what was to be written.
+    fn is_out_of_memory(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,236 @@
+//! The meaning of PostgreSQL's errors.
+//!
+//! Owns: the one table of SQLSTATE codes: every class of the SQL standard and of PostgreSQL stands
+//! in it.
+
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use super::super::DriverError;
+use crate::store::blame::Blame;
+use crate::store::error::UNREACHED;
+
+impl DriverError for sqlx::Error {
+    /// The server's own message, and what it was at when somebody was in its way: which table, as a
+    /// rule. The driver adds a line of the server's source.
+    fn describe(&self) -> String {
+        let Self::Database(error) = self else {
+            return self.to_string();
+        };
+        let server = error.try_downcast_ref::<PgDatabaseError>();
+        let contended =
+            |error: &&PgDatabaseError| of_sqlstate(error.code(), false) == Blame::Contention;
+        let at = server.filter(contended).and_then(|error| error.r#where());
+        match at.and_then(|at| at.lines().next()) {
+            Some(at) => format!("{} ({at})", error.message()),
+            None => error.message().to_owned(),
+        }
+    }
+
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Database(error) => {
+                let error = error.downcast_ref::<PgDatabaseError>();
+                let ended = matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic);
+                // A value of a GiB or more is told as an error of the server's allocator, whose other
+                // complaint, that there is no memory, has a code of its own.
+                let too_large = error.code() == "XX000" && error.file() == Some("mcxt.c");
+                match too_large && !ended {
+                    true => Blame::Value,
+                    false => of_sqlstate(error.code(), ended),
+                }
+            }
+            // A value that the driver cannot encode.
+            Self::Encode(_) => Blame::Value,
+            // The driver does not understand an answer, or is asked for what it cannot do.
+            Self::Decode(_)
+            | Self::ColumnDecode { .. }
+            | Self::ColumnNotFound(_)
+            | Self::ColumnIndexOutOfBounds { .. }
+            | Self::TypeNotFound { .. }
+            | Self::RowNotFound
+            | Self::Configuration(_)
+            | Self::InvalidArgument(_)
+            | Self::InvalidSavePointStatement => Blame::Program,
+            _ => Blame::Connection,
+        }
+    }
+
+    fn constraint(&self) -> Option<String> {
+        let error = self.as_database_error()?;
+        let refused = error.is_unique_violation()
+            || error.is_check_violation()
+            || error.is_foreign_key_violation();
+        let name = error.constraint().unwrap_or(error.message());
+        refused.then(|| name.to_owned())
+    }
+
+    fn remedy(&self) -> &'static str {
+        let Self::Database(error) = self else {
+            return UNREACHED;
+        };
+        match error.code().as_deref() {
+            Some("28P01" | "28000") => {
+                "check the user and the password in `database.url`, and the server's pg_hba.conf"
+            }
+            Some("3D000") => "create the database, or correct its name in `database.url`",
+            Some("25006") => {
+                "the server takes no writes: is it a standby, or is default_transaction_read_only on?"
+            }
+            Some("53300") => {
+                "raise max_connections, or the limit of the role, or end other sessions"
+            }
+            _ => "the server answers, and says what is in the way",
+        }
+    }
+
+    fn has_answered(&self) -> bool {
+        matches!(self, Self::Database(_))
+    }
+
+    fn is_out_of_memory(&self) -> bool {
+        // Out of memory; and what it says of an allocation that it never makes.
+        const CODES: [&str; 2] = ["53200", "XX000"];
+        let code = self.as_database_error().and_then(|error| error.code());
+        code.is_some_and(|code| CODES.contains(&code.as_ref()))
+    }
+}
+
+/// Of PostgreSQL's codes. The code of an error that ended the session says less than that it did.
+fn of_sqlstate(code: &str, ended_the_session: bool) -> Blame {
+    if ended_the_session {
+        return Blame::Connection;
+    }
+    match code {
+        // Our statements divide only where a part is to be refused.
+        "22012" => Blame::Part,
+        // A server that only reads (a standby, after a failover) and what outlived a time limit for
+        // sessions. A statement that this session never prepared: another one will.
+        "25006" | "25P03" | "25P04" | "26000" => Blame::Connection,
+        // A rollback whose reason is not known is worth another try; a constraint is not.
+        "40002" => Blame::Value,
+        "40003" => Blame::Connection,
+        // A right that was revoked is granted again; all else of its class is our SQL or our schema.
+        "42501" => Blame::Environment,
+        "53300" => Blame::Connection,
+        // A lock that was not to be had in time.
+        "55P03" => Blame::Contention,
+        // A cancelled statement and one that ran out of time leave the session as it was.
+        "57000" | "57014" => Blame::Environment,
+        _ => of_class(code.get(..2).unwrap_or_default()),
+    }
+}
+
+fn of_class(class: &str) -> Blame {
+    match class {
+        // 08 connection exception · 28 authorization · 3D no such database · 57 operator intervention:
+        // the server shuts down, starts, or has dropped the database.
+        "08" | "28" | "3D" | "57" => Blame::Connection,
+        // 40 transaction rollback · 72 snapshot too old.
+        "40" | "72" => Blame::Contention,
+        // 53 insufficient resources · 55 object not in the state for it · 58 system error · F0 configuration
+        // file · XX internal error, corrupted pages included.
+        "53" | "55" | "58" | "F0" | "XX" => Blame::Environment,
+        // 22 data exception · 23 integrity constraint · 44 WITH CHECK OPTION · 54 program limit. And
+        // what somebody's trigger says: 09 triggered action · 27 triggered data change · 2F, 38, 39 a
+        // function's exception · P0 PL/pgSQL.
+        "22" | "23" | "44" | "54" | "09" | "27" | "2F" | "38" | "39" | "P0" => Blame::Value,
+        // 00, 01, 02 no error · 03, 0A, 0B, 0F, 0L, 0P, 0Z, 10, 20, 21, 24, 25, 26, 2B, 2D, 34, 3B, 3F, 42,
+        // HV: a statement that should not have been sent, or not here.
+        _ => Blame::Program,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every class of PostgreSQL 18's appendix A, with what it asks for where no code of it is special.
+    const CLASSES: [(&str, Blame); 43] = [
+        ("00", Blame::Program),
+        ("01", Blame::Program),
+        ("02", Blame::Program),
+        ("03", Blame::Program),
+        ("08", Blame::Connection),
+        ("09", Blame::Value),
+        ("0A", Blame::Program),
+        ("0B", Blame::Program),
+        ("0F", Blame::Program),
+        ("0L", Blame::Program),
+        ("0P", Blame::Program),
+        ("0Z", Blame::Program),
+        ("10", Blame::Program),
+        ("20", Blame::Program),
+        ("21", Blame::Program),
+        ("22", Blame::Value),
+        ("23", Blame::Value),
+        ("24", Blame::Program),
+        ("25", Blame::Program),
+        ("26", Blame::Program),
+        ("27", Blame::Value),
+        ("28", Blame::Connection),
+        ("2B", Blame::Program),
+        ("2D", Blame::Program),
+        ("2F", Blame::Value),
+        ("34", Blame::Program),
+        ("38", Blame::Value),
+        ("39", Blame::Value),
+        ("3B", Blame::Program),
+        ("3D", Blame::Connection),
+        ("3F", Blame::Program),
+        ("40", Blame::Contention),
+        ("42", Blame::Program),
+        ("44", Blame::Value),
+        ("53", Blame::Environment),
+        ("54", Blame::Value),
+        ("55", Blame::Environment),
+        ("57", Blame::Connection),
+        ("58", Blame::Environment),
+        ("72", Blame::Contention),
+        ("F0", Blame::Environment),
+        ("P0", Blame::Value),
+        ("XX", Blame::Environment),
+    ];
+
+    #[test]
+    fn every_class_of_errors_of_postgres_has_its_blame() {
+        for (class, blame) in CLASSES {
+            let code = format!("{class}999");
+            assert_eq!(of_sqlstate(&code, false), blame, "{code}");
+            assert_eq!(of_sqlstate(&code, true), Blame::Connection, "{code}");
+        }
+        assert_eq!(of_sqlstate("", false), Blame::Program);
+    }
+
+    #[test]
+    fn what_a_statement_met_is_told_from_what_ended_its_session() {
+        for (code, blame) in [
+            // Disk full, out of memory, a limit of the configuration; too many connections.
+            ("53100", Blame::Environment),
+            ("53200", Blame::Environment),
+            ("53400", Blame::Environment),
+            ("53300", Blame::Connection),
+            // A statement timeout, or somebody's pg_cancel_backend; shutdown, crash, start.
+            ("57014", Blame::Environment),
+            ("57P01", Blame::Connection),
+            ("57P02", Blame::Connection),
+            ("57P03", Blame::Connection),
+            ("57P05", Blame::Connection),
+            ("58030", Blame::Environment),
+            ("XX001", Blame::Environment),
+            ("55P03", Blame::Contention),
+            ("40001", Blame::Contention),
+            ("40P01", Blame::Contention),
+            ("25006", Blame::Connection),
+            ("25P02", Blame::Program),
+            ("25P03", Blame::Connection),
+            ("42501", Blame::Environment),
+            ("42P01", Blame::Program),
+            ("22012", Blame::Part),
+            ("22P05", Blame::Value),
+            ("54000", Blame::Value),
+            ("P0001", Blame::Value),
+        ] {
+            assert_eq!(of_sqlstate(code, false), blame, "{code}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! PostgreSQL.
+//!
+//! Owns: its fragments and settings. `connection` is the way to the server, `error` the meaning of
+//! its errors, and the `.sql` files are its statements of the hot operations.
+
+pub mod connection;
+pub mod error;
+
+use std::fmt::Write;
+
+use super::super::batch::{self, Kind};
+use super::super::dialect::columns;
+use super::{Asks, Backend, Setting};
+
+/// PostgreSQL, and what speaks its protocol.
+pub(in crate::store) struct Postgres;
+
+impl Backend for Postgres {
+    fn name(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::Joined
+    }
+
+    fn mark(&self) -> char {
+        '$'
+    }
+
+    fn begin(&self) -> &'static str {
+        "BEGIN ISOLATION LEVEL READ COMMITTED"
+    }
+
+    fn begin_snapshot(&self) -> &'static str {
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    }
+
+    fn setting(&self, setting: Setting) -> Option<&'static str> {
+        match setting {
+            Setting::MigrationLockWait => Some("SET LOCAL lock_timeout = '2s'"),
+            Setting::CancellationLockWait => Some("SET LOCAL lock_timeout = '200ms'"),
+            // Some sorts are worth memory, and no statement of an audit is worth compiling. A plan
+            // that the connection made when there was little to look at would compare every row with
+            // every row by now; and an engine's connection may not read whole tables, which is all
+            // that an audit does.
+            Setting::AuditPlanner => Some(
+                "SET LOCAL work_mem = '64MB'; SET LOCAL jit = off;
+    SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = on;
+    SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on",
+            ),
+            Setting::HashJoins => Some("SET LOCAL enable_nestloop = off"),
+            Setting::KeyedJoins => Some("SET LOCAL enable_nestloop = on"),
+            Setting::TemporaryInMemory => None,
+        }
+    }
+
+    fn locks_rows(&self) -> bool {
+        true
+    }
+
+    fn notifies(&self) -> bool {
+        true
+    }
+
+    fn is_server(&self) -> bool {
+        true
+    }
+
+    fn settle(&self) -> &'static [&'static str] {
+        const TABLES: &str = "VACUUM (ANALYZE) ductwork_runs, ductwork_branches,
+                ductwork_steps, ductwork_executions, ductwork_availabilities,
+                ductwork_transitions, ductwork_advancements";
+        // Not everybody may ask for a checkpoint; then it comes when it comes.
+        &[TABLES, "CHECKPOINT"]
+    }
+
+    fn beside(&self, url: &str, name: &str) -> String {
+        let mark = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{mark}options=-csearch_path%3D{name}")
+    }
+
+    fn fragment(&self, name: &str, argument: &str, to: &mut String) -> bool {
+        let written = match name {
+            // The statement's time, not the transaction's: a long transaction must not write
+            // an old heartbeat (H5); not `clock_timestamp()`, which no index can be compared
+            // with because it is volatile.
+            "now" => to.write_str("(extract(epoch from statement_timestamp()) * 1000000)::bigint"),
+            "skip_locked" => to.write_str("FOR UPDATE SKIP LOCKED"),
+            "lock" => to.write_str("FOR UPDATE"),
+            // The row stays until we are done; whoever writes other columns of it need not wait.
+            "share" => to.write_str("FOR KEY SHARE"),
+            // The planner has statistics.
+            "by" => Ok(()),
+            "id" => to.write_str("uuid"),
+            "int" => to.write_str("bigint"),
+            "rows" => to.write_str(&rows(argument)),
+            // An index condition that no join can be merged or hashed on: a plan made while the
+            // tables were empty would otherwise walk a whole index and look through the batch for
+            // each of its entries, for as long as it is cached.
+            "key" => {
+                let (key, value) = argument.split_once(';').expect("a key has a value");
+                write!(to, "{key} = ANY (ARRAY[{value}])")
+            }
+            // An index condition on the array itself: joined with the batch as a table, or looked
+            // for in it by a subquery, a plan that was made without statistics may read the whole
+            // table, or go through the batch for each of its rows.
+            "any" => {
+                let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
+                let (alias, columns) = columns(rows);
+                let [(name, "id")] = columns[..] else {
+                    unreachable!("{rows:?} is no column of keys")
+                };
+                write!(to, "{key} = ANY (:{alias}.{name}::uuid[])")
+            }
+            "copied" => write!(
+                to,
+                "(left(:to::uuid::text, 19) || substr({argument}::text, 20))::uuid"
+            ),
+            "array" => {
+                let (value, order) = argument.split_once(';').expect("an array has an order");
+                write!(
+                    to,
+                    "'[' || coalesce(string_agg({value}, ',' ORDER BY {order}), '') || ']'"
+                )
+            }
+            "fingerprint" => {
+                let [id, salt, weight, rows] = super::super::dialect::fingerprint(argument);
+                let salt = match salt {
+                    "" => "0".to_owned(),
+                    salt => format!("uuid_hash_extended({salt}, 0)"),
+                };
+                let times = match weight {
+                    "" => String::new(),
+                    weight => format!("::numeric * {weight}"),
+                };
+                write!(
+                    to,
+                    "coalesce(sum(uuid_hash_extended({id}, {salt}){times}) FILTER (WHERE {rows}), 0)::text"
+                )
+            }
+            "series" => to.write_str("generate_series(:first::bigint, :last::bigint) AS series(n)"),
+            "made" => {
+                let (kind, n) = super::super::dialect::made(argument);
+                write!(
+                    to,
+                    "(lpad(to_hex(:time::bigint), 12, '0') || '7{kind:03x}8' || lpad(to_hex({n}), 15, '0'))::uuid"
+                )
+            }
+            _ => return false,
+        };
+        written.expect("a string takes all");
+        true
+    }
+}
+
+/// A batch as typed arrays, one for each column.
+fn rows(argument: &str) -> String {
+    let (alias, columns) = match argument.contains('(') {
+        true => {
+            let (alias, columns) = columns(argument);
+            let kind = |(name, kind): &(&'_ str, &str)| ((*name).to_owned(), Kind::named(kind));
+            (alias, columns.iter().map(kind).collect::<Vec<_>>())
+        }
+        false => {
+            let owned = |(name, kind): batch::Declared| (name.to_owned(), kind);
+            let columns = batch::columns(argument).into_iter().map(owned);
+            (argument, columns.collect())
+        }
+    };
+    let array = |(name, kind): &(String, Kind)| {
+        let kind = match kind {
+            Kind::Id => "uuid",
+            Kind::Text => "text",
+            Kind::Int => "bigint",
+        };
+        format!(":{alias}.{name}::{kind}[]")
+    };
+    let arrays: Vec<String> = columns.iter().map(array).collect();
+    let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
+    let (arrays, names) = (arrays.join(", "), names.join(", "));
+    format!("unnest({arrays}) AS {alias}({names})")
+}
