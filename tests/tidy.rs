@@ -682,3 +682,102 @@ fn nothing_speaks_of_the_machine_or_the_desk_it_was_written_at() {
     }
     none(found);
 }
+
+/// The quoted words of a list in `deny.toml`, comments left out.
+fn listed(text: &str, list: &str) -> BTreeSet<String> {
+    let (_, rest) = text
+        .split_once(&format!("\n{list} = [\n"))
+        .expect("the list is there");
+    let (rest, _) = rest.split_once("\n]").expect("the list ends");
+    let first = |line: &str| line.split('"').nth(1).map(str::to_owned);
+    rest.lines().filter_map(first).collect()
+}
+
+/// True when a licence expression of SPDX can be met with these licences.
+fn is_met(expression: &str, allowed: &BTreeSet<String>) -> bool {
+    // AND binds closer than OR, and parentheses closest. A slash is an old way to write OR.
+    let expression = expression.replace('/', " OR ");
+    let one = |text: &str| {
+        let text = text.trim();
+        match text
+            .strip_prefix('(')
+            .and_then(|text| text.strip_suffix(')'))
+        {
+            Some(inner) => inner
+                .split(" OR ")
+                .any(|licence| allowed.contains(licence.trim())),
+            None => allowed.contains(text),
+        }
+    };
+    match expression.contains(" AND ") {
+        true => expression.split(" AND ").all(one),
+        false => expression.split(" OR ").any(one),
+    }
+}
+
+#[test]
+fn a_licence_expression_is_met_where_one_of_its_choices_is() {
+    let allowed = ["MIT", "ISC"].map(str::to_owned).into();
+    for met in [
+        "MIT",
+        "MIT/Apache-2.0",
+        "Zlib OR ISC",
+        "(Zlib OR MIT) AND ISC",
+        "A WITH b OR MIT",
+    ] {
+        assert!(is_met(met, &allowed), "{met}");
+    }
+    for unmet in [
+        "",
+        "Zlib",
+        "MIT AND Zlib",
+        "(MIT OR ISC) AND Zlib",
+        "MIT WITH b",
+    ] {
+        assert!(!is_met(unmet, &allowed), "{unmet}");
+    }
+}
+
+/// The questions of `cargo deny check bans licenses sources`, of the same file: cargo-deny itself
+/// takes minutes to compile, and not every machine has it.
+#[test]
+fn every_dependency_is_one_that_deny_toml_allows() {
+    let rules = read("deny.toml");
+    let (licences, banned) = (listed(&rules, "allow"), listed(&rules, "deny"));
+    assert!(licences.contains("MIT") && banned.contains("openssl-sys"));
+    let mut found = Vec::new();
+    for target in listed(&rules, "targets") {
+        let metadata = std::process::Command::new(env!("CARGO"))
+            .args(["metadata", "--locked", "--format-version", "1"])
+            .args(["--filter-platform", &target])
+            .current_dir(root())
+            .output()
+            .expect("cargo runs");
+        let told = String::from_utf8_lossy(&metadata.stderr);
+        assert!(metadata.status.success(), "{told}");
+        let metadata: serde_json::Value =
+            serde_json::from_slice(&metadata.stdout).expect("metadata is JSON");
+        let packages = metadata["packages"].as_array().expect("it has packages");
+        assert!(packages.len() > 50, "only {} packages", packages.len());
+        for package in packages {
+            let text = |key: &str| package[key].as_str().unwrap_or_default();
+            let name = text("name");
+            if name == env!("CARGO_PKG_NAME") {
+                continue;
+            }
+            if banned.contains(name) {
+                found.push(format!("{name}: deny.toml says why it is not wanted"));
+            }
+            if text("source") != "registry+https://github.com/rust-lang/crates.io-index" {
+                found.push(format!("{name}: it does not come from crates.io"));
+            }
+            if !is_met(text("license"), &licences) {
+                let licence = text("license");
+                found.push(format!(
+                    "{name}: its licence, {licence:?}, is not in deny.toml's list"
+                ));
+            }
+        }
+    }
+    none(found);
+}
