@@ -12,7 +12,7 @@
 //
 // - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
 //   forms
-// - [`failpoint`]: faults on purpose · [`yaml`]: files as trees, every value with its place
+// - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
 // - [`store`]: the only SQL · [`step`]: what users run
@@ -56,6 +56,10 @@ mod duration;
 pub mod engine;
 #[cfg(not(feature = "internals"))]
 mod engine;
+#[cfg(feature = "internals")]
+pub mod exec;
+#[cfg(not(feature = "internals"))]
+mod exec;
 #[cfg(test)]
 mod explorer;
 #[cfg(feature = "internals")]
@@ -107,8 +111,11 @@ pub mod yaml;
 #[cfg(not(feature = "internals"))]
 mod yaml;
 
-pub use definition::{Path, Pipeline, StepSpec};
+pub use definition::builder::To;
+pub use definition::{Backoff, Path, Pipeline, StepRunner, StepSpec};
+pub use model::{RunId, StepId};
+pub use problem::{Position, Problem, Problems};
 pub use process::hooks::Moment;
 pub use program::Program;
 pub use step::StepError;
-pub use step::context::StepContext;
+pub use step::context::{ContextError, RunContext, StepContext, Tuples};

@@ -54,7 +54,7 @@ impl Program {
 
     /// Adds a pipeline. [`Program::main`] reports its mistakes, with all others.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
-        match pipeline.build() {
+        match pipeline.definition() {
             Ok(definition) => self.pipelines.push(definition),
             Err(problems) => self.problems.extend(problems.0),
         }

@@ -4,7 +4,7 @@
 //! becoming a large tree, of a configuration as of a pipeline. Scalars keep their text: what `010`
 //! or `no` means is for the reader of the file to say. Never: knows a key of ours.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
@@ -13,6 +13,8 @@ use crate::problem::lines;
 /// Deeper than any file of ours needs, and shallow enough for every recursion here: a transition
 /// within a transition is three levels.
 const MAX_DEPTH: usize = 64;
+/// Bytes of all texts, after aliases have been replaced.
+const MAX_BYTES: usize = 8 << 20;
 
 /// A place in the text; one-based, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +111,7 @@ impl Node {
 
     /// True for `null`, `~` and nothing at all.
     pub fn is_null(&self) -> bool {
-        matches!(&self.value, Value::Scalar { text, plain: true }
-            if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+        matches!(&self.value, Value::Scalar { text, plain: true } if is_null(text))
     }
 
     /// The text of a plain scalar.
@@ -154,12 +155,21 @@ impl Node {
         }
     }
 
-    fn size(&self) -> usize {
-        1 + match &self.value {
-            Value::Scalar { .. } => 0,
-            Value::List(items) => items.iter().map(Node::size).sum(),
-            Value::Map(entries) => entries.iter().map(|entry| 1 + entry.value.size()).sum(),
+    /// Its nodes and the bytes of its texts.
+    fn size(&self) -> Size {
+        let mut size = Size { nodes: 1, bytes: 0 };
+        match &self.value {
+            Value::Scalar { text, .. } => size.bytes = text.len(),
+            Value::List(items) => items.iter().for_each(|item| size.add(item.size())),
+            Value::Map(entries) => {
+                for entry in entries {
+                    let (nodes, bytes) = (1, entry.key.len());
+                    size.add(Size { nodes, bytes });
+                    size.add(entry.value.size());
+                }
+            }
         }
+        size
     }
 
     fn depth(&self) -> usize {
@@ -172,6 +182,25 @@ impl Node {
                 .max()
                 .unwrap_or(0),
         }
+    }
+}
+
+/// True for the plain scalars that stand for nothing.
+pub fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~") || text.eq_ignore_ascii_case("null")
+}
+
+/// The size of a tree in memory.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn add(&mut self, more: Self) {
+        self.nodes = self.nodes.saturating_add(more.nodes);
+        self.bytes = self.bytes.saturating_add(more.bytes);
     }
 }
 
@@ -191,7 +220,7 @@ pub fn parse(text: &str, max_nodes: usize) -> (Option<Node>, Vec<Fault>) {
         text,
         max_nodes,
         anchors: HashMap::new(),
-        nodes: 0,
+        size: Size::default(),
         faults: Vec::new(),
     };
     match builder.document() {
@@ -210,7 +239,7 @@ struct Builder<'a> {
     text: &'a str,
     max_nodes: usize,
     anchors: HashMap<usize, Node>,
-    nodes: usize,
+    size: Size,
     faults: Vec<Fault>,
 }
 
@@ -246,16 +275,21 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn count(&mut self, nodes: usize, at: Mark) -> Result<(), Fault> {
-        self.nodes = self.nodes.saturating_add(nodes);
-        let max = self.max_nodes;
-        match self.nodes > max {
-            true => Err(Fault::new(
-                at,
-                format!("more than {max} values, counting each alias in full"),
-            )
-            .help("it repeats too much by way of anchors and aliases, or is too long")),
-            false => Ok(()),
+    /// Counts what is kept, copies included: a small file must not become a large tree.
+    fn count(&mut self, more: Size, at: Mark) -> Result<(), Fault> {
+        self.size.add(more);
+        let too_large = |what: String| {
+            let help = "it repeats too much by way of anchors and aliases, or is too long";
+            Err(Fault::new(at, format!("{what}, counting each alias in full")).help(help))
+        };
+        match self.size {
+            size if size.nodes > self.max_nodes => {
+                too_large(format!("more than {} values", self.max_nodes))
+            }
+            size if size.bytes > MAX_BYTES => {
+                too_large(format!("more than {} MiB of text", MAX_BYTES >> 20))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -274,7 +308,11 @@ impl<'a> Builder<'a> {
             return Err(Fault::new(at, "tags (`!…`) mean nothing here")
                 .help("remove the tag; quotes make a text of anything"));
         }
-        self.count(1, at)?;
+        let bytes = match &event {
+            Event::Scalar(text, ..) => text.len(),
+            _ => 0,
+        };
+        self.count(Size { nodes: 1, bytes }, at)?;
         let value = match event {
             Event::Alias(anchor) => {
                 // An anchor that is still open is not yet known: an alias of its own parent.
@@ -307,6 +345,8 @@ impl<'a> Builder<'a> {
         };
         let node = Node { at, value };
         if anchor != 0 {
+            // It is kept a second time.
+            self.count(node.size(), at)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
@@ -371,6 +411,7 @@ impl<'a> Builder<'a> {
             _ => vec![value],
         };
         let mut merged: Vec<Entry> = Vec::new();
+        let mut known: HashSet<String> = HashSet::new();
         for map in maps {
             let Value::Map(entries) = map.value else {
                 self.faults.push(
@@ -380,7 +421,7 @@ impl<'a> Builder<'a> {
                 continue;
             };
             for entry in entries {
-                if merged.iter().all(|known| known.key != entry.key) {
+                if known.insert(entry.key.clone()) {
                     merged.push(entry);
                 }
             }
@@ -507,6 +548,24 @@ mod tests {
         let found = faults(&text);
         assert!(found[0].contains("more than 10000 values"), "{found:?}");
         assert!(began.elapsed().as_secs() < 2);
+    }
+
+    #[test]
+    fn copies_of_a_large_text_and_of_nested_anchors_end_at_once() {
+        let text = format!(
+            "a: &a \"{}\"\nb: [{}]\n",
+            "x".repeat(100_000),
+            "*a, ".repeat(1_000)
+        );
+        let found = faults(&text);
+        assert!(found[0].contains("more than 8 MiB of text"), "{found:?}");
+        let anchors: String = (0..50).map(|level| format!("&a{level} [")).collect();
+        let found = faults(&format!(
+            "a: {anchors}{}{}",
+            "x, ".repeat(1_000),
+            "]".repeat(50)
+        ));
+        assert!(found[0].contains("more than 10000 values"), "{found:?}");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(super) fn definitions() -> Result<Vec<Definition>, Problems> {
         .start("Nap");
     [chain, flat, hold, wide, diamond, command, nap]
         .into_iter()
-        .map(Pipeline::build)
+        .map(Pipeline::definition)
         .collect()
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::process::start;
 use crate::store::Purpose;
 use crate::store::migrate::{self, MIGRATIONS, Migration};
 
@@ -35,7 +34,7 @@ pub struct Migrate {
 impl Migrate {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let location = start::location(&config)?;
+        let location = config.location()?;
         if self.print {
             return cli.out.text(&migrate::script(location.dialect()));
         }

@@ -4,9 +4,9 @@
 //! A program that embeds the library gets all of it from [`main`].
 
 mod about;
-mod act;
 mod audit;
 mod bench;
+mod cancel;
 mod check;
 mod context;
 mod drill;
@@ -19,6 +19,8 @@ mod out;
 mod patiently;
 mod processes;
 mod prune;
+mod resume;
+mod revive;
 mod run;
 mod runs;
 mod setup;
@@ -100,15 +102,15 @@ enum Verb {
     /// The one fact that keeps a run from moving, and the remedy
     Why(why::Why),
     /// Continue a halted run as a new one
-    Revive(act::Revive),
+    Revive(revive::Revive),
     /// End a run for good
-    Cancel(act::Cancel),
+    Cancel(cancel::Cancel),
     /// Answer a run that waits for a person
-    Resume(act::Resume),
+    Resume(resume::Resume),
     /// List the processes, and how long ago each of them gave a sign of life
     Processes(processes::Processes),
     /// Exit 0 when all supervisors are healthy
-    Health(processes::Health),
+    Health(health::Health),
     /// The key/value store that the steps of a run share
     Context(context::Context),
     /// Check every invariant against the live database

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::model::RunId;
+use crate::model::{RunId, RunStatus};
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
@@ -50,7 +50,7 @@ impl CliContext {
 /// A connection to a database that exists and has the schema of this program.
 pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
     exists(config)?;
-    let location = start::location(config)?;
+    let location = config.location()?;
     waiting(CONNECTING, async {
         let mut conn = location.connect(purpose).await?;
         migrate::check(&mut conn).await?;
@@ -61,7 +61,7 @@ pub async fn connect(config: &Config, purpose: Purpose) -> Result<Conn, Failure>
 
 /// A connection to a database that is made, or brought up to date, if need be.
 pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn, Failure> {
-    let location = start::location(config)?;
+    let location = config.location()?;
     waiting(CONNECTING, async {
         let mut conn = location.connect(purpose).await?;
         if let Err(store::Error::Schema(_)) = migrate::check(&mut conn).await {
@@ -87,7 +87,7 @@ pub async fn obstacle(
     if processes.iter().any(|process| process.age < lease) {
         return Ok((None, None));
     }
-    let location = start::location(config)?;
+    let location = config.location()?;
     Ok((store::writable::refused(conn, &location).await?, None))
 }
 
@@ -195,6 +195,20 @@ pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
             )
             .await;
     }
+}
+
+/// The same, for the pipeline of `run`, which it returns.
+pub async fn wake_for(conn: &mut Conn, config: &Config, run: RunId) -> Result<String, Failure> {
+    let state = query::run_state(conn, run).await?;
+    let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
+    wake(conn, &config.location()?, &pipeline).await;
+    Ok(pipeline)
+}
+
+/// A run that is over is not changed.
+pub fn has_ended(run: RunId, status: RunStatus) -> Failure {
+    let problem = Problem::new(format!("the run {run} has ended: it is {status}"));
+    Failure::failed(problem.help(format!("`ductworkd show {run}` shows it")))
 }
 
 /// Runs one command to its end.

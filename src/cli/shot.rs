@@ -67,7 +67,7 @@ pub fn run(
     options: &Options,
     shot: Shot,
 ) -> Result<ExitCode, Failure> {
-    let location = start::location(&config)?;
+    let location = config.location()?;
     let followed = RefCell::new(Followed::default());
     let code = start::start_until(config, embedded, options, async |handle, _| {
         let end = follow(&location, handle, &shot, &followed).await;

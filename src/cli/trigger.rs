@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
-use crate::process::start;
 use crate::store::trigger::{NewRun, Triggered, trigger};
 use crate::store::{Conn, Purpose, query};
 
@@ -89,7 +88,7 @@ impl Trigger {
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             if triggered.created {
-                setup::wake(&mut conn, &start::location(&config)?, pipeline).await;
+                setup::wake(&mut conn, &config.location()?, pipeline).await;
             }
             note_other_input(triggered);
             let mut answer = Answer {

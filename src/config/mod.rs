@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::graph::Backoff;
 use crate::problem::{Problem, Problems};
+use crate::store::{self, Location};
 use crate::telemetry::{Level, LogFormat};
 
 pub use database::DatabaseUrl;
@@ -276,6 +277,15 @@ pub struct StartStop {
 }
 
 impl Config {
+    /// The way to the configured database.
+    pub fn location(&self) -> Result<Location, store::Error> {
+        let location = match self.database.url.sqlite_path() {
+            Some(path) => Location::sqlite(path),
+            None => Location::parse(self.database.url.expose())?,
+        };
+        Ok(location.leased(self.supervisor.reaper_timeout))
+    }
+
     /// Reads the configuration, or says everything that is wrong with it.
     pub fn load(options: LoadOptions) -> Result<Self, Problems> {
         let (config, problems) = Self::examine(options);

@@ -1,22 +1,21 @@
 //! Pipelines written in Rust, with the verbs that YAML has.
 //!
 //! Owns: the draft of a pipeline, that is, what somebody wrote, in their order, right or
-//! wrong. Never: judges it (`check`) or makes the graph (`canonical`); [`Pipeline::build`]
+//! wrong. Never: judges it (`check`) or makes the graph (`canonical`); `Pipeline::definition`
 //! asks them to. The YAML front end fills the same draft, so there is one semantics.
 //!
 //! ```
-//! use ductwork::definition::{Path, Pipeline, StepSpec};
+//! use ductwork::{Path, Pipeline, StepSpec};
 //!
-//! let definition = Pipeline::named("EnrichUserData")
+//! let pipeline = Pipeline::named("EnrichUserData")
 //!     .step("Collate", StepSpec::command(["jq", "-c", "add"]))
 //!     .start("QueryUsers")
 //!     .expand("LoadUser")
 //!     .divide([Path::to("FetchA"), Path::from("FetchB").chain("CleanB")])
 //!     .combine("Collate")
-//!     .collapse("Report")
-//!     .build()?;
-//! assert_eq!(definition.nodes.len(), 7);
-//! # Ok::<(), ductwork::problem::Problems>(())
+//!     .collapse("Report");
+//! pipeline.check()?;
+//! # Ok::<(), ductwork::Problems>(())
 //! ```
 
 use std::time::Duration;
@@ -224,8 +223,18 @@ impl Pipeline {
         self.then(Kind::Start(to.into()))
     }
 
+    /// Fails with everything that is wrong with the pipeline; nothing is run.
+    pub fn check(&self) -> Result<(), Problems> {
+        self.clone().definition().map(drop)
+    }
+
     /// The definition, or everything that is wrong with what was written.
+    #[cfg(feature = "internals")]
     pub fn build(self) -> Result<Definition, Problems> {
+        self.definition()
+    }
+
+    pub(crate) fn definition(self) -> Result<Definition, Problems> {
         let mut draft = self.draft;
         draft.flow = Some(self.items);
         let findings = check::check(&draft);

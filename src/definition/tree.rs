@@ -1,6 +1,6 @@
 //! A pipeline's file as a tree of typed values.
 //!
-//! Owns: the meaning of plain scalars: only `true` and `false` are booleans, and a number keeps the
+//! Owns: the meaning of plain scalars: only `true` and `false` are booleans, in any case, and a number keeps the
 //! text it was written with. Never: reads YAML (`yaml` does), or knows what a pipeline is.
 
 use super::builder::Place;
@@ -108,14 +108,16 @@ fn entry(entry: Entry) -> (Tree, Tree) {
     (key, entry.value.into())
 }
 
-/// A scalar's type, by YAML 1.2's core schema.
+/// A scalar's type, by YAML 1.2's core schema, in upper case and in lower case.
 fn scalar(text: String, plain: bool) -> Value {
     if !plain {
         return Value::Text(text);
     }
+    if yaml::is_null(&text) {
+        return Value::Null;
+    }
     let word = text.to_ascii_lowercase();
     match word.as_str() {
-        "" | "~" | "null" => Value::Null,
         "true" | "false" => Value::Bool(text),
         word if is_number(word) => Value::Number(text),
         _ => Value::Text(text),

@@ -6,7 +6,7 @@
 //! neither `${VAR}` nor anything else, because its digest must not depend on a host.
 //! Tested in `yaml/tests.rs`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
@@ -60,7 +60,11 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     let mut reader = Reader::default();
     let (tree, findings) = tree::read(text);
     reader.findings = findings;
-    let draft = tree.and_then(|tree| reader.pipeline(&tree));
+    // A tree with faults lacks what they are about, which would look like mistakes of the pipeline.
+    let draft = match reader.findings.is_empty() {
+        true => tree.and_then(|tree| reader.pipeline(&tree)),
+        false => None,
+    };
     if let Some(draft) = &draft {
         reader.findings.extend(check::check(draft));
     }
@@ -77,6 +81,9 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     let mut findings = reader.findings;
     // Problems without a place concern the whole file, and come first.
     findings.sort_by_key(|finding| finding.place);
+    // A value that several aliases stand for is wrong once.
+    let mut reported = BTreeSet::new();
+    findings.retain(|finding| reported.insert((finding.place, finding.message.clone())));
     let problem = |finding: Finding| Problem {
         file: Some(file.to_owned()),
         at: finding.place.map(position),

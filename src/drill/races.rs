@@ -395,7 +395,7 @@ async fn database_away(stage: &Stage) -> Result<String, Error> {
 
 fn chain() -> Result<Definition, Error> {
     let flow = Pipeline::named(PIPELINE).start("A").chain("B");
-    flow.build()
+    flow.definition()
         .map_err(|problems| Error::Broken(problems.to_string()))
 }
 
@@ -404,7 +404,7 @@ fn split() -> Result<Definition, Error> {
         .start("A")
         .divide(["B", "C"])
         .combine("D");
-    flow.build()
+    flow.definition()
         .map_err(|problems| Error::Broken(problems.to_string()))
 }
 

@@ -77,10 +77,10 @@ pub struct Worker {
 struct Loop {
     link: Link,
     slots: Rc<Slots>,
-    executions: WorkerState,
+    work: WorkerState,
     /// The last claim was full, or somebody woke this worker: claim without asking whether anything is due.
     eager: bool,
-    /// When to ask the queue, though nobody wakes it.
+    /// When to ask the queue, though nobody wakes this worker.
     look: Instant,
     /// Where the last claim ended, while they are full, and since when none began at the beginning.
     behind: Option<(Cursor, Instant)>,
@@ -94,7 +94,7 @@ struct Loop {
 
 impl Loop {
     fn is_empty(&self) -> bool {
-        self.executions.finished().is_empty() && self.slots.is_empty()
+        self.work.finished().is_empty() && self.slots.is_empty()
     }
 }
 
@@ -106,7 +106,7 @@ impl Worker {
         let mut state = Loop {
             link: Link::new(self.location.clone()),
             slots: Slots::new(count, self.policy.lease(), runner, Arc::clone(&self.shared)),
-            executions: WorkerState::default(),
+            work: WorkerState::default(),
             eager: true,
             look: Instant::now(),
             behind: None,
@@ -121,8 +121,8 @@ impl Worker {
             for done in state.slots.take_done() {
                 self.finish(&mut state, done);
             }
-            state.slots.keeps(state.executions.bytes());
-            self.shared.set_holding(state.executions.may_hold());
+            state.slots.keeps(state.work.bytes());
+            self.shared.set_holding(state.work.may_hold());
             let mode = self.shared.mode();
             if let Mode::Drain { until, cause } = mode {
                 if !std::mem::replace(&mut draining, true) {
@@ -130,7 +130,7 @@ impl Worker {
                     events::draining(self.shared.at_work(), left);
                 }
                 // Executions that may be claimed for us without our knowledge would count as lost.
-                if state.is_empty() && (state.executions.is_sure() || Instant::now() >= until) {
+                if state.is_empty() && (state.work.is_sure() || Instant::now() >= until) {
                     break;
                 }
                 if Instant::now() >= until && !stopped {
@@ -138,13 +138,13 @@ impl Worker {
                     self.shared.stop_all(cause);
                 }
                 if state.slots.is_empty() && Instant::now() >= until + LAST_COMMIT {
-                    events::results_lost(state.executions.finished().len());
+                    events::results_lost(state.work.finished().len());
                     break;
                 }
             }
             let turned = self.turn(&mut state, mode).await;
-            state.slots.keeps(state.executions.bytes());
-            self.shared.set_holding(state.executions.may_hold());
+            state.slots.keeps(state.work.bytes());
+            self.shared.set_holding(state.work.may_hold());
             self.shared.sent(state.link.take_statements());
             let wait = match turned {
                 Ok(wait) => {
@@ -194,11 +194,11 @@ impl Worker {
         let fresh = self.shared.since_beat() < self.policy.lease();
         let claiming = mode == Mode::Run && fresh;
         if state.link.is_another().await? {
-            state.executions.doubt();
+            state.work.doubt();
         }
         // After a transaction whose fate is unknown: forgets the results that had been committed,
         // and takes up what had been claimed for us (E11).
-        while let Some(first) = state.executions.first() {
+        while let Some(first) = state.work.first() {
             if let Some(Answer::Held(held)) = self.perform(state, &first).await? {
                 let Held {
                     whole,
@@ -223,11 +223,11 @@ impl Worker {
         }
         // Where a step may kill this process, nothing that has ended waits for its commit when one
         // starts.
-        let first = state.slots.is_suspect() && !state.executions.finished().is_empty();
+        let first = state.slots.is_suspect() && !state.work.finished().is_empty();
         if claiming && !first && !self.claim(state).await? {
             return Ok(Duration::from_millis(100));
         }
-        if !state.executions.finished().is_empty() {
+        if !state.work.finished().is_empty() {
             self.commit(state, claiming).await?;
             // Steps that ended meanwhile are committed at once.
             return Ok(Duration::ZERO);
@@ -254,12 +254,12 @@ impl Worker {
         let (conn, me) = match state.link.claiming(self.shared.process()).await {
             Ok(connected) => connected,
             Err(error) => {
-                state.executions.not_begun(operation);
+                state.work.not_begun(operation);
                 return Err(error);
             }
         };
-        let answer = state.executions.perform(operation, conn, me, terms).await;
-        state.executions.settle(operation, answer)
+        let answer = state.work.perform(operation, conn, me, terms).await;
+        state.work.settle(operation, answer)
     }
 
     fn poll(&self) -> Duration {
@@ -270,7 +270,7 @@ impl Worker {
     /// Takes off the queue what there is room for, when it is time to ask. False when this
     /// process was declared dead.
     async fn claim(&self, state: &mut Loop) -> Result<bool, Error> {
-        let room = state.slots.appetite(state.executions.finished().len());
+        let room = state.slots.appetite(state.work.finished().len());
         let room = room.min(state.most);
         if room == 0 {
             return Ok(true);
@@ -307,7 +307,7 @@ impl Worker {
             Claim::Taken(claimed) => claimed,
         };
         // Claims may succeed while commits fail.
-        if state.executions.finished().is_empty() {
+        if state.work.finished().is_empty() {
             self.shared.over(Trouble::Working, "");
         }
         // Executions that were too much to hold are put back, and the next claims are as small as this one was; they
@@ -375,11 +375,11 @@ impl Worker {
 
     /// Commits what has ended, and begins what follows.
     async fn commit(&self, state: &mut Loop, claiming: bool) -> Result<(), Error> {
-        if let Some(error) = state.executions.take_unsent() {
+        if let Some(error) = state.work.take_unsent() {
             self.refused(state, &error);
         }
-        let batch = state.executions.batch();
-        let finished = state.executions.finished();
+        let batch = state.work.batch();
+        let finished = state.work.finished();
         let room = match claiming {
             true => state.slots.room(finished.len() - batch),
             false => 0,
@@ -410,7 +410,7 @@ impl Worker {
     /// The database takes offence at one result, which is the first: it is turned into an error of
     /// its step. The work is done but cannot be stored, and without this it would be tried for ever.
     fn refused(&self, state: &mut Loop, error: &Error) {
-        let Some(finished) = state.executions.first_mut() else {
+        let Some(finished) = state.work.first_mut() else {
             return;
         };
         let Some(output) = finished.output.take() else {
@@ -535,7 +535,7 @@ impl Worker {
                 }
                 Err(error) => {
                     // It is still ours, and is read back when the database is.
-                    state.executions.doubt();
+                    state.work.doubt();
                     return Err(error);
                 }
             }
@@ -631,7 +631,7 @@ impl Worker {
                 events::unsuccessful(&job.assignment, result, finished.error.as_ref(), &next);
             }
         }
-        state.executions.finish(finished);
+        state.work.finish(finished);
     }
 }
 

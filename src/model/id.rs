@@ -11,6 +11,10 @@ macro_rules! ids {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
+        #[cfg_attr(
+            not(feature = "internals"),
+            allow(unnameable_types, reason = "the facade has two of them; the lint takes all of a macro")
+        )]
         pub struct $name(pub Uuid);
 
         impl $name {
@@ -18,6 +22,10 @@ macro_rules! ids {
             #[cfg_attr(
                 feature = "internals",
                 expect(clippy::new_without_default, reason = "a fresh id is no default")
+            )]
+            #[cfg_attr(
+                not(feature = "internals"),
+                allow(clippy::new_without_default, reason = "the facade has two of them")
             )]
             pub fn new() -> Self {
                 Self(fresh())

@@ -1,6 +1,6 @@
 //! The life of every child, and of a single role in the foreground: register, work, drain, go.
 //!
-//! Owns: the order of a child's life: signals, registration, hooks, loops, drain, farewell.
+//! Owns: the order of a child's life: signals, registration, hooks, loops, drain, deregister.
 //! Never: decides what is worked (`engine` does).
 
 use std::process::ExitCode;
@@ -31,12 +31,11 @@ use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::orphan::{self, Gleaner, Living};
+use super::over::{Over, unfit, until_idle};
 use super::proof;
 use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
-use super::start::{unfit, until_idle};
-use super::supervisor::Over;
 use super::wakeup::Wakeup;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
@@ -75,7 +74,7 @@ impl Child {
     /// Lives until told to stop. Needs a current-thread runtime on the process's main thread:
     /// commands die with the thread that started them.
     pub async fn live(self, mut signals: Signals) -> ExitCode {
-        let location = match super::start::location(&self.config) {
+        let location = match self.config.location() {
             Ok(location) => location,
             Err(error) => {
                 tracing::error!(error = crate::telemetry::chain(&error), "no database");

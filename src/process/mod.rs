@@ -18,6 +18,7 @@ pub mod identity;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub mod names;
 pub mod orphan;
+pub mod over;
 pub mod proof;
 pub mod roster;
 pub mod signal;

@@ -8,25 +8,21 @@ use std::ffi::{CString, OsString};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, DaemonRole, PipelineFilter};
 use crate::definition::{self, Definition};
-use crate::engine::lifeline::Request;
 use crate::model::ProcessId;
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
-use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location, Purpose, migrate};
 
 use super::child::Child;
 use super::hooks::Functions;
+use super::over::{Over, unfit, until_idle};
 use super::roster::ChildKind;
 use super::signal::Signals;
 use super::spawn;
-use super::supervisor::{self, ChildArgv, Handle, Over, Reload, Setup};
+use super::supervisor::{self, ChildArgv, Handle, Reload, Setup};
 
 /// The hidden verb of a child's command line.
 pub const CHILD_VERB: &str = "child";
@@ -130,15 +126,6 @@ fn served(config: &Config, definitions: &[Definition]) -> Vec<String> {
     }
 }
 
-/// A connection to the configured database.
-pub fn location(config: &Config) -> Result<Location, store::Error> {
-    let location = match config.database.url.sqlite_path() {
-        Some(path) => Location::sqlite(path),
-        None => Location::parse(config.database.url.expose())?,
-    };
-    Ok(location.leased(config.supervisor.reaper_timeout))
-}
-
 /// The runtime of every process: one thread, because what waits needs no more, and because
 /// commands die with the thread that started them.
 pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -208,7 +195,7 @@ pub fn start_until(
     }
     run_local(async {
         let mut signals = signals(Signals::of_supervisor())?;
-        let location = location(&config)?;
+        let location = config.location()?;
         tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
@@ -324,7 +311,7 @@ fn single(
     }
     run_local(async {
         let mut signals = signals(Signals::of_single_role())?;
-        let location = location(&config)?;
+        let location = config.location()?;
         tokio::select! {
             biased;
             () = signals.stop_asked() => return Ok(ExitCode::SUCCESS),
@@ -387,86 +374,6 @@ async fn idle(handle: Handle, config: &Config) -> u8 {
     let _ = ready.wait_for(|ready| *ready).await;
     until_idle(&handle.requests, config.pipelines.names()).await;
     0
-}
-
-/// The exit status of a daemon that ends because the schema has outgrown it.
-const OUTGROWN: u8 = 1;
-
-/// That of one that ends because its file is not where it was. systemd does not start it again, as the
-/// unit says: it would begin with the file that is there now.
-const MISPLACED: u8 = 2;
-
-/// How often a daemon looks whether the schema has outgrown it.
-const SCHEMA_EVERY: Duration = Duration::from_secs(10);
-
-/// How often a daemon looks whether its file is where it was: until then, commits go along with it.
-const FILE_EVERY: Duration = Duration::from_secs(1);
-
-/// Returns when this daemon cannot go on with its database, with the exit status that says so.
-pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
-    tokio::select! {
-        () = outgrown(requests) => Over::with(OUTGROWN),
-        at_once = misplaced(location) => Over { code: MISPLACED, at_once },
-    }
-}
-
-/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when that
-/// one is needed to write.
-async fn misplaced(location: &Location) -> bool {
-    let mut displaced = None;
-    loop {
-        if let Err(error) = location.check_file() {
-            tracing::error!(%error, "stopping");
-            return false;
-        }
-        // A connection that is closed as the last of all deletes both itself. Seen twice, it was
-        // somebody else.
-        let before = std::mem::replace(&mut displaced, location.displaced());
-        if let Some(side) = displaced.filter(|_| before.is_some()) {
-            tracing::error!(error = side.meaning(), "stopping");
-            return side == Side::Index;
-        }
-        tokio::time::sleep(FILE_EVERY).await;
-    }
-}
-
-/// Returns when a newer program has changed the schema so that this one cannot work with it any more.
-/// One that it can work with is reported once.
-async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
-    let mut reported = None;
-    loop {
-        let (reply, answer) = oneshot::channel();
-        if requests.send(Request::Schema(reply)).is_ok() {
-            match answer.await {
-                Ok(Ok(Some(version))) if reported != Some(version) => {
-                    reported = Some(version);
-                    tracing::warn!(
-                        version,
-                        "the schema is newer than this ductworkd, which can work with it: install the \
-                         newer one here, too"
-                    );
-                }
-                Ok(Err(error @ store::Error::Schema(_))) => {
-                    tracing::error!(%error, "stopping");
-                    return;
-                }
-                _ => {}
-            }
-        }
-        tokio::time::sleep(SCHEMA_EVERY).await;
-    }
-}
-
-/// Returns when no work is left in these pipelines (`None`: in all).
-pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Vec<String>>) {
-    loop {
-        let (reply, answer) = oneshot::channel();
-        let asked = requests.send(Request::AnyWork(pipelines.clone(), reply));
-        if asked.is_ok() && matches!(answer.await, Ok(Ok(false))) {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }
 
 #[cfg(test)]

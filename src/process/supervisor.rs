@@ -32,6 +32,7 @@ use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
 use super::orphan::{self, Living, TAG};
+use super::over::Over;
 use super::proof;
 use super::roster::{self, Cause, ChildKind, Order, Pid, Roster, SlotId, Standing};
 use super::signal::{Event as SignalEvent, Signals};
@@ -115,23 +116,6 @@ struct Supervisor {
     exit: Option<u8>,
 }
 
-/// Why a daemon ends without having been asked to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Over {
-    /// Its exit code.
-    pub code: u8,
-    /// The children are not given the time to finish: the less is written the better.
-    pub at_once: bool,
-}
-
-impl Over {
-    /// With this code, when the children have finished.
-    pub fn with(code: u8) -> Self {
-        let at_once = false;
-        Self { code, at_once }
-    }
-}
-
 /// Supervises until a signal asks to stop or `until` is over, whose code is then the exit code.
 /// `until` is given a handle and runs beside the loop.
 pub async fn supervise<F: Future<Output = Over>>(
@@ -198,8 +182,9 @@ impl Supervisor {
         let me = Shared::new(id);
         let policy = Policy::new(Arc::clone(&config));
         // Checked by whoever made the set-up.
-        let location =
-            super::start::location(&config).unwrap_or_else(|_| Location::sqlite("ductwork.db"));
+        let location = config
+            .location()
+            .unwrap_or_else(|_| Location::sqlite("ductwork.db"));
         let file = location.file().map(PathBuf::from);
         let (requests, answers) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(&location, requests.clone());

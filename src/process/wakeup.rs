@@ -62,7 +62,7 @@ impl Wakeup {
         }
     }
 
-    /// Wakes others.
+    /// The handle that wakes others.
     pub fn waker(&self) -> Arc<dyn Waker> {
         Arc::new(ProcessWaker {
             sender: self.dir.as_deref().map(Sender::new),

@@ -32,8 +32,8 @@ pub(super) enum Body {
 /// raised with `?`. A floating-point number that is not finite serialises as `null`.
 ///
 /// ```
-/// use ductwork::step::StepError;
-/// use ductwork::step::context::StepContext;
+/// use ductwork::StepError;
+/// use ductwork::StepContext;
 /// use ductwork::step::registry::Registry;
 ///
 /// async fn parse(_: StepContext, text: String) -> Result<u64, std::num::ParseIntError> {

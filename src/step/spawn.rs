@@ -14,14 +14,14 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::ExitStatus;
 
 use nix::unistd::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::exec;
 use crate::failpoint::failpoint;
 
 /// Everything `execve` needs.
@@ -73,13 +73,7 @@ impl Process {
     }
 
     fn collect(&mut self, flags: c_int) -> io::Result<Option<ExitStatus>> {
-        let mut status = 0;
-        // SAFETY: a system call that writes to a number of ours.
-        match unsafe { libc::waitpid(self.0, &raw mut status, flags) } {
-            -1 => Err(io::Error::last_os_error()),
-            0 => Ok(None),
-            _ => Ok(Some(ExitStatus::from_raw(status))),
-        }
+        exec::wait(self.id(), flags)
     }
 }
 
@@ -176,14 +170,10 @@ struct Exec {
 
 impl Exec {
     fn new(image: &Image, ends: &Ends) -> Self {
-        let pointers = |texts: &[CString]| {
-            let texts = texts.iter().map(|text| text.as_ptr());
-            texts.chain([std::ptr::null()]).collect()
-        };
         Self {
             file: image.file.as_ptr(),
-            argv: pointers(&image.argv),
-            environment: pointers(&image.environment),
+            argv: exec::pointers(&image.argv),
+            environment: exec::pointers(&image.environment),
             cwd: image.cwd.as_ptr(),
             parent: Pid::this().as_raw(),
             stdio: [&ends.stdin, &ends.stdout, &ends.stderr].map(AsRawFd::as_raw_fd),
@@ -215,15 +205,10 @@ impl Exec {
             if libc::setsid() == -1 || libc::chdir(self.cwd) == -1 {
                 return errno();
             }
-            // Ignored signals would stay ignored: under nohup, or because Rust ignores SIGPIPE.
-            // Asked of the kernel, because the C library keeps two signals to itself.
-            let default = [0_u64; 4];
-            for signal in 1..=64 {
-                let none = std::ptr::null_mut::<libc::c_void>();
-                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8);
-            }
+            exec::default_signals();
             set_mask(&0, &mut 0);
-            close_on_exec();
+            // It has nothing of ours but its three pipes.
+            exec::close_on_exec_from(3);
             libc::execve(self.file, self.argv.as_ptr(), self.environment.as_ptr());
         }
         errno()
@@ -234,37 +219,9 @@ fn errno() -> c_int {
     nix::errno::Errno::last_raw()
 }
 
-/// Leaves the program nothing but its three pipes. Ours are marked anyway; this is for what
-/// the daemon itself was started with.
-///
-/// # Safety
-/// Only for a child before exec.
-unsafe fn close_on_exec() {
-    const FIRST: libc::c_uint = 3;
-    // SAFETY: system calls without pointers.
-    unsafe {
-        let flags = libc::CLOSE_RANGE_CLOEXEC;
-        if libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, flags) == 0 {
-            return;
-        }
-        // Kernels before 5.11.
-        let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(3, 65_536);
-        for fd in 3..last as libc::c_int {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-        }
-    }
-}
-
 /// A descriptor that becomes readable when the (unreaped) child `pid` ends.
 pub fn pidfd(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: a system call without pointers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: it is new and ours, and stays open as long as it is registered.
-    unsafe {
-        let fd = OwnedFd::from_raw_fd(fd as libc::c_int);
-        Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?)
-    }
+    let fd = exec::pidfd(pid)?;
+    // SAFETY: it is ours, and stays open as long as it is registered.
+    unsafe { Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?) }
 }

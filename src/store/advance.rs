@@ -168,15 +168,9 @@ pub async fn claim(
         let rows = Rows::new()
             .ids("id", claimed.iter().map(|branch| branch.id))
             .ids("token", claimed.iter().map(|branch| branch.token));
-        let count = conn
-            .execute(&CLAIM_BRANCHES, &[("b", (&rows).into())])
+        // I9: what is ready can be claimed.
+        conn.write(&CLAIM_BRANCHES, &[("b", (&rows).into())], claimed.len())
             .await?;
-        if count != claimed.len() as u64 {
-            return Err(Error::Corrupt(format!(
-                "I9: {} branches were ready, {count} could be claimed",
-                claimed.len()
-            )));
-        }
         failpoint!(conn, "branches.claimed");
         open_records(conn, &claimed, claimant.process, lease).await?;
         failpoint!(conn, "branches.written");
@@ -211,14 +205,8 @@ async fn open_records(
         ("process", process.0.into()),
         ("lease", micros(lease).into()),
     ];
-    let opened = conn.execute(&OPEN_ADVANCEMENTS, &args).await?;
-    if opened != claimed.len() as u64 {
-        return Err(Error::Corrupt(format!(
-            "I10: {} branches were claimed, {opened} had a transition to open",
-            claimed.len()
-        )));
-    }
-    Ok(())
+    // I10: each has an open transition.
+    conn.write(&OPEN_ADVANCEMENTS, &args, claimed.len()).await
 }
 
 /// How much of outputs one transaction holds in memory, beyond the first.

@@ -612,7 +612,7 @@ pub struct Audited {
     /// The rows that break an invariant.
     pub violations: Vec<Violation>,
     /// The look at all tables that clears most of them.
-    pub sketch: Duration,
+    pub prefilter: Duration,
     /// Each invariant, in the order of their numbers.
     pub took: Vec<(&'static str, Duration)>,
 }
@@ -628,11 +628,11 @@ pub async fn audited(conn: &mut Conn, grace: Duration) -> Result<Audited, Error>
     conn.snapshot(async |conn| {
         conn.set(Setting::AuditPlanner).await?;
         let began = Instant::now();
-        let sketch = Prefilter::take(conn).await?;
+        let prefilter = Prefilter::take(conn).await?;
         let took = began.elapsed();
-        let audited = check(conn, grace, Some(&sketch)).await?;
+        let audited = check(conn, grace, Some(&prefilter)).await?;
         Ok(Audited {
-            sketch: took,
+            prefilter: took,
             ..audited
         })
     })
@@ -656,11 +656,11 @@ pub fn settings(dialect: Dialect, statement: &str) -> String {
 }
 
 /// The rows that break an invariant, as the transaction that `conn` is in sees them: of those that the
-/// sketch does not clear.
+/// prefilter does not clear.
 async fn check(
     conn: &mut Conn,
     grace: Duration,
-    sketch: Option<&Prefilter>,
+    prefilter: Option<&Prefilter>,
 ) -> Result<Audited, Error> {
     let args = [
         ("grace", micros(grace).into()),
@@ -672,8 +672,8 @@ async fn check(
     for invariant in INVARIANTS {
         let began = Instant::now();
         for check in invariant.checks {
-            if let (Some(cleared), Some(sketch)) = (check.cleared, sketch)
-                && cleared(sketch)?
+            if let (Some(cleared), Some(prefilter)) = (check.cleared, prefilter)
+                && cleared(prefilter)?
             {
                 continue;
             }

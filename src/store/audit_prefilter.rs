@@ -2,7 +2,7 @@
 //!
 //! Owns: one statement per large table, and what can be concluded from its answer. Never: says
 //! that something is broken; that is what the invariant's own statement is for, which is sent
-//! whenever the sketch does not clear it.
+//! whenever the prefilter does not clear it.
 //!
 //! Most invariants say that two columns of ids are the same, each id as often: the steps that
 //! have succeeded, say, and the executions that are successes. To join the tables would take a

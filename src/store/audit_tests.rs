@@ -385,10 +385,10 @@ async fn a_history_without_incidents_is_cleared_by_a_look_at_each_table() {
         )
         .await
         .unwrap();
-        let sketch = Prefilter::take(&mut conn).await.unwrap();
+        let prefilter = Prefilter::take(&mut conn).await.unwrap();
         for invariant in INVARIANTS {
             for cleared in invariant.checks.iter().filter_map(|check| check.cleared) {
-                assert!(cleared(&sketch).unwrap(), "{}", invariant.name);
+                assert!(cleared(&prefilter).unwrap(), "{}", invariant.name);
             }
         }
         assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
@@ -539,8 +539,8 @@ async fn every_corruption_is_found(db: Db) {
         assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
         conn.script("begin", "BEGIN").await.unwrap();
         conn.script("corrupt", corruption).await.unwrap();
-        let sketch = Prefilter::take(&mut conn).await.unwrap();
-        let found = names(check(&mut conn, GRACE, Some(&sketch)).await.unwrap());
+        let prefilter = Prefilter::take(&mut conn).await.unwrap();
+        let found = names(check(&mut conn, GRACE, Some(&prefilter)).await.unwrap());
         let exactly = names(check(&mut conn, GRACE, None).await.unwrap());
         let of = |invariant: &&Invariant| invariant.name == *name;
         for check in INVARIANTS.iter().find(of).unwrap().checks {
@@ -553,7 +553,10 @@ async fn every_corruption_is_found(db: Db) {
             found.contains(name),
             "{name} does not see it ({found:?}): {corruption}"
         );
-        assert_eq!(found, exactly, "the sketch clears too much: {corruption}");
+        assert_eq!(
+            found, exactly,
+            "the prefilter clears too much: {corruption}"
+        );
     }
     db.drop(conn).await;
     assert_eq!(

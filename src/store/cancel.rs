@@ -126,7 +126,7 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, &mut |_| {}).await
 }
 
-/// The same, so many branches per transaction; `told` hears how many are closed, after each.
+/// The same, so many branches per transaction; `report` hears how many are closed, after each.
 pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,

@@ -134,7 +134,7 @@ impl Location {
         }
     }
 
-    /// The name of the database on this host: two processes with the same are in one house,
+    /// The name of the database on this host: two processes with the same are in one deployment,
     /// and wake each other. Holds no secret.
     pub fn identity(&self) -> String {
         match &self.target {
@@ -384,6 +384,24 @@ impl Conn {
         self.statements += 1;
         let done = self.patience.answered(conn.execute(statement, args)).await;
         done.map_err(|error| self.failed(error, statement.name))
+    }
+
+    /// Runs a statement that writes `rows` rows, no more and no fewer: otherwise somebody has changed
+    /// what the transaction stands on, and the transaction must be rolled back.
+    pub(super) async fn write(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+        rows: usize,
+    ) -> Result<(), Error> {
+        let written = self.execute(statement, args).await?;
+        match written == rows as u64 {
+            true => Ok(()),
+            false => Err(Error::Corrupt(format!(
+                "{} was to write {rows} rows, and wrote {written}",
+                statement.name
+            ))),
+        }
     }
 
     /// Runs a statement; its rows.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::backend::DriverError;
+use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 
 /// The driver's word.
@@ -232,6 +232,3 @@ impl Source {
         self.driver()?.constraint()
     }
 }
-
-/// The remedy where the server was not reached.
-pub(super) const UNREACHED: &str = "check that the server runs and that `database.url` leads to it";

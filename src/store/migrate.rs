@@ -29,10 +29,14 @@ macro_rules! migration {
         Migration {
             version: $version,
             name: $name,
-            texts: [
-                include_str!(concat!("../../migrations/postgres/", $file)),
-                include_str!(concat!("../../migrations/sqlite/", $file)),
-            ],
+            texts: {
+                let mut texts = [""; Dialect::COUNT];
+                texts[Dialect::Postgres as usize] =
+                    include_str!(concat!("../../migrations/postgres/", $file));
+                texts[Dialect::Sqlite as usize] =
+                    include_str!(concat!("../../migrations/sqlite/", $file));
+                texts
+            },
         }
     };
 }
@@ -150,7 +154,7 @@ pub async fn migrate(conn: &mut Conn) -> Result<Vec<&'static Migration>, Error> 
     migrate_within(conn, PATIENCE, &mut |_| {}).await
 }
 
-/// The same, for as long as others hold locks that it needs, but no longer than this. `told` hears what
+/// The same, for as long as others hold locks that it needs, but no longer than this. `report` hears what
 /// each migration waits for.
 pub async fn migrate_within(
     conn: &mut Conn,

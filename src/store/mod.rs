@@ -31,6 +31,7 @@ pub mod portion;
 pub mod process;
 pub mod prune;
 pub mod query;
+mod render;
 pub mod resume;
 pub mod revive;
 pub mod sandbox;

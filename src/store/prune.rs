@@ -114,7 +114,7 @@ pub async fn prune(conn: &mut Conn, older_than: Duration, limit: u64) -> Result<
     prune_reporting(conn, older_than, limit, &mut |_| {}).await
 }
 
-/// The same; `told` hears how many are gone, after each transaction.
+/// The same; `report` hears how many are gone, after each transaction.
 pub async fn prune_reporting(
     conn: &mut Conn,
     older_than: Duration,

@@ -334,7 +334,7 @@ pub enum Found {
 }
 
 /// Runs, newest first. There is no index of the runs of a pipeline, which each trigger would have to
-/// write: they are looked for among all, [`PAGE`] at a time; `told` hears among how many so far. Those
+/// write: they are looked for among all, [`PAGE`] at a time; `report` hears among how many so far. Those
 /// of a status that few have are looked for among these.
 pub async fn runs(
     conn: &mut Conn,

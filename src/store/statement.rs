@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use super::dialect::Dialect;
+use super::render::render;
 
 /// A statement with `:named` parameters and `{fragments}`.
 pub struct Statement {
@@ -120,7 +121,7 @@ impl Statement {
         self.rendered[dialect as usize].get_or_init(|| {
             let mut text = String::new();
             self.write_text(&mut text);
-            let (sql, parameters) = dialect.render(&text);
+            let (sql, parameters) = render(dialect.backend(), &text);
             // Once per statement and database, for the life of the process.
             let sql = Box::leak(sql.into_boxed_str());
             Rendered {

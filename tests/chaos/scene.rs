@@ -268,9 +268,9 @@ impl Scene {
             took.sort_by_key(|(_, took)| *took);
             let longest: Vec<_> = took.iter().rev().take(3).collect();
             eprintln!(
-                "an audit took {:?}: sketch {:?}, {longest:?}",
+                "an audit took {:?}: prefilter {:?}, {longest:?}",
                 asked.elapsed(),
-                audited.sketch
+                audited.prefilter
             );
         }
         let always = |violation: &Violation| {

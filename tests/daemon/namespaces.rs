@@ -77,13 +77,16 @@ on_every_database! {
         // It starts while the other holds claims, and looks for dead predecessors.
         let mut two = fixture.start_as(&CONTAINER, &["start"]);
         two.ready().await;
-        let worker = |daemon: &Daemon| {
-            let registered = daemon.logged("registered");
-            let worker = registered.iter().find(|event| event["role"] == "worker");
-            let id = worker.and_then(|event| event["process_id"].as_str()).map(str::parse);
-            id.expect("a worker").expect("an id")
+        // A daemon is ready when its worker's row is there, which the worker itself may say later.
+        let worker = async |daemon: &Daemon| {
+            eventually(PATIENCE, "a worker has registered", async || {
+                let registered = daemon.logged("registered");
+                let worker = registered.iter().find(|event| event["role"] == "worker");
+                worker.and_then(|event| event["process_id"].as_str()?.parse::<uuid::Uuid>().ok())
+            })
+            .await
         };
-        let (first, second): (uuid::Uuid, uuid::Uuid) = (worker(&one), worker(&two));
+        let (first, second) = (worker(&one).await, worker(&two).await);
         eventually(PATIENCE, "both work", async || {
             let executions = fixture.executions().await;
             let works = |id| executions.iter().any(|e| e.process_id == Some(id));

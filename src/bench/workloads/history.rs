@@ -67,7 +67,7 @@ impl Bench {
         report.add(
             workload,
             "of it: a look at each table",
-            seconds(&audited.sketch),
+            seconds(&audited.prefilter),
             "s",
             note,
         );

@@ -2,7 +2,7 @@
 //!
 //! Owns: when each may make its next operation, and what becomes of the answer on its way. The
 //! memory of a worker and an advancer between two transactions, their next one, and their conclusions
-//! from its answer are the daemon's own (`engine::executions`, `engine::branches`), and so is the
+//! from its answer are the daemon's own (`engine::worker_state`, `engine::advancer_state`), and so is the
 //! reaper's witness.
 //!
 //! Where they differ from the daemon's loops, because what is left out is about time, about how many at

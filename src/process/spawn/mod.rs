@@ -10,9 +10,9 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io::{self, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +21,7 @@ use nix::sys::signalfd::SignalFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::exec;
 use crate::failpoint::failpoint;
 
 use super::roster::Pid;
@@ -40,9 +41,6 @@ const NOT_INHERITED: [&str; 6] = [
     "LISTEN_FDNAMES",
 ];
 
-/// Linux's highest signal number.
-const LAST_SIGNAL: i32 = 64;
-
 /// A child of this process, with the handle by which it is signalled: a number can come to
 /// mean another process, a handle cannot (S16).
 #[derive(Debug)]
@@ -55,7 +53,7 @@ impl Spawned {
     /// A handle on a process that somebody else has started. The caller must look at the
     /// process once there is the handle: before, its number may have come to mean another.
     pub fn stranger(pid: Pid) -> io::Result<Self> {
-        let pidfd = open_pidfd(pid)?;
+        let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid))?;
         Ok(Self { pid, pidfd })
     }
 
@@ -108,8 +106,8 @@ pub fn spawn(
         .map(|word| c_string(word.as_bytes().to_vec()))
         .collect::<io::Result<Vec<_>>>()?;
     let environment = merged_environment(environment)?;
-    let argv_pointers = pointers(&argv);
-    let environment_pointers = pointers(&environment);
+    let argv_pointers = exec::pointers(&argv);
+    let environment_pointers = exec::pointers(&environment);
     let input = match stdin {
         Some(text) => in_memory(text)?,
         None => std::fs::File::open("/dev/null")?,
@@ -146,7 +144,7 @@ pub fn spawn(
     drop(to_parent);
 
     // Nobody but us reaps it, so until then the number means this process.
-    let pidfd = open_pidfd(pid);
+    let pidfd = exec::pidfd(nix::unistd::Pid::from_raw(pid));
     let exec = read_error(&from_child);
     match (exec, pidfd) {
         (Ok(()), Ok(pidfd)) => {
@@ -201,17 +199,11 @@ impl Plan<'_> {
             if libc::getppid() != self.parent {
                 libc::_exit(1);
             }
-            let mut default: libc::sigaction = std::mem::zeroed();
-            default.sa_sigaction = libc::SIG_DFL;
-            for signal in 1..=LAST_SIGNAL {
-                // Some numbers are refused (KILL, STOP, the C library's own): they have no
-                // handler of ours either.
-                libc::sigaction(signal, &raw const default, std::ptr::null_mut());
-            }
+            exec::default_signals();
             if libc::dup2(self.stdin, 0) < 0 {
                 self.fail();
             }
-            close_on_exec_from(3);
+            exec::close_on_exec_from(3);
             if libc::sigprocmask(
                 libc::SIG_SETMASK,
                 std::ptr::from_ref(self.mask.as_ref()),
@@ -242,33 +234,6 @@ impl Plan<'_> {
     }
 }
 
-/// Marks every descriptor from `first` on as not to be inherited.
-///
-/// # Safety
-/// Async-signal-safe; changes descriptors that belong to others, so only before an exec.
-unsafe fn close_on_exec_from(first: libc::c_int) {
-    // SAFETY: plain system calls on numbers.
-    unsafe {
-        let all = libc::syscall(
-            libc::SYS_close_range,
-            first as libc::c_uint,
-            libc::c_uint::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        );
-        if all == 0 {
-            return;
-        }
-        // Before Linux 5.11. Rust opens everything close-on-exec, so this is for what came
-        // from elsewhere, which is found among the low numbers.
-        for descriptor in first..1024 {
-            let flags = libc::fcntl(descriptor, libc::F_GETFD);
-            if flags >= 0 {
-                libc::fcntl(descriptor, libc::F_SETFD, flags | libc::FD_CLOEXEC);
-            }
-        }
-    }
-}
-
 fn c_string(bytes: Vec<u8>) -> io::Result<CString> {
     CString::new(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))
 }
@@ -291,15 +256,6 @@ fn merged_environment(changes: &[(OsString, Option<OsString>)]) -> io::Result<Ve
         .collect()
 }
 
-/// The null-terminated array that exec wants; valid as long as the strings.
-fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
-    strings
-        .iter()
-        .map(|string| string.as_ptr())
-        .chain([std::ptr::null()])
-        .collect()
-}
-
 /// The error that the child wrote, if it did not become the new image.
 fn read_error(from_child: &OwnedFd) -> io::Result<()> {
     let mut word = [0u8; 4];
@@ -318,7 +274,7 @@ fn read_error(from_child: &OwnedFd) -> io::Result<()> {
 /// Ends a process that need not be a child of this one, if `is_it` says so of the one that has the
 /// number now. That it is gone already is no error.
 pub fn kill_if(pid: Pid, is_it: impl FnOnce() -> bool) -> io::Result<()> {
-    let pidfd = match open_pidfd(pid) {
+    let pidfd = match exec::pidfd(nix::unistd::Pid::from_raw(pid)) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
         pidfd => pidfd?,
     };
@@ -326,14 +282,6 @@ pub fn kill_if(pid: Pid, is_it: impl FnOnce() -> bool) -> io::Result<()> {
     match is_it() {
         true => Spawned { pid, pidfd }.send(Signal::SIGKILL),
         false => Ok(()),
-    }
-}
-
-fn open_pidfd(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: a plain system call; the descriptor it returns is new and ours.
-    unsafe {
-        let descriptor = check(libc::syscall(libc::SYS_pidfd_open, pid, 0))?;
-        Ok(OwnedFd::from_raw_fd(descriptor as libc::c_int))
     }
 }
 
@@ -482,12 +430,8 @@ fn peek() -> io::Result<Option<Pid>> {
 }
 
 fn reap(pid: Pid) -> io::Result<Option<(Pid, ExitStatus)>> {
-    let mut status = 0;
-    // SAFETY: the status is ours to be written.
-    let result = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-    match check(result.into()) {
-        Ok(0) => Ok(None),
-        Ok(_) => Ok(Some((pid, ExitStatus::from_raw(status)))),
+    match exec::wait(nix::unistd::Pid::from_raw(pid), libc::WNOHANG) {
+        Ok(status) => Ok(status.map(|status| (pid, status))),
         Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
         Err(error) => Err(error),
     }

@@ -6,6 +6,7 @@
 //! implementations, its connection and its own statements. Never: a decision of an operation, but
 //! for the manner in which it is sent.
 
+mod fragment;
 pub mod postgres;
 pub mod sqlite;
 
@@ -129,3 +130,7 @@ pub(in crate::store) trait DriverError {
         false
     }
 }
+
+/// The remedy where the server was not reached.
+pub(in crate::store) const UNREACHED: &str =
+    "check that the server runs and that `database.url` leads to it";

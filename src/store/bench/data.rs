@@ -103,7 +103,7 @@ impl Numbers {
     }
 }
 
-/// Makes `runs` runs of `definition` whose first step waits in the queue; `told` hears how many
+/// Makes `runs` runs of `definition` whose first step waits in the queue; `report` hears how many
 /// there are. The first number: their ids are made from it and those behind it.
 pub async fn waiting(
     conn: &mut Conn,
@@ -144,7 +144,7 @@ pub async fn waiting(
     Ok(from)
 }
 
-/// Makes `runs` completed runs of `definition`, which must be a chain; `told` hears how many
+/// Makes `runs` completed runs of `definition`, which must be a chain; `report` hears how many
 /// there are.
 pub async fn completed(
     conn: &mut Conn,

@@ -77,9 +77,12 @@ pub(super) async fn insert_fan_outs(
         .ints("width", rows.iter().map(|row| row.3 as i64))
         .optional_ids("parent_id", rows.iter().map(|row| of(row.4).fan_out_id))
         .ints("parent_ordinal", rows.iter().map(|row| of(row.4).ordinal));
-    conn.execute(&INSERT_FAN_OUTS, &[("b", (&rows).into())])
-        .await?;
-    Ok(())
+    conn.write(
+        &INSERT_FAN_OUTS,
+        &[("b", (&rows).into())],
+        writes.fan_outs.len(),
+    )
+    .await
 }
 
 pub(super) async fn insert_children(
@@ -87,15 +90,15 @@ pub(super) async fn insert_children(
     writes: &mut Writes<'_>,
     crossed: &mut Crossed,
 ) -> Result<(), Error> {
-    for rows in writes.branches.chunks(CHUNK) {
+    for branches in writes.branches.chunks(CHUNK) {
         let rows = Rows::new()
-            .ids("id", rows.iter().map(|row| row.id))
-            .ids("run_id", rows.iter().map(|row| row.run_id))
-            .texts("pipeline", rows.iter().map(|row| row.pipeline))
-            .ids("fan_out_id", rows.iter().map(|row| row.fan_out_id))
-            .ints("ordinal", rows.iter().map(|row| row.ordinal))
-            .ids("step_id", rows.iter().map(|row| row.step_id));
-        conn.execute(&INSERT_BRANCHES, &[("b", (&rows).into())])
+            .ids("id", branches.iter().map(|row| row.id))
+            .ids("run_id", branches.iter().map(|row| row.run_id))
+            .texts("pipeline", branches.iter().map(|row| row.pipeline))
+            .ids("fan_out_id", branches.iter().map(|row| row.fan_out_id))
+            .ints("ordinal", branches.iter().map(|row| row.ordinal))
+            .ids("step_id", branches.iter().map(|row| row.step_id));
+        conn.write(&INSERT_BRANCHES, &[("b", (&rows).into())], branches.len())
             .await?;
     }
     insert_steps(conn, &writes.steps).await?;
@@ -114,23 +117,31 @@ pub(super) async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Resu
             Input::GatheredFrom(from) => gathered.push((step, *from)),
         }
     }
-    for rows in texts.chunks(CHUNK) {
+    for chunk in texts.chunks(CHUNK) {
         let rows =
-            columns(rows.iter().map(|row| row.0)).texts("input", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS, &[("b", (&rows).into())])
+            columns(chunk.iter().map(|row| row.0)).texts("input", chunk.iter().map(|row| row.1));
+        conn.write(&INSERT_STEPS, &[("b", (&rows).into())], chunk.len())
             .await?;
     }
-    for rows in outputs.chunks(CHUNK) {
+    for chunk in outputs.chunks(CHUNK) {
         let rows =
-            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS_FROM_OUTPUT, &[("b", (&rows).into())])
-            .await?;
+            columns(chunk.iter().map(|row| row.0)).ids("from_id", chunk.iter().map(|row| row.1));
+        conn.write(
+            &INSERT_STEPS_FROM_OUTPUT,
+            &[("b", (&rows).into())],
+            chunk.len(),
+        )
+        .await?;
     }
-    for rows in gathered.chunks(CHUNK) {
+    for chunk in gathered.chunks(CHUNK) {
         let rows =
-            columns(rows.iter().map(|row| row.0)).ids("from_id", rows.iter().map(|row| row.1));
-        conn.execute(&INSERT_STEPS_FROM_FAN_OUT, &[("b", (&rows).into())])
-            .await?;
+            columns(chunk.iter().map(|row| row.0)).ids("from_id", chunk.iter().map(|row| row.1));
+        conn.write(
+            &INSERT_STEPS_FROM_FAN_OUT,
+            &[("b", (&rows).into())],
+            chunk.len(),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -163,14 +174,18 @@ pub(in crate::store) async fn insert_executions(
             .ints("attempt", count(|row| row.attempt))
             .ints("retry_count", count(|row| row.retry_count))
             .ints("crash_count", count(|row| row.crash_count));
-        conn.execute(&INSERT_EXECUTIONS, &[("b", (&table).into())])
+        conn.write(&INSERT_EXECUTIONS, &[("b", (&table).into())], rows.len())
             .await?;
         let table = Rows::new()
             .ids("execution_id", rows.iter().map(|row| row.id))
             .texts("pipeline", rows.iter().map(|row| row.pipeline))
             .optional_ints("due_in", rows.iter().map(|row| row.due_in));
-        conn.execute(&INSERT_AVAILABILITIES, &[("b", (&table).into())])
-            .await?;
+        conn.write(
+            &INSERT_AVAILABILITIES,
+            &[("b", (&table).into())],
+            rows.len(),
+        )
+        .await?;
     }
     Ok(())
 }

@@ -5,9 +5,8 @@
 
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
-use super::super::DriverError;
+use super::super::{DriverError, UNREACHED};
 use crate::store::blame::Blame;
-use crate::store::error::UNREACHED;
 
 impl DriverError for sqlx::Error {
     /// The server's own message, and what it was at when somebody was in its way: which table, as a

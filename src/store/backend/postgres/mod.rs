@@ -9,7 +9,7 @@ pub mod error;
 use std::fmt::Write;
 
 use super::super::batch::{self, Kind};
-use super::super::dialect::columns;
+use super::fragment::{self, columns};
 use super::{Asks, Backend, Setting};
 
 /// PostgreSQL, and what speaks its protocol.
@@ -125,7 +125,7 @@ impl Backend for Postgres {
                 )
             }
             "fingerprint" => {
-                let [id, salt, weight, rows] = super::super::dialect::fingerprint(argument);
+                let [id, salt, weight, rows] = fragment::fingerprint(argument);
                 let salt = match salt {
                     "" => "0".to_owned(),
                     salt => format!("uuid_hash_extended({salt}, 0)"),
@@ -141,7 +141,7 @@ impl Backend for Postgres {
             }
             "series" => to.write_str("generate_series(:first::bigint, :last::bigint) AS series(n)"),
             "made" => {
-                let (kind, n) = super::super::dialect::made(argument);
+                let (kind, n) = fragment::made(argument);
                 write!(
                     to,
                     "(lpad(to_hex(:time::bigint), 12, '0') || '7{kind:03x}8' || lpad(to_hex({n}), 15, '0'))::uuid"

@@ -14,7 +14,7 @@ pub mod rows_table;
 
 use std::fmt::Write;
 
-use super::super::dialect::columns;
+use super::fragment::{self, columns};
 use super::{Asks, Backend, Setting};
 
 /// SQLite.
@@ -110,7 +110,7 @@ impl Backend for Sqlite {
                 )
             }
             "fingerprint" => {
-                let [id, salt, weight, rows] = super::super::dialect::fingerprint(argument);
+                let [id, salt, weight, rows] = fragment::fingerprint(argument);
                 let salt = if salt.is_empty() { "NULL" } else { salt };
                 let weight = if weight.is_empty() { "1" } else { weight };
                 write!(
@@ -123,7 +123,7 @@ impl Backend for Sqlite {
                  SELECT n + 1 FROM numbers WHERE n < :last) SELECT n FROM numbers) AS series",
             ),
             "made" => {
-                let (kind, n) = super::super::dialect::made(argument);
+                let (kind, n) = fragment::made(argument);
                 write!(to, "unhex(printf('%012x7{kind:03x}8%015x', :time, {n}))")
             }
             _ => return false,

@@ -1,0 +1,59 @@
+//! `cancel`: a run ends for good.
+
+use std::cell::Cell;
+
+use serde_json::json;
+
+use crate::model::RunStatus;
+use crate::store::{Purpose, cancel, query};
+
+use super::exit::Failure;
+use super::patiently::patiently;
+use super::setup::{self, CliContext};
+
+/// Ends a run for good.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd cancel 0192f3a1
+
+A run of many branches is cancelled some of them at a time. Where that was interrupted, a daemon
+finishes it, or the same command given again.
+")]
+pub struct Cancel {
+    /// The run's id, or the first digits of it
+    run: String,
+}
+
+impl Cancel {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
+            let before = query::run_state(&mut conn, run).await?;
+            let was_active = before.is_some_and(|before| !before.status.is_terminal());
+            let count = Cell::new(0);
+            let mut report = |closed| count.set(closed);
+            let cancelled = patiently(
+                || format!("cancelling: {} branches", count.get()),
+                cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut report),
+            );
+            let cancelled = cancelled.await;
+            let stopping = match cancelled? {
+                cancel::Cancel::Done { held } => held.len(),
+                // Somebody else asked for the same, and got there first.
+                cancel::Cancel::NotActive(RunStatus::Cancelled) if was_active => 0,
+                cancel::Cancel::NotFound => return Err(setup::no_run(&run.to_string())),
+                cancel::Cancel::NotActive(status) => return Err(setup::has_ended(run, status)),
+            };
+            // A process that runs a step of it learns so at its next beat at the latest.
+            setup::wake_for(&mut conn, &config, run).await?;
+            match cli.out.json {
+                true => cli.out.value(&json!({
+                    "run_id": run, "status": RunStatus::Cancelled, "processes": stopping,
+                })),
+                false => cli.out.text(&format!("{run} cancelled\n")),
+            }
+        })
+    }
+}

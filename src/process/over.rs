@@ -1,0 +1,110 @@
+//! The ends of a daemon that nobody asked for.
+//!
+//! Owns: the watch for them: the database's file has moved, the schema has outgrown this program, or
+//! no work is left, where that is to end it. Never: ends anything; the supervisor and the children
+//! that run alone do.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::lifeline::Request;
+use crate::store::backend::sqlite::file::Side;
+use crate::store::{self, Location};
+
+/// Why a daemon ends without having been asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// Its exit code.
+    pub code: u8,
+    /// The children are not given the time to finish: the less is written the better.
+    pub at_once: bool,
+}
+
+impl Over {
+    /// With this code, when the children have finished.
+    pub fn with(code: u8) -> Self {
+        let at_once = false;
+        Self { code, at_once }
+    }
+}
+
+/// The exit status of a daemon that ends because the schema has outgrown it.
+const OUTGROWN: u8 = 1;
+
+/// That of one that ends because its file is not where it was. systemd does not start it again, as the
+/// unit says: it would begin with the file that is there now.
+const MISPLACED: u8 = 2;
+
+/// How often a daemon looks whether the schema has outgrown it.
+const SCHEMA_EVERY: Duration = Duration::from_secs(10);
+
+/// How often a daemon looks whether its file is where it was: until then, commits go along with it.
+const FILE_EVERY: Duration = Duration::from_secs(1);
+
+/// Returns when this daemon cannot go on with its database, with the exit status that says so.
+pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
+    tokio::select! {
+        () = outgrown(requests) => Over::with(OUTGROWN),
+        at_once = misplaced(location) => Over { code: MISPLACED, at_once },
+    }
+}
+
+/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when that
+/// one is needed to write.
+async fn misplaced(location: &Location) -> bool {
+    let mut displaced = None;
+    loop {
+        if let Err(error) = location.check_file() {
+            tracing::error!(%error, "stopping");
+            return false;
+        }
+        // A connection that is closed as the last of all deletes both itself. Seen twice, it was
+        // somebody else.
+        let before = std::mem::replace(&mut displaced, location.displaced());
+        if let Some(side) = displaced.filter(|_| before.is_some()) {
+            tracing::error!(error = side.meaning(), "stopping");
+            return side == Side::Index;
+        }
+        tokio::time::sleep(FILE_EVERY).await;
+    }
+}
+
+/// Returns when a newer program has changed the schema so that this one cannot work with it any more.
+/// One that it can work with is reported once.
+async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
+    let mut reported = None;
+    loop {
+        let (reply, answer) = oneshot::channel();
+        if requests.send(Request::Schema(reply)).is_ok() {
+            match answer.await {
+                Ok(Ok(Some(version))) if reported != Some(version) => {
+                    reported = Some(version);
+                    tracing::warn!(
+                        version,
+                        "the schema is newer than this ductworkd, which can work with it: install the \
+                         newer one here, too"
+                    );
+                }
+                Ok(Err(error @ store::Error::Schema(_))) => {
+                    tracing::error!(%error, "stopping");
+                    return;
+                }
+                _ => {}
+            }
+        }
+        tokio::time::sleep(SCHEMA_EVERY).await;
+    }
+}
+
+/// Returns when no work is left in these pipelines (`None`: in all).
+pub async fn until_idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Vec<String>>) {
+    loop {
+        let (reply, answer) = oneshot::channel();
+        let asked = requests.send(Request::AnyWork(pipelines.clone(), reply));
+        if asked.is_ok() && matches!(answer.await, Ok(Ok(false))) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
