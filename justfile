@@ -11,6 +11,7 @@ fmt:
 # Format, lints and documentation, as the tests want them.
 check:
     cargo fmt --check
+    cargo clippy --locked -- -D warnings -D unnameable_types
     cargo clippy --all-targets --locked -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --locked
 

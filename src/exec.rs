@@ -55,7 +55,7 @@ pub unsafe fn close_on_exec_from(first: c_int) {
             return;
         }
         // Kernels before 5.11.
-        let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(3, 65_536);
+        let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536);
         for descriptor in first..last as c_int {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);
         }

@@ -26,7 +26,7 @@ pub struct Position {
     pub line: usize,
     /// One-based, in characters.
     pub column: usize,
-    /// The offending line, without its end.
+    /// The offending line, without its end; of a long one the part around the column.
     pub source: String,
     /// How many characters to underline, at least one.
     pub width: usize,
@@ -48,14 +48,35 @@ pub fn lines(text: &str) -> impl Iterator<Item = &str> + Clone {
 }
 
 impl Position {
+    /// Characters of a line that are shown: a line of a megabyte helps nobody.
+    const SHOWN: usize = 240;
+    /// Of these, the characters before a column that lies further to the right.
+    const BEFORE: usize = 80;
+
+    /// The column's place within `source`, one-based.
+    fn caret(&self) -> usize {
+        match self.column > Self::SHOWN {
+            true => Self::BEFORE + 1,
+            false => self.column,
+        }
+    }
+
     /// The place at `line`:`column` of `text`.
     pub fn of(text: &str, line: usize, column: usize, width: usize) -> Self {
         let source = lines(text).nth(line.saturating_sub(1)).unwrap_or_default();
+        let source = match column > Self::SHOWN {
+            true => {
+                let part = source.chars().skip(column - Self::BEFORE);
+                std::iter::once('…')
+                    .chain(part.take(Self::SHOWN - 1))
+                    .collect()
+            }
+            false => source.chars().take(Self::SHOWN).collect(),
+        };
         Self {
             line,
             column,
-            // A line of a megabyte helps nobody.
-            source: source.chars().take(240).collect(),
+            source,
             width: width.max(1),
         }
     }
@@ -89,8 +110,10 @@ impl fmt::Display for Problem {
                 let file = file.as_deref().unwrap_or("<input>");
                 write!(to, "\n{:gutter$}--> {file}:{}:{}", "", at.line, at.column)?;
                 write!(to, "\n{:gutter$} |", "")?;
-                write!(to, "\n{} | {}", at.line, at.source.replace('\t', " "))?;
-                let before = at.column.saturating_sub(1);
+                // A terminal would obey a control character.
+                let source = at.source.replace(char::is_control, " ");
+                write!(to, "\n{} | {source}", at.line)?;
+                let before = at.caret().saturating_sub(1);
                 let room = at.source.chars().count().saturating_sub(before).max(1);
                 let marks = "^".repeat(at.width.min(room));
                 write!(to, "\n{:gutter$} | {:before$}{marks}", "", "")?;
@@ -120,13 +143,18 @@ pub struct Problems(pub Vec<Problem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.0.iter().enumerate() {
+        // Nobody reads more at once; and one mistake in a long file may be found in every line.
+        const SHOWN: usize = 50;
+        for (index, problem) in self.0.iter().take(SHOWN).enumerate() {
             if index > 0 {
                 to.write_str("\n\n")?;
             }
             problem.fmt(to)?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(to, "\n\nerror: {more} more; mend these first"),
+        }
     }
 }
 
@@ -160,5 +188,36 @@ mod tests {
         assert_eq!(of("a\rb\r\nc\n\nd\r"), ["a", "b", "c", "", "d", ""]);
         assert_eq!(of(""), [""]);
         assert_eq!(Position::of("# é\rname: x", 2, 7, 1).source, "name: x");
+    }
+
+    #[test]
+    fn a_mistake_far_to_the_right_is_shown_with_what_is_around_it() {
+        let line = format!("{}wrong{}", " ".repeat(70_000), "x".repeat(9_000));
+        let at = Position::of(&line, 1, 70_001, 5);
+        let problem = Problem {
+            at: Some(at),
+            ..Problem::new("it is wrong")
+        };
+        let shown = problem.to_string();
+        let lines: Vec<&str> = shown.lines().collect();
+        let place = |line: &str, text: &str| line.find(text).map(|at| line[..at].chars().count());
+        assert!(lines[1].ends_with(":1:70001"), "{shown}");
+        assert_eq!(
+            place(lines[3], "wrong"),
+            place(lines[4], "^^^^^"),
+            "{shown}"
+        );
+        assert!(shown.len() < 1_000, "{}", shown.len());
+    }
+
+    #[test]
+    fn of_many_problems_the_first_are_shown_and_the_others_counted() {
+        let problems = Problems(vec![Problem::new("it is wrong"); 30_000]);
+        let shown = problems.to_string();
+        assert!(
+            shown.ends_with("error: 29950 more; mend these first"),
+            "{shown}"
+        );
+        assert_eq!(shown.matches("it is wrong").count(), 50);
     }
 }

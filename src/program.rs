@@ -62,6 +62,27 @@ impl Program {
     }
 
     /// Adds an async step. It is dropped at its timeout, at its next `await`.
+    ///
+    /// A step takes its context and any input that deserialises, and returns any output that
+    /// serialises, or an error: a [`StepError`], or any [`std::error::Error`], which may then be
+    /// raised with `?`. A floating-point number that is not finite serialises as `null`.
+    ///
+    /// ```
+    /// use ductwork::{Program, StepContext, StepError};
+    ///
+    /// async fn parse(_: StepContext, text: String) -> Result<u64, std::num::ParseIntError> {
+    ///     text.parse()
+    /// }
+    ///
+    /// fn divide(_: StepContext, (a, b): (u64, u64)) -> Result<u64, StepError> {
+    ///     a.checked_div(b)
+    ///         .ok_or_else(|| StepError::new("divided_by_zero", "b is zero").no_retry())
+    /// }
+    ///
+    /// let program = Program::new()
+    ///     .step("Parse", parse)
+    ///     .blocking_step("Divide", divide);
+    /// ```
     pub fn step<F, Fut, I, O, E>(mut self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(StepContext, I) -> Fut + Send + Sync + 'static,
@@ -75,7 +96,8 @@ impl Program {
     }
 
     /// Adds a step that blocks its thread. At its timeout it is asked to end, through its
-    /// context, and then left to itself.
+    /// context, and then left to itself: it may run beside its own next attempt, so it guards what
+    /// it does with the fencing token ([`StepContext::fencing_token`]).
     pub fn blocking_step<F, I, O, E>(mut self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(StepContext, I) -> Result<O, E> + Send + Sync + 'static,

@@ -406,14 +406,18 @@ impl<'a> Builder<'a> {
 
     /// The entries that `<<: value` brings in; of several maps the first wins.
     fn merge(&mut self, value: Node, at: Mark) -> Vec<Entry> {
-        let maps = match value.value {
-            Value::List(items) => items,
-            _ => vec![value],
+        if value.is_null() {
+            return Vec::new();
+        }
+        let (maps, each) = match value.value {
+            Value::List(items) => (items, true),
+            _ => (vec![value], false),
         };
         let mut merged: Vec<Entry> = Vec::new();
         let mut known: HashSet<String> = HashSet::new();
         for map in maps {
             let Value::Map(entries) = map.value else {
+                let at = if each { map.at } else { at };
                 self.faults.push(
                     Fault::new(at, format!("`<<` takes a map, not {}", map.describe()))
                         .help("write `<<: *anchor`"),
@@ -471,8 +475,13 @@ fn syntax(text: &str, error: &ScanError) -> Fault {
     if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
         return too_deep(at);
     }
+    let help = match message.contains("anchor") {
+        true => "an anchor (`&name`) stands before its aliases (`*name`)",
+        false if message.contains("escape") => "a backslash in double quotes is written twice",
+        false => "look at the indentation, the brackets and the quotes before it",
+    };
     let message = format!("not valid YAML: {}", message.trim_end_matches('.'));
-    Fault::new(at, message).help("look at the indentation, the brackets and the quotes before it")
+    Fault::new(at, message).help(help)
 }
 
 fn too_deep(at: Mark) -> Fault {

@@ -450,7 +450,7 @@ async fn no_invariant_compares_every_row_with_every_row_where_there_are_no_stati
         conn.script("DELETE", DELETED).await.unwrap();
         conn.script("VACUUM", TIDIED).await.unwrap();
         let mut server = sqlx::PgConnection::connect(&db.url).await.unwrap();
-        // An engine's connection may read no whole tables (src/store/postgres.rs).
+        // An engine's connection may read no whole tables (src/store/backend/postgres/connection.rs).
         let engine =
             "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
         sqlx::raw_sql(engine).execute(&mut server).await.unwrap();

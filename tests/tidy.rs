@@ -373,6 +373,41 @@ fn nothing_is_left_for_later() {
     none(found);
 }
 
+/// Words that the field has better ones for.
+const PRIVATE: [(&str, &str); 8] = [
+    ("bell", "wakeup"),
+    ("bells", "wakeups"),
+    ("kid", "child"),
+    ("kids", "children"),
+    ("house", "deployment, context or fixture"),
+    ("farewell", "deregistration"),
+    ("reincarnate", "replace the identity"),
+    ("ringer", "waker"),
+];
+
+#[test]
+fn the_words_are_those_of_the_field() {
+    let mut found = Vec::new();
+    let prose = |file: &&File| file.is_rust() || file.is_sql() || file.path.ends_with(".md");
+    for file in files()
+        .iter()
+        .filter(prose)
+        .filter(|file| file.path != SELF)
+    {
+        for (at, line) in file.text.lines().enumerate() {
+            for word in words(line).flat_map(|word| word.split('_')) {
+                let known = PRIVATE
+                    .iter()
+                    .find(|(old, _)| word.eq_ignore_ascii_case(old));
+                if let Some((old, instead)) = known {
+                    found.push(format!("{}:{}: `{old}`: say {instead}", file.path, at + 1));
+                }
+            }
+        }
+    }
+    none(found);
+}
+
 /// A sentence that begins so hides its actor or its object: name them.
 const HIDING: [&str; 4] = ["What", "Who", "Whoever", "Whatever"];
 
@@ -677,6 +712,38 @@ fn nothing_speaks_of_the_machine_or_the_desk_it_was_written_at() {
             for word in words(line).filter(|word| desks.contains(&&*word.to_lowercase())) {
                 found.push(format!(
                     "{place}: `{word}` is not a word of this project: say what it does"
+                ));
+            }
+        }
+    }
+    none(found);
+}
+
+/// The tests, the examples and the documentation see the modules as well, by the feature
+/// `internals`, so the compiler does not say when a user is shown one of them.
+#[test]
+fn users_are_shown_the_facade_alone() {
+    let library = read("src/lib.rs");
+    let exports = library.lines().filter(|line| line.starts_with("pub use "));
+    let facade: BTreeSet<&str> = exports.flat_map(words).collect();
+    assert!(facade.contains("Program") && !facade.contains("Conn"));
+    let mut found = Vec::new();
+    for file in files() {
+        let is_shown = |line: &str| match file.is_source() {
+            true => line.trim_start().starts_with("///"),
+            false => file.path == "README.md" || file.path.starts_with("examples/"),
+        };
+        for (at, line) in file.text.lines().enumerate() {
+            let Some((_, names)) = line.split_once("use ductwork::") else {
+                continue;
+            };
+            let is_type = |word: &&str| word.starts_with(char::is_uppercase);
+            let other = words(names).find(|word| !is_type(word) || !facade.contains(word));
+            if let Some(name) = other.filter(|_| is_shown(line)) {
+                found.push(format!(
+                    "{}:{}: users cannot name `{name}`",
+                    file.path,
+                    at + 1
                 ));
             }
         }

@@ -46,7 +46,9 @@ impl Failure {
         match self {
             Self::Problems(code, problems) => {
                 // Where standard error is closed there is nobody to tell.
-                let _ = writeln!(std::io::stderr(), "{problems}");
+                // In one piece: each part would be a system call of its own.
+                let text = format!("{problems}\n");
+                let _ = std::io::stderr().write_all(text.as_bytes());
                 ExitCode::from(code as u8)
             }
             Self::Quiet(code) => ExitCode::from(code as u8),

@@ -92,12 +92,9 @@ impl Source {
                 let good =
                     String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
                 let source = lines(&good).last().unwrap_or_default();
-                let at = Position {
-                    line: lines(&good).count(),
-                    column: source.chars().count() + 1,
-                    source: cover_passwords(&source.chars().take(240).collect::<String>()),
-                    width: 1,
-                };
+                let column = source.chars().count() + 1;
+                let mut at = Position::of(&cover_passwords(source), 1, column, 1);
+                at.line = lines(&good).count();
                 return Err(Problem {
                     at: Some(at),
                     ..problem("a byte that is not UTF-8".into()).help("save the file as UTF-8")
@@ -114,15 +111,17 @@ impl Source {
     /// A fault of this file, as it is reported.
     pub fn problem(&self, fault: Fault) -> Problem {
         let at = fault.at.map(|at| {
-            let mut position = Position::of(&self.text, at.line, at.column, at.width);
-            position.source = cover_passwords(&position.source);
+            let line = lines(&self.text).nth(at.line.saturating_sub(1));
+            let line = cover_passwords(line.unwrap_or_default());
+            let mut position = Position::of(&line, 1, at.column, at.width);
+            position.line = at.line;
             position
         });
         Problem {
             file: Some(self.shown.clone()),
             at,
-            message: fault.message,
-            help: fault.help,
+            message: cover_passwords(&fault.message),
+            help: fault.help.as_deref().map(cover_passwords),
         }
     }
 

@@ -683,6 +683,27 @@ fn a_path_or_a_home_in_the_address_is_no_secret() {
 }
 
 #[test]
+fn an_address_in_the_wrong_place_is_named_without_its_password() {
+    for text in [
+        "database: postgres://u:s3cret@h/d\n",
+        "database: { pool: \"postgres://u:s3cret@h/d\" }\n",
+        "logger: { level: \"postgres://u:s3cret@h/d\" }\n",
+        "<<: postgres://u:s3cret@h/d\n",
+        "\"postgres://u:s3cret@h/d\": 1\n",
+    ] {
+        let problems = Desk::with(text).load_as(None, None).unwrap_err();
+        assert!(!problems.to_string().contains("s3cret"), "{problems}");
+        let told = |problem: &Problem| format!("{:?} {:?}", problem.message, problem.help);
+        assert!(
+            problems
+                .0
+                .iter()
+                .all(|problem| !told(problem).contains("s3cret"))
+        );
+    }
+}
+
+#[test]
 fn a_bad_address_in_a_variable_or_its_file_is_named_without_its_password() {
     for (name, value, expected) in [
         (

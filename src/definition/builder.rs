@@ -3,20 +3,6 @@
 //! Owns: the draft of a pipeline, that is, what somebody wrote, in their order, right or
 //! wrong. Never: judges it (`check`) or makes the graph (`canonical`); `Pipeline::definition`
 //! asks them to. The YAML front end fills the same draft, so there is one semantics.
-//!
-//! ```
-//! use ductwork::{Path, Pipeline, StepSpec};
-//!
-//! let pipeline = Pipeline::named("EnrichUserData")
-//!     .step("Collate", StepSpec::command(["jq", "-c", "add"]))
-//!     .start("QueryUsers")
-//!     .expand("LoadUser")
-//!     .divide([Path::to("FetchA"), Path::from("FetchB").chain("CleanB")])
-//!     .combine("Collate")
-//!     .collapse("Report");
-//! pipeline.check()?;
-//! # Ok::<(), ductwork::Problems>(())
-//! ```
 
 use std::time::Duration;
 
@@ -181,7 +167,21 @@ impl From<To> for Path {
     }
 }
 
-/// A pipeline being written.
+/// A pipeline being written, with the verbs that YAML has.
+///
+/// ```
+/// use ductwork::{Path, Pipeline, StepSpec};
+///
+/// let pipeline = Pipeline::named("EnrichUserData")
+///     .step("Collate", StepSpec::command(["jq", "-c", "add"]))
+///     .start("QueryUsers")
+///     .expand("LoadUser")
+///     .divide([Path::to("FetchA"), Path::from("FetchB").chain("CleanB")])
+///     .combine("Collate")
+///     .collapse("Report");
+/// pipeline.check()?;
+/// # Ok::<(), ductwork::Problems>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pipeline {
     draft: Draft,

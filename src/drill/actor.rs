@@ -194,8 +194,8 @@ impl Actor<'_> {
                     .did(self.name, format!("commits {output} for {step} (execution {execution})")),
             }
         }
-        for born in &committed.leased_next {
-            self.report_claim("holds", born);
+        for claimed in &committed.leased_next {
+            self.report_claim("holds", claimed);
         }
         Ok(committed)
     }

@@ -67,7 +67,7 @@ impl Advancer {
                 break;
             }
             let wait = match mode == Mode::Run || branches.may_hold() {
-                true => self.reported_turn(&mut link, &mut branches).await,
+                true => self.guarded_turn(&mut link, &mut branches).await,
                 false => self.polling_timeout,
             };
             if wait.is_zero() {
@@ -83,7 +83,7 @@ impl Advancer {
     }
 
     /// A turn, and what an error is to the link; how long to wait then.
-    async fn reported_turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Duration {
+    async fn guarded_turn(&self, link: &mut Link, branches: &mut AdvancerState) -> Duration {
         let turned = self.turn(link, branches).await;
         self.shared.set_holding(branches.may_hold());
         self.shared.sent(link.take_statements());

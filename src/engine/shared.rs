@@ -249,7 +249,7 @@ impl Shared {
 
     /// The obstacle that has kept the process from getting on for a while.
     pub fn troubled(&self) -> Option<Lasting> {
-        self.troubles().reported(Instant::now())
+        self.troubles().longest(Instant::now())
     }
 
     /// Adds to the counters.

@@ -84,7 +84,7 @@ impl Troubles {
     }
 
     /// The one that has lasted longest, if one lasts.
-    pub fn reported(&self, now: Instant) -> Option<Lasting> {
+    pub fn longest(&self, now: Instant) -> Option<Lasting> {
         let lasting = self.lasting.met().filter(|(_, met)| {
             met.last.saturating_duration_since(met.first) >= REPORT_AFTER
                 && now.saturating_duration_since(met.last) < REPORT_FOR
@@ -107,7 +107,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         troubles.meet(Trouble::Working, "", "refused", start);
-        assert_eq!(troubles.reported(at(60)), None, "it was met once");
+        assert_eq!(troubles.longest(at(60)), None, "it was met once");
         troubles.meet(Trouble::Working, "", "refused again", at(20));
         troubles.meet(Trouble::Definition, "d", "unread", at(5));
         troubles.meet(Trouble::Definition, "d", "unread", at(25));
@@ -115,11 +115,11 @@ mod tests {
             text: "refused again".to_owned(),
             lasted: Duration::from_secs(30),
         };
-        assert_eq!(troubles.reported(at(30)), Some(first));
+        assert_eq!(troubles.longest(at(30)), Some(first));
         troubles.over(Trouble::Working, "");
-        let reported = troubles.reported(at(30)).map(|lasting| lasting.text);
+        let reported = troubles.longest(at(30)).map(|lasting| lasting.text);
         assert_eq!(reported.as_deref(), Some("unread"));
-        assert_eq!(troubles.reported(at(25) + REPORT_FOR), None);
+        assert_eq!(troubles.longest(at(25) + REPORT_FOR), None);
         assert_eq!(troubles.texts.len(), 1);
     }
 }

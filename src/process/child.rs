@@ -1,6 +1,6 @@
 //! The life of every child, and of a single role in the foreground: register, work, drain, go.
 //!
-//! Owns: the order of a child's life: signals, registration, hooks, loops, drain, deregister.
+//! Owns: the order of a child's life: signals, registration, hooks, loops, drain, deregistration.
 //! Never: decides what is worked (`engine` does).
 
 use std::process::ExitCode;

@@ -77,7 +77,7 @@ pub fn look(config: &Config, embedded: &Embedded) -> (Vec<Found>, Vec<Problem>) 
         steps_at: HashMap::new(),
     };
     let mut all: Vec<Found> = embedded.pipelines.iter().map(brought).collect();
-    // A program that brings its pipelines needs no directory of them; whoever needs one is report
+    // A program that brings its pipelines needs no directory of them; the daemon that needs one says
     // that there are none in it.
     if !config.pipelines_path.is_dir() {
         return (all, Vec::new());
@@ -157,7 +157,7 @@ pub struct Options {
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
 
-/// Runs the daemon in the role that the configuration gives it, until it is report to stop.
+/// Runs the daemon in the role that the configuration gives it, until it is told to stop.
 pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<ExitCode, Error> {
     match config.role {
         DaemonRole::All => {

@@ -163,7 +163,7 @@ pub async fn supervise<F: Future<Output = Over>>(
         supervisor.last_sweep().await;
     }
     let _ = end.send(());
-    // Without a database the farewell fails, and the reaper sees to the row.
+    // Without a database the deregistration fails, and the reaper removes the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
     let stop_hook = Hook::of(Moment::SupervisorStop, &supervisor.setup.config, &functions);
     if let Err(error) = stop_hook.run().await {

@@ -26,30 +26,6 @@ pub(super) enum Body {
 }
 
 /// The native steps that a program offers.
-///
-/// A step takes its context and any input that deserialises, and returns any output that
-/// serialises, or an error: a [`StepError`], or any [`std::error::Error`], which may then be
-/// raised with `?`. A floating-point number that is not finite serialises as `null`.
-///
-/// ```
-/// use ductwork::StepError;
-/// use ductwork::StepContext;
-/// use ductwork::step::registry::Registry;
-///
-/// async fn parse(_: StepContext, text: String) -> Result<u64, std::num::ParseIntError> {
-///     text.parse()
-/// }
-///
-/// fn divide(_: StepContext, (a, b): (u64, u64)) -> Result<u64, StepError> {
-///     a.checked_div(b)
-///         .ok_or_else(|| StepError::new("divided_by_zero", "b is zero").no_retry())
-/// }
-///
-/// let registry = Registry::new()
-///     .step("Parse", parse)
-///     .blocking_step("Divide", divide);
-/// assert!(registry.problems().is_empty());
-/// ```
 #[derive(Default)]
 pub struct Registry {
     steps: HashMap<String, Body>,

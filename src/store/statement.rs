@@ -24,9 +24,9 @@ pub struct Statement {
 /// Where a statement stands alone, if not everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
-    /// On SQLite; a part of one of PostgreSQL's does the same there.
+    /// On SQLite alone: a hot operation, or a question that only SQLite can be asked.
     Sqlite,
-    /// On PostgreSQL: several parts in one.
+    /// On PostgreSQL alone, likewise.
     Postgres,
     /// Nowhere: it is several in a row.
     Row,

@@ -1,8 +1,9 @@
 //! Carrying out what `machine::advance` decided: a batch of branches crosses its edges.
 //!
 //! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run, from
-//! the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends on which kinds of advance are in the
-//! batch and how deep fan-ins cascade, never on how many branches there are.
+//! the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends
+//! on which kinds of advance are in the batch and how deep fan-ins cascade, never on how many
+//! branches there are.
 //! Never: opens or commits a transaction (the caller's fence does), decides.
 //!
 //! Lock order: execution → branch → barrier → run; barriers inner before outer. A worker's commit
@@ -314,7 +315,8 @@ async fn spread(
     Ok(())
 }
 
-/// A run that is over already stays as it ended: the counts of these three are not checked.
+/// Ends runs, and makes the hooks of those that halt. A run that is over already stays as it ended, so
+/// the counts of these three are not checked; no schedule brings it about (I15).
 async fn end_runs(
     conn: &mut Conn,
     standing: &[Standing<'_>],

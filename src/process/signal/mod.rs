@@ -102,7 +102,7 @@ impl Signals {
     pub fn of_supervisor() -> io::Result<Self> {
         let mut signals = Self::install(true)?;
         signals.children = Some(tokio::signal::unix::signal(SignalKind::child())?);
-        // A child that ended before that was installed sent no signal that was heard.
+        // The signal of a child that ended before that was installed was not heard.
         signals.waiting.push_back(Event::ChildEnded);
         Ok(signals)
     }

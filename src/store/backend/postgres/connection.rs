@@ -166,7 +166,7 @@ impl Postgres {
         }
     }
 
-    /// Ends the connection politely: one that is going away needs no farewell to be gone.
+    /// Ends the connection politely: one that is going away needs no goodbye to be gone.
     pub async fn close(self) -> Result<(), sqlx::Error> {
         match self {
             Self::Plain(conn) => conn.close().await,
@@ -175,7 +175,7 @@ impl Postgres {
     }
 }
 
-/// The driver's listener, which goes when it is dropped. Left to itself it would say farewell, in
+/// The driver's listener, which goes when it is dropped. Left to itself it would say goodbye, in
 /// a task of its own, and wait for the answer; on a connection that has gone silent none comes, and
 /// the socket would stay open.
 pub struct Listener(Option<PgListener>);
