@@ -305,6 +305,7 @@ impl<'a> Builder<'a> {
             _ => (false, 0),
         };
         if tag {
+            let at = tag_before(self.text, at);
             return Err(Fault::new(at, "tags (`!…`) mean nothing here")
                 .help("remove the tag; quotes make a text of anything"));
         }
@@ -432,6 +433,32 @@ impl<'a> Builder<'a> {
         }
         merged
     }
+}
+
+/// The place of the tag before a value, which the parser does not tell.
+fn tag_before(text: &str, at: Mark) -> Mark {
+    let above: Vec<&str> = lines(text).take(at.line).collect();
+    for (index, line) in above.iter().enumerate().rev() {
+        let end = match index + 1 == at.line {
+            true => at.column.saturating_sub(1),
+            false => usize::MAX,
+        };
+        let chars: Vec<char> = line.chars().take(end).collect();
+        let Some(last) = chars.iter().rposition(|char| *char == '!') else {
+            continue;
+        };
+        let first = chars[..last].iter().rposition(|char| *char != '!');
+        let first = first.map_or(0, |before| before + 1);
+        let width = chars[first..]
+            .iter()
+            .take_while(|char| !char.is_whitespace());
+        return Mark {
+            line: index + 1,
+            column: first + 1,
+            width: width.count(),
+        };
+    }
+    at
 }
 
 fn mark(span: Span) -> Mark {
@@ -595,7 +622,7 @@ mod tests {
             ("a: 1\na: 2\n", "2:1 `a` stands twice in one map"),
             ("a: 1\n---\nb: 2\n", "2:1 a second document begins here"),
             ("a:\n\tb: 1\n", "2:1 a tab in the indentation"),
-            ("a: !!int 3\n", "1:10 tags (`!…`) mean nothing here"),
+            ("a: !!int 3\n", "1:4 tags (`!…`) mean nothing here"),
             (
                 "? [a]\n: 1\n",
                 "1:3 a key has to be a name, not a list or a map",

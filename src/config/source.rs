@@ -129,6 +129,8 @@ impl Source {
     pub fn section(&self, environment: &str, problems: &mut Vec<Problem>) -> Option<Node> {
         let (document, mut faults) = yaml::parse(&self.text, MAX_NODES);
         let section = match document {
+            // It lacks what its faults are about.
+            _ if !faults.is_empty() => None,
             Some(node) if node.is_null() => {
                 faults.push(empty());
                 None

@@ -536,7 +536,7 @@ fn every_mistake_in_a_file_is_found_where_it_is() {
         ),
         (
             "pipeline: !rust P",
-            vec![(1, 17, "tags (`!…`) mean nothing here")],
+            vec![(1, 11, "tags (`!…`) mean nothing here")],
         ),
     ] {
         assert_found(text, &expected);
