@@ -54,7 +54,7 @@ pub unsafe fn close_on_exec_from(first: c_int) {
         if libc::syscall(libc::SYS_close_range, first as c_uint, c_uint::MAX, flags) == 0 {
             return;
         }
-        // Kernels before 5.11.
+        // Kernels before 5.11. This `sysconf` is a system call, getrlimit.
         let last = libc::sysconf(libc::_SC_OPEN_MAX).clamp(1_024, 65_536);
         for descriptor in first..last as c_int {
             libc::fcntl(descriptor, libc::F_SETFD, libc::FD_CLOEXEC);

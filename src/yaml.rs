@@ -17,7 +17,7 @@ const MAX_DEPTH: usize = 64;
 const MAX_BYTES: usize = 8 << 20;
 
 /// A place in the text; one-based, columns in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// One-based.
     pub line: usize,

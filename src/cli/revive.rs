@@ -14,7 +14,7 @@ use super::setup::{self, CliContext};
   ductworkd revive 0192f3a1
   ductworkd runs --status halted --json | jq -r '.[].id' | xargs -n1 ductworkd revive
 
-What was completed is not done again: the new run begins where the other halted.
+The new run begins where the other halted: no completed step runs again.
 ")]
 pub struct Revive {
     /// The run's id, or the first digits of it

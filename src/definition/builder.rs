@@ -9,24 +9,14 @@ use std::time::Duration;
 use super::graph::{Backoff, Definition, StepRunner, StepSpec};
 use super::{canonical, check};
 use crate::problem::{Problem, Problems};
-
-/// Where something was written; a Rust builder has no such place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    /// One-based.
-    pub line: usize,
-    /// One-based, in characters.
-    pub column: usize,
-    /// Characters to underline.
-    pub width: usize,
-}
+use crate::yaml::Mark;
 
 /// A name and where it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Name {
     /// `None` stands for something unreadable that has been reported already.
     pub text: Option<String>,
-    pub place: Option<Place>,
+    pub place: Option<Mark>,
 }
 
 /// A pipeline as its author wrote it, before anybody judged it.
@@ -57,12 +47,12 @@ pub(super) struct Declared {
     pub name: Name,
     pub spec: StepSpec,
     /// Where each setting of the step was written, by its key.
-    pub places: Vec<(String, Place)>,
+    pub places: Vec<(String, Mark)>,
 }
 
 impl Declared {
     /// The place of the setting `key`, else that of the step.
-    pub fn place(&self, key: &str) -> Option<Place> {
+    pub fn place(&self, key: &str) -> Option<Mark> {
         let found = self.places.iter().find(|(name, _)| name == key);
         found.map(|(_, place)| *place).or(self.name.place)
     }
@@ -71,7 +61,7 @@ impl Declared {
 /// One transition, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Item {
-    pub place: Option<Place>,
+    pub place: Option<Mark>,
     pub kind: Kind,
 }
 

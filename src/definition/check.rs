@@ -7,8 +7,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::builder::{Declared, Draft, Item, Kind, Name, Path, Place, To, Undeclared};
+use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
 use super::graph::StepRunner;
+use crate::yaml::Mark;
 use crate::{duration, problem};
 
 /// Transitions nest so deep and no deeper: paths in paths, and open expands.
@@ -33,7 +34,7 @@ const MAX_SUGGESTIONS: usize = 50;
 /// One thing wrong, not yet tied to a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
-    pub place: Option<Place>,
+    pub place: Option<Mark>,
     pub message: String,
     pub help: Option<String>,
 }
@@ -75,12 +76,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn report(
-        &mut self,
-        place: Option<Place>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
+    fn report(&mut self, place: Option<Mark>, message: impl Into<String>, help: impl Into<String>) {
         self.findings.push(Finding {
             place,
             message: message.into(),
@@ -118,7 +114,7 @@ impl<'a> Check<'a> {
 
     /// The declared steps, each by itself.
     fn steps(&mut self) {
-        let mut first_at: HashMap<&str, Option<Place>> = HashMap::new();
+        let mut first_at: HashMap<&str, Option<Mark>> = HashMap::new();
         for declared in &self.draft.declared {
             if !self.name(&declared.name, "step") {
                 continue;
@@ -231,7 +227,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn span(&mut self, place: Option<Place>, key: &str, span: Duration) {
+    fn span(&mut self, place: Option<Mark>, key: &str, span: Duration) {
         if span > duration::LONGEST {
             let message = format!("`{key}` is longer than 100 years");
             self.report(place, message, duration::NOTATION);
@@ -363,12 +359,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn divert(
-        &mut self,
-        place: Option<Place>,
-        cases: &'a [(Name, Path)],
-        otherwise: Option<&Path>,
-    ) {
+    fn divert(&mut self, place: Option<Mark>, cases: &'a [(Name, Path)], otherwise: Option<&Path>) {
         if otherwise.is_none() {
             let message = "the divert has no `otherwise`";
             let help = "say where an output goes that matches no key: `otherwise: SomeStep`";
@@ -395,7 +386,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn paths(&mut self, paths: impl Iterator<Item = &'a Path>, place: Option<Place>, depth: usize) {
+    fn paths(&mut self, paths: impl Iterator<Item = &'a Path>, place: Option<Mark>, depth: usize) {
         if depth > MAX_DEPTH {
             // Going on would be at the mercy of whoever nested them.
             self.complete = false;
@@ -407,7 +398,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn too_deep(&mut self, place: Option<Place>) {
+    fn too_deep(&mut self, place: Option<Mark>) {
         let message = format!("transitions are nested more than {MAX_DEPTH} deep");
         let help = "collapse an expand earlier, or move a part into a pipeline of its own";
         self.report(place, message, help);
@@ -420,7 +411,7 @@ impl<'a> Check<'a> {
         self.step_named(&to.step);
     }
 
-    fn node(&mut self, place: Option<Place>) {
+    fn node(&mut self, place: Option<Mark>) {
         self.nodes += 1;
         if self.nodes == MAX_NODES + 1 {
             let message = format!("the pipeline has more than {MAX_NODES} nodes");

@@ -3,7 +3,6 @@
 //! Owns: the meaning of plain scalars: only `true` and `false` are booleans, in any case, and a number keeps the
 //! text it was written with. Never: reads YAML (`yaml` does), or knows what a pipeline is.
 
-use super::builder::Place;
 use super::check::Finding;
 use crate::yaml::{self, Entry, Mark, Node};
 
@@ -16,7 +15,7 @@ const MAX_NODES: usize = 200_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tree {
     pub value: Value,
-    pub place: Place,
+    pub place: Mark,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -57,7 +56,7 @@ impl Tree {
 pub(super) fn read(text: &str) -> (Option<Tree>, Vec<Finding>) {
     let (node, faults) = yaml::parse(text, MAX_NODES);
     let finding = |fault: yaml::Fault| Finding {
-        place: fault.at.map(Place::from),
+        place: fault.at,
         message: fault.message,
         help: fault.help,
     };
@@ -71,21 +70,6 @@ pub(super) fn read(text: &str) -> (Option<Tree>, Vec<Finding>) {
     (tree, findings)
 }
 
-impl From<Mark> for Place {
-    fn from(at: Mark) -> Self {
-        let Mark {
-            line,
-            column,
-            width,
-        } = at;
-        Self {
-            line,
-            column,
-            width,
-        }
-    }
-}
-
 impl From<Node> for Tree {
     fn from(node: Node) -> Self {
         let value = match node.value {
@@ -95,7 +79,7 @@ impl From<Node> for Tree {
         };
         Self {
             value,
-            place: node.at.into(),
+            place: node.at,
         }
     }
 }
@@ -103,7 +87,7 @@ impl From<Node> for Tree {
 fn entry(entry: Entry) -> (Tree, Tree) {
     let key = Tree {
         value: scalar(entry.key, entry.plain),
-        place: entry.at.into(),
+        place: entry.at,
     };
     (key, entry.value.into())
 }

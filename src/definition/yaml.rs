@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use super::builder::{Declared, Draft, Item, Kind, Name, Path, Place, To, Undeclared};
+use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
 use super::canonical;
 use super::check::{self, Finding, shown};
 use super::graph::Definition;
@@ -18,6 +18,7 @@ use super::schema::{PIPELINE_KEYS, TARGET_KEYS, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
 use crate::problem::{Position, Problem, Problems, lines, nearest};
+use crate::yaml::Mark;
 
 mod load;
 mod step;
@@ -51,7 +52,7 @@ fn read(text: &str, file: &FilePath) -> Result<Loaded, Problems> {
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines: Vec<&str> = lines(text).collect();
-    let position = |place: Place| {
+    let position = |place: Mark| {
         let line = lines.get(place.line.saturating_sub(1)).unwrap_or(&"");
         let mut at = Position::of(line, 1, place.column, place.width);
         at.line = place.line;
@@ -102,12 +103,12 @@ struct Reader {
 /// A map's entry with a known key.
 struct Field<'t> {
     key: &'t str,
-    at: Place,
+    at: Mark,
     value: &'t Tree,
 }
 
 impl Reader {
-    fn report(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
+    fn report(&mut self, place: Mark, message: impl Into<String>, help: impl Into<String>) {
         self.findings.push(Finding {
             place: Some(place),
             message: message.into(),
@@ -150,7 +151,7 @@ impl Reader {
             Value::Map(entries) => entries,
             Value::Null => {
                 let help = "a pipeline has the keys `pipeline`, `steps` and `flow`";
-                let place = Place {
+                let place = Mark {
                     line: 1,
                     column: 1,
                     width: 1,
