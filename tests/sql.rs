@@ -119,6 +119,8 @@ const BATCHES: &[&str] = &[
     "new_runs",
     "ductwork_rows",
     "CONSTANT",
+    // The first of each pipeline's queue, which an index has found.
+    "heads",
     // The first of each group, which an index has found.
     "halted",
     // The rows that a recursion has found.

@@ -39,7 +39,7 @@ pub struct Slots {
 }
 
 struct State {
-    waiting: VecDeque<Job>,
+    waiting: Waiting,
     /// The bytes of their inputs.
     waiting_bytes: usize,
     running: HashMap<ExecutionId, Instant>,
@@ -51,6 +51,39 @@ struct State {
     /// When a waiting job was last taken, or began to wait in an empty queue.
     served: Instant,
     prefetch: Prefetch,
+}
+
+/// The jobs that wait for a slot. A branch that has begun goes before one that has not: otherwise a
+/// fan-out runs all its first steps before any second one, and nothing of it is ready for long.
+#[derive(Default)]
+struct Waiting {
+    begun: VecDeque<Job>,
+    others: VecDeque<Job>,
+}
+
+impl Waiting {
+    fn push(&mut self, job: Job) {
+        match job.claimed.has_begun() {
+            true => self.begun.push_back(job),
+            false => self.others.push_back(job),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        self.begun.pop_front().or_else(|| self.others.pop_front())
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.begun.iter().chain(&self.others)
+    }
+
+    fn len(&self) -> usize {
+        self.begun.len() + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A claimed execution.
@@ -104,7 +137,7 @@ impl Slots {
             runner,
             shared,
             state: RefCell::new(State {
-                waiting: VecDeque::new(),
+                waiting: Waiting::default(),
                 waiting_bytes: 0,
                 running: HashMap::new(),
                 done: Vec::new(),
@@ -124,7 +157,7 @@ impl Slots {
             state.served = Instant::now();
         }
         state.waiting_bytes += job.bytes();
-        state.waiting.push_back(job);
+        state.waiting.push(job);
         self.fill(&mut state);
     }
 
@@ -276,7 +309,7 @@ impl State {
 
     /// The next waiting job, which runs from now on.
     fn take(&mut self) -> Option<Job> {
-        let job = self.waiting.pop_front()?;
+        let job = self.waiting.pop()?;
         self.waiting_bytes -= job.bytes();
         self.served = Instant::now();
         self.running.insert(job.claimed.execution_id, self.served);
@@ -382,10 +415,15 @@ pub(super) mod tests {
         }
 
         fn put_with(&self, input: &str) {
+            self.put_via(Via::Start, input);
+        }
+
+        fn put_via(&self, via: Via, input: &str) {
             let assignment = Arc::new(assignment(input));
             let stop = self.shared.hold(Arc::clone(&assignment));
+            let claimed = claimed(&self.definition, &assignment);
             self.slots.put(Job {
-                claimed: Arc::new(claimed(&self.definition, &assignment)),
+                claimed: Arc::new(Claimed { via, ..claimed }),
                 definition: Arc::clone(&self.definition),
                 assignment,
                 stop,
@@ -416,6 +454,35 @@ pub(super) mod tests {
             assert!(stage.shared.holds(), "no heartbeat extends its lease");
             assert_eq!(stage.slots.take_done().len(), 1);
             assert!(!stage.shared.holds());
+        };
+        tokio::task::LocalSet::new().run_until(steps).await;
+    }
+
+    #[tokio::test]
+    async fn a_branch_that_has_begun_is_served_before_one_that_has_not() {
+        let stage = Stage::new();
+        let steps = async {
+            stage.shared.beaten();
+            for (via, input) in [
+                (Via::Start, "1"),
+                (Via::Start, "2"),
+                (Via::Expand, "3"),
+                (Via::Chain, "4"),
+                (Via::Combine, "5"),
+            ] {
+                stage.put_via(via, input);
+            }
+            let mut served = Vec::new();
+            for _ in 0..5 {
+                stage.may_end.add_permits(1);
+                stage.slots.ended.notified().await;
+                let done = stage.slots.take_done();
+                served.extend(
+                    done.iter()
+                        .map(|done| done.job.assignment.input.get().to_owned()),
+                );
+            }
+            assert_eq!(served, ["1", "4", "5", "2", "3"]);
         };
         tokio::task::LocalSet::new().run_until(steps).await;
     }

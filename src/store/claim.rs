@@ -108,6 +108,14 @@ pub struct Claimed {
     pub input: Box<RawValue>,
 }
 
+impl Claimed {
+    /// True when its branch goes on with it: it is not the first attempt of a run's or an element's first
+    /// step.
+    pub fn has_begun(&self) -> bool {
+        self.attempt > 1 || !matches!(self.via, Via::Start | Via::Expand)
+    }
+}
+
 /// An execution that this process owns and cannot run: a newer version wrote what this one does not
 /// know, or something else is wrong with it. It is to be put back.
 #[derive(Clone, Debug, PartialEq, Eq)]

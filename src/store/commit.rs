@@ -474,7 +474,8 @@ impl<'a> Planned<'a> {
             retry_count: 0,
             crash_count: 0,
             leased,
-            due_in: Some(micros(delay)),
+            // A branch that has begun goes before one that has not.
+            due_in: (!delay.is_zero()).then(|| micros(delay)),
         });
     }
 

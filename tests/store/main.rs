@@ -27,6 +27,7 @@ mod guarded;
 mod guards;
 mod leases;
 mod lists;
+mod order;
 mod queue;
 mod refusals;
 mod revivals;

@@ -48,14 +48,22 @@ statements! {
             (id, step_id, pipeline, attempt, retry_count, crash_count)
         SELECT b.id, b.step_id, b.pipeline, b.attempt, b.retry_count, b.crash_count
           FROM {rows:b(id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int)}";
+    /// Without a wait they go before all of their pipeline that is due, whose head is looked up once
+    /// for each pipeline.
     INSERT_AVAILABILITIES = "
+        WITH b AS MATERIALIZED (
+            SELECT * FROM {rows:b(execution_id id, pipeline text, due_in int)}),
+        heads AS MATERIALIZED (
+            SELECT b.pipeline,
+                   (SELECT min(a.due_at) FROM ductwork_availabilities a
+                     WHERE a.pipeline = b.pipeline) AS due_at
+              FROM b WHERE b.due_in IS NULL GROUP BY b.pipeline)
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline,
                coalesce({now} + b.due_in,
-                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
-                           FROM ductwork_availabilities a WHERE a.pipeline = b.pipeline),
+                        CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
                         {now})
-          FROM {rows:b(execution_id id, pipeline text, due_in int)}";
+          FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline";
 }
 
 pub(super) async fn insert_fan_outs(

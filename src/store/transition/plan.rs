@@ -401,6 +401,9 @@ fn enqueue<'a>(
         status: StepStatus::InProgress,
         input,
     });
+    // A branch that has begun goes before one that has not. The elements of an expand queue behind
+    // what is due: there may be a million, and earlier runs would wait for all of them.
+    let first = delay.is_zero() && via != Via::Expand;
     writes.executions.push(NewExecution {
         id: ExecutionId::new(),
         step_id: id,
@@ -408,6 +411,6 @@ fn enqueue<'a>(
         attempt: 1,
         retry_count: 0,
         crash_count: 0,
-        due_in: Some(micros(delay)),
+        due_in: (!first).then(|| micros(delay)),
     });
 }
