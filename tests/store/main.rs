@@ -18,6 +18,7 @@ mod bytes;
 mod claims;
 mod clock;
 mod costs;
+mod crossings;
 mod driver;
 mod ends;
 mod errors;
