@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 
-use crate::config::Config;
 use crate::machine::stuck::{self, Stuck};
 use crate::model::{Role, RunId};
 use crate::problem::{Problem, Problems};
@@ -63,7 +62,7 @@ impl Health {
                 true => (None, None, Vec::new()),
                 false => {
                     let (what, who) = setup::obstacle(&mut conn, &config, &processes).await?;
-                    (what, who, stuck(&mut conn, &config).await?)
+                    (what, who, stuck(&mut conn, &witness, &processes).await?)
                 }
             };
             let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
@@ -192,9 +191,18 @@ impl<'a> StuckJson<'a> {
     }
 }
 
-/// All that does not move in this database.
-async fn stuck(conn: &mut Conn, config: &Config) -> Result<Vec<Stuck>, Failure> {
-    let facts = store::stuck::facts(conn, config.supervisor.reaper_timeout).await?;
+/// All that does not move in this database. A process that this host knows to be dead moves nothing, and
+/// what it last told holds no more.
+async fn stuck(
+    conn: &mut Conn,
+    witness: &Witness,
+    processes: &[ProcessRow],
+) -> Result<Vec<Stuck>, Failure> {
+    let mut facts = store::stuck::facts(conn, witness.lease).await?;
+    for process in &mut facts.processes {
+        let row = processes.iter().find(|row| row.id == process.id);
+        process.dead = row.is_some_and(|row| witness.state(row) == State::Dead);
+    }
     Ok(stuck::stuck(&facts))
 }
 

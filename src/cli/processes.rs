@@ -73,7 +73,7 @@ pub(super) enum State {
 /// Judges processes, from this host.
 pub(super) struct Witness {
     pub(super) me: Identity,
-    lease: Duration,
+    pub(super) lease: Duration,
 }
 
 impl Witness {

@@ -48,6 +48,8 @@ pub struct Mover {
     pub version: String,
     /// Since its last heartbeat.
     pub age: Duration,
+    /// Its host knows that it is dead.
+    pub dead: bool,
     /// It claims nothing until it is told to.
     pub quiet: bool,
     /// When it claimed or advanced something last, or started.
@@ -129,7 +131,7 @@ pub fn stuck(facts: &Facts) -> Vec<Stuck> {
 
 impl Facts {
     fn alive(&self, process: &Mover) -> bool {
-        process.age < self.stale_after
+        !process.dead && process.age < self.stale_after
     }
 
     fn span(&self, since: i64) -> String {
@@ -275,6 +277,7 @@ mod tests {
             pid: 7,
             version: "1.2.3".to_owned(),
             age: Duration::from_secs(1),
+            dead: false,
             quiet: false,
             moved_at: NOW - 600 * SECOND,
             holds: 0,
@@ -320,12 +323,14 @@ mod tests {
             let moving = alter(role, |it| it.moved_at = NOW - 39 * SECOND);
             let quiet = alter(role, |it| it.quiet = true);
             let stale = alter(role, |it| it.age = Duration::from_secs(31));
+            let dead = alter(role, |it| (it.dead, it.quiet, it.holds) = (true, true, 1));
             let idle = mover(role);
             let mut other = mover(role);
             other.pipeline = Some("Q".to_owned());
             for (processes, expected) in [
                 (vec![], &[nobody][..]),
                 (vec![stale], &[nobody]),
+                (vec![dead], &[nobody]),
                 (vec![other], &[nobody]),
                 (vec![mover(Role::Supervisor)], &[nobody]),
                 (vec![quiet.clone()], &["quiet"]),
@@ -357,9 +362,13 @@ mod tests {
             stuck[0].fact,
             "worker P (pid 7 on box, version 1.2.3) cannot get on for 1m 5s: it is new"
         );
-        // A dead process tells nothing.
+        // A dead process tells nothing, however young its heartbeat is.
         for process in &mut facts.processes {
-            process.age = Duration::from_secs(31);
+            process.dead = true;
+        }
+        assert_eq!(causes(&facts), ["no_worker"]);
+        for process in &mut facts.processes {
+            (process.dead, process.age) = (false, Duration::from_secs(31));
         }
         assert_eq!(causes(&facts), ["no_worker"]);
     }

@@ -120,6 +120,7 @@ pub(super) async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
             pid: row.count("pid")?,
             version: row.get("version")?,
             age: Duration::from_micros(row.get::<i64>("age")?.max(0) as u64),
+            dead: false,
             quiet: row.get::<i64>("quiet")? != 0,
             moved_at: row.get("moved_at")?,
             holds: row.get::<i64>("holds")?.max(0) as u64,

@@ -444,5 +444,14 @@ on_every_database! {
         let why: serde_json::Value = serde_json::from_slice(&why).unwrap();
         assert_eq!(why["cause"], "process_gone", "{why}");
         assert!(why["fact"].as_str().unwrap().contains("which is dead"), "{why}");
+
+        // Work that is due for longer than it should be: the dead worker is no worker that is busy.
+        fixture.trigger("Waiting", "1", 1).await;
+        let wait = "UPDATE ductwork_availabilities SET due_at = due_at - 100000000";
+        fixture.conn.script("wait", wait).await.unwrap();
+        let health = fixture.run(&[], &["health", "--json"]).stdout;
+        let health: serde_json::Value = serde_json::from_slice(&health).unwrap();
+        assert_eq!(health["dead"], 1, "{health:#}");
+        assert_eq!(health["stuck"][0]["cause"], "no_worker", "{health:#}");
     }
 }
