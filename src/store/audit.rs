@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::audit_prefilter::{
-    Prefilter, odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first,
+    Prefilter, odd_copy, odd_output, odd_times, part_claimed, part_crossed, part_ended,
+    spent_at_first,
 };
 use super::backend::Setting;
 use super::conn::Conn;
@@ -395,7 +396,16 @@ statements! {
           LEFT JOIN ductwork_steps o ON o.id = s.source_step_id
           LEFT JOIN ductwork_runs q ON q.id = o.run_id
          WHERE s.source_step_id IS NOT NULL
-           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)");
+           AND (q.id IS NULL OR r.revived_from IS NULL OR r.pipeline <> q.pipeline OR q.triggered_at > r.triggered_at OR q.id = r.id)
+        UNION ALL
+        SELECT 'step', id, 'is a copy, but is ' || status || CASE WHEN output IS NULL THEN ' without' ELSE ' with' END || ' an output'
+          FROM ductwork_steps WHERE ", odd_copy!());
+    /// The one look at payloads: those of copies and of their originals, which are few beside a long history.
+    I24_OUTPUTS = found!("
+        SELECT 'step' AS entity, s.id, 'is a copy, but its output is not that of its original' AS detail
+          FROM ductwork_steps s
+          JOIN ductwork_steps o ON o.id = s.source_step_id
+         WHERE s.source_step_id IS NOT NULL AND s.output <> o.output");
     I25 = found!("
         SELECT 'execution' AS entity, id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago' AS detail
           FROM ductwork_executions
@@ -573,7 +583,8 @@ invariants! {
     I21 Always "a lineage of revived runs has one end";
     I22 Always "claims belong to registered processes";
     I23 Always "a halted run has its hook, and no other run has one" unless nothing_has_halted;
-    I24 Always "copied steps come from an earlier run of the lineage" unless there_are_no_copies;
+    I24 Always "a copied step comes from an earlier run of the lineage, with the output that it had there"
+        unless there_are_no_copies, I24_OUTPUTS unless there_are_no_copies;
     I25 Eventually "no claim outlives its lease, and nothing stays half done";
     I26 Eventually "no work waits beside an idle process";
     I27 Always "no heartbeat is from the future";

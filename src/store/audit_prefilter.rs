@@ -35,6 +35,12 @@ macro_rules! odd_output {
         "(status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed')))"
     };
 }
+/// Only what has succeeded is copied. One that is advanced again may be cancelled, and keeps its output.
+macro_rules! odd_copy {
+    () => {
+        "(source_step_id IS NOT NULL AND (output IS NULL OR status NOT IN ('advancing', 'completed', 'cancelled')))"
+    };
+}
 macro_rules! part_crossed {
     () => {
         "((completed_at IS NOT NULL) <> (via IS NOT NULL) OR (completed_at IS NOT NULL) <> (produced IS NOT NULL))"
@@ -46,7 +52,9 @@ macro_rules! odd_times {
             OR (cancelled_at IS NOT NULL) <> (status = 'cancelled') OR (output IS NOT NULL) <> (status = 'completed'))"
     };
 }
-pub(super) use {odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first};
+pub(super) use {
+    odd_copy, odd_output, odd_times, part_claimed, part_crossed, part_ended, spent_at_first,
+};
 
 statements! {
     SKETCH_RUNS = concat!("

@@ -17,7 +17,7 @@ use crate::store::commit::{Committer, Ended, Finished};
 use crate::store::definition::Definitions;
 use crate::store::process::{Claimant, Death, NewProcess};
 use crate::store::trigger::NewRun;
-use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, trigger};
+use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, revive, trigger};
 
 use super::*;
 
@@ -239,6 +239,11 @@ async fn busy(conn: Conn) -> Hands {
         .chain("B")
         .build()
         .unwrap();
+    let again = Pipeline::named("Again")
+        .start("A")
+        .chain("B")
+        .build()
+        .unwrap();
 
     // Complete, inline and by an advancer; an empty expand among them.
     hands.trigger(&spread, "null").await;
@@ -309,6 +314,17 @@ async fn busy(conn: Conn) -> Hands {
     assert_eq!((claimed.retry_count, claimed.crash_count), (1, 1));
     hands.commit(claimed, ERROR, "").await;
     hands.advance().await;
+
+    // Revived after its second step has failed: with a copy of the first.
+    let halted = hands.trigger(&again, "1").await;
+    hands.succeed("Again", "{\"n\": 2}").await;
+    for _ in 0..2 {
+        let claimed = hands.claim("Again", 1).await.remove(0);
+        hands.commit(claimed, ERROR, "").await;
+    }
+    hands.advance().await;
+    let revived = revive::revive(&mut hands.conn, halted).await.unwrap();
+    assert!(matches!(revived, revive::Revive::Done(_)), "{revived:?}");
 
     // Ready again after a failed attempt to advance; nobody has it.
     hands.trigger(&ask, "1").await;
@@ -476,17 +492,21 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I20", "UPDATE ductwork_fan_outs SET fired_at = NULL,
                     branch_id = (SELECT branch_id FROM ductwork_fan_outs WHERE fired_at IS NULL LIMIT 1)"),
     ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'completed' LIMIT 1)
-              WHERE status = 'halted'"),
-    ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_branches LIMIT 1) WHERE status = 'halted'"),
+              WHERE status = 'halted' AND pipeline = 'Fail'"),
+    ("I21", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_branches LIMIT 1)
+              WHERE status = 'halted' AND pipeline = 'Fail'"),
     ("I22", "DELETE FROM ductwork_processes WHERE role = 'worker'"),
     ("I22", "DELETE FROM ductwork_processes WHERE role = 'advancer'"),
     ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_halt'"),
     ("I23", "UPDATE ductwork_runs SET status = 'completed' WHERE status = 'halted'"),
-    ("I23", "UPDATE ductwork_steps SET via = 'on_halt' WHERE run_id = (SELECT id FROM ductwork_runs WHERE status = 'halted')"),
+    ("I23", "UPDATE ductwork_steps SET via = 'on_halt' WHERE run_id = (SELECT id FROM ductwork_runs WHERE status = 'halted' AND pipeline = 'Fail')"),
     ("I24", "UPDATE ductwork_steps SET source_step_id = id WHERE via = 'collapse'"),
-    ("I24", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'halted')
+    ("I24", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'halted' AND pipeline = 'Fail')
               WHERE id = (SELECT run_id FROM ductwork_steps WHERE via = 'collapse' LIMIT 1);
              UPDATE ductwork_steps SET source_step_id = run_id WHERE via = 'collapse'"),
+    ("I24", "UPDATE ductwork_steps SET status = 'failed', output = NULL WHERE source_step_id IS NOT NULL"),
+    ("I24", "UPDATE ductwork_steps SET status = 'cancelled', output = NULL WHERE source_step_id IS NOT NULL"),
+    ("I24", "UPDATE ductwork_steps SET output = '{\"n\": 3}' WHERE source_step_id IS NOT NULL"),
     ("I25", "UPDATE ductwork_executions SET lease_until = 5 WHERE completed_at IS NULL AND process_id IS NOT NULL"),
     ("I25", "UPDATE ductwork_advancements SET lease_until = 5 WHERE completed_at IS NULL"),
     ("I25", "UPDATE ductwork_runs SET cancelling_at = 5 WHERE status = 'in_progress'"),
