@@ -10,7 +10,7 @@ mod line;
 mod queue;
 
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
@@ -116,6 +116,63 @@ impl Drop for Guard {
     }
 }
 
+/// Where the lines of this process go.
+static LINES: OnceLock<Lines> = OnceLock::new();
+
+/// The answer to a person who asked: one line of the log, whatever its level is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    message: &'static str,
+    fields: Vec<(&'static str, Value)>,
+}
+
+impl Note {
+    /// A line with this message.
+    pub fn new(message: &'static str) -> Self {
+        let fields = Vec::new();
+        Self { message, fields }
+    }
+
+    /// The same, with another field.
+    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// Its message.
+    #[cfg(test)]
+    pub fn message(&self) -> &str {
+        self.message
+    }
+
+    /// The text of a field.
+    #[cfg(test)]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let field = self.fields.iter().find(|(own, _)| *own == name)?;
+        field.1.as_str()
+    }
+
+    /// The same, with the time at which something began that has lasted for so long.
+    pub fn since(self, lasted: Duration) -> Self {
+        let lasted = jiff::SignedDuration::try_from(lasted).unwrap_or_default();
+        let since = wall_clock().saturating_sub(lasted).unwrap_or_default();
+        self.with("since", format!("{since:.3}"))
+    }
+}
+
+/// Logs the answer to a person who asked. Nothing is said where no log was started.
+pub fn tell(note: &Note) {
+    let Some(lines) = LINES.get() else {
+        return;
+    };
+    let mut record = Record::new(Level::Info, note.message);
+    let fields = note.fields.iter();
+    record.fields = fields
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    lines.log(&record);
+}
+
 /// Starts logging for this process. `RUST_LOG` wins over `level`. A second call changes
 /// nothing but returns a guard all the same.
 pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
@@ -148,6 +205,7 @@ pub fn init(level: Level, format: LogFormat, process: ProcessLabel) -> Guard {
         writer,
         queue: Arc::clone(&queue),
     };
+    let _second = LINES.set(lines.clone());
     let subscriber = tracing_subscriber::registry().with(filter).with(lines);
     // A program that embeds the library may have a subscriber already, which then stays.
     if tracing::subscriber::set_global_default(subscriber).is_ok()
@@ -203,15 +261,21 @@ fn is_journal(stream: Option<&str>) -> bool {
 }
 
 /// Turns events into lines.
+#[derive(Clone, Debug)]
 struct Lines {
     writer: line::Writer,
     queue: Arc<Queue>,
 }
 
+impl Lines {
+    fn log(&self, record: &Record) {
+        self.queue.push(self.writer.line(record, wall_clock()));
+    }
+}
+
 impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let record = record(event);
-        self.queue.push(self.writer.line(&record, wall_clock()));
+        self.log(&record(event));
     }
 }
 

@@ -27,6 +27,7 @@ mod setup;
 mod shot;
 mod show;
 mod start;
+mod symbolize;
 mod trigger;
 mod why;
 
@@ -121,6 +122,8 @@ enum Verb {
     Drill(drill::DrillArgs),
     /// Delete runs that ended long ago
     Prune(prune::Prune),
+    /// Name the functions in a dump of threads (SIGTTIN)
+    Symbolize(symbolize::Symbolize),
     /// Print a JSON Schema, for editors
     Schema(about::Schema),
     /// Print a completion script for a shell
@@ -202,6 +205,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Bench(args) => done(args.execute(&cli)),
         Verb::Drill(args) => done(args.execute(&cli)),
         Verb::Prune(args) => done(args.execute(&cli)),
+        Verb::Symbolize(args) => done(args.execute(&cli)),
         Verb::Schema(args) => done(args.execute(&cli)),
         Verb::Completions(args) => done(args.execute(&cli)),
         Verb::Version(args) => done(args.execute(&cli)),

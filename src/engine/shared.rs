@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use crate::model::{ExecutionId, ProcessId};
 use crate::step::{Assignment, StopCause};
 use crate::store::process::Counters;
+use crate::telemetry::Note;
 
 use super::trouble::{Lasting, Trouble, Troubles};
 
@@ -290,52 +291,38 @@ impl Shared {
         }
     }
 
-    /// The executions that the process holds, for people: one line each, the oldest first.
-    pub fn describe(&self) -> String {
-        use std::fmt::Write;
-
+    /// The state of the process, and the executions that it runs, the oldest first: for a person who asks.
+    pub fn describe(&self) -> Vec<Note> {
         let state = self.state();
         let mut held: Vec<&Held> = state.held.values().collect();
         held.sort_by_key(|held| held.since);
-        let mut text = format!(
-            "process {}  mode {:?}  last heartbeat {:.1} s ago  last progress {:.1} s ago\n",
-            state.process,
-            self.mode(),
-            state.beat.elapsed().as_secs_f64(),
-            state.progress.elapsed().as_secs_f64(),
-        );
-        if held.is_empty() {
-            text.push_str("holds nothing\n");
-        }
         // Waiting ones are many and alike.
         let waiting = held.iter().filter(|held| held.started.is_none()).count();
-        if waiting > 0 {
-            let _ = writeln!(text, "WAITING {waiting} executions, claimed ahead");
-        }
-        for held in held {
-            let Some(started) = held.started else {
-                continue;
-            };
-            let assignment = &held.assignment;
-            let pid = held
-                .pid
-                .map(|pid| format!("  pid {pid}"))
-                .unwrap_or_default();
-            let timeout = assignment
-                .timeout
-                .map(|timeout| format!(" (timeout {:.0} s)", timeout.as_secs_f64()))
-                .unwrap_or_default();
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "BUSY {:.1} s{timeout}  run {} step {} attempt {}  execution {}{pid}",
-                started.elapsed().as_secs_f64(),
-                assignment.run_id,
-                assignment.step,
-                assignment.attempt,
-                assignment.execution_id,
-            );
-        }
-        text
+        let head = Note::new("dump")
+            .with("process_id", state.process.to_string())
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .with("mode", format!("{:?}", self.mode()))
+            .with("beat_ms", state.beat.elapsed().as_millis() as u64)
+            .with("progress_ms", state.progress.elapsed().as_millis() as u64)
+            .with("running", held.len() - waiting)
+            .with("claimed_ahead", waiting);
+        let running = held.into_iter().filter_map(|held| {
+            let (assignment, lasted) = (&held.assignment, held.started?.elapsed());
+            let mut note = Note::new("running step")
+                .since(lasted)
+                .with("ms", lasted.as_millis() as u64)
+                .with("run_id", assignment.run_id.to_string())
+                .with("step", assignment.step.as_str())
+                .with("attempt", assignment.attempt)
+                .with("execution_id", assignment.execution_id.to_string());
+            if let Some(pid) = held.pid {
+                note = note.with("step_pid", pid);
+            }
+            if let Some(timeout) = assignment.timeout {
+                note = note.with("timeout_ms", timeout.as_millis() as u64);
+            }
+            Some(note)
+        });
+        std::iter::once(head).chain(running).collect()
     }
 }

@@ -25,7 +25,7 @@ use crate::step::registry::Registry;
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::NewProcess;
-use crate::telemetry::events;
+use crate::telemetry::{Note, events};
 
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
@@ -120,8 +120,7 @@ impl Child {
         let code = match stopped {
             true => ExitCode::SUCCESS,
             false => {
-                let names: Vec<String> = self.kinds.iter().map(ToString::to_string).collect();
-                let dumper = Dumper::start(&names.join(", "));
+                let dumper = Dumper::start();
                 let mut loops = JoinSet::new();
                 for life in &lives {
                     life.work(&self, &location, &policy, &definitions, &mut loops);
@@ -345,8 +344,8 @@ impl All {
         self.0.iter().for_each(|shared| shared.check.notify_one());
     }
 
-    fn describe(&self) -> String {
-        self.0.iter().map(|shared| shared.describe()).collect()
+    fn describe(&self) -> Vec<Note> {
+        self.0.iter().flat_map(|shared| shared.describe()).collect()
     }
 }
 

@@ -26,7 +26,7 @@ use crate::model::{ProcessId, Role};
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::{NewProcess, ProcessRow};
-use crate::telemetry::events;
+use crate::telemetry::{Note, events};
 
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
@@ -262,7 +262,7 @@ impl Supervisor {
         mut rows: Rows,
         until: impl Future<Output = Over>,
     ) -> u8 {
-        let dumper = Dumper::start("supervisor");
+        let dumper = Dumper::start();
         let mut until = std::pin::pin!(until);
         let mut done = None;
         let mut prune_at = Instant::now() + Duration::from_secs(60);
@@ -725,24 +725,23 @@ impl Supervisor {
         ));
     }
 
-    fn describe(&self) -> String {
-        use std::fmt::Write;
-
-        let mut text = format!(
-            "supervisor {}  up {:.0} s\n",
-            self.me.process(),
-            self.at().as_secs_f64()
-        );
-        for child in self.roster.children() {
-            let pid = child.pid.map_or("-".to_owned(), |pid| pid.to_string());
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "CHILD pid {pid:>8}  {:<9} {}  deaths {}",
-                child.standing, child.kind, child.deaths
-            );
-        }
-        text
+    fn describe(&self) -> Vec<Note> {
+        let head = Note::new("dump")
+            .with("process_id", self.me.process().to_string())
+            .with("version", env!("CARGO_PKG_VERSION"))
+            .since(self.at())
+            .with("children", self.children.len());
+        let children = self.roster.children().map(|child| {
+            let note = Note::new("child")
+                .with("child", child.kind.to_string())
+                .with("standing", child.standing.to_string())
+                .with("deaths", child.deaths);
+            match child.pid {
+                Some(pid) => note.with("child_pid", pid),
+                None => note,
+            }
+        });
+        std::iter::once(head).chain(children).collect()
     }
 
     /// The claims of the children that were ended are given back before we go.

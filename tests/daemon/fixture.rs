@@ -448,7 +448,7 @@ impl Daemon {
         text
     }
 
-    /// The log: one JSON object per line. Dumps are for people, and no part of it.
+    /// The log: one JSON object per line. The stderr of hooks is no part of it.
     pub fn log(&self) -> Vec<Value> {
         let text = self.text();
         let events = text.lines().filter(|line| line.starts_with('{'));

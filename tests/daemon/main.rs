@@ -26,6 +26,7 @@ mod ahead;
 mod children;
 mod clocks;
 mod crowded;
+mod dumps;
 mod failover;
 mod files;
 mod giants;

@@ -285,17 +285,17 @@ flow: [{{ start: Wait }}, {{ chain: {step} }}]
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         eprintln!("400 dumps were asked for in {:?}", began.elapsed());
-        let busy = format!("  pid {step}");
         eventually(PATIENCE, "a dump names the step, and the supervisor its children", async || {
-            let text = daemon.text();
-            let has_busy = text.lines().any(|line| {
-                line.starts_with("BUSY ") && line.contains("step Wait attempt 1") && line.ends_with(&busy)
-            });
-            let has = |pid: &i32| text.contains(&format!("CHILD pid {pid:>8}  up"));
-            let headed = ["supervisor", "advancer", "worker Quick", "worker Waiting"]
-                .iter()
-                .all(|name| text.contains(&format!(" {name}  v")));
-            (has_busy && headed && children.iter().all(has)).then_some(())
+            let named = |it: &serde_json::Value| {
+                it["step"] == "Wait" && it["attempt"] == 1 && it["step_pid"] == step && it["pipeline"] == "Waiting"
+            };
+            let steps = daemon.logged("running step");
+            let up = daemon.logged("child");
+            let has = |pid: &i32| up.iter().any(|it| it["child_pid"] == *pid && it["standing"] == "up");
+            let ended = daemon.logged("end of dump");
+            let all = [daemon.pid()].into_iter().chain(children.iter().copied());
+            let all = all.map(|pid| ended.iter().any(|it| it["pid"] == pid && it["threads"].as_u64() > Some(1)));
+            (steps.iter().any(named) && all.into_iter().all(|has| has) && children.iter().all(has)).then_some(())
         })
         .await;
         for pid in &children {

@@ -5,27 +5,30 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::testing::{Half, eventually, part};
+use super::symbols::{Symbols, frames};
 use super::*;
 
 /// Where dumps go in tests.
 #[derive(Clone, Default)]
-struct Page(Arc<Mutex<Vec<String>>>);
-
-impl Write for Page {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        self.0.lock().unwrap().push(text);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+struct Page(Arc<Mutex<Vec<Note>>>);
 
 impl Page {
-    fn dumps(&self) -> Vec<String> {
+    fn start(&self, interval: Duration) -> Dumper {
+        let page = Arc::clone(&self.0);
+        Dumper::start_into(interval, move |note| {
+            page.lock().unwrap().push(note.clone())
+        })
+        .unwrap()
+    }
+
+    fn notes(&self) -> Vec<Note> {
         self.0.lock().unwrap().clone()
+    }
+
+    /// How many dumps there are.
+    fn dumps(&self) -> usize {
+        let ends = |note: &&Note| note.message() == "end of dump";
+        self.notes().iter().filter(ends).count()
     }
 }
 
@@ -141,47 +144,58 @@ fn every_thread_is_named_with_what_it_does() {
     in_a_process_of_its_own("every_thread_is_named_with_what_it_does", || {
         let _crowd = crowd();
         let page = Page::default();
-        let dumper =
-            Dumper::start_into("worker Test", Duration::ZERO, Box::new(page.clone())).unwrap();
+        let dumper = page.start(Duration::ZERO);
+        let symbols = Symbols::of_self();
         // Threads take a moment to get to their place.
-        let text = eventually("everybody is in place", || {
-            let before = page.dumps().len();
-            dumper.request("SLOT 1 BUSY 3s\n".to_owned());
-            let dumps = eventually("the dump", || {
-                let dumps = page.dumps();
-                (dumps.len() > before).then_some(dumps)
-            });
-            let text = dumps.last().unwrap().clone();
-            let in_place = [
-                "recursion_without_end",
-                "allocates_and_frees",
-                "park",
-                "read",
-            ]
-            .iter()
-            .all(|function| text.contains(function));
-            (in_place && text.contains("identical threads")).then_some(text)
+        let notes = eventually("everybody is in place", || {
+            let (dumps, from) = (page.dumps(), page.notes().len());
+            dumper.request(vec![Note::new("dump").with("running", 1)]);
+            eventually("the dump", || (page.dumps() > dumps).then_some(()));
+            let notes = page.notes().split_off(from);
+            let place = |name: &str, function: &str| {
+                notes.iter().any(|note| {
+                    let named = note.text("thread") == Some(name);
+                    named && functions(&symbols, note).contains(function)
+                })
+            };
+            let in_place = place("deep", "recursion_without_end")
+                && place("allocating", "allocates_and_frees")
+                && place("idle-1", "park")
+                && place("idle-2", "park")
+                && place("locked", "Mutex")
+                && place("reading", "read");
+            in_place.then_some(notes)
         });
-        let first = text.lines().next().unwrap();
-        assert!(first.starts_with("=== ductworkd thread dump 20"), "{first}");
-        assert!(first.contains("worker Test"), "{first}");
-        assert_eq!(text.lines().nth(1), Some("SLOT 1 BUSY 3s"));
+        assert_eq!(notes[0], Note::new("dump").with("running", 1));
         for name in NAMES {
-            assert!(text.contains(&format!("\"{name}\"")), "no {name} in {text}");
+            let of = notes
+                .iter()
+                .filter(|note| note.text("thread") == Some(name));
+            assert_eq!(of.count(), 1, "{name} in {notes:#?}");
         }
-        assert!(text.contains("dump/tests.rs:"), "{text}");
-        assert!(text.contains("deeper than what was copied"), "{text}");
-        assert!(text.contains(" times)"), "{text}");
-        assert!(!text.contains("did not answer"), "{text}");
-        let locked = text
-            .split("THREAD ")
-            .find(|part| part.starts_with("\"locked\""))
-            .unwrap();
-        assert!(
-            locked.contains("Mutex") && locked.contains("futex"),
-            "{locked}"
-        );
+        let deep = notes
+            .iter()
+            .find(|note| note.text("thread") == Some("deep"));
+        let deep = deep.unwrap();
+        assert_eq!(deep.text("note"), Some("deeper than what was copied"));
+        assert!(functions(&symbols, deep).contains("dump/tests.rs:"));
+        assert_eq!(deep.text("build_id"), Some(symbols.build_id()));
     });
+}
+
+/// The functions of a thread, named as `ductworkd symbolize` does it, from its line in the log.
+fn functions(symbols: &Symbols, note: &Note) -> String {
+    let Some(places) = note.text("frames").and_then(frames_of) else {
+        return String::new();
+    };
+    let functions = places.iter().flat_map(|place| symbols.of(place));
+    functions
+        .map(|it| format!("{} {:?}\n", it.name, it.source))
+        .collect()
+}
+
+fn frames_of(text: &str) -> Option<Vec<String>> {
+    Some(frames(&format!("thread frames=\"{text}\""))?.places)
 }
 
 #[test]
@@ -257,26 +271,19 @@ fn requests_within_a_second_are_one() {
     in_a_process_of_its_own("requests_within_a_second_are_one", || {
         let page = Page::default();
         let interval = Duration::from_millis(300);
-        let dumper = Dumper::start_into("x", interval, Box::new(page.clone())).unwrap();
+        let dumper = page.start(interval);
         let started = Instant::now();
-        dumper.request("first".to_owned());
-        eventually("the first dump", || (page.dumps().len() == 1).then_some(()));
-        for number in 0..500 {
-            dumper.request(format!("state {number}"));
+        let asked = |number: usize| vec![Note::new("dump").with("number", number)];
+        dumper.request(asked(0));
+        eventually("the first dump", || (page.dumps() == 1).then_some(()));
+        for number in 1..500 {
+            dumper.request(asked(number));
         }
         eventually("the last dump", || {
-            page.dumps()
-                .last()
-                .unwrap()
-                .contains("state 499")
-                .then_some(())
+            page.notes().contains(&asked(499)[0]).then_some(())
         });
         let most = 2 + started.elapsed().as_millis() / interval.as_millis();
-        assert!(
-            page.dumps().len() as u128 <= most,
-            "{} dumps",
-            page.dumps().len()
-        );
+        assert!(page.dumps() as u128 <= most, "{} dumps", page.dumps());
         drop(dumper);
     });
 }

@@ -1,5 +1,6 @@
-//! From copied registers and stack bytes to a list of code addresses. Pure, but for reading
-//! where the program's code lies.
+//! From copied registers and stack bytes to a list of code addresses. Pure.
+
+use super::image::Mappings;
 
 /// Longest list; beyond it nobody reads.
 const FRAMES_MAX: usize = 256;
@@ -40,33 +41,6 @@ impl Snapshot {
 
     fn end(&self) -> usize {
         self.sp.saturating_add(self.stack.len())
-    }
-}
-
-/// Where executable code lies.
-#[derive(Clone, Debug, Default)]
-pub struct Mappings(Vec<std::ops::Range<usize>>);
-
-impl Mappings {
-    /// Those of this process.
-    pub fn of_self() -> Self {
-        let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-        Self::parse(&String::from_utf8_lossy(&maps))
-    }
-
-    fn parse(maps: &str) -> Self {
-        let ranges = maps.lines().filter_map(|line| {
-            let mut fields = line.split_ascii_whitespace();
-            let (start, end) = fields.next()?.split_once('-')?;
-            fields.next()?.contains('x').then_some(())?;
-            let number = |text| usize::from_str_radix(text, 16).ok();
-            Some(number(start)?..number(end)?)
-        });
-        Self(ranges.collect())
-    }
-
-    fn is_code(&self, address: usize) -> bool {
-        self.0.iter().any(|range| range.contains(&address))
     }
 }
 
