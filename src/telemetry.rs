@@ -86,6 +86,17 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// The word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Pretty => "pretty",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// The process that logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessLabel {

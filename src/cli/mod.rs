@@ -132,6 +132,8 @@ enum Verb {
     Version(about::Version),
     #[command(hide = true, name = crate::process::start::CHILD_VERB)]
     Child(start::ChildOf),
+    #[command(hide = true, name = crate::process::watcher::VERB)]
+    Watcher(start::WatcherOf),
 }
 
 /// The whole command line, for a program with these pipelines and native steps: parses the
@@ -187,6 +189,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Start(args) => args.or(parsed.start).execute(cli),
         Verb::Child(args) => args.execute(cli),
+        Verb::Watcher(args) => args.execute(),
         Verb::Run(args) => args.execute(cli),
         Verb::Init(args) => done(args.execute(&cli)),
         Verb::Check(args) => done(args.execute(&cli)),

@@ -7,8 +7,8 @@ use crate::config::{Config, DaemonRole};
 use crate::model::ProcessId;
 use crate::problem::Problem;
 use crate::process::roster::ChildKind;
-use crate::process::{signal, start};
-use crate::telemetry::{self, ProcessLabel};
+use crate::process::{signal, start, watcher};
+use crate::telemetry::{self, Level, LogFormat, ProcessLabel};
 
 use super::check::suspicions;
 use super::exit::Failure;
@@ -114,6 +114,34 @@ impl ChildOf {
             self.supervisor,
             self.parent,
         )?)
+    }
+}
+
+/// The watcher of a worker without a supervisor.
+#[derive(Debug, clap::Args)]
+pub struct WatcherOf {
+    /// The form of the worker's log
+    format: String,
+}
+
+impl WatcherOf {
+    pub fn execute(self) -> Result<ExitCode, Failure> {
+        block_signals()?;
+        let killed = watcher::watch(std::io::stdin());
+        if killed > 0 {
+            let label = ProcessLabel {
+                role: "watcher",
+                pipeline: None,
+            };
+            let formats = [LogFormat::Json, LogFormat::Pretty];
+            let format = formats.into_iter().find(|it| it.as_str() == self.format);
+            let _guard = telemetry::init(Level::Info, format.unwrap_or(LogFormat::Auto), label);
+            tracing::warn!(
+                processes = killed,
+                "the worker has died; ended what its steps left behind"
+            );
+        }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
@@ -48,6 +48,8 @@ pub struct Shared {
     /// The loop may hold something that is not in `state`.
     holding: AtomicBool,
     troubles: Mutex<Troubles>,
+    /// Told of each new incarnation.
+    heard: OnceLock<Box<dyn Fn(ProcessId) + Send + Sync>>,
 }
 
 struct State {
@@ -100,6 +102,7 @@ impl Shared {
             counters: AtomicCounters::default(),
             holding: AtomicBool::new(false),
             troubles: Mutex::default(),
+            heard: OnceLock::new(),
         })
     }
 
@@ -113,9 +116,17 @@ impl Shared {
         self.state().process
     }
 
+    /// Has somebody told of each new incarnation before it can claim anything.
+    pub fn announce(&self, to: impl Fn(ProcessId) + Send + Sync + 'static) {
+        let _once = self.heard.set(Box::new(to));
+    }
+
     /// Becomes a new incarnation: everything held belonged to the old one, which is dead, so it
     /// is ended. Its results would match no row.
     pub fn replace_identity(&self, process: ProcessId) {
+        if let Some(heard) = self.heard.get() {
+            heard(process);
+        }
         let mut state = self.state();
         state.process = process;
         for held in state.held.values() {

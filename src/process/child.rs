@@ -37,6 +37,7 @@ use super::roster::ChildKind;
 use super::signal::{Event, Signals};
 use super::spawn;
 use super::wakeup::Wakeup;
+use super::watcher::Watched;
 
 /// How long a child that lost its supervisor lets its steps go on. Nobody restarts what it
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
@@ -104,8 +105,13 @@ impl Child {
         };
         let role = role(&first.kind);
 
+        // A supervisor looks after what a dead child's steps leave behind.
+        let mut watched = None;
         if self.supervisor.is_none() {
             adopt();
+            if role == Role::Worker {
+                watched = self.be_watched(&lives);
+            }
         }
         let (start, stop) = match role {
             Role::Worker => (Moment::WorkerStart, Moment::WorkerStop),
@@ -141,9 +147,27 @@ impl Child {
         if self.supervisor.is_none() {
             end_strays().await;
         }
+        if let Some(watched) = watched {
+            watched.end().await;
+        }
         self.run_hook(stop).await;
         deregister(lives).await;
         code
+    }
+
+    /// Has a watcher started, which knows the steps of these by the keys of their processes.
+    fn be_watched(&self, lives: &[Life]) -> Option<Watched> {
+        let processes = lives.iter().map(|life| life.shared.process());
+        let watched = Watched::start(processes, self.config.logger.format)?;
+        for life in lives {
+            life.shared.announce(watched.announcer());
+        }
+        // One that got another key meanwhile was not heard.
+        lives
+            .iter()
+            .map(|life| life.shared.process())
+            .for_each(watched.announcer());
+        Some(watched)
     }
 
     async fn run_hook(&self, moment: Moment) {

@@ -8,6 +8,7 @@
 //! - [`writer`] finds who has SQLite's lock.
 //! - [`wakeup`] and [`systemd`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.
+//! - [`watcher`] outlives a worker that has no supervisor, and ends what its steps left.
 //! - `names` keeps a static program to the name services that it holds.
 //! - [`hooks`] runs an operator's own commands around start and stop.
 
@@ -27,6 +28,7 @@ pub mod start;
 pub mod supervisor;
 pub mod systemd;
 pub mod wakeup;
+pub mod watcher;
 pub mod writer;
 
 #[cfg(test)]

@@ -27,6 +27,26 @@ steps:
 flow: [{ start: Wait }, { chain: { to: After, delay: 10ms } }]
 "#;
 
+/// A step that starts processes in groups and sessions of their own; its second attempt looks whether they are there.
+const LEAVING: &str = r#"
+pipeline: Leaving
+steps:
+  Leave:
+    command:
+      - sh
+      - -c
+      - |
+        if [ $DUCTWORK_ATTEMPT -gt 1 ]; then
+          for pid in $(cat strays); do kill -0 $pid 2>/dev/null && echo $pid >> beside; done
+          exit 0
+        fi
+        setsid sleep 1000 & echo $! >> strays
+        setsid sh -c 'setsid sleep 1000 & echo $! >> strays; wait' &
+        echo $$ >> leaders
+        wait
+flow: [{ start: Leave }]
+"#;
+
 /// A pipeline whose step tells its pid and waits for a file.
 fn waits(name: &str) -> String {
     format!(
@@ -68,6 +88,53 @@ on_every_database! {
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 2, "{executions:#?}");
         assert!(fixture.processes().await.is_empty());
+        fixture.audited().await;
+    }
+
+    /// No daemon is there to recover anything, and nothing is but the watcher.
+    async fn what_the_steps_of_a_lone_worker_left_is_gone_as_soon_as_the_worker_is_killed(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LEAVING]).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        worker.says("registered").await;
+        let watcher = |worker: &Daemon| {
+            let processes = worker.processes().into_iter();
+            let mut watchers = processes.filter(|it| it.kind.contains("ductworkd watcher"));
+            watchers.next().map(|it| it.pid)
+        };
+        let first = eventually(PATIENCE, "a watcher", async || watcher(&worker)).await;
+        // A signal to all of a group or of a service is not for it, nor is the end of a terminal.
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+            send(first, signal);
+        }
+        fixture.trigger("Leaving", "1", 2).await;
+        fixture.pids("leaders", 2).await;
+        fixture.pids("strays", 4).await;
+        // One that dies has a successor.
+        assert_eq!(watcher(&worker), Some(first));
+        send(first, Signal::SIGKILL);
+        worker.says("the watcher of this worker has died").await;
+        eventually(PATIENCE, "another watcher", async || watcher(&worker).filter(|it| *it != first)).await;
+        let left: Vec<i32> = fixture.pids("strays", 4).await;
+        assert!(left.iter().all(|pid| lives(*pid)), "{left:?}");
+
+        let killed = Instant::now();
+        worker.send(Signal::SIGKILL);
+        worker.ended(PATIENCE).await;
+        worker.gone(Duration::from_secs(5)).await;
+        eprintln!("what was left is gone after {:?}", killed.elapsed());
+        worker.says("ended what its steps left behind").await;
+
+        let mut next = fixture.start_as(&WORKER, &["start"]);
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
+        fixture.completed(PATIENCE).await;
+        assert!(fixture.lines("beside").is_empty(), "{:?}", fixture.lines("beside"));
+        // One that ends in order takes its watcher along.
+        next.stop().await;
+        advancer.stop().await;
+        assert!(next.logged("left behind").is_empty());
+        let executions = fixture.succeeded_once_each().await;
+        let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
+        assert_eq!(crashed.count(), 2, "{executions:#?}");
         fixture.audited().await;
     }
 

@@ -62,6 +62,13 @@ impl Spawned {
         self.pid
     }
 
+    /// A descriptor that becomes readable when it has ended. Needs a runtime.
+    pub fn end(&self) -> io::Result<AsyncFd<OwnedFd>> {
+        let descriptor = self.pidfd.try_clone()?;
+        // SAFETY: it is ours, never changes, and lives in the `AsyncFd`.
+        Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+    }
+
     /// Sends a signal. That it is gone already is no error: its exit is on its way (S8).
     pub fn send(&self, signal: Signal) -> io::Result<()> {
         // SAFETY: the descriptor is ours and open; a null siginfo is allowed.
@@ -100,6 +107,31 @@ pub fn spawn(
     environment: &[(OsString, Option<OsString>)],
     stdin: Option<&[u8]>,
 ) -> io::Result<Spawned> {
+    let input = match stdin {
+        Some(text) => in_memory(text)?,
+        None => std::fs::File::open("/dev/null")?,
+    };
+    start(argv, environment, input.as_fd())
+}
+
+/// The same, with a descriptor as its input, and with somebody else than [`wait_any`] to wait for it.
+pub fn spawn_reading(
+    argv: &[OsString],
+    environment: &[(OsString, Option<OsString>)],
+    stdin: BorrowedFd<'_>,
+) -> io::Result<(Spawned, Spared)> {
+    let mut spared = spared();
+    let spawned = start(argv, environment, stdin)?;
+    spared.push(spawned.pid);
+    let pid = spawned.pid;
+    Ok((spawned, Spared(pid)))
+}
+
+fn start(
+    argv: &[OsString],
+    environment: &[(OsString, Option<OsString>)],
+    input: BorrowedFd<'_>,
+) -> io::Result<Spawned> {
     failpoint!(io "supervisor.fork");
     let argv = argv
         .iter()
@@ -108,10 +140,6 @@ pub fn spawn(
     let environment = merged_environment(environment)?;
     let argv_pointers = exec::pointers(&argv);
     let environment_pointers = exec::pointers(&environment);
-    let input = match stdin {
-        Some(text) => in_memory(text)?,
-        None => std::fs::File::open("/dev/null")?,
-    };
     let (from_child, to_parent) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
 
     let plan = Plan {
