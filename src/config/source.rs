@@ -195,10 +195,10 @@ fn choose(document: Node, environment: &str, faults: &mut Vec<Fault>) -> Option<
             .map(|entry| entry.key.as_str())
             .filter(|name| !is_extension(name) && !is_key(name) && *name != "default")
             .collect();
-        // One section holds for every environment; of several, the one that is missing was meant.
+        // `default` stands in for the environment that nobody names, and for no other: one that
+        // somebody names and the file does not have is a misspelt one.
         let default = named("default");
-        let expected = environment != DEFAULT_ENVIRONMENT && environment != "default";
-        if default.is_some() && expected && !sections.is_empty() {
+        if default.is_some() && environment != DEFAULT_ENVIRONMENT {
             faults.push(unknown_environment(&sections, environment, document.at));
         }
         default
@@ -241,12 +241,15 @@ fn is_map(node: &Node) -> bool {
 
 fn unknown_environment(sections: &[&str], environment: &str, at: yaml::Mark) -> Fault {
     let environment = yaml::shorten(environment);
-    let help = match nearest(&environment, sections.iter().copied()) {
+    let there: Vec<&str> = std::iter::once("default")
+        .chain(sections.iter().copied())
+        .collect();
+    let help = match nearest(&environment, there.iter().copied()) {
         Some(name) => format!("did you mean `{name}`?"),
         None => format!(
-            "the file has: default, {}; choose one with `--env` or DUCTWORK_ENV, or add a \
+            "the file has: {}; choose one with `--env` or DUCTWORK_ENV, or add a \
              section `{environment}:`",
-            yaml::shorten(&sections.join(", "))
+            yaml::shorten(&there.join(", "))
         ),
     };
     Fault::new(at, format!("there is no section `{environment}`")).help(help)

@@ -330,7 +330,7 @@ fn the_environment_chooses_the_section() {
 }
 
 #[test]
-fn an_environment_that_no_section_is_named_for_is_an_error_where_there_are_several() {
+fn an_environment_that_no_section_is_named_for_is_an_error_where_there_are_sections() {
     let desk = Desk::with("default: {role: worker}\nproduction: {role: advancer}\nx-note: mine\n");
     let told = |env| desk.load_as(None, Some(env)).unwrap_err().to_string();
     let misspelt = told("prodution");
@@ -346,8 +346,25 @@ fn an_environment_that_no_section_is_named_for_is_an_error_where_there_are_sever
     );
     assert_eq!(desk.load_as(None, None).unwrap().role, DaemonRole::Worker);
     let one = Desk::with("default: {role: worker}\nx-note: mine\n");
-    let role = one.load_as(None, Some("staging")).unwrap().role;
-    assert_eq!(role, DaemonRole::Worker, "one section holds for all");
+    let told = |env| one.load_as(None, Some(env)).unwrap_err().0;
+    assert_eq!(
+        told("defualt")[0].help.as_deref(),
+        Some("did you mean `default`?")
+    );
+    let staging = told("staging");
+    let help = staging[0].help.as_deref().unwrap();
+    assert!(
+        help.contains("the file has: default;") && help.contains("add a section `staging:`"),
+        "{help}"
+    );
+    for env in [None, Some("development"), Some("default")] {
+        assert_eq!(one.load_as(None, env).unwrap().role, DaemonRole::Worker);
+    }
+    let by_variable = Desk::with("default: {role: worker}\n").var("DUCTWORK_ENV", "staging");
+    assert_eq!(
+        by_variable.problems(),
+        ["1:1 there is no section `staging`"]
+    );
 }
 
 #[test]
