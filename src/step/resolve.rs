@@ -43,12 +43,27 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
     // Not fit to be executed, but there: executing it gives the better error.
     not_executable.ok_or_else(|| {
         let message = format!(
-            "`{program}` is not in PATH ({}); a program beside the configuration is written \
-             with a slash: `./{program}`",
-            path.to_string_lossy()
+            "`{program}` is in no directory of PATH ({}); a program beside the configuration is \
+             written with a slash: `./{program}`",
+            first_of(path)
         );
         StepError::new("command_not_found", message)
     })
+}
+
+/// The first directories of a PATH, and how many more there are: the whole of it drowns a message.
+fn first_of(path: &OsStr) -> String {
+    const SHOWN: usize = 3;
+    let all: Vec<PathBuf> = std::env::split_paths(path)
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .collect();
+    let first = all.iter().take(SHOWN);
+    let first: Vec<String> = first.map(|it| it.display().to_string()).collect();
+    match (all.len(), all.len().saturating_sub(SHOWN)) {
+        (0, _) => "it is empty".to_owned(),
+        (_, 0) => first.join(", "),
+        (_, more) => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// Why `file` did not start in `cwd`: looked up after the fact, for a person.
