@@ -138,6 +138,14 @@ impl Node {
         }
     }
 
+    /// The items of a list.
+    pub fn as_list(&self) -> Option<&[Node]> {
+        match &self.value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
     /// The value of a key of a mapping.
     pub fn get(&self, key: &str) -> Option<&Node> {
         let entry = self.as_map()?.iter().find(|entry| entry.key == key)?;

@@ -140,8 +140,6 @@ const fn key(
 pub static KEYS: &[Key] = &[
     key("database.url", Kind::Url, Scope::One, "sqlite://ductwork.db",
         "where everything is kept: `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`"),
-    key("database.pool", Kind::Integer { min: 1, max: 100 }, Scope::One, "2",
-        "connections per child process; two are always enough, whatever `count` is"),
     key("pipelines", Kind::Names, Scope::One, "*",
         "which pipelines run here: `*` for all, or a list of names"),
     key("pipelines_path", Kind::Path, Scope::One, "pipelines",
@@ -223,6 +221,12 @@ pub static KEYS: &[Key] = &[
 /// Keys of a later version, and what to say about them.
 pub const LATER: &[&str] = &["console"];
 
+/// Keys of earlier versions, and why they are gone. A file that still has one is used as it is.
+pub const RETIRED: &[(&str, &str)] = &[(
+    "database.pool",
+    "each process has two connections, whatever `count` is",
+)];
+
 /// The beginning of every override's name.
 pub const PREFIX: &str = "DUCTWORK_";
 
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn children_are_listed_once_and_in_order() {
-        assert_eq!(children("database"), ["url", "pool"]);
+        assert_eq!(children("database"), ["url"]);
         assert_eq!(children("hooks"), ["supervisor", "advancer", "worker"]);
         assert_eq!(children("pipelines"), Vec::<&str>::new());
         assert!(children("").starts_with(&["database", "pipelines", "pipelines_path"]));

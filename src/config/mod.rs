@@ -9,7 +9,9 @@
 
 pub mod database;
 mod expand;
+mod fit;
 pub mod keys;
+mod places;
 mod read;
 mod schema;
 mod source;
@@ -29,6 +31,7 @@ pub use database::DatabaseUrl;
 pub use schema::json_schema;
 pub use value::{Exception, PipelineFilter};
 
+use places::Places;
 use read::Reader;
 use source::Source;
 use value::{ByStep, Scoped};
@@ -105,6 +108,19 @@ pub struct Config {
     pub retention: Option<Duration>,
     secret_variables: Vec<String>,
     handed: Handed,
+    places: Places,
+    warnings: Warnings,
+}
+
+/// Mistakes that keep nobody from starting.
+#[derive(Clone, Debug, Default)]
+struct Warnings(Vec<Problem>);
+
+/// The same settings are the same configuration, however they are written.
+impl PartialEq for Warnings {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Written otherwise, the same settings are the same configuration.
@@ -129,8 +145,6 @@ impl std::fmt::Debug for Secret {
 pub struct Database {
     /// The address.
     pub url: DatabaseUrl,
-    /// Connections per child process.
-    pub pool: u32,
 }
 
 /// A daemon's role.
@@ -307,7 +321,9 @@ impl Config {
             .or_else(|| var("DUCTWORK_ENV"))
             .unwrap_or_else(|| DEFAULT_ENVIRONMENT.to_owned());
         let mut problems = Vec::new();
-        let overrides = source::overrides(options.names, options.vars, &mut problems);
+        let mut warnings = Vec::new();
+        let overrides =
+            source::overrides(options.names, options.vars, &mut problems, &mut warnings);
         let (found, url) = match options.handed {
             Some(Handed { text, url }) => {
                 let file = asked.as_deref().zip(text);
@@ -322,12 +338,19 @@ impl Config {
         });
         let section = source
             .as_ref()
-            .and_then(|source| source.section(&environment, &mut problems));
+            .and_then(|source| source.section(&environment, &mut problems, &mut warnings));
         let mut reader = Reader::new(source.as_ref(), section, overrides, options.vars);
         reader.url_file = url.map(|url| url.0);
-        let config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
+        let mut config = resolve(&mut reader, source.as_ref(), environment, &options.cwd);
+        // A value that cannot be read was replaced by its default, which nobody has to fit.
+        if reader.problems.is_empty() {
+            problems.extend(fit::drains_that_do_not_fit(&config));
+            warnings.extend(fit::doubts(&config));
+        }
         problems.append(&mut reader.problems);
         in_reading_order(&mut problems);
+        in_reading_order(&mut warnings);
+        config.warnings = Warnings(warnings);
         (config, problems)
     }
 
@@ -375,6 +398,26 @@ impl Config {
                 .named("pipeline_advancer.steps.max_depth"),
         );
         all
+    }
+
+    /// Mistakes that keep nobody from starting, each with its place.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings.0
+    }
+
+    /// A problem with the setting at `path`, at the place that says it; of a map of names, or a list of
+    /// them, at `name`.
+    pub fn placed(&self, path: &str, name: Option<&str>, message: String) -> Problem {
+        if let Some(variable) = self.places.variable(path) {
+            return Problem::new(format!("{variable}: {message}"));
+        }
+        let text = self.handed.text.as_ref().map_or("", |text| &text.0);
+        let at = self.places.mark(path, name);
+        Problem {
+            file: at.and_then(|_| self.places.file.clone()),
+            at: at.map(|at| source::position(text, at)),
+            ..Problem::new(message)
+        }
     }
 
     /// Variables that hold the database's address or a part of it: not for steps.
@@ -449,11 +492,8 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let base_dir = parent.unwrap_or(cwd).to_owned();
     let (url, secret_variables) = read.database_url(&base_dir);
     let pipelines_path = read.one("pipelines_path", value::path);
-    let config = Config {
-        database: Database {
-            url,
-            pool: read.one("database.pool", value::count),
-        },
+    Config {
+        database: Database { url },
         pipelines: read.one("pipelines", value::names),
         pipelines_path: base_dir.join(pipelines_path).components().collect(),
         role: match read.one("role", value::choice) {
@@ -507,23 +547,9 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             text: source.map(|source| Secret(source.text.clone())),
             url: read.url_file.take().map(Secret),
         },
-    };
-    // A role of its own has no supervisor.
-    if config.role != DaemonRole::All {
-        return config;
+        places: std::mem::take(&mut read.places),
+        warnings: Warnings::default(),
     }
-    let (worker, advancer) = (&config.job_worker, &config.pipeline_advancer);
-    let workers = worker.shutdown_timeout.each();
-    let mut children: Vec<_> = workers
-        .map(|(name, time)| ("job_worker.shutdown_timeout", name, *time))
-        .collect();
-    children.push((
-        "pipeline_advancer.shutdown_timeout",
-        None,
-        advancer.shutdown_timeout,
-    ));
-    read.fit_drains(config.supervisor.shutdown_timeout, &children);
-    config
 }
 
 fn level(word: &str) -> Level {

@@ -16,6 +16,7 @@ use crate::yaml::{Fault, Node};
 use super::database::{DatabaseUrl, UrlError};
 use super::expand::{self, Variables};
 use super::keys::{self, Key};
+use super::places::Places;
 use super::source::{Source, of_variable};
 use super::value::{self, BACKOFF, ByStep, Faults, Scoped};
 
@@ -41,6 +42,8 @@ pub struct Reader<'a> {
     section: Option<Node>,
     overrides: BTreeMap<&'static str, (String, Node)>,
     vars: Variables<'a>,
+    /// Where all of it is said.
+    pub places: Places,
     /// The address in the file that a variable names, once it was read.
     pub url_file: Option<String>,
     /// The mistakes so far.
@@ -61,8 +64,10 @@ impl<'a> Reader<'a> {
         overrides: BTreeMap<&'static str, (String, Node)>,
         vars: Variables<'a>,
     ) -> Self {
+        let file = source.map(|source| source.shown.clone());
         Self {
             source,
+            places: Places::of(file, section.as_ref(), overrides.keys().copied()),
             section,
             overrides,
             vars,
@@ -157,43 +162,6 @@ impl<'a> Reader<'a> {
             };
             self.fail(&Origin::File, vec![fault]);
         }
-    }
-
-    /// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
-    pub fn fit_drains(
-        &mut self,
-        supervisor: Duration,
-        children: &[(&str, Option<&str>, Duration)],
-    ) {
-        const SUPERVISOR: &str = "supervisor.shutdown_timeout";
-        // A value that cannot be read was replaced by its default, which nobody has to fit.
-        if !self.problems.is_empty() {
-            return;
-        }
-        let Some((path, pipeline, longest)) = children
-            .iter()
-            .max_by_key(|(.., time)| *time)
-            .filter(|(.., time)| *time > supervisor)
-        else {
-            return;
-        };
-        let [of_supervisor, of_child] =
-            [SUPERVISOR, path].map(|path| match self.overrides.contains_key(path) {
-                true => None,
-                false => self.in_file(path).map(|node| node.at),
-            });
-        let whose = pipeline.map_or_else(String::new, |name| format!(" of {name}"));
-        let line = of_supervisor.and(of_child);
-        let line = line.map_or_else(String::new, |at| format!(", line {}", at.line));
-        let fault = Fault {
-            at: of_supervisor.or(of_child),
-            message: format!(
-                "`{SUPERVISOR}` ({supervisor:?}) is shorter than `{path}`{whose} ({longest:?}{line}): \
-                 the supervisor would kill it in the middle of its drain"
-            ),
-            help: Some(format!("raise `{SUPERVISOR}`, or lower `{path}`")),
-        };
-        self.fail(&Origin::File, vec![fault]);
     }
 
     /// The database's address, and the names of the variables that it came from.

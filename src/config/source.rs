@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use crate::file::{self, Refused};
 use crate::problem::{Position, Problem, lines, nearest};
-use crate::yaml::{self, Entry, Fault, Node};
+use crate::yaml::{self, Entry, Fault, Mark, Node};
 
 use super::DEFAULT_ENVIRONMENT;
 use super::database::cover_passwords;
-use super::keys::{self, KEYS, LATER, PREFIX};
+use super::keys::{self, KEYS, LATER, PREFIX, RETIRED};
 use super::read::URL_VARIABLES;
 use super::value::unknown_key;
 
@@ -110,23 +110,22 @@ impl Source {
 
     /// A fault of this file, as it is reported.
     pub fn problem(&self, fault: Fault) -> Problem {
-        let at = fault.at.map(|at| {
-            let line = lines(&self.text).nth(at.line.saturating_sub(1));
-            let line = cover_passwords(line.unwrap_or_default());
-            let mut position = Position::of(&line, 1, at.column, at.width);
-            position.line = at.line;
-            position
-        });
         Problem {
             file: Some(self.shown.clone()),
-            at,
+            at: fault.at.map(|at| position(&self.text, at)),
             message: cover_passwords(&fault.message),
             help: fault.help.as_deref().map(cover_passwords),
         }
     }
 
-    /// The settings of `environment`, with every unknown key reported.
-    pub fn section(&self, environment: &str, problems: &mut Vec<Problem>) -> Option<Node> {
+    /// The settings of `environment`, with every unknown key reported, and every one that has no
+    /// meaning any more.
+    pub fn section(
+        &self,
+        environment: &str,
+        problems: &mut Vec<Problem>,
+        warnings: &mut Vec<Problem>,
+    ) -> Option<Node> {
         let (document, mut faults) = yaml::parse(&self.text, MAX_NODES);
         let section = match document {
             // It lacks what its faults are about.
@@ -143,7 +142,9 @@ impl Source {
             None => None,
         };
         if let Some(section) = &section {
-            unknown_keys(section, "", &mut faults);
+            let mut retired = Vec::new();
+            unknown_keys(section, "", &mut faults, &mut retired);
+            warnings.extend(retired.into_iter().map(|fault| self.problem(fault)));
         }
         faults.sort_by_key(|fault| fault.at.map(|at| (at.line, at.column)));
         let more = faults.len().saturating_sub(MAX_PROBLEMS);
@@ -158,9 +159,22 @@ impl Source {
     }
 }
 
+/// A place of a configuration, without the passwords in its line.
+pub fn position(text: &str, at: Mark) -> Position {
+    let line = lines(text).nth(at.line.saturating_sub(1));
+    let line = cover_passwords(line.unwrap_or_default());
+    let mut position = Position::of(&line, 1, at.column, at.width);
+    position.line = at.line;
+    position
+}
+
 fn empty() -> Fault {
     Fault {
-        at: None,
+        at: Some(Mark {
+            line: 1,
+            column: 1,
+            width: 1,
+        }),
         message: "the configuration file is empty".into(),
         help: Some("begin with `default:` and the keys below it".into()),
     }
@@ -288,7 +302,7 @@ fn no_section(entries: &[Entry], environment: &str, at: yaml::Mark) -> Fault {
     .help(help)
 }
 
-fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>) {
+fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>, retired: &mut Vec<Fault>) {
     let Some(entries) = node.as_map() else {
         if !node.is_null() {
             let found = node.describe();
@@ -304,16 +318,22 @@ fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>) {
         if is_extension(&entry.key) || keys::find(&path).is_some() {
             continue;
         }
-        if group.is_empty() && LATER.contains(&entry.key.as_str()) {
+        if let Some((path, why)) = RETIRED.iter().find(|(retired, _)| path == *retired) {
+            retired.push(Fault::new(entry.at, no_meaning(path, why)).help("remove it"));
+        } else if group.is_empty() && LATER.contains(&entry.key.as_str()) {
             if !entry.value.is_null() {
                 faults.push(Fault::new(entry.at, later(&entry.key)));
             }
         } else if known.contains(&entry.key.as_str()) {
-            unknown_keys(&entry.value, &path, faults);
+            unknown_keys(&entry.value, &path, faults, retired);
         } else {
             faults.push(unknown_key(&entry.key, entry.at, group, &known));
         }
     }
+}
+
+fn no_meaning(path: &str, why: &str) -> String {
+    format!("`{path}` has no meaning any more: {why}")
 }
 
 fn later(name: &str) -> String {
@@ -325,6 +345,7 @@ pub fn overrides(
     names: &[String],
     vars: &dyn Fn(&str) -> Option<String>,
     problems: &mut Vec<Problem>,
+    warnings: &mut Vec<Problem>,
 ) -> BTreeMap<&'static str, (String, Node)> {
     let mut found = BTreeMap::new();
     for key in KEYS {
@@ -343,8 +364,19 @@ pub fn overrides(
     let mut names: Vec<&String> = names.iter().collect();
     names.sort();
     for name in names {
-        if vars(name).is_some_and(|text| !text.trim().is_empty()) {
-            problems.extend(unknown_override(name));
+        if vars(name).is_none_or(|text| text.trim().is_empty()) {
+            continue;
+        }
+        let retired = RETIRED
+            .iter()
+            .find(|(path, _)| keys::variable(path) == *name);
+        if let Some((path, why)) = retired {
+            let problem = Problem::new(format!("{name}: {}", no_meaning(path, why)));
+            warnings.push(problem.help("remove it"));
+        } else if let Some(problem) = unknown_override(name) {
+            problems.push(problem);
+        } else {
+            warnings.extend(misspelt(name));
         }
     }
     found
@@ -369,6 +401,33 @@ fn value_of(text: &str) -> Result<Node, Fault> {
         (Some(node), None) => Ok(node),
         (_, fault) => Err(fault.unwrap_or_else(|| Fault::new(Node::plain("").at, "is empty"))),
     }
+}
+
+/// Variables of ours that override no key.
+const OTHERS: [&str; 4] = ["CONFIG", "ENV", "DATABASE_URL", "DATABASE_URL_FILE"];
+
+/// The suspicion about a variable that looks like one of ours. It need not be: steps are handed
+/// some, and whoever calls us may have some.
+fn misspelt(name: &str) -> Option<Problem> {
+    let rest = name.strip_prefix(PREFIX)?;
+    // The one of those that steps are handed which is a letter away from a key.
+    if rest == "PIPELINE" {
+        return None;
+    }
+    let known = KEYS
+        .iter()
+        .map(|key| key.variable().split_off(PREFIX.len()));
+    let known: Vec<String> = OTHERS.map(str::to_owned).into_iter().chain(known).collect();
+    if known.iter().any(|known| known == rest) || URL_VARIABLES.contains(&name) {
+        return None;
+    }
+    // One underscore where two belong is one more mistake in the same name.
+    let flat = |name: &str| name.replace('_', "");
+    let flats: Vec<String> = known.iter().map(|known| flat(known)).collect();
+    let near = nearest(&flat(rest), flats.iter().map(String::as_str))?;
+    let at = flats.iter().position(|flat| flat == near)?;
+    let problem = Problem::new(format!("{name}: nothing reads this variable"));
+    Some(problem.help(format!("did you mean {PREFIX}{}?", known[at])))
 }
 
 fn unknown_override(name: &str) -> Option<Problem> {

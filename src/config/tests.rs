@@ -108,7 +108,6 @@ fn without_a_file_the_defaults_hold() {
         config.database.url.sqlite_path(),
         Some(desk.dir.path().join("ductwork.db").as_path())
     );
-    assert_eq!(config.database.pool, 2);
     assert_eq!(config.pipelines, PipelineFilter::All);
     assert_eq!(config.pipelines_path, desk.dir.path().join("pipelines"));
     assert_eq!(config.role, DaemonRole::All);
@@ -703,7 +702,7 @@ fn a_path_or_a_home_in_the_address_is_no_secret() {
 fn an_address_in_the_wrong_place_is_named_without_its_password() {
     for text in [
         "database: postgres://u:s3cret@h/d\n",
-        "database: { pool: \"postgres://u:s3cret@h/d\" }\n",
+        "job_worker: { count: \"postgres://u:s3cret@h/d\" }\n",
         "logger: { level: \"postgres://u:s3cret@h/d\" }\n",
         "<<: postgres://u:s3cret@h/d\n",
         "\"postgres://u:s3cret@h/d\": 1\n",
@@ -815,7 +814,6 @@ fn a_value_out_of_range_is_refused_at_its_place() {
         ("job_worker.max_payload", "268435457", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `268435457`".into()),
         ("job_worker.max_payload", "16M", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `16M`".into()),
         ("job_worker.max_payload", "99999999999GiB", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `99999999999GiB`".into()),
-        ("database.pool", "0", "takes a whole number from 1 to 100, not `0`".into()),
         ("role", "no", "is one of `all`, `advancer`, `worker`, not `no`".into()),
         ("role", "true", "is one of `all`, `advancer`, `worker`, not `true`".into()),
         ("role", "[all]", "is one of `all`, `advancer`, `worker`, not a list".into()),
@@ -985,9 +983,9 @@ fn a_backoff_that_begins_beyond_its_end_is_refused() {
 fn a_supervisor_that_would_kill_its_children_in_their_drains_is_refused() {
     assert_eq!(
         Desk::with("supervisor:\n  shutdown_timeout: 5\n").problems(),
-        ["2:21 `supervisor.shutdown_timeout` (5s) is shorter than \
-             `pipeline_advancer.shutdown_timeout` (20s): the supervisor would kill it in the \
-             middle of its drain"]
+        ["2:3 `supervisor.shutdown_timeout` (5s) is shorter than \
+             `pipeline_advancer.shutdown_timeout` (20s, the default): the supervisor would kill \
+             it in the middle of its drain"]
     );
     let text = "\
 job_worker:
@@ -997,7 +995,7 @@ supervisor:
 ";
     assert_eq!(
         Desk::with(text).problems(),
-        ["4:21 `supervisor.shutdown_timeout` (60s) is shorter than \
+        ["4:3 `supervisor.shutdown_timeout` (60s) is shorter than \
              `job_worker.shutdown_timeout` of Orders (300s, line 2): the supervisor would kill it \
              in the middle of its drain"]
     );
@@ -1005,9 +1003,11 @@ supervisor:
         Desk::with(&text.replace("60", "300"))
             .var("DUCTWORK_SUPERVISOR__SHUTDOWN_TIMEOUT", "7")
             .problems(),
-        ["2:21 `supervisor.shutdown_timeout` (7s) is shorter than \
-             `job_worker.shutdown_timeout` of Orders (300s): the supervisor would kill it in the \
-             middle of its drain"]
+        [
+            "2:36 `supervisor.shutdown_timeout` (7s, by DUCTWORK_SUPERVISOR__SHUTDOWN_TIMEOUT) is \
+             shorter than `job_worker.shutdown_timeout` of Orders (300s): the supervisor would \
+             kill it in the middle of its drain"
+        ]
     );
     // Nobody kills a role of its own.
     Desk::with(text).var("DUCTWORK_ROLE", "worker").config();
@@ -1016,15 +1016,119 @@ supervisor:
     assert_eq!(config.supervisor.shutdown_timeout, Duration::from_secs(300));
 }
 
+/// The warnings of a configuration that is used, with places.
+fn warned(desk: &Desk) -> Vec<String> {
+    let config = desk.config();
+    let told = config.warnings().iter().map(|warning| {
+        let help = warning.help.as_deref().unwrap_or_default();
+        match &warning.at {
+            Some(at) => format!("{}:{} {}; {help}", at.line, at.column, warning.message),
+            None => format!("{}; {help}", warning.message),
+        }
+    });
+    let told = told.collect();
+    for warning in config.warnings().iter().filter(|one| one.at.is_some()) {
+        assert_eq!(warning.file.as_deref(), Some(Path::new("ductwork.yml")));
+    }
+    told
+}
+
+#[test]
+fn a_key_that_has_no_meaning_any_more_is_told_and_keeps_nobody_from_starting() {
+    let why = "`database.pool` has no meaning any more: each process has two connections, \
+               whatever `count` is; remove it";
+    let desk = Desk::with("default:\n  database: { url: \"sqlite://a.db\", pool: 2 }\n");
+    assert_eq!(warned(&desk), [format!("2:37 {why}")]);
+    let desk = Desk::new().var("DUCTWORK_DATABASE__POOL", "7");
+    assert_eq!(warned(&desk), [format!("DUCTWORK_DATABASE__POOL: {why}")]);
+    assert_eq!(warned(&Desk::with(REFERENCE)), Vec::<String>::new());
+}
+
+#[test]
+fn a_stop_that_waits_for_nothing_is_told() {
+    let text = "\
+supervisor: { shutdown_timeout: 0 }
+pipeline_advancer: { shutdown_timeout: 0 }
+job_worker:
+  shutdown_timeout: { default: 0, Orders: 0 }
+";
+    let help = "write how long a stop may wait for them, such as `20s`";
+    let steps = "running steps are ended at once, and they run again, from their beginning";
+    assert_eq!(
+        warned(&Desk::with(text)),
+        [
+            format!(
+                "2:22 `pipeline_advancer.shutdown_timeout` is 0: when the daemon stops, \
+                 advancements are given up at once, and they are made again; {help}"
+            ),
+            format!(
+                "4:3 `job_worker.shutdown_timeout` is 0: when the daemon stops, {steps}; {help}"
+            ),
+            format!(
+                "4:35 `job_worker.shutdown_timeout` of Orders is 0: when the daemon stops, {steps}; \
+                 {help}"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_misspelt_variable_without_two_underscores_is_told_and_what_steps_are_handed_is_not() {
+    for (name, meant) in [
+        ("DUCTWORK_ROEL", "DUCTWORK_ROLE"),
+        ("DUCTWORK_CONFIGS", "DUCTWORK_CONFIG"),
+        ("DUCTWORK_EVN", "DUCTWORK_ENV"),
+        ("DUCTWORK_DATABASE_URI", "DUCTWORK_DATABASE_URL"),
+        ("DUCTWORK_PIPELINE_PATH", "DUCTWORK_PIPELINES_PATH"),
+        ("DUCTWORK_JOBWORKER_CONT", "DUCTWORK_JOB_WORKER__COUNT"),
+        ("DUCTWORK_RETENTON", "DUCTWORK_RETENTION"),
+    ] {
+        let told = warned(&Desk::new().var(name, "x"));
+        let expected = format!("{name}: nothing reads this variable; did you mean {meant}?");
+        assert_eq!(told, [expected]);
+    }
+    for name in [
+        "CONFIG",
+        "ENV",
+        "RUN_ID",
+        "STEP",
+        "STEP_ID",
+        "EXECUTION_ID",
+        "ATTEMPT",
+        "OUTPUT",
+        "PROCESS",
+        "IDEMPOTENCY_KEY",
+        "FENCING_TOKEN",
+        "CONTEXT",
+        "CONTEXT_SOCKET",
+        "TEST_POSTGRES_URL",
+        "FAIL",
+        "BLESS",
+        "EXPLORER",
+    ] {
+        let desk = Desk::new().var(&format!("DUCTWORK_{name}"), "");
+        assert_eq!(warned(&desk), Vec::<String>::new());
+        let desk = Desk::with("default: {}\nx: {}\n").var(&format!("DUCTWORK_{name}"), "x");
+        let desk = match name {
+            "CONFIG" => continue,
+            _ => desk,
+        };
+        assert_eq!(warned(&desk), Vec::<String>::new(), "{name}");
+    }
+    // It differs by one letter from a key, and every step is handed it.
+    let desk = Desk::new().var("DUCTWORK_PIPELINE", "P");
+    assert_eq!(warned(&desk), Vec::<String>::new());
+}
+
 #[test]
 fn a_file_that_is_none_is_refused() {
     let huge = format!("role: all\n#{}\n", "x".repeat(1024 * 1024));
     for (bytes, expected) in [
-        (&b""[..], "the configuration file is empty"),
-        (b"\n\n", "the configuration file is empty"),
-        (b"# nothing\n", "the configuration file is empty"),
-        (b"---\n", "the configuration file is empty"),
-        (b"\xef\xbb\xbf", "the configuration file is empty"),
+        (&b""[..], "1:1 the configuration file is empty"),
+        (b"\n\n", "1:1 the configuration file is empty"),
+        (b"# nothing\n", "1:1 the configuration file is empty"),
+        (b"---\n", "1:1 the configuration file is empty"),
+        (b"\xef\xbb\xbf", "1:1 the configuration file is empty"),
         (
             huge.as_bytes(),
             "the configuration file is larger than 1 MiB",
@@ -1043,7 +1147,7 @@ fn a_file_that_is_none_is_refused() {
             b"role: all\nrole: all\n",
             "2:1 `role` stands twice in one map",
         ),
-        (b"database:\n\tpool: 2\n", "2:1 a tab in the indentation"),
+        (b"database:\n\turl: x\n", "2:1 a tab in the indentation"),
         (
             b"default: {role: all}\ndefault: {role: all}\n",
             "2:1 `default` stands twice in one map",
@@ -1087,15 +1191,18 @@ fn a_file_that_cannot_be_read_is_refused() {
 
 #[test]
 fn a_byte_order_mark_and_carriage_returns_change_no_place() {
-    let desk = Desk::with("\u{feff}role: worker\r\ndatabase:\r\n  pool: 3\r\n");
+    let desk = Desk::with("\u{feff}role: worker\r\njob_worker:\r\n  count: 3\r\n");
     let config = desk.config();
-    assert_eq!((config.role, config.database.pool), (DaemonRole::Worker, 3));
-    let desk = Desk::with("\u{feff}role: king\r\ndatabase:\r\n  pool: 0\r\n");
+    assert_eq!(
+        (config.role, config.job_worker.count("P")),
+        (DaemonRole::Worker, 3)
+    );
+    let desk = Desk::with("\u{feff}role: king\r\njob_worker:\r\n  count: 0\r\n");
     assert_eq!(
         desk.problems(),
         [
             "1:7 `role` is one of `all`, `advancer`, `worker`, not `king`",
-            "3:9 `database.pool` takes a whole number from 1 to 100, not `0`",
+            "3:10 `job_worker.count` takes a whole number from 1 to 1000, not `0`",
         ]
     );
 }

@@ -1,0 +1,83 @@
+//! Settings that do not fit each other, or that are hardly meant.
+//!
+//! Owns: judgements about several keys at once, and doubts about one. Never: reads a value.
+
+use std::time::Duration;
+
+use crate::problem::Problem;
+
+use super::{Config, DaemonRole};
+
+const OF_SUPERVISOR: &str = "supervisor.shutdown_timeout";
+const OF_WORKER: &str = "job_worker.shutdown_timeout";
+const OF_ADVANCER: &str = "pipeline_advancer.shutdown_timeout";
+
+/// How long each child may drain: the key, the pipeline that it is an exception for, the time.
+fn drains(config: &Config) -> Vec<(&'static str, Option<&str>, Duration)> {
+    let workers = config.job_worker.shutdown_timeout.each();
+    let mut drains: Vec<_> = workers
+        .map(|(name, time)| (OF_WORKER, name, *time))
+        .collect();
+    drains.push((OF_ADVANCER, None, config.pipeline_advancer.shutdown_timeout));
+    drains
+}
+
+/// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
+pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
+    // A role of its own has no supervisor.
+    if config.role != DaemonRole::All {
+        return None;
+    }
+    let supervisor = config.supervisor.shutdown_timeout;
+    let drains = drains(config);
+    let (path, pipeline, longest) = drains
+        .iter()
+        .max_by_key(|(.., time)| *time)
+        .filter(|(.., time)| *time > supervisor)?;
+    // The place that the problem shows need not be said.
+    let shown = match config.places.mark(OF_SUPERVISOR, None) {
+        Some(_) => OF_SUPERVISOR,
+        None => path,
+    };
+    let said = |path: &str, name: Option<&str>| {
+        let places = &config.places;
+        match (places.variable(path), places.mark(path, name)) {
+            (Some(variable), _) => format!(", by {variable}"),
+            (None, Some(_)) if path == shown => String::new(),
+            (None, Some(at)) => format!(", line {}", at.line),
+            (None, None) => ", the default".to_owned(),
+        }
+    };
+    let whose = pipeline.map_or_else(String::new, |name| format!(" of {name}"));
+    let message = format!(
+        "`{OF_SUPERVISOR}` ({supervisor:?}{}) is shorter than `{path}`{whose} ({longest:?}{}): \
+         the supervisor would kill it in the middle of its drain",
+        said(OF_SUPERVISOR, None),
+        said(path, *pipeline),
+    );
+    let of = pipeline.filter(|_| shown == *path);
+    let problem = config.placed(shown, of, message);
+    Some(problem.help(format!("raise `{OF_SUPERVISOR}`, or lower `{path}`")))
+}
+
+/// Settings that are allowed, and hardly meant.
+pub fn doubts(config: &Config) -> Vec<Problem> {
+    let none = drains(config)
+        .into_iter()
+        .filter(|(.., time)| time.is_zero());
+    let doubts = none.map(|(path, pipeline, _)| {
+        let whose = pipeline.map_or_else(String::new, |name| format!(" of {name}"));
+        let (what, again) = match path {
+            OF_WORKER => (
+                "running steps are ended",
+                "they run again, from their beginning",
+            ),
+            _ => ("advancements are given up", "they are made again"),
+        };
+        let message =
+            format!("`{path}`{whose} is 0: when the daemon stops, {what} at once, and {again}");
+        let problem = config.placed(path, pipeline, message);
+        problem.help("write how long a stop may wait for them, such as `20s`")
+    });
+    doubts.collect()
+}
