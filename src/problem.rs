@@ -93,6 +93,15 @@ impl Problem {
         }
     }
 
+    /// The file, and the line in it, for a message of one line.
+    pub fn place(&self) -> Option<String> {
+        let file = self.file.as_ref()?.display();
+        Some(match &self.at {
+            Some(at) => format!("{file}:{}", at.line),
+            None => file.to_string(),
+        })
+    }
+
     /// Adds what to do instead.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());

@@ -377,26 +377,112 @@ fn check_finds_every_problem_at_once() {
 fn check_notes_names_that_are_nowhere() {
     let place = Place::ready();
     let exceptions = "count: { Hallo: 3, default: 1 }, max_retry: { Hello: { Great: 1, default: 2 }, default: 3 }";
-    let text = format!("default:\n  pipelines: [Hello, Helo]\n  job_worker: {{ {exceptions} }}\n");
+    let text = format!("default:\n  job_worker: {{ {exceptions} }}\n");
     place.write("ductwork.yml", &text);
     let ended = place.run(["check"]);
     ended.fine();
     for part in [
-        "! `pipelines` names `Helo`: there is no such pipeline here; did you mean `Hello`?",
-        "! `job_worker.count` names `Hallo`: there is no such pipeline here; did you mean `Hello`?",
+        "! `job_worker.count` names `Hallo`: there is no such pipeline here; did you mean `Hello`? \
+         (ductwork.yml:2)",
         "! `job_worker.max_retry` names `Great`: there is no such step in `Hello`",
+        "· sqlite://",
+        "(not contacted)",
     ] {
         assert!(ended.stdout.contains(part), "{part}: {ended:?}");
     }
     let json = place.run(["check", "--json"]).json();
     assert_eq!(
         (&json["ok"], json["notes"].as_array().unwrap().len()),
-        (&true.into(), 3)
+        (&true.into(), 2)
     );
-    place.write("ductwork.yml", "default:\n  pipelines: [Nope]\n");
-    place
-        .run(["check"])
-        .failed(2, "`pipelines` names none that is here: `Nope`");
+}
+
+#[test]
+fn a_name_in_pipelines_that_no_file_defines_fails_the_check_and_warns_at_the_start() {
+    let place = Place::ready();
+    place.write("ductwork.yml", "pipelines:\n  - Hello\n  - Helo\n");
+    let ended = place.run(["check"]);
+    ended.failed(
+        2,
+        "`pipelines` names `Helo`: there is no such pipeline here",
+    );
+    for part in ["--> ductwork.yml:3:5", "did you mean `Hello`?"] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+    // One name that is nowhere, or all of them: the same is said.
+    place.write("ductwork.yml", "pipelines: [Nope]\n");
+    place.run(["check"]).failed(
+        2,
+        "`pipelines` names `Nope`: there is no such pipeline here",
+    );
+    let started = place.run(["start", "--until-idle"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let warnings = started
+        .stderr
+        .lines()
+        .filter(|line| line.contains("\"level\":\"warn\""));
+    let warnings: Vec<_> = warnings.collect();
+    assert_eq!(warnings.len(), 1, "{started:?}");
+    for part in [
+        "`pipelines` names `Nope`",
+        "ductwork.yml:1",
+        "there are: Hello",
+    ] {
+        assert!(warnings[0].contains(part), "{part}: {warnings:?}");
+    }
+    // Another host may define what a worker serves.
+    place.write("ductwork.yml", "role: worker\npipelines: [Nope]\n");
+    let ended = place.run(["check"]);
+    ended.fine();
+    assert!(
+        ended.stdout.contains("! `pipelines` names `Nope`"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_program_that_is_not_there_fails_the_check_and_warns_at_the_start() {
+    let place = Place::ready();
+    let pipeline = "pipeline: Late\nsteps:\n  A: { command: [steps/late.sh], timeout: 1m }\nflow:\n  - start: A\n";
+    place.write("pipelines/late.yml", pipeline);
+    place.run(["check"]).failed(
+        2,
+        "step `A` of pipeline `Late`: there is no program `steps/late.sh`",
+    );
+    let started = place.run(["start", "--until-idle"]);
+    assert_eq!(started.code, Some(0), "{started:?}");
+    let warnings = started
+        .stderr
+        .lines()
+        .filter(|line| line.contains("\"level\":\"warn\""));
+    let warnings: Vec<_> = warnings.collect();
+    assert_eq!(warnings.len(), 2, "{started:?}");
+    for warning in &warnings {
+        assert!(warning.contains("pipelines/late.yml:3"), "{warning}");
+    }
+    let told = "step `A` of pipeline `Late` may take 60s, and a stop waits 20s for it";
+    assert!(warnings[0].contains(told), "{warnings:?}");
+    assert!(
+        warnings[1].contains("there is no program `steps/late.sh`"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_whole_of_path_is_nobodys_answer() {
+    let place = Place::ready();
+    let pipeline =
+        "pipeline: Far\nsteps:\n  A: { command: [no-such-program] }\nflow:\n  - start: A\n";
+    place.write("pipelines/far.yml", pipeline);
+    let path = "/first:/second:/third:/fourth:/fifth";
+    let output = place.command().env("PATH", path).arg("check").output();
+    let ended = Ended::of(output.unwrap());
+    assert!(
+        ended
+            .stderr
+            .contains("is in no directory of PATH (/first, /second, /third and 2 more)"),
+        "{ended:?}"
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::live::counted;
 use super::out::{self, paint};
 use super::setup::CliContext;
 
-/// Checks the configuration and all pipelines. Connects to nothing.
+/// Checks the configuration, the pipelines and the programs of their steps. Connects to nothing.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd check
@@ -35,15 +35,20 @@ impl Check {
         problems.extend(of_pipelines);
         let here = |found: &&Found| config.pipelines.includes(&found.definition.pipeline);
         let pipelines: Vec<&Found> = all.iter().filter(here).collect();
-        if pipelines.is_empty() && complete {
-            problems.push(none_here(&config, &all));
+        let mut notes = config.warnings().to_vec();
+        // A file that cannot be read may have the pipeline that is named.
+        if complete {
+            match config.role {
+                DaemonRole::Worker => notes.extend(nowhere(&config, &all)),
+                _ => problems.extend(nowhere(&config, &all)),
+            }
+            if all.is_empty() && config.role != DaemonRole::Advancer {
+                problems.push(no_pipelines(&config));
+            }
+            notes.extend(exceptions(&config, &all));
+            notes.extend(interrupted(&config, &pipelines));
         }
         programs(&config, &pipelines, cli, &mut problems);
-        // A file that cannot be read may have the pipeline that is named.
-        let notes = match complete {
-            true => notes(&config, &all),
-            false => Vec::new(),
-        };
         let fine = problems.is_empty();
         if cli.out.json {
             let names = pipelines.iter().map(|found| &found.definition.pipeline);
@@ -77,7 +82,10 @@ pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
     }
     let here = |found: &&Found| config.pipelines.includes(&found.definition.pipeline);
     let pipelines: Vec<&Found> = all.iter().filter(here).collect();
-    let mut problems = notes(config, &all);
+    let mut problems = config.warnings().to_vec();
+    problems.extend(nowhere(config, &all));
+    problems.extend(exceptions(config, &all));
+    problems.extend(interrupted(config, &pipelines));
     programs(config, &pipelines, cli, &mut problems);
     problems
 }
@@ -92,48 +100,105 @@ fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &
     hooks(config, problems);
 }
 
-/// The message where nothing would run.
-fn none_here(config: &Config, all: &[Found]) -> Problem {
-    match (config.pipelines.names(), all) {
-        (Some(names), [_, ..]) => {
-            let names = names.join("`, `");
-            let there = all.iter().map(|found| found.definition.pipeline.as_str());
-            let there: Vec<_> = there.take(20).collect();
-            Problem::new(format!("`pipelines` names none that is here: `{names}`"))
-                .help(format!("there are: {}", there.join(", ")))
-        }
-        _ => no_pipelines(config),
+/// The names in `pipelines` that no file defines. A daemon starts all the same: a run carries its
+/// definition, and another host may have triggered it.
+fn nowhere(config: &Config, all: &[Found]) -> Vec<Problem> {
+    // An advancer serves every pipeline, and without a single one there is a plainer message.
+    if config.role == DaemonRole::Advancer || all.is_empty() {
+        return Vec::new();
     }
+    let names = || all.iter().map(|found| found.definition.pipeline.as_str());
+    let wanted = config.pipelines.names().unwrap_or_default();
+    let missing = wanted.iter().filter(|name| !names().any(|it| it == *name));
+    let problem = |name: &String| {
+        let message = format!("`pipelines` names `{name}`: there is no such pipeline here");
+        let help = match nearest(name, names()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!(
+                "there are: {}",
+                names().take(20).collect::<Vec<_>>().join(", ")
+            ),
+        };
+        config.placed("pipelines", Some(name), message).help(help)
+    };
+    missing.map(problem).collect()
 }
 
-/// Names that may be misspelt. They need not be: a worker serves pipelines that another host defines,
-/// and an exception may be for one of these.
-fn notes(config: &Config, all: &[Found]) -> Vec<Problem> {
+/// Exceptions for names that may be misspelt. They need not be: a worker serves pipelines that another
+/// host defines, and an exception may be for one of these.
+fn exceptions(config: &Config, all: &[Found]) -> Vec<Problem> {
     let find = |name: &str| all.iter().find(|found| found.definition.pipeline == name);
     let names = || all.iter().map(|found| found.definition.pipeline.as_str());
     let mut notes: Vec<Problem> = Vec::new();
-    let mut note = |message: String, near: Option<&str>| {
-        if !notes.iter().any(|other| other.message == message) {
-            let note = Problem::new(message);
+    let mut note = |problem: Problem, near: Option<&str>| {
+        if !notes.iter().any(|other| other.message == problem.message) {
             notes.push(match near {
-                Some(near) => note.help(format!("did you mean `{near}`?")),
-                None => note,
+                Some(near) => problem.help(format!("did you mean `{near}`?")),
+                None => problem,
             });
         }
     };
-    let only = config.pipelines.names().unwrap_or_default();
-    let only = only.iter().map(|name| ("pipelines", name.as_str(), None));
-    for (key, name, step) in only.chain(config.exceptions()) {
+    for (key, name, step) in config.exceptions() {
         let Some(found) = find(name) else {
             let message = format!("`{key}` names `{name}`: there is no such pipeline here");
-            note(message, nearest(name, names()));
+            note(
+                config.placed(key, Some(name), message),
+                nearest(name, names()),
+            );
             continue;
         };
         let steps = || found.definition.steps.keys().map(String::as_str);
         if let Some(step) = step.filter(|step| !steps().any(|known| known == *step)) {
             let message = format!("`{key}` names `{step}`: there is no such step in `{name}`");
-            note(message, nearest(step, steps()));
+            let at = format!("{name}.{step}");
+            note(
+                config.placed(key, Some(&at), message),
+                nearest(step, steps()),
+            );
         }
+    }
+    notes
+}
+
+/// Steps that a stop does not wait for as long as they may take: one note for each pipeline.
+fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
+    let mut notes = Vec::new();
+    for found in pipelines {
+        let name = &found.definition.pipeline;
+        let drain = config.job_worker.shutdown_timeout(name);
+        let mut longer: Vec<_> = found
+            .definition
+            .steps
+            .iter()
+            .filter_map(|(step, spec)| {
+                let of_config = || config.job_worker.timeout(name, step);
+                let timeout = spec.timeout.or_else(of_config)?;
+                (timeout > drain).then_some((timeout, step))
+            })
+            .collect();
+        longer.sort_by(|one, other| other.cmp(one));
+        // A stop that waits for nothing has been told of.
+        let Some((timeout, step)) = longer.first().filter(|_| !drain.is_zero()) else {
+            continue;
+        };
+        let others = match longer.len() - 1 {
+            0 => String::new(),
+            others => format!(
+                ", and {} more may be too long",
+                counted(others as u64, "step")
+            ),
+        };
+        let message = format!(
+            "step `{step}` of pipeline `{name}` may take {timeout:?}, and a stop waits {drain:?} for it: then it is \
+             ended, and runs again from its beginning{others}"
+        );
+        let help = "raise `job_worker.shutdown_timeout` and `supervisor.shutdown_timeout`, or lower \
+                    the step's `timeout`";
+        notes.push(Problem {
+            file: found.file.clone(),
+            at: found.steps_at.get(*step).cloned(),
+            ..Problem::new(message).help(help)
+        });
     }
     notes
 }
@@ -176,10 +241,8 @@ fn hooks(config: &Config, problems: &mut Vec<Problem>) {
                 let path = std::env::var_os("PATH");
                 if let Some((message, help)) = program(argv, &config.base_dir, path.as_deref()) {
                     let message = format!("`hooks.{of}.{moment}`: {message}");
-                    problems.push(Problem {
-                        file: config.file.clone(),
-                        ..Problem::new(message).help(help)
-                    });
+                    let key = format!("hooks.{of}.{moment}");
+                    problems.push(config.placed(&key, None, message).help(help));
                 }
             }
         }
@@ -267,19 +330,27 @@ fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
     };
     let mut text = format!("{good} {file} ({})\n", out::clean(&config.environment));
     text.push_str(&format!(
-        "{good} {}\n",
+        "{} {} (not contacted)\n",
+        paint(out::DIM, "·"),
         out::clean(&config.database.url.to_string())
     ));
     for pipeline in pipelines {
         let pipeline = &pipeline.definition;
         let nodes = counted(pipeline.nodes.len() as u64, "node");
+        let steps = counted(pipeline.steps.len() as u64, "step");
         let name = paint(out::BOLD, &out::clean(&pipeline.pipeline));
-        text.push_str(&format!("{good} {name}, {nodes}\n"));
+        text.push_str(&format!("{good} {name}: {nodes}, {steps}\n"));
     }
     for note in notes {
         let mark = paint(out::ASKS, "!");
         let help = note.help.as_deref().map(|help| format!("; {help}"));
-        let said = format!("{}{}", note.message, help.unwrap_or_default());
+        let place = note.place().map(|place| format!(" ({place})"));
+        let said = format!(
+            "{}{}{}",
+            note.message,
+            help.unwrap_or_default(),
+            place.unwrap_or_default()
+        );
         text.push_str(&format!("{mark} {}\n", out::clean(&said)));
     }
     text

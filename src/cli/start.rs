@@ -56,10 +56,7 @@ impl Start {
 /// One line for each, with its place.
 fn warn(suspicions: &[Problem]) {
     for problem in suspicions.iter().take(SUSPICIONS) {
-        let file = problem.file.as_ref().map(|file| match &problem.at {
-            Some(at) => format!("{}:{}", file.display(), at.line),
-            None => file.display().to_string(),
-        });
+        let file = problem.place();
         let help = problem.help.as_deref();
         tracing::warn!(file, help, "{}", problem.message);
     }
