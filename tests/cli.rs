@@ -469,6 +469,60 @@ fn a_program_that_is_not_there_fails_the_check_and_warns_at_the_start() {
 }
 
 #[test]
+fn a_step_has_the_variables_that_are_listed_and_a_secret_is_nowhere_but_in_it() {
+    const TOKEN: &str = "s3cr3t-t0ken";
+    let place = Place::ready();
+    let script = "echo \"token <$TOKEN> region <$REGION> other <$OTHER> home <$HOME>\" >&2; exit 1";
+    let pipeline = format!(
+        "pipeline: Secret\nsteps:\n  A:\n    command: [sh, -c, '{script}']\n    max_retry: 0\n    \
+         env: {{ TOKEN: {{ secret: API_TOKEN }}, REGION: \"${{AREA:-eu}}\" }}\nflow:\n  - start: A\n"
+    );
+    place.write("pipelines/secret.yml", &pipeline);
+    place.write("ductwork.yml", "job_worker: { env: [PATH, HO*] }\n");
+    place.run(["check"]).failed(
+        2,
+        "the secret `API_TOKEN` is not there: set API_TOKEN, or API_TOKEN_FILE",
+    );
+    let with = |args: &[&str]| {
+        let mut command = place.command();
+        command.env("API_TOKEN", TOKEN).env("OTHER", "other");
+        command.env("HOME", "/nowhere");
+        Ended::of(command.args(args).output().unwrap())
+    };
+    with(&["check"]).fine();
+    let ended = with(&["run", "Secret"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let said = "token <***> region <eu> other <> home </nowhere>";
+    let run = &with(&["runs", "--json"]).json()[0];
+    let shown = with(&["show", run["id"].as_str().unwrap(), "--json"]);
+    assert!(shown.stdout.contains(said), "{shown:?}");
+    for output in [&ended.stdout, &ended.stderr, &shown.stdout] {
+        assert!(!output.contains(TOKEN), "{output}");
+    }
+    for entry in std::fs::read_dir(place.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let bytes = std::fs::read(&path).unwrap();
+            let found = bytes
+                .windows(TOKEN.len())
+                .any(|part| part == TOKEN.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+    // A variable that is not set keeps nobody from starting, and fails the check.
+    place.write(
+        "pipelines/secret.yml",
+        &pipeline.replace("${AREA:-eu}", "${AREA}"),
+    );
+    with(&["check"]).failed(2, "the environment variable `AREA` is not set");
+    place.write(
+        "pipelines/secret.yml",
+        &pipeline.replace("${AREA:-eu}", "${AREA"),
+    );
+    with(&["check"]).failed(2, "the value of `REGION`: a `${` without its `}`");
+}
+
+#[test]
 fn the_whole_of_path_is_nobodys_answer() {
     let place = Place::ready();
     let pipeline =

@@ -10,6 +10,7 @@ use crate::config::{Config, DaemonRole};
 use crate::definition::{StepRunner, StepSpec};
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start::{Found, look, no_pipelines};
+use crate::step::environment::Environment;
 use crate::step::resolve::resolve;
 
 use super::exit::{Code, Failure};
@@ -206,9 +207,15 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
 /// A check that is possible before a step runs: that there is something to run.
 fn steps(found: &Found, config: &Config, cli: &CliContext, problems: &mut Vec<Problem>) {
     let pipeline = &found.definition;
+    // As the worker of this pipeline will have it.
+    let environment = Environment::inherit(
+        std::env::vars_os(),
+        config.secret_variables(),
+        config.job_worker.env(&pipeline.pipeline),
+    );
     for (name, step) in &pipeline.steps {
         let wrong = match &step.run {
-            StepRunner::Command(argv) => command(argv, step, config),
+            StepRunner::Command(argv) => command(argv, step, config, &environment),
             StepRunner::Native => native(name, cli),
         };
         if let Some((message, help)) = wrong {
@@ -249,7 +256,12 @@ fn hooks(config: &Config, problems: &mut Vec<Problem>) {
     }
 }
 
-fn command(argv: &[String], step: &StepSpec, config: &Config) -> Option<(String, String)> {
+fn command(
+    argv: &[String],
+    step: &StepSpec,
+    config: &Config,
+    environment: &Environment,
+) -> Option<(String, String)> {
     let cwd = match &step.cwd {
         Some(cwd) => config.base_dir.join(cwd),
         None => config.base_dir.clone(),
@@ -258,12 +270,16 @@ fn command(argv: &[String], step: &StepSpec, config: &Config) -> Option<(String,
         let message = format!("its working directory {} is not there", cwd.display());
         return Some((message, "make it, or correct `cwd`".into()));
     }
-    let path = step
-        .env
-        .get("PATH")
-        .map(Into::into)
-        .or_else(|| std::env::var_os("PATH"));
-    program(argv, &cwd, path.as_deref())
+    let given = match environment.give(step) {
+        Ok(given) => given.values,
+        Err(error) => {
+            let help =
+                "set it in the daemon's environment, or give a default: `${NAME:-…}`".to_owned();
+            return Some((error.message, help));
+        }
+    };
+    let path = given.get("PATH").map(AsRef::as_ref);
+    program(argv, &cwd, path.or(environment.get("PATH")))
 }
 
 fn program(argv: &[String], cwd: &Path, path: Option<&OsStr>) -> Option<(String, String)> {

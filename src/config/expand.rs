@@ -1,10 +1,10 @@
 //! `${VAR}` and `${VAR:-default}` in the values of a configuration file.
 //!
-//! Owns: the notation. `$$` is a dollar sign, and a dollar sign before anything but `{` or
-//! another one is itself, so that shell snippets in hooks stay readable. Never: expands
-//! what an expansion brought in, nor a variable's own value.
+//! Owns: the way through a tree. Never: knows the notation (`definition::variables` does), nor expands
+//! a variable's own value.
 
-use crate::yaml::{Entry, Fault, Mark, Node, Value, shorten};
+use crate::definition::variables::{self, Unexpanded};
+use crate::yaml::{Entry, Fault, Mark, Node, Value};
 
 /// Reads a variable.
 pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -58,121 +58,11 @@ impl Expansion<'_> {
     }
 
     fn text(&mut self, text: &str, at: Mark) -> String {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some(dollar) = rest.find('$') {
-            out.push_str(&rest[..dollar]);
-            rest = &rest[dollar + 1..];
-            if let Some(after) = rest.strip_prefix('$') {
-                out.push('$');
-                rest = after;
-            } else if let Some(after) = rest.strip_prefix('{') {
-                let Some(end) = after.find('}') else {
-                    self.faults.push(
-                        Fault::new(at, "a `${` without its `}`")
-                            .help("write `$${` for the characters themselves"),
-                    );
-                    return out;
-                };
-                self.variable(&after[..end], at, &mut out);
-                rest = &after[end + 1..];
-            } else {
-                out.push('$');
-            }
-        }
-        out.push_str(rest);
-        out
-    }
-
-    fn variable(&mut self, inside: &str, at: Mark, out: &mut String) {
-        let (name, default) = match inside.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inside, None),
-        };
-        let is_name = !name.is_empty()
-            && !name.starts_with(|char: char| char.is_ascii_digit())
-            && name
-                .chars()
-                .all(|char| char.is_ascii_alphanumeric() || char == '_');
-        if !is_name {
-            self.faults.push(
-                Fault::new(at, format!("`${{{}}}` is not a variable", shorten(inside))).help(
-                    "only `${VAR}` and `${VAR:-default}` are understood; `$$` is a dollar sign",
-                ),
-            );
-            return;
-        }
-        if default.is_some_and(|default| default.contains("${")) {
-            let fault = Fault::new(at, format!("the default of `{name}` names a variable"));
-            self.faults
-                .push(fault.help("a default is text, and ends at the first `}`"));
-            return;
-        }
-        self.used.push(name.to_owned());
-        match ((self.vars)(name), default) {
-            (Some(value), Some(default)) if value.is_empty() => out.push_str(default),
-            (Some(value), _) => out.push_str(&value),
-            (None, Some(default)) => out.push_str(default),
-            (None, None) => self.faults.push(
-                Fault::new(at, format!("the environment variable `{name}` is not set"))
-                    .help(format!("set it, or give a default: `${{{name}:-…}}`")),
-            ),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn vars(name: &str) -> Option<String> {
-        match name {
-            "A" => Some("1".into()),
-            "EMPTY" => Some(String::new()),
-            "DOLLAR" => Some("${A}$$".into()),
-            _ => None,
-        }
-    }
-
-    #[test]
-    fn variables_are_put_in_once() {
-        for (text, expected) in [
-            ("x${A}y", "x1y"),
-            ("${A}${A}", "11"),
-            ("${NONE:-d}", "d"),
-            ("${NONE:-}", ""),
-            ("${EMPTY:-d}", "d"),
-            ("${EMPTY}", ""),
-            ("${NONE:-a:-b}", "a:-b"),
-            ("$${A}", "${A}"),
-            ("$HOME and $1 and $", "$HOME and $1 and $"),
-            ("${DOLLAR}", "${A}$$"),
-            ("none", "none"),
-        ] {
-            let (node, _) = node(&Node::plain(text), &vars).unwrap();
-            assert_eq!(node.as_text(), Some(expected), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_put_in_is_refused() {
-        for (text, expected) in [
-            ("${NONE}", "the environment variable `NONE` is not set"),
-            ("${A", "a `${` without its `}`"),
-            ("${}", "`${}` is not a variable"),
-            ("${A-x}", "`${A-x}` is not a variable"),
-            ("${A\nB}", "`${A\\nB}` is not a variable"),
-            ("${1A}", "`${1A}` is not a variable"),
-            ("${NONE:-${A}}", "the default of `NONE` names a variable"),
-        ] {
-            let faults = node(&Node::plain(text), &vars).unwrap_err();
-            assert_eq!(faults[0].message, expected);
-        }
-    }
-
-    #[test]
-    fn the_names_that_were_used_are_told() {
-        let (_, used) = node(&Node::plain("${A}:${NONE:-x}"), &vars).unwrap();
-        assert_eq!(used, ["A", "NONE"]);
+        let used = |name: &str| self.used.push(name.to_owned());
+        variables::expand(text, self.vars, used).unwrap_or_else(|wrong| {
+            let fault = |wrong: Unexpanded| Fault::new(at, wrong.message).help(wrong.help);
+            self.faults.extend(wrong.into_iter().map(fault));
+            String::new()
+        })
     }
 }

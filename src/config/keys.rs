@@ -72,6 +72,8 @@ pub enum Kind {
     },
     /// A map of `initial`, `factor`, `max` and `jitter`, each a key of its own below.
     Backoff,
+    /// `inherit`, or a list of variables, each a name or `PREFIX_*`.
+    Variables,
     /// One command (a list of strings) or several (a list of lists).
     Commands,
 }
@@ -174,6 +176,8 @@ pub static KEYS: &[Key] = &[
         "how long running executions may go on after a stop was asked for"),
     key("job_worker.max_payload", Kind::Size { min: 1_024, max: 256 << 20 }, Scope::Pipeline, "16MiB",
         "largest input or output of a step"),
+    key("job_worker.env", Kind::Variables, Scope::Pipeline, "inherit",
+        "which of the daemon's variables a step inherits: `inherit` for all, or a list such as `[PATH, LC_*]`"),
     key("pipeline_advancer.count", COUNT, Scope::One, "3",
         "how wide the advancer's batches are: one advancer moves the branches of all pipelines"),
     key("pipeline_advancer.max_retry", BUDGET, Scope::Pipeline, "10",

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::definition::graph::Backoff;
 use crate::problem::{Problem, Problems};
+use crate::step::environment::Inherit;
 use crate::store::{self, Location};
 use crate::telemetry::{Level, LogFormat};
 
@@ -178,6 +179,7 @@ pub struct JobWorker {
     polling_timeout: Scoped<Duration>,
     shutdown_timeout: Scoped<Duration>,
     max_payload: Scoped<u64>,
+    env: Scoped<Inherit>,
 }
 
 impl JobWorker {
@@ -214,6 +216,11 @@ impl JobWorker {
     /// How long executions may go on after a stop was asked for.
     pub fn shutdown_timeout(&self, pipeline: &str) -> Duration {
         *self.shutdown_timeout.get(pipeline)
+    }
+
+    /// The variables that a step inherits.
+    pub fn env(&self, pipeline: &str) -> &Inherit {
+        self.env.get(pipeline)
     }
 
     /// Largest input or output of a step, in bytes.
@@ -389,6 +396,7 @@ impl Config {
         all.extend(worker.polling_timeout.named("job_worker.polling_timeout"));
         all.extend(worker.shutdown_timeout.named("job_worker.shutdown_timeout"));
         all.extend(worker.max_payload.named("job_worker.max_payload"));
+        all.extend(worker.env.named("job_worker.env"));
         all.extend(advancer.max_retry.named("pipeline_advancer.max_retry"));
         all.extend(advancer.max_crash.named("pipeline_advancer.max_crash"));
         all.extend(advancer.backoff.named("pipeline_advancer.backoff"));
@@ -518,6 +526,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             polling_timeout: read.by_pipeline("job_worker.polling_timeout", value::span),
             shutdown_timeout: read.by_pipeline("job_worker.shutdown_timeout", value::span),
             max_payload: read.by_pipeline("job_worker.max_payload", value::size),
+            env: read.by_pipeline("job_worker.env", value::variables),
         },
         pipeline_advancer: PipelineAdvancer {
             count: read.one("pipeline_advancer.count", value::count),

@@ -88,6 +88,10 @@ fn leaf(key: &Key) -> Value {
             {"type": ["string", "null"]},
             {"type": "array", "items": {"type": "string"}, "minItems": 1},
         ]}),
+        Kind::Variables => json!({"anyOf": [
+            {"type": ["string", "null"], "minLength": 1},
+            {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*[*]?$"}},
+        ]}),
         Kind::Choice(words) => or_variable(json!({"enum": words})),
         Kind::Integer { min, max } => {
             or_variable(json!({"type": "integer", "minimum": min, "maximum": max}))

@@ -173,6 +173,12 @@ fn the_shipped_configuration_says_the_defaults() {
             let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
             config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
         }
+        // The safer choice, which would take variables from steps that have them today.
+        let Inherit::Only(listed) = &shipped.job_worker.env.default else {
+            panic!("the sample lists no variables");
+        };
+        assert!(listed.iter().any(|name| name == "PATH"), "{listed:?}");
+        shipped.job_worker.env = built_in.job_worker.env.clone();
         assert_eq!(shipped, built_in);
     }
 }
@@ -195,6 +201,10 @@ fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() 
         }
         match key.kind {
             Kind::Backoff => assert!(node.as_map().is_some()),
+            Kind::Variables => {
+                let said = format!("`{}` for all (the default)", key.default);
+                assert!(REFERENCE.contains(&said), "{said}");
+            }
             Kind::Commands => {
                 assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
             }
@@ -492,6 +502,7 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Url => ("sqlite://env.db", "sqlite://file.db"),
         Kind::Path => ("env", "file"),
         Kind::Names => ("A,B", "[C]"),
+        Kind::Variables => ("A, B_*", "[C]"),
         Kind::Choice(words) => match words.len() {
             3 => (words[1], words[2]),
             _ => (words[4], words[5]),
@@ -534,6 +545,7 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
         // The same value in the file instead gives the same settings.
         let variable = match key.kind {
             Kind::Names => "[A, B]",
+            Kind::Variables => "[A, B_*]",
             _ => variable,
         };
         let written = same_place(Desk::with(&only(key.path, variable)).config());
@@ -548,7 +560,7 @@ fn a_bad_override_names_its_variable() {
     for key in KEYS {
         let bad = match key.kind {
             Kind::Path => continue,
-            Kind::Names => "{a: 1}",
+            Kind::Names | Kind::Variables => "{a: 1}",
             Kind::Commands | Kind::Backoff => "text",
             _ => "nonsense",
         };
@@ -1014,6 +1026,32 @@ supervisor:
     let fits = text.replace("60", "300");
     let config = Desk::with(&fits).config();
     assert_eq!(config.supervisor.shutdown_timeout, Duration::from_secs(300));
+}
+
+#[test]
+fn variables_that_no_step_can_inherit_are_refused() {
+    for (list, expected) in [
+        ("[A, 1B]", "2:12 `1B` is not the name of a variable"),
+        ("[\"*\"]", "2:9 `*` stands alone, not in a list"),
+        ("[A, inherit]", "2:12 `inherit` stands alone, not in a list"),
+        (
+            "[DATABASE_URL]",
+            "2:9 `DATABASE_URL` is the daemon's own, and no step inherits it",
+        ),
+        (
+            "[[A]]",
+            "2:9 `job_worker.env` takes `inherit` or a list of variables, not a list",
+        ),
+    ] {
+        let desk = Desk::with(&only("job_worker.env", list));
+        assert_eq!(desk.problems(), [expected], "{list}");
+    }
+    let config =
+        Desk::with("job_worker: {env: {default: [A], P: inherit, Q: \"B, C_*\"}}\n").config();
+    let only = |names: &[&str]| Inherit::Only(names.iter().map(|name| (*name).into()).collect());
+    assert_eq!(config.job_worker.env("x"), &only(&["A"]));
+    assert_eq!(config.job_worker.env("P"), &Inherit::All);
+    assert_eq!(config.job_worker.env("Q"), &only(&["B", "C_*"]));
 }
 
 /// The warnings of a configuration that is used, with places.

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::definition::graph::Backoff;
+use crate::definition::variables::is_name;
 use crate::duration;
 use crate::problem::nearest;
-use crate::yaml::{Fault, Node, Value, shorten};
+use crate::step::environment::{Inherit, is_withheld};
+use crate::yaml::{Fault, Mark, Node, Value, shorten};
 
 use super::keys::{self, Key, Kind};
 
@@ -329,6 +331,56 @@ pub fn names(node: &Node, key: &Key) -> Result<PipelineFilter, Faults> {
         Value::Map(_) => return expected(node, key, what),
     }
     Ok(PipelineFilter::Only(names))
+}
+
+/// `inherit`, or the names of variables, each of which may end with `*`.
+pub fn variables(node: &Node, key: &Key) -> Result<Inherit, Faults> {
+    let what = "`inherit` or a list of variables";
+    let mut listed = Vec::new();
+    let mut faults = Vec::new();
+    let mut add = |at: Mark, text: &str| {
+        let name = text.trim();
+        let stem = name.strip_suffix('*').unwrap_or(name);
+        let fault = if name == "*" || name == "inherit" {
+            Fault::new(at, format!("`{name}` stands alone, not in a list"))
+                .help(format!("write `{}: inherit` for all variables", key.path))
+        } else if !is_name(stem) {
+            Fault::new(
+                at,
+                format!("`{}` is not the name of a variable", shorten(name)),
+            )
+            .help("write `NAME`, or `PREFIX_*` for all that begin so")
+        } else if is_withheld(name) {
+            let help = "a step that needs it asks for it, in its own `env`: `NAME: \"${NAME}\"`";
+            Fault::new(
+                at,
+                format!("`{name}` is the daemon's own, and no step inherits it"),
+            )
+            .help(help.replace("NAME", name))
+        } else {
+            listed.push(name.to_owned());
+            return;
+        };
+        faults.push(fault);
+    };
+    match &node.value {
+        Value::Scalar { text, .. } if text == "inherit" => return Ok(Inherit::All),
+        _ if node.is_null() => return expected(node, key, what),
+        Value::Scalar { text, .. } => text.split(',').for_each(|name| add(node.at, name)),
+        Value::List(items) => {
+            for item in items {
+                match item.as_text() {
+                    Some(name) => add(item.at, name),
+                    None => return expected(item, key, what),
+                }
+            }
+        }
+        Value::Map(_) => return expected(node, key, what),
+    }
+    match faults.is_empty() {
+        true => Ok(Inherit::Only(listed)),
+        false => Err(faults),
+    }
 }
 
 /// One command (a list of strings) or several (a list of lists).

@@ -352,9 +352,22 @@ impl StepSpec {
         self
     }
 
-    /// Adds a variable to the environment of a command.
+    /// Adds a variable to the environment of a command. The worker that starts the command puts its own
+    /// variables in for `${VAR}` and `${VAR:-default}`; `$$` is a dollar sign.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.env.insert(name.into(), value.into());
+        let name = name.into();
+        self.secrets.remove(&name);
+        self.env.insert(name, value.into());
+        self
+    }
+
+    /// Adds a variable to the environment of a command: the secret of this name. The worker that starts
+    /// the command has it in its environment, or in the file that the variable `NAME_FILE` names. The
+    /// definition holds the name alone, and the command's log shows `***` in its place.
+    pub fn secret(mut self, variable: impl Into<String>, name: impl Into<String>) -> Self {
+        let variable = variable.into();
+        self.env.remove(&variable);
+        self.secrets.insert(variable, name.into());
         self
     }
 

@@ -391,6 +391,7 @@ fn normal(spec: &StepSpec) -> StepSpec {
             jitter: thousandths(backoff.jitter),
         }),
         env: spec.env.clone(),
+        secrets: spec.secrets.clone(),
         cwd: spec.cwd.clone(),
     }
 }

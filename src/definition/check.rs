@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
 use super::graph::StepRunner;
+use super::variables;
 use crate::yaml::Mark;
 use crate::{duration, problem};
 
@@ -154,7 +155,8 @@ impl<'a> Check<'a> {
                 }
             }
             StepRunner::Native => {
-                for (key, given) in [("env", !spec.env.is_empty()), ("cwd", spec.cwd.is_some())] {
+                let variables = !(spec.env.is_empty() && spec.secrets.is_empty());
+                for (key, given) in [("env", variables), ("cwd", spec.cwd.is_some())] {
                     if given {
                         let message = format!("`{key}` has no meaning for a native step");
                         let help = format!("remove `{key}`; it belongs to a command");
@@ -179,12 +181,26 @@ impl<'a> Check<'a> {
             }
         }
         self.backoff(declared);
-        for (name, value) in &spec.env {
-            let place = declared.place(&format!("env.{name}"));
+        for name in spec.env.keys().chain(spec.secrets.keys()) {
             if name.is_empty() || name.contains(['=', '\0']) {
                 let message = format!("{} cannot be an environment variable", shown(name));
                 let help = "its name must not be empty, nor contain `=` or NUL";
-                self.report(place, message, help);
+                self.report(declared.place(&format!("env.{name}")), message, help);
+            }
+        }
+        for (name, secret) in &spec.secrets {
+            if !variables::is_name(secret) {
+                let message = format!("{} cannot be the name of a secret", shown(secret));
+                let help = "name the variable that holds it: letters, digits and `_`; the value itself \
+                            never belongs here";
+                self.report(declared.place(&format!("env.{name}")), message, help);
+            }
+        }
+        for (name, value) in &spec.env {
+            let place = declared.place(&format!("env.{name}"));
+            for mistake in variables::mistakes(value) {
+                let message = format!("the value of {}: {}", shown(name), mistake.message);
+                self.report(place, message, mistake.help);
             }
             if value.contains('\0') {
                 let message = format!("the value of {} contains NUL", shown(name));

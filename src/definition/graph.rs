@@ -141,9 +141,14 @@ pub struct StepSpec {
     /// Wait between attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// Added to the environment of a command.
+    /// Added to the environment of a command. The worker that starts it puts its own variables in for
+    /// `${VAR}` and `${VAR:-default}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// The same, by the name of a secret, which the worker that starts the command looks up: a variable
+    /// of its environment, or the file that `NAME_FILE` names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, String>,
     /// Working directory of a command, relative to the configuration's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
@@ -170,6 +175,7 @@ impl StepSpec {
             max_crash: None,
             backoff: None,
             env: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             cwd: None,
         }
     }

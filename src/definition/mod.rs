@@ -10,6 +10,7 @@ pub mod check;
 pub mod graph;
 pub mod schema;
 mod tree;
+pub mod variables;
 pub mod yaml;
 
 #[cfg(test)]

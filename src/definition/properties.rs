@@ -194,6 +194,7 @@ fn spec(number: usize) -> StepSpec {
             ..Backoff::default()
         })
         .env("NUMBER", number.to_string())
+        .secret("TOKEN", "SOME_TOKEN")
 }
 
 /// The pipeline from Rust, and the text of the same in YAML.
@@ -213,7 +214,7 @@ fn both(ops: &[Op], first: &Step) -> (Pipeline, String) {
             "command": ["program", number],
             "timeout": format!("{}ms", 1_500 + number),
             "backoff": { "factor": 1.0 + number as f64 * 0.3, "jitter": 0.1 * number as f64 },
-            "env": { "NUMBER": number },
+            "env": { "NUMBER": number, "TOKEN": { "secret": "SOME_TOKEN" } },
         });
         (name.clone(), settings)
     });

@@ -25,6 +25,8 @@ pub const STEP_KEYS: [&str; 9] = [
 pub const PLANNED_RUNNERS: [&str; 3] = ["worker", "http", "sql"];
 /// The keys of a step's backoff.
 pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
+/// The keys of a variable of a step's `env`, where it is more than a text.
+pub const SECRET_KEYS: [&str; 1] = ["secret"];
 /// The keys of a transition's target, where it is more than a name.
 pub const TARGET_KEYS: [&str; 2] = ["to", "delay"];
 /// The transitions.
@@ -74,6 +76,21 @@ pub fn json_schema() -> Value {
                 ]
             },
             "scalar": { "type": ["string", "number", "boolean"] },
+            "variable": {
+                "anyOf": [
+                    { "$ref": "#/$defs/scalar" },
+                    {
+                        "description": "A secret, by its name: a variable of the daemon, or the file that \
+                                        NAME_FILE names.",
+                        "type": "object",
+                        "required": ["secret"],
+                        "additionalProperties": false,
+                        "properties": {
+                            "secret": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }
+                        }
+                    }
+                ]
+            },
             "step": step(),
             "backoff": backoff(),
             "target": {
@@ -152,9 +169,10 @@ fn step() -> Value {
             },
             "backoff": described("backoff", "Wait between attempts."),
             "env": {
-                "description": "Added to the environment of the command.",
+                "description": "Added to the environment of the command. `${VAR}` and `${VAR:-default}` \
+                                are put in when the step starts.",
                 "type": "object",
-                "additionalProperties": { "$ref": "#/$defs/scalar" }
+                "additionalProperties": { "$ref": "#/$defs/variable" }
             },
             "cwd": {
                 "description": "Working directory, relative to the configuration's.",
@@ -227,6 +245,7 @@ mod tests {
             ("/$defs/step/properties", STEP_KEYS.as_slice()),
             ("/$defs/backoff/properties", BACKOFF_KEYS.as_slice()),
             ("/$defs/target/anyOf/1/properties", TARGET_KEYS.as_slice()),
+            ("/$defs/variable/anyOf/1/properties", SECRET_KEYS.as_slice()),
             ("/$defs/transition/anyOf/1/properties", VERBS.as_slice()),
         ] {
             assert_eq!(keys(&schema, pointer), expected, "{pointer}");

@@ -2,8 +2,8 @@
 //!
 //! Owns: what a pipeline file may say, and where everything in it was said. Never: judges
 //! the pipeline; it fills the draft that the Rust builder fills, and the same rules
-//! (`check`) and the same lowering (`canonical`) follow. Nothing is expanded in a pipeline,
-//! neither `${VAR}` nor anything else, because its digest must not depend on a host.
+//! (`check`) and the same lowering (`canonical`) follow. Nothing is expanded in a pipeline, because its
+//! digest must not depend on a host: the worker that starts a step expands its `env`.
 //! Tested in `yaml/tests.rs`.
 
 use std::collections::{BTreeSet, HashMap};

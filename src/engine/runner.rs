@@ -47,7 +47,8 @@ impl Runner {
                 config.file.clone(),
                 config.secret_variables(),
                 limits.clone(),
-            ),
+            )
+            .inheriting(config.job_worker.env(pipeline), config.secret_variables()),
             native: NativeRunner::new(registry, limits),
             contexts: Arc::new(Contexts { requests }),
         }
@@ -69,7 +70,7 @@ impl Runner {
             StepRunner::Command(argv) => {
                 let cwd = spec.cwd.as_deref();
                 self.commands
-                    .run(assignment, argv, &spec.env, cwd, stop, started)
+                    .run(assignment, argv, spec, cwd, stop, started)
                     .await
             }
             StepRunner::Native => {

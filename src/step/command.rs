@@ -29,7 +29,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::child::Child;
-use super::environment::{Added, Environment, Unusable, traceparent};
+use super::environment::{Added, Asked, Environment, Inherit, Unusable, traceparent};
 use super::output::room;
 use super::resolve::{explain, resolve};
 use super::scratch::{OutputFile, Scratch};
@@ -118,10 +118,16 @@ impl CommandRunner {
         Self {
             base_dir: std::path::absolute(&base_dir).unwrap_or(base_dir),
             config_path,
-            environment: Environment::inherit(std::env::vars_os(), hidden_variables),
+            environment: Environment::inherit(std::env::vars_os(), hidden_variables, &Inherit::All),
             scratch: Scratch::default(),
             limits,
         }
+    }
+
+    /// The same, where programs inherit these variables alone.
+    pub fn inheriting(mut self, listed: &Inherit, hidden_variables: &[String]) -> Self {
+        self.environment = Environment::inherit(std::env::vars_os(), hidden_variables, listed);
+        self
     }
 
     /// Performs `assignment` with the program `argv`. To be called on a thread that lives as
@@ -131,7 +137,7 @@ impl CommandRunner {
         &self,
         assignment: &Assignment,
         argv: &[String],
-        env: &BTreeMap<String, String>,
+        env: impl Into<Asked<'_>>,
         cwd: Option<&str>,
         mut stop: StopSignal,
         on_started: impl FnOnce(u32),
@@ -139,6 +145,11 @@ impl CommandRunner {
         if let Some(cause) = *stop.borrow() {
             return cause.into();
         }
+        let (env, mask) = match self.environment.give(env) {
+            Ok(given) => (given.values, given.mask),
+            Err(error) => return Outcome::Error(error),
+        };
+        let env = &env;
         let output = match self.scratch.file(assignment.execution_id) {
             Ok(output) => output,
             Err(error) => {
@@ -152,7 +163,9 @@ impl CommandRunner {
             Err(outcome) => return outcome,
         };
         on_started(running.child.id());
-        self.perform(assignment, running, output, &mut stop).await
+        let log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask);
+        self.perform(assignment, running, output, log, &mut stop)
+            .await
     }
 
     async fn start(
@@ -249,6 +262,7 @@ impl CommandRunner {
         assignment: &Assignment,
         running: Running,
         output: OutputFile,
+        mut log: Log<'_>,
         stop: &mut StopSignal,
     ) -> Outcome {
         let Running {
@@ -258,7 +272,6 @@ impl CommandRunner {
             mut stderr,
         } = running;
         let mut printed = Printed::new(room(self.limits.max_payload));
-        let mut log = Log::new(assignment, self.limits.stderr_tail);
         let cut = {
             let overflow = Notify::new();
             let feed = pin!(feed(stdin, assignment.input.get().as_bytes()));

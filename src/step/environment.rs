@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use super::StepError;
+use super::mask::Mask;
+use crate::definition::StepSpec;
+use crate::definition::variables::{self, Unexpanded};
+use crate::file;
 use crate::model::{ExecutionId, RunId};
 
 /// Never inherited: where the database is and how to get in, and what the service manager
@@ -28,10 +33,76 @@ const WITHHELD: [&str; 13] = [
     "LISTEN_PIDFDID",
 ];
 
+/// A secret is larger than this only by mistake, in bytes.
+const MAX_SECRET: u64 = 16 * 1024;
+
+/// The variables that steps inherit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inherit {
+    /// Every one that is not withheld.
+    All,
+    /// Of these, those that are named; `LC_*` is every one that begins with `LC_`.
+    Only(Vec<String>),
+}
+
+impl Inherit {
+    fn includes(&self, name: &OsStr) -> bool {
+        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => name.as_bytes().starts_with(prefix.as_bytes()),
+            None => name == pattern.as_str(),
+        };
+        match self {
+            Self::All => true,
+            Self::Only(patterns) => patterns.iter().any(matches),
+        }
+    }
+}
+
+/// True for a variable that no step inherits, whoever lists it.
+pub fn is_withheld(name: &str) -> bool {
+    WITHHELD.contains(&name)
+}
+
 /// The variables that every step inherits, made once.
 #[derive(Debug)]
 pub struct Environment {
     inherited: BTreeMap<OsString, CString>,
+    /// Not on the list; a step may still ask for one.
+    unlisted: BTreeMap<OsString, OsString>,
+    /// The same, and not for a log.
+    secret: BTreeMap<OsString, OsString>,
+}
+
+/// The variables that a step asks for beside those that it inherits, by what is written in its definition.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    env: &'a BTreeMap<String, String>,
+    secrets: Option<&'a BTreeMap<String, String>>,
+}
+
+impl<'a> From<&'a StepSpec> for Asked<'a> {
+    fn from(spec: &'a StepSpec) -> Self {
+        Self {
+            env: &spec.env,
+            secrets: Some(&spec.secrets),
+        }
+    }
+}
+
+#[cfg(test)]
+impl<'a> From<&'a BTreeMap<String, String>> for Asked<'a> {
+    fn from(env: &'a BTreeMap<String, String>) -> Self {
+        Self { env, secrets: None }
+    }
+}
+
+/// Their values.
+#[derive(Debug)]
+pub struct Given {
+    /// By the variable's name.
+    pub values: BTreeMap<String, String>,
+    /// Covers those of them that are not for a log.
+    pub mask: Option<Mask>,
 }
 
 /// The variables that one execution adds, by name; they win over inherited ones.
@@ -42,25 +113,96 @@ pub type Added = BTreeMap<OsString, OsString>;
 pub struct Unusable(pub String);
 
 impl Environment {
-    /// Everything in `variables` but what is withheld or `hidden`.
+    /// Of `variables` those that `listed` names, but not those that are withheld or `hidden`.
     pub fn inherit(
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         hidden: &[String],
+        listed: &Inherit,
     ) -> Self {
         let variables = variables.into_iter();
         #[cfg(feature = "failpoints")]
         let variables = variables
             .filter(|(name, _)| !crate::failpoint::VARIABLES.iter().any(|ours| name == ours));
-        let inherited = variables
-            .filter(|(name, _)| {
-                !WITHHELD.iter().any(|withheld| name == withheld)
-                    && !hidden.iter().any(|hidden| name == hidden.as_str())
-            })
-            // A value that came from an environment fits into one, so nothing is lost here.
-            .filter_map(|(name, value)| Some((entry(&name, &value).ok()?, name)))
-            .map(|(entry, name)| (name, entry))
-            .collect();
-        Self { inherited }
+        let mut environment = Self {
+            inherited: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
+            secret: BTreeMap::new(),
+        };
+        for (name, value) in variables {
+            let withheld = WITHHELD.iter().any(|withheld| name == *withheld)
+                || hidden.iter().any(|hidden| name == hidden.as_str());
+            if withheld {
+                environment.secret.insert(name, value);
+            } else if !listed.includes(&name) {
+                environment.unlisted.insert(name, value);
+            } else if let Ok(entry) = entry(&name, &value) {
+                // A value that came from an environment fits into one, so nothing is lost here.
+                environment.inherited.insert(name, entry);
+            }
+        }
+        environment
+    }
+
+    /// The values of what a step asks for: its `env` expanded, its secrets looked up.
+    pub fn give<'a>(&self, asked: impl Into<Asked<'a>>) -> Result<Given, StepError> {
+        let Asked { env, secrets } = asked.into();
+        let mut values = BTreeMap::new();
+        let mut covered: Vec<String> = Vec::new();
+        for (name, text) in env {
+            let hide = |used: &str| covered.extend(self.not_for_a_log(used));
+            let read = |name: &str| self.variable(name);
+            let value = variables::expand(text, read, hide)
+                .map_err(|wrong| unexpanded(name, wrong.into_iter().next()))?;
+            values.insert(name.clone(), value);
+        }
+        for (name, secret) in secrets.into_iter().flatten() {
+            let value = self.secret(secret)?;
+            covered.push(value.clone());
+            values.insert(name.clone(), value);
+        }
+        let mask = Mask::new(&covered).map_err(|_| {
+            let message =
+                "the secrets of this step have more lines than its log can be searched for";
+            StepError::new(SECRET, message)
+        })?;
+        Ok(Given { values, mask })
+    }
+
+    /// A variable of this process, whether steps inherit it or not.
+    fn variable(&self, name: &str) -> Option<String> {
+        let kept = || self.unlisted.get(OsStr::new(name)).map(OsString::as_os_str);
+        let secret = || self.secret.get(OsStr::new(name)).map(OsString::as_os_str);
+        let value = self.get(name).or_else(kept).or_else(secret)?;
+        Some(value.to_string_lossy().into_owned())
+    }
+
+    fn not_for_a_log(&self, name: &str) -> Option<String> {
+        let value = self.secret.get(OsStr::new(name))?;
+        Some(value.to_string_lossy().into_owned())
+    }
+
+    /// The secret of this name: a variable of this process, or the file that the variable with `_FILE` at
+    /// its end names. The file is read for each attempt, so that a new secret needs no new worker.
+    fn secret(&self, name: &str) -> Result<String, StepError> {
+        let given = |name: &str| self.variable(name).filter(|value| !value.is_empty());
+        if let Some(value) = given(name) {
+            return Ok(value);
+        }
+        let variable = format!("{name}_FILE");
+        let wrong = |message: String| StepError::new(SECRET, message);
+        let Some(path) = given(&variable) else {
+            let message = format!("the secret `{name}` is not there: set {name}, or {variable}");
+            return Err(wrong(message));
+        };
+        let unread = |why: &str| wrong(format!("the secret `{name}`: {path} ({variable}): {why}"));
+        let bytes = file::read(path.as_ref(), MAX_SECRET)
+            .map_err(|refused| unread(&refused.to_string()))?;
+        let text = String::from_utf8(bytes).map_err(|_| unread("it is not UTF-8"))?;
+        let text = text.trim_end_matches(['\n', '\r']);
+        match text.is_empty() {
+            true => Err(unread("it is empty")),
+            false => Ok(text.to_owned()),
+        }
     }
 
     /// The whole environment, as `execve` takes it.
@@ -79,6 +221,17 @@ impl Environment {
         let entry = self.inherited.get(OsStr::new(name))?;
         Some(OsStr::from_bytes(&entry.as_bytes()[name.len() + 1..]))
     }
+}
+
+/// The class of an error about a secret, and about a variable.
+const SECRET: &str = "secret_not_found";
+const VARIABLE: &str = "variable_not_set";
+
+fn unexpanded(name: &str, wrong: Option<Unexpanded>) -> StepError {
+    let why = wrong.map_or_else(String::new, |wrong| {
+        format!(": {}; {}", wrong.message, wrong.help)
+    });
+    StepError::new(VARIABLE, format!("`env` of the step, `{name}`{why}"))
 }
 
 fn entry(name: &OsStr, value: &OsStr) -> Result<CString, Unusable> {
@@ -111,7 +264,127 @@ mod tests {
             ("MY_TOKEN", "t"),
             ("KEPT", "a=b"),
         ];
-        Environment::inherit(variables.map(|(n, v)| (n.into(), v.into())), hidden)
+        listed(variables, hidden, &Inherit::All)
+    }
+
+    fn listed<const N: usize>(
+        variables: [(&str, &str); N],
+        hidden: &[String],
+        listed: &Inherit,
+    ) -> Environment {
+        Environment::inherit(variables.map(|(n, v)| (n.into(), v.into())), hidden, listed)
+    }
+
+    fn step(env: &[(&str, &str)], secrets: &[(&str, &str)]) -> StepSpec {
+        let step = StepSpec::command(["a"]);
+        let step = env
+            .iter()
+            .fold(step, |step, (name, value)| step.env(*name, *value));
+        secrets
+            .iter()
+            .fold(step, |step, (name, secret)| step.secret(*name, *secret))
+    }
+
+    #[test]
+    fn only_what_is_listed_is_inherited_and_what_is_withheld_never_is() {
+        let variables = [
+            ("PATH", "/bin"),
+            ("LC_ALL", "C"),
+            ("LC", "x"),
+            ("TOKEN", "t0ken"),
+            ("DATABASE_URL", "postgres://u:p@h/d"),
+        ];
+        let list = ["PATH", "LC_*", "DATABASE_*"].map(str::to_owned);
+        let environment = listed(variables, &[], &Inherit::Only(list.to_vec()));
+        assert_eq!(
+            shown(environment.with(&Added::new()).unwrap()),
+            ["LC_ALL=C", "PATH=/bin"]
+        );
+        assert_eq!(environment.get("TOKEN"), None);
+        // A step may ask for it all the same.
+        let asked = step(&[("MINE", "${TOKEN}")], &[]);
+        assert_eq!(environment.give(&asked).unwrap().values["MINE"], "t0ken");
+    }
+
+    #[test]
+    fn a_steps_own_variables_are_expanded_from_the_workers() {
+        let environment = environment(&["MY_TOKEN".into()]);
+        let asked = step(
+            &[
+                ("A", "<${KEPT}>"),
+                ("B", "${NONE:-other}"),
+                ("C", "$$5 $x"),
+                ("D", "${DATABASE_URL}"),
+            ],
+            &[],
+        );
+        let mut given = environment.give(&asked).unwrap();
+        let values: Vec<&str> = given.values.values().map(String::as_str).collect();
+        assert_eq!(values, ["<a=b>", "other", "$5 $x", "postgres://u:p@h/d"]);
+        let mask = given.mask.as_mut().expect("the address is no secret");
+        assert_eq!(
+            mask.cover(b"at postgres://u:p@h/d, a=b\n"),
+            b"at ***, a=b\n"
+        );
+        let error = environment
+            .give(&step(&[("E", "${NONE}")], &[]))
+            .unwrap_err();
+        assert_eq!(
+            (error.class.as_str(), error.retryable),
+            ("variable_not_set", true)
+        );
+        assert!(
+            error
+                .message
+                .starts_with("`env` of the step, `E`: the environment variable `NONE` is not set"),
+            "{}",
+            error.message
+        );
+    }
+
+    #[test]
+    fn a_secret_is_a_variable_or_the_content_of_a_file_and_is_covered() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("key");
+        std::fs::write(&file, "from-a-file\n").unwrap();
+        let path = file.to_str().unwrap();
+        let variables = [("PLAIN", "from-a-variable"), ("KEY_FILE", path)];
+        let environment = listed(variables, &[], &Inherit::Only(Vec::new()));
+        let asked = step(&[], &[("ONE", "PLAIN"), ("TWO", "KEY")]);
+        let mut given = environment.give(&asked).unwrap();
+        assert_eq!(
+            (given.values["ONE"].as_str(), given.values["TWO"].as_str()),
+            ("from-a-variable", "from-a-file")
+        );
+        let mask = given.mask.as_mut().unwrap();
+        assert_eq!(mask.cover(b"from-a-variable from-a-file\n"), b"*** ***\n");
+        // The next attempt has the new one.
+        std::fs::write(&file, "another\n").unwrap();
+        assert_eq!(environment.give(&asked).unwrap().values["TWO"], "another");
+        for (bytes, why) in [
+            (&b""[..], "it is empty"),
+            (b"\xff", "it is not UTF-8"),
+            (&[b'x'; 20_000], "it is too large"),
+        ] {
+            std::fs::write(&file, bytes).unwrap();
+            let error = environment.give(&asked).unwrap_err();
+            assert!(
+                error.message.contains(why) && error.message.contains("KEY_FILE"),
+                "{}",
+                error.message
+            );
+        }
+        std::fs::remove_file(&file).unwrap();
+        let error = environment.give(&asked).unwrap_err();
+        assert!(error.message.contains("No such file"), "{}", error.message);
+        let error = environment.give(&step(&[], &[("X", "NONE")])).unwrap_err();
+        assert_eq!(
+            (error.class.as_str(), error.message.as_str()),
+            (
+                "secret_not_found",
+                "the secret `NONE` is not there: set NONE, or NONE_FILE"
+            )
+        );
     }
 
     fn shown(entries: Vec<CString>) -> Vec<String> {

@@ -5,14 +5,15 @@
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
 //! `scratch` and `resolve` before it, `spawn` and `child` for the process itself, `stderr`
-//! for its log, and `verdict`, `report` and `output` for what it said. Native steps are
+//! and `mask` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
 mod child;
 pub mod command;
 pub mod context;
-mod environment;
+pub mod environment;
 mod error;
+mod mask;
 pub mod native;
 pub mod output;
 pub mod registry;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Assignment;
 use super::error::storable;
+use super::mask::Mask;
 
 /// Longer lines are logged in pieces: one event must not carry a megabyte.
 const LINE_MAX: usize = 8 * 1024;
@@ -30,6 +31,7 @@ pub struct Log<'a> {
     tail: Vec<u8>,
     tail_max: usize,
     cut: bool,
+    mask: Option<Mask>,
 }
 
 impl<'a> Log<'a> {
@@ -42,11 +44,25 @@ impl<'a> Log<'a> {
             tail: Vec::new(),
             tail_max,
             cut: false,
+            mask: None,
         }
+    }
+
+    /// The same, without these secrets.
+    pub fn covered_by(mut self, mask: Option<Mask>) -> Self {
+        self.mask = mask;
+        self
     }
 
     /// Takes what was read.
     pub fn push(&mut self, bytes: &[u8]) {
+        match self.mask.as_mut().map(|mask| mask.cover(bytes)) {
+            Some(covered) => self.take(&covered),
+            None => self.take(bytes),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
         self.keep(bytes);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let mut piece = piece;
@@ -69,6 +85,9 @@ impl<'a> Log<'a> {
 
     /// Nothing more comes: logs the line that had no end, and how many were left out.
     pub fn finish(&mut self) {
+        if let Some(held) = self.mask.as_mut().map(Mask::finish) {
+            self.take(&held);
+        }
         self.flush();
         let left_out = self.rate.left_out;
         self.report_left_out(left_out);

@@ -6,7 +6,7 @@ use super::{Field, Reader};
 use crate::definition::builder::{Declared, Name};
 use crate::definition::check::{MAX_BUDGET, shown};
 use crate::definition::graph::{Backoff, StepRunner, StepSpec};
-use crate::definition::schema::{BACKOFF_KEYS, PLANNED_RUNNERS, STEP_KEYS};
+use crate::definition::schema::{BACKOFF_KEYS, PLANNED_RUNNERS, SECRET_KEYS, STEP_KEYS};
 use crate::definition::tree::{Tree, Value};
 
 impl Reader {
@@ -75,6 +75,7 @@ impl Reader {
         if runner != Some("native") && declared.spec.run == StepRunner::Native {
             // Not native, only unreadable; its `env` and `cwd` are not to be blamed for it.
             declared.spec.env.clear();
+            declared.spec.secrets.clear();
             declared.spec.cwd = None;
         }
         declared
@@ -202,6 +203,11 @@ impl Reader {
             return self.report(tree.place, message, "write `{ NAME: value }`");
         };
         for (key, value) in entries {
+            if let (Some(name), Value::Map(entries)) = (key.scalar(), &value.value) {
+                declared.places.push((format!("env.{name}"), key.place));
+                self.secret(name, value, entries, declared);
+                continue;
+            }
             let (Some(name), Some(text)) = (key.scalar(), value.scalar()) else {
                 let wrong = if key.scalar().is_none() { key } else { value };
                 let message = format!("{} in `env`, where a text belongs", wrong.what());
@@ -211,6 +217,34 @@ impl Reader {
             };
             declared.places.push((format!("env.{name}"), key.place));
             declared.spec.env.insert(name.to_owned(), text.to_owned());
+        }
+    }
+
+    fn secret(
+        &mut self,
+        variable: &str,
+        tree: &Tree,
+        entries: &[(Tree, Tree)],
+        declared: &mut Declared,
+    ) {
+        let before = self.findings.len();
+        let mut secret = None;
+        for field in self.fields(entries, &SECRET_KEYS, "a variable of `env`") {
+            secret = self.text(&field);
+        }
+        match secret {
+            Some(secret) => {
+                declared.spec.secrets.insert(variable.to_owned(), secret);
+            }
+            None if self.findings.len() == before => {
+                let message = format!("{} names no secret", shown(variable));
+                self.report(
+                    tree.place,
+                    message,
+                    "write `{ secret: NAME }`, or the value itself",
+                );
+            }
+            None => {}
         }
     }
 }

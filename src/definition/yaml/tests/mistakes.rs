@@ -393,6 +393,26 @@ fn every_mistake_in_a_step_is_found_where_it_is() {
             vec![(3, 42, "longer than `max`")],
         ),
         (
+            "{ command: [a], env: { X: { secret: a-b } } }",
+            vec![(3, 29, "`a-b` cannot be the name of a secret")],
+        ),
+        (
+            "{ command: [a], env: { X: { secrt: A } } }",
+            vec![(3, 34, "did you mean `secret`?")],
+        ),
+        (
+            "{ command: [a], env: { X: {} } }",
+            vec![(3, 32, "`X` names no secret")],
+        ),
+        (
+            "{ command: [a], env: { X: \"a ${B\" } }",
+            vec![(3, 29, "the value of `X`: a `${` without its `}`")],
+        ),
+        (
+            "{ native: true, env: { X: { secret: A } } }",
+            vec![(3, 27, "`env` has no meaning")],
+        ),
+        (
             "{ command: [a], env: [X] }",
             vec![(3, 27, "`env` is a map")],
         ),
