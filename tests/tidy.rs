@@ -877,3 +877,79 @@ fn every_dependency_is_one_that_deny_toml_allows() {
     }
     none(found);
 }
+
+/// Each key of the configuration, and the code outside of `config` that goes by it: the file, and the
+/// expression without its spaces.
+#[rustfmt::skip]
+const READERS: [(&str, &str, &str); 40] = [
+    ("database.url", "src/process/start.rs", "config.location()"),
+    ("pipelines", "src/process/start.rs", "config.pipelines.includes("),
+    ("pipelines_path", "src/process/start.rs", "look_into(&config.pipelines_path)"),
+    ("role", "src/process/start.rs", "matchconfig.role{"),
+    ("logger.level", "src/cli/start.rs", "config.logger.level"),
+    ("logger.format", "src/cli/start.rs", "config.logger.format"),
+    ("job_worker.count", "src/engine/worker.rs", "job_worker.count(&self.pipeline)"),
+    ("job_worker.max_retry", "src/engine/policy.rs", "of_config.max_retry(pipeline,step)"),
+    ("job_worker.max_crash", "src/engine/policy.rs", "of_config.max_crash(pipeline,step)"),
+    ("job_worker.timeout", "src/engine/policy.rs", "job_worker.timeout(&definition.pipeline,step)"),
+    ("job_worker.backoff", "src/engine/policy.rs", "of_config.backoff(pipeline,step)"),
+    ("job_worker.backoff.initial", "src/machine/outcome.rs", "backoff.initial.as_secs_f64()"),
+    ("job_worker.backoff.factor", "src/machine/outcome.rs", "backoff.factor.powi("),
+    ("job_worker.backoff.max", "src/machine/outcome.rs", "backoff.max.as_secs_f64()"),
+    ("job_worker.backoff.jitter", "src/machine/outcome.rs", "backoff.jitter.clamp("),
+    ("job_worker.polling_timeout", "src/engine/worker.rs", "job_worker.polling_timeout(&self.pipeline)"),
+    ("job_worker.shutdown_timeout", "src/process/child.rs", "job_worker.shutdown_timeout(pipeline)"),
+    ("job_worker.max_payload", "src/engine/runner.rs", "job_worker.max_payload(pipeline)"),
+    ("job_worker.env", "src/engine/runner.rs", "job_worker.env(pipeline)"),
+    ("pipeline_advancer.count", "src/process/child.rs", "pipeline_advancer.count"),
+    ("pipeline_advancer.max_retry", "src/engine/policy.rs", "of_config.max_retry(pipeline),"),
+    ("pipeline_advancer.max_crash", "src/engine/policy.rs", "of_config.max_crash(pipeline),"),
+    ("pipeline_advancer.backoff", "src/engine/policy.rs", "pipeline_advancer.backoff(pipeline)"),
+    ("pipeline_advancer.backoff.initial", "src/engine/policy.rs", "retry_delay(times,backoff,"),
+    ("pipeline_advancer.backoff.factor", "src/engine/policy.rs", "retry_delay(times,backoff,"),
+    ("pipeline_advancer.backoff.max", "src/engine/policy.rs", "retry_delay(times,backoff,"),
+    ("pipeline_advancer.backoff.jitter", "src/engine/policy.rs", "retry_delay(times,backoff,"),
+    ("pipeline_advancer.polling_timeout", "src/process/child.rs", "pipeline_advancer.polling_timeout"),
+    ("pipeline_advancer.shutdown_timeout", "src/process/child.rs", "pipeline_advancer.shutdown_timeout"),
+    ("pipeline_advancer.steps.max_depth", "src/engine/policy.rs", "of_config.max_fan_out(pipeline)"),
+    ("supervisor.polling_timeout", "src/process/supervisor.rs", "supervisor.polling_timeout"),
+    ("supervisor.reaper_timeout", "src/process/supervisor.rs", "supervisor.reaper_timeout"),
+    ("supervisor.shutdown_timeout", "src/process/supervisor.rs", "supervisor.shutdown_timeout"),
+    ("hooks.supervisor.start", "src/process/hooks.rs", "&hooks.supervisor.start"),
+    ("hooks.supervisor.stop", "src/process/hooks.rs", "&hooks.supervisor.stop"),
+    ("hooks.advancer.start", "src/process/hooks.rs", "&hooks.advancer.start"),
+    ("hooks.advancer.stop", "src/process/hooks.rs", "&hooks.advancer.stop"),
+    ("hooks.worker.start", "src/process/hooks.rs", "&hooks.worker.start"),
+    ("hooks.worker.stop", "src/process/hooks.rs", "&hooks.worker.stop"),
+    ("retention", "src/process/supervisor.rs", "self.setup.config.retention"),
+];
+
+#[test]
+fn every_key_of_the_configuration_is_read_by_somebody() {
+    let keys = read("src/config/keys.rs");
+    let keys: BTreeSet<&str> = keys
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("key(\"")?.split('"').next())
+        .collect();
+    let told: BTreeSet<&str> = READERS.iter().map(|(key, ..)| *key).collect();
+    assert_eq!(
+        told, keys,
+        "a key without a reader, or a reader without a key"
+    );
+    let files = files();
+    let mut found = Vec::new();
+    for (key, path, expression) in READERS {
+        let file = files.iter().find(|file| file.path == path);
+        let code: String = file.map_or_else(String::new, |file| {
+            let lines = file.code().flat_map(|(_, line)| line.chars());
+            lines.filter(|char| !char.is_whitespace()).collect()
+        });
+        if !code.contains(expression) {
+            found.push(format!(
+                "{path}: nothing reads `{key}` here ({expression}): a setting that does nothing goes, \
+                 into RETIRED of src/config/keys.rs; one that is read elsewhere is named here"
+            ));
+        }
+    }
+    none(found);
+}
