@@ -108,7 +108,14 @@ async fn get(cli: &CliContext, conn: &mut Conn, run: RunId, key: &str) -> Result
 }
 
 async fn list(cli: &CliContext, conn: &mut Conn, run: RunId) -> Result<(), Failure> {
-    let tuples = context::list(conn, run).await?;
+    let mut tuples = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = context::list(conn, run, &after).await?;
+        let Some(last) = page.last() else { break };
+        after.clone_from(&last.key);
+        tuples.extend(page);
+    }
     if cli.out.json {
         let mut all = serde_json::Map::new();
         for tuple in tuples {

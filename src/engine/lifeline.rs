@@ -1,7 +1,7 @@
 //! The second connection of a process: its heartbeat, and all that must not wait for the work.
 //!
 //! Owns: registration, heartbeats, the process's incarnation; notifications from other hosts;
-//! the run contexts of native steps; for a role that runs alone, the sweep as well.
+//! the run contexts of steps; for a role that runs alone, the sweep as well.
 //! Never: claims work, or waits for anything long enough to beat late (ADR 0021).
 //!
 //! Each of its statements can wait for these locks. Its connection waits for a lock for a shorter time
@@ -16,8 +16,8 @@
 //! - A sweep reads, and deletes rows of dead processes: it waits for a claim or a commit of theirs
 //!   that is under way, and then for the rows that they held, which a cancellation or an advance may
 //!   have. Between two of the dead it lets a beat through.
-//! - A context is read without a lock; `set` waits for another step that sets the same key, and for
-//!   whoever deletes the run.
+//! - A context is read without a lock; `set` waits for another step that sets the same key, for whoever
+//!   deletes the run, and for whoever closes the execution that sets it: a reaper, or a cancellation.
 //! - `notify` queues behind the commit of another notification.
 //! - Whether there is any work is read without a lock.
 //! - `deregister` waits as a beat does; it ends the process, whose supervisor waits for so long.
@@ -59,9 +59,9 @@ pub enum Request {
     /// Read a value of a run's context.
     Get(RunId, String, Reply<Option<Box<RawValue>>>),
     /// Write a value of a run's context.
-    Set(RunId, String, Box<RawValue>, Reply<()>),
-    /// Read a run's whole context.
-    List(RunId, Reply<Vec<(String, Box<RawValue>)>>),
+    Set(context::Writer, String, Box<RawValue>, Reply<bool>),
+    /// Read the next of a run's context, after this key.
+    List(RunId, String, Reply<Vec<(String, Box<RawValue>)>>),
     /// Wake other hosts.
     Notify(String),
     /// Sweep at once; answered when it is done.
@@ -481,18 +481,17 @@ async fn answer(conn: &mut Conn, request: Request) -> Result<Option<Request>, Er
             let tuple = context::get(conn, run, &key).await;
             send(reply, tuple.and_then(|tuple| tuple.map(value).transpose()))
         }
-        Request::Set(run, key, value, reply) => {
-            // A run that was deleted under its step has no context to keep.
-            match context::set(conn, run, &key, value.get()).await {
+        Request::Set(writer, key, value, reply) => {
+            match context::set_as(conn, writer, &key, value.get()).await {
                 Err(error) if error.is_not_now() && !conn.is_broken() => {
-                    Ok(Some(Request::Set(run, key, value, reply)))
+                    Ok(Some(Request::Set(writer, key, value, reply)))
                 }
-                set => send(reply, set.map(drop)),
+                set => send(reply, set),
             }
         }
-        Request::List(run, reply) => {
+        Request::List(run, after, reply) => {
             let entry = |tuple: context::Tuple| Ok((tuple.key.clone(), value(tuple)?));
-            let tuples = context::list(conn, run).await;
+            let tuples = context::list(conn, run, &after).await;
             send(
                 reply,
                 tuples.and_then(|tuples| tuples.into_iter().map(entry).collect()),

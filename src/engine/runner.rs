@@ -1,7 +1,7 @@
 //! Runs an assignment: a command, or a native step.
 //!
-//! Owns: the choice of the runner. Never: knows the database; native steps reach their run's
-//! context through the process's lifeline.
+//! Owns: the choice of the runner. Never: knows the database; steps reach their run's context
+//! through the process's lifeline.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use crate::definition::{Definition, StepRunner};
 use crate::machine::outcome::STEP_UNDEFINED;
 use crate::model::RunId;
 use crate::step::command::CommandRunner;
-use crate::step::context::{BoxFuture, ContextError, ContextStore, Tuples};
+use crate::step::context::{Attempt, BoxFuture, ContextError, ContextStore, Tuples};
 use crate::step::native::NativeRunner;
 use crate::step::registry::Registry;
 use crate::step::{Assignment, Limits, Outcome, StepError, StopSignal};
+use crate::store::context::{MAX_KEY, Writer};
 
 use super::lifeline::{Reply, Request};
 
@@ -83,6 +84,10 @@ impl Runner {
     }
 }
 
+/// An attempt that writes although it is over.
+const TAKEN_AWAY: &str =
+    "this attempt of the step is over, or another worker has taken the step over";
+
 /// Run contexts, through the lifeline's connection.
 struct Contexts {
     requests: mpsc::UnboundedSender<Request>,
@@ -117,14 +122,29 @@ impl ContextStore for Contexts {
 
     fn set(
         &self,
-        run: RunId,
+        by: Attempt,
         key: String,
         value: Box<RawValue>,
     ) -> BoxFuture<'_, Result<(), ContextError>> {
-        self.ask(|reply| Request::Set(run, key, value, reply))
+        if !(1..=MAX_KEY).contains(&key.chars().count()) {
+            let refused = format!("a key has 1 to {MAX_KEY} characters");
+            return Box::pin(async { Err(ContextError::Store(refused.into())) });
+        }
+        let writer = Writer {
+            run: by.run_id,
+            execution: by.execution_id,
+            process: by.process,
+        };
+        let set = self.ask(|reply| Request::Set(writer, key, value, reply));
+        Box::pin(async move {
+            match set.await? {
+                true => Ok(()),
+                false => Err(ContextError::Store(TAKEN_AWAY.into())),
+            }
+        })
     }
 
-    fn list(&self, run: RunId) -> BoxFuture<'_, Result<Tuples, ContextError>> {
-        self.ask(|reply| Request::List(run, reply))
+    fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>> {
+        self.ask(|reply| Request::List(run, after, reply))
     }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::Assignment;
-use crate::model::{RunId, StepId};
+use crate::model::{ExecutionId, ProcessId, RunId, StepId};
 
 /// A future that a trait object can return.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -34,16 +34,37 @@ pub trait ContextStore: Send + Sync + 'static {
         key: String,
     ) -> BoxFuture<'_, Result<Option<Box<RawValue>>, ContextError>>;
 
-    /// Sets `key`, whatever it was before.
+    /// Sets `key` of the attempt's run, whatever it was before, unless the attempt is over.
     fn set(
         &self,
-        run: RunId,
+        by: Attempt,
         key: String,
         value: Box<RawValue>,
     ) -> BoxFuture<'_, Result<(), ContextError>>;
 
-    /// All keys and values, ordered by key.
-    fn list(&self, run: RunId) -> BoxFuture<'_, Result<Tuples, ContextError>>;
+    /// The next keys and values after the key `after`, ordered by key; none when there are no more.
+    fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>>;
+}
+
+/// The attempt that writes, which must still be its process's.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// Its run.
+    pub run_id: RunId,
+    /// The attempt itself.
+    pub execution_id: ExecutionId,
+    /// The process that has claimed it.
+    pub process: ProcessId,
+}
+
+impl From<&Assignment> for Attempt {
+    fn from(assignment: &Assignment) -> Self {
+        Self {
+            run_id: assignment.run_id,
+            execution_id: assignment.execution_id,
+            process: assignment.process,
+        }
+    }
 }
 
 /// Why the run's context could not be read or written.
@@ -191,13 +212,23 @@ impl RunContext<'_> {
             key: key.to_owned(),
             source,
         });
-        let run = self.shared.assignment.run_id;
-        self.shared.store.set(run, key.to_owned(), value?).await
+        let by = Attempt::from(&*self.shared.assignment);
+        self.shared.store.set(by, key.to_owned(), value?).await
     }
 
     /// All keys and values, ordered by key.
     pub async fn list(&self) -> Result<Tuples, ContextError> {
-        self.shared.store.list(self.shared.assignment.run_id).await
+        let run = self.shared.assignment.run_id;
+        let mut all = Tuples::new();
+        let mut after = String::new();
+        loop {
+            let page = self.shared.store.list(run, after).await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(all);
+            };
+            after = last.clone();
+            all.extend(page);
+        }
     }
 
     /// [`Self::get`] for blocking steps.

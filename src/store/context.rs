@@ -2,21 +2,26 @@
 //!
 //! Owns: the tuples of a run. Of two steps that set one key at once the later one counts;
 //! whoever needs more makes the key their own (`<step id>/…`). Never: judges keys or values;
-//! the caller has.
+//! the caller has. A step's own write is fenced by its execution, as its result is.
 
 use crate::model::*;
 
 use super::conn::Conn;
 use super::error::Error;
+use super::portion;
 use super::statement::statements;
 
 statements! {
     GET_TUPLE = "
         SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
          WHERE run_id = :run AND key = :key";
+    /// How large the next values are, so that no more of them are read than can be held.
+    SIZE_TUPLES = "
+        SELECT key, CAST(octet_length(value) AS bigint) AS size FROM ductwork_tuples
+         WHERE run_id = :run AND key > :after ORDER BY key LIMIT :rows";
     LIST_TUPLES = "
         SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
-         WHERE run_id = :run ORDER BY key";
+         WHERE run_id = :run AND key > :after AND key <= :last ORDER BY key LIMIT :rows";
     /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips
     /// ours, so either it finds the tuple, or we find the run gone. Proven by
     /// `a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it`. (I33)
@@ -26,10 +31,37 @@ statements! {
          WHERE r.id = :run AND r.pruning_at IS NULL {share}
         ON CONFLICT (run_id, key) DO UPDATE
            SET value = excluded.value, last_set_at = excluded.last_set_at";
+    /// RACE: the reaper has given the step to another worker while this attempt still runs. Our lock on
+    /// the execution waits for the reaper's write, and the reaper's for ours: so the value is written
+    /// while the attempt is still ours, or not at all. Proven by
+    /// `an_attempt_that_is_being_taken_away_waits_and_sets_nothing`. The run is locked as in SET_TUPLE.
+    SET_TUPLE_AS_STEP = "
+        WITH mine AS (
+            SELECT e.id FROM ductwork_executions e
+             WHERE e.id = :execution AND e.process_id = :process AND e.completed_at IS NULL {lock})
+        INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
+        SELECT r.id, :key, :value, {now}, {now} FROM mine JOIN ductwork_runs r ON r.id = :run
+         WHERE r.pruning_at IS NULL {share}
+        ON CONFLICT (run_id, key) DO UPDATE
+           SET value = excluded.value, last_set_at = excluded.last_set_at";
 }
 
 /// The longest key, in characters.
 pub const MAX_KEY: usize = 256;
+
+/// Values that are listed at a time, at most.
+const PAGE: usize = 1_000;
+
+/// The attempt that writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer {
+    /// Its run.
+    pub run: RunId,
+    /// The attempt itself.
+    pub execution: ExecutionId,
+    /// The process that holds it.
+    pub process: ProcessId,
+}
 
 /// A key of a run's context, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +94,33 @@ pub async fn get(conn: &mut Conn, run_id: RunId, key: &str) -> Result<Option<Tup
     row.as_ref().map(Tuple::read).transpose()
 }
 
-/// All tuples of a run, by key.
-pub async fn list(conn: &mut Conn, run_id: RunId) -> Result<Vec<Tuple>, Error> {
-    let rows = conn
-        .fetch(&LIST_TUPLES, &[("run", run_id.0.into())])
-        .await?;
+/// The tuples of a run whose keys follow `after`, by key: as many as are good to hold. None: there are no
+/// more.
+pub async fn list(conn: &mut Conn, run_id: RunId, after: &str) -> Result<Vec<Tuple>, Error> {
+    let args = [
+        ("run", run_id.0.into()),
+        ("after", after.into()),
+        ("rows", PAGE.into()),
+    ];
+    let rows = conn.fetch(&SIZE_TUPLES, &args).await?;
+    let mut keys = Vec::with_capacity(rows.len());
+    let mut sizes = Vec::with_capacity(rows.len());
+    for row in &rows {
+        keys.push(row.get::<String>("key")?);
+        sizes.push(usize::try_from(row.get::<i64>("size")?).unwrap_or(usize::MAX));
+    }
+    let fit = portion::first(PAGE, sizes);
+    let Some(last) = fit.checked_sub(1).map(|last| &keys[last]) else {
+        return Ok(Vec::new());
+    };
+    let args = [
+        ("run", run_id.0.into()),
+        ("after", after.into()),
+        ("last", last.as_str().into()),
+        // Keys that were set in between are not many more than those that were counted.
+        ("rows", fit.into()),
+    ];
+    let rows = conn.fetch(&LIST_TUPLES, &args).await?;
     rows.iter().map(Tuple::read).collect()
 }
 
@@ -78,4 +132,21 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
         ("value", value.into()),
     ];
     Ok(conn.execute(&SET_TUPLE, &args).await? == 1)
+}
+
+/// The same, by a step; false when the attempt is not its process's any more.
+pub async fn set_as(
+    conn: &mut Conn,
+    writer: Writer,
+    key: &str,
+    value: &str,
+) -> Result<bool, Error> {
+    let args = [
+        ("run", writer.run.0.into()),
+        ("execution", writer.execution.0.into()),
+        ("process", writer.process.0.into()),
+        ("key", key.into()),
+        ("value", value.into()),
+    ];
+    Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? == 1)
 }

@@ -17,6 +17,7 @@ mod batches;
 mod bytes;
 mod claims;
 mod clock;
+mod contexts;
 mod costs;
 mod crossings;
 mod driver;

@@ -153,7 +153,7 @@ on_every_database! {
         assert_eq!(first.value, "\"\\u0000\"");
         assert!(context::set(conn, run, "k", "2").await.unwrap());
         assert!(context::set(conn, run, "a", "[]").await.unwrap());
-        let all = context::list(conn, run).await.unwrap();
+        let all = context::list(conn, run, "").await.unwrap();
         assert_eq!(all.iter().map(|t| t.key.as_str()).collect::<Vec<_>>(), ["a", "k"]);
         assert_eq!(all[1].value, "2");
         assert_eq!(all[1].first_set_at, first.first_set_at);

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::model::RunId;
 use crate::step::command::tests::assignment;
-use crate::step::context::{BoxFuture, ContextError, Tuples};
+use crate::step::context::{Attempt, BoxFuture, ContextError, Tuples};
 
 #[derive(Default)]
 struct Memory(Mutex<BTreeMap<(RunId, String), Box<RawValue>>>);
@@ -27,21 +27,24 @@ impl ContextStore for Memory {
 
     fn set(
         &self,
-        run: RunId,
+        by: Attempt,
         key: String,
         value: Box<RawValue>,
     ) -> BoxFuture<'_, Result<(), ContextError>> {
+        let run = by.run_id;
         Box::pin(async move {
             self.0.lock().unwrap().insert((run, key), value);
             Ok(())
         })
     }
 
-    fn list(&self, run: RunId) -> BoxFuture<'_, Result<Tuples, ContextError>> {
+    fn list(&self, run: RunId, after: String) -> BoxFuture<'_, Result<Tuples, ContextError>> {
         Box::pin(async move {
             let all = self.0.lock().unwrap();
             let mine = all.iter().filter(|((of, _), _)| *of == run);
-            Ok(mine.map(|((_, key), v)| (key.clone(), v.clone())).collect())
+            // One at a time.
+            let next = mine.filter(|((_, key), _)| *key > after).take(1);
+            Ok(next.map(|((_, key), v)| (key.clone(), v.clone())).collect())
         })
     }
 }
