@@ -3,25 +3,35 @@
 use serde_json::json;
 
 use crate::model::RunId;
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
+use crate::step::socket::{self, Address, ask};
 use crate::store::{Conn, Purpose, context, query};
+use crate::telemetry;
 
-use super::exit::Failure;
+use super::exit::{Code, Failure};
 use super::out::short;
 use super::setup::{self, CliContext};
 
 /// Names the run inside of a step.
 const RUN_VARIABLE: &str = "DUCTWORK_RUN_ID";
 
+/// The most that `job_worker.max_payload` can be.
+const MAX_PAYLOAD: u64 = 256 << 20;
+
 /// Reads and writes the context of a run.
 #[derive(Debug, clap::Args)]
-#[command(before_long_help = "Examples:
+#[command(
+    before_long_help = "Examples:
   ductworkd context set cursor '{\"page\":3}'        # inside a step
   ductworkd context get cursor --run 0192f3a1
   ductworkd context list --json
-")]
+",
+    after_help = "Inside of a step, the worker that runs the step answers for the step's own run (DUCTWORK_CONTEXT says \
+                  where), so the step needs neither the configuration nor the database. A step whose worker has \
+                  lost it sets nothing. For another run, and outside of a step, the verb asks the database."
+)]
 pub struct Context {
-    /// The run's id, or the first digits of it [default: $DUCTWORK_RUN_ID]
+    /// The run's id, or the first digits of it [default: the run of the step, $DUCTWORK_RUN_ID]
     #[arg(long, global = true, value_name = "RUN")]
     run: Option<String>,
     #[command(subcommand)]
@@ -49,36 +59,82 @@ enum Verb {
 
 impl Context {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
-        let config = cli.config()?;
-        let variable = || {
-            std::env::var(RUN_VARIABLE)
-                .ok()
-                .filter(|run| !run.is_empty())
-        };
-        let Some(run) = self.run.or_else(variable) else {
-            let problem = Problem::new("which run?");
-            let help = format!("give --run RUN; inside of a step {RUN_VARIABLE} says it");
-            return Err(Failure::usage(problem.help(help)));
-        };
-        setup::block_on(async {
-            let mut conn = setup::connect(&config, Purpose::Engine).await?;
-            let run = setup::find_run(&mut conn, &run).await?;
-            match self.verb {
-                Verb::Get { key } => get(cli, &mut conn, run, &key).await,
-                Verb::List => list(cli, &mut conn, run).await,
-                Verb::Set { key, value } => {
-                    check(&key)?;
-                    let state = query::run_state(&mut conn, run).await?;
-                    let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
-                    let value =
-                        setup::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
-                    match context::set(&mut conn, run, &key, value.get()).await? {
-                        true => Ok(()),
-                        false => Err(setup::no_run(&run.to_string())),
-                    }
+        let variable = |name| std::env::var_os(name).filter(|text| !text.is_empty());
+        let own = variable(socket::VARIABLE).and_then(|text| Address::parse(&text));
+        let named = variable(RUN_VARIABLE).map(|run| run.to_string_lossy().into_owned());
+        let run = self.run.or(named);
+        if let Verb::Get { key } | Verb::Set { key, .. } = &self.verb {
+            check(key)?;
+        }
+        match (own, run) {
+            (Some(own), None) => of_worker(cli, &own, self.verb),
+            (Some(own), Some(run)) if run.parse() == Ok(own.run) => of_worker(cli, &own, self.verb),
+            (_, Some(run)) => of_database(cli, &run, self.verb),
+            (None, None) => {
+                let problem = Problem::new("which run?");
+                let help = format!("give --run RUN; inside of a step {RUN_VARIABLE} says it");
+                Err(Failure::usage(problem.help(help)))
+            }
+        }
+    }
+}
+
+/// Inside of a step: neither the configuration nor the database is needed.
+fn of_worker(cli: &CliContext, own: &Address, verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Get { key } => got(cli, own.run, &key, ask::get(own, &key)?),
+        Verb::List => listed(cli, &ask::list(own)?),
+        Verb::Set { key, value } => {
+            // The worker knows the limit.
+            let value = setup::json(&value, "value", MAX_PAYLOAD)?;
+            Ok(ask::set(own, &key, value.get())?)
+        }
+    }
+}
+
+fn of_database(cli: &CliContext, run: &str, verb: Verb) -> Result<(), Failure> {
+    let config = cli.config()?;
+    setup::block_on(async {
+        let mut conn = setup::connect(&config, Purpose::Engine).await?;
+        let run = setup::find_run(&mut conn, run).await?;
+        match verb {
+            Verb::Get { key } => {
+                let tuple = context::get(&mut conn, run, &key).await?;
+                got(cli, run, &key, tuple.map(|tuple| tuple.value))
+            }
+            Verb::List => listed(cli, &all(&mut conn, run).await?),
+            Verb::Set { key, value } => {
+                let state = query::run_state(&mut conn, run).await?;
+                let pipeline = state.map(|state| state.pipeline).unwrap_or_default();
+                let value = setup::json(&value, "value", config.job_worker.max_payload(&pipeline))?;
+                match context::set(&mut conn, run, &key, value.get()).await? {
+                    true => Ok(()),
+                    false => Err(setup::no_run(&run.to_string())),
                 }
             }
-        })
+        }
+    })
+}
+
+impl From<ask::Error> for Failure {
+    fn from(error: ask::Error) -> Self {
+        let problem = Problem::new(telemetry::chain(&error));
+        let (code, help) = match error {
+            ask::Error::Refused(_) => (Code::Failed, None),
+            ask::Error::Late => (
+                Code::Unavailable,
+                Some("the database may be away, or the step asks too much at once"),
+            ),
+            ask::Error::Gone(_) => (
+                Code::Unavailable,
+                Some("when a worker has died, another one runs the step again"),
+            ),
+        };
+        let problem = match help {
+            Some(help) => problem.help(help),
+            None => problem,
+        };
+        Self::Problems(code, Problems(vec![problem]))
     }
 }
 
@@ -92,9 +148,9 @@ fn check(key: &str) -> Result<(), Failure> {
     }
 }
 
-async fn get(cli: &CliContext, conn: &mut Conn, run: RunId, key: &str) -> Result<(), Failure> {
-    match context::get(conn, run, key).await? {
-        Some(tuple) => cli.out.text(&format!("{}\n", tuple.value)),
+fn got(cli: &CliContext, run: RunId, key: &str, value: Option<String>) -> Result<(), Failure> {
+    match value {
+        Some(value) => cli.out.text(&format!("{value}\n")),
         None => {
             let problem = Problem::new(format!(
                 "the key `{}` is not set in the run {run}",
@@ -107,25 +163,29 @@ async fn get(cli: &CliContext, conn: &mut Conn, run: RunId, key: &str) -> Result
     }
 }
 
-async fn list(cli: &CliContext, conn: &mut Conn, run: RunId) -> Result<(), Failure> {
-    let mut tuples = Vec::new();
+async fn all(conn: &mut Conn, run: RunId) -> Result<Vec<(String, String)>, Failure> {
+    let mut all = Vec::new();
     let mut after = String::new();
     loop {
         let page = context::list(conn, run, &after).await?;
-        let Some(last) = page.last() else { break };
+        let Some(last) = page.last() else {
+            return Ok(all);
+        };
         after.clone_from(&last.key);
-        tuples.extend(page);
+        all.extend(page.into_iter().map(|tuple| (tuple.key, tuple.value)));
     }
+}
+
+fn listed(cli: &CliContext, tuples: &[(String, String)]) -> Result<(), Failure> {
     if cli.out.json {
         let mut all = serde_json::Map::new();
-        for tuple in tuples {
-            let value = serde_json::from_str(&tuple.value).unwrap_or_else(|_| json!(tuple.value));
-            all.insert(tuple.key, value);
+        for (key, value) in tuples {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+            all.insert(key.clone(), value);
         }
         return cli.out.value(&all);
     }
-    let line = |tuple: &context::Tuple| {
-        format!("{}\t{}\n", short(&tuple.key, context::MAX_KEY), tuple.value)
-    };
+    let line =
+        |(key, value): &(String, String)| format!("{}\t{value}\n", short(key, context::MAX_KEY));
     cli.out.text(&tuples.iter().map(line).collect::<String>())
 }

@@ -38,7 +38,7 @@ use source::Source;
 use value::{ByStep, Scoped};
 
 /// Names the environment where neither flag nor variable does.
-const DEFAULT_ENVIRONMENT: &str = "development";
+pub const DEFAULT_ENVIRONMENT: &str = "development";
 
 /// Where a configuration comes from.
 #[derive(Clone)]

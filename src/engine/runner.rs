@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_ENVIRONMENT};
 use crate::definition::{Definition, StepRunner};
 use crate::machine::outcome::STEP_UNDEFINED;
 use crate::model::RunId;
@@ -25,7 +25,7 @@ use super::lifeline::{Reply, Request};
 pub struct Runner {
     commands: CommandRunner,
     native: NativeRunner,
-    contexts: Arc<Contexts>,
+    contexts: Arc<dyn ContextStore>,
 }
 
 impl Runner {
@@ -42,16 +42,20 @@ impl Runner {
             max_payload,
             ..Limits::default()
         };
+        let contexts: Arc<dyn ContextStore> = Arc::new(Contexts { requests });
+        let commands = CommandRunner::new(
+            config.base_dir.clone(),
+            config.file.clone(),
+            config.secret_variables(),
+            limits.clone(),
+        );
         Self {
-            commands: CommandRunner::new(
-                config.base_dir.clone(),
-                config.file.clone(),
-                config.secret_variables(),
-                limits.clone(),
-            )
-            .inheriting(config.job_worker.env(pipeline), config.secret_variables()),
+            commands: commands
+                .inheriting(config.job_worker.env(pipeline), config.secret_variables())
+                .in_section(&config.environment, DEFAULT_ENVIRONMENT)
+                .with_contexts(Arc::clone(&contexts)),
             native: NativeRunner::new(registry, limits),
-            contexts: Arc::new(Contexts { requests }),
+            contexts,
         }
     }
 
@@ -75,7 +79,7 @@ impl Runner {
                     .await
             }
             StepRunner::Native => {
-                let contexts = Arc::clone(&self.contexts) as Arc<dyn ContextStore>;
+                let contexts = Arc::clone(&self.contexts);
                 self.native
                     .run(Arc::clone(assignment), stop, contexts)
                     .await

@@ -29,15 +29,18 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 
 use super::child::Child;
+use super::context::ContextStore;
 use super::environment::{Added, Asked, Environment, Inherit, Unusable, traceparent};
 use super::output::room;
 use super::resolve::{explain, resolve};
 use super::scratch::{OutputFile, Scratch};
+use super::socket::serve::{Pass, Service};
 use super::spawn::{Ends, Image, spawn};
 use super::stderr::Log;
 use super::verdict::{Said, judge, too_large};
 use super::{
-    Assignment, Limits, Outcome, PROCESS, StepError, StopCause, StopSignal, elapsed, stopped,
+    Assignment, Limits, Outcome, PROCESS, StepError, StopCause, StopSignal, elapsed, socket,
+    stopped,
 };
 use crate::failpoint::failpoint;
 
@@ -69,6 +72,9 @@ const CHUNK: usize = 16 * 1024;
 /// The same for the log, where a chunk may be thousands of events.
 const LOG_CHUNK: usize = 4 * 1024;
 
+/// The variable that names an environment of the configuration.
+const SECTION: &str = "DUCTWORK_ENV";
+
 /// Runs command steps.
 #[derive(Debug)]
 pub struct CommandRunner {
@@ -77,6 +83,16 @@ pub struct CommandRunner {
     environment: Environment,
     scratch: Scratch,
     limits: Limits,
+    /// The environment of the configuration, where nothing else says it.
+    config_section: Option<String>,
+    contexts: Option<Service>,
+}
+
+/// What one execution alone is given.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    output: &'a OutputFile,
+    pass: Option<&'a Pass>,
 }
 
 /// Why a program that still runs is ended.
@@ -121,12 +137,28 @@ impl CommandRunner {
             environment: Environment::inherit(std::env::vars_os(), hidden_variables, &Inherit::All),
             scratch: Scratch::default(),
             limits,
+            config_section: None,
+            contexts: None,
         }
     }
 
     /// The same, where programs inherit these variables alone.
     pub fn inheriting(mut self, listed: &Inherit, hidden_variables: &[String]) -> Self {
         self.environment = Environment::inherit(std::env::vars_os(), hidden_variables, listed);
+        self
+    }
+
+    /// The same, where this environment of the configuration was chosen: programs that read the
+    /// configuration choose it as well.
+    pub fn in_section(mut self, chosen: &str, default: &str) -> Self {
+        let without = self.environment.get(SECTION).unwrap_or(default.as_ref());
+        self.config_section = (without != chosen).then(|| chosen.to_owned());
+        self
+    }
+
+    /// The same, where programs reach the context of their run without the database.
+    pub fn with_contexts(mut self, contexts: Arc<dyn ContextStore>) -> Self {
+        self.contexts = Some(Service::new(contexts, self.limits.max_payload));
         self
     }
 
@@ -158,7 +190,16 @@ impl CommandRunner {
                 };
             }
         };
-        let running = match self.start(assignment, argv, env, cwd, &output).await {
+        // Good until the program has ended.
+        let pass = self
+            .contexts
+            .as_ref()
+            .and_then(|contexts| contexts.admit(output.directory(), assignment.into()));
+        let given = Given {
+            output: &output,
+            pass: pass.as_ref(),
+        };
+        let running = match self.start(assignment, argv, env, cwd, given).await {
             Ok(running) => running,
             Err(outcome) => return outcome,
         };
@@ -174,14 +215,14 @@ impl CommandRunner {
         argv: &[String],
         env: &BTreeMap<String, String>,
         cwd: Option<&str>,
-        output: &OutputFile,
+        given: Given<'_>,
     ) -> Result<Running, Outcome> {
         let cwd = match cwd {
             Some(cwd) => self.base_dir.join(cwd),
             None => self.base_dir.clone(),
         };
         let program = argv.first().map_or("", String::as_str);
-        let added = self.added(assignment, env, &cwd, output);
+        let added = self.added(assignment, env, &cwd, given);
         let path = env.get("PATH").map(AsRef::as_ref);
         let path = path.or(self.environment.get("PATH"));
         let file = resolve(program, &cwd, path).map_err(Outcome::Error)?;
@@ -221,7 +262,7 @@ impl CommandRunner {
         assignment: &Assignment,
         env: &BTreeMap<String, String>,
         cwd: &Path,
-        output: &OutputFile,
+        given: Given<'_>,
     ) -> Added {
         let Assignment {
             run_id,
@@ -245,10 +286,16 @@ impl CommandRunner {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        added.insert("DUCTWORK_OUTPUT".into(), output.path().to_owned());
+        added.insert("DUCTWORK_OUTPUT".into(), given.output.path().to_owned());
+        if let Some(pass) = given.pass {
+            added.insert(socket::VARIABLE.into(), pass.text());
+        }
         added.insert("PWD".into(), cwd.into());
         if let Some(path) = &self.config_path {
             added.insert("DUCTWORK_CONFIG".into(), path.into());
+        }
+        if let Some(section) = &self.config_section {
+            added.insert(SECTION.into(), section.into());
         }
         // A value that a person wrote wins over everything.
         added.extend(env.iter().map(|(name, value)| (name.into(), value.into())));

@@ -9,15 +9,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::StepError;
 use super::mask::Mask;
+use super::socket::VARIABLE;
 use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
 use crate::file;
 use crate::model::{ExecutionId, RunId};
 
-/// Never inherited: where the database is and how to get in, and what the service manager
+/// Never inherited: where the database is and how to get in, what the service manager
 /// said to the daemon alone (a step that says `READY=1`, or that takes over a socket,
-/// speaks for the daemon).
-const WITHHELD: [&str; 13] = [
+/// speaks for the daemon), and the context of another run, of which the daemon may be a step.
+const WITHHELD: [&str; 14] = [
+    VARIABLE,
     "DUCTWORK_DATABASE_URL",
     "DUCTWORK_DATABASE_URL_FILE",
     "DUCTWORK_DATABASE__URL",
@@ -225,13 +227,13 @@ impl Environment {
 
 /// The class of an error about a secret, and about a variable.
 const SECRET: &str = "secret_not_found";
-const VARIABLE: &str = "variable_not_set";
+const NOT_SET: &str = "variable_not_set";
 
 fn unexpanded(name: &str, wrong: Option<Unexpanded>) -> StepError {
     let why = wrong.map_or_else(String::new, |wrong| {
         format!(": {}; {}", wrong.message, wrong.help)
     });
-    StepError::new(VARIABLE, format!("`env` of the step, `{name}`{why}"))
+    StepError::new(NOT_SET, format!("`env` of the step, `{name}`{why}"))
 }
 
 fn entry(name: &OsStr, value: &OsStr) -> Result<CString, Unusable> {

@@ -4,7 +4,7 @@
 //! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
-//! `scratch` and `resolve` before it, `spawn` and `child` for the process itself, `stderr`
+//! `scratch`, `socket` and `resolve` before it, `spawn` and `child` for the process itself, `stderr`
 //! and `mask` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
@@ -20,6 +20,7 @@ pub mod registry;
 pub mod report;
 pub(crate) mod resolve;
 mod scratch;
+pub mod socket;
 mod spawn;
 mod stderr;
 mod verdict;

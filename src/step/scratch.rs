@@ -147,6 +147,11 @@ impl OutputFile {
         self.path.as_os_str()
     }
 
+    /// The directory, which is this process's alone.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// How much there is to read: in the file that the step was given, or in the one that it put there.
     pub fn length(&self) -> u64 {
         let length = |file: io::Result<std::fs::Metadata>| file.map_or(0, |file| file.len());

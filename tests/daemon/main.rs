@@ -25,6 +25,7 @@ mod fixture;
 mod ahead;
 mod children;
 mod clocks;
+mod contexts;
 mod crowded;
 mod dumps;
 mod failover;
