@@ -294,7 +294,7 @@ fn reloader(options: &Options, embedded: Embedded) -> Reload {
     })
 }
 
-/// Runs one role in the foreground, without forking.
+/// Runs one role in the foreground, without a supervisor.
 fn single(
     config: Config,
     embedded: Embedded,

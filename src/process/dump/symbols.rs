@@ -120,11 +120,15 @@ impl Symbols {
     }
 }
 
-/// Without the directory in which the standard library was built.
+/// Without the directories in which the standard library was built, and in which cargo keeps its sources.
 fn shortened(file: &str) -> &str {
-    file.strip_prefix("/rustc/")
-        .and_then(|rest| rest.split_once('/'))
-        .map_or(file, |(_, rest)| rest)
+    let below = |file: &'_ str, place: &str| {
+        let (_, rest) = file.split_once(place)?;
+        let (_, rest) = rest.split_once('/')?;
+        Some(file.len() - rest.len())
+    };
+    let from = below(file, "/rustc/").or_else(|| below(file, "/registry/src/"));
+    from.map_or(file, |from| &file[from..])
 }
 
 #[cfg(test)]
@@ -155,6 +159,20 @@ mod tests {
             "frames=0x1",
         ] {
             assert_eq!(frames(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_source_of_somebody_elses_code_is_named_without_its_place_on_the_disk() {
+        for (file, shown) in [
+            ("src/main.rs", "src/main.rs"),
+            ("/rustc/ab12/library/std/src/io.rs", "library/std/src/io.rs"),
+            (
+                "/home/a/.cargo/registry/src/index-1/mio-1.2.4/src/poll.rs",
+                "mio-1.2.4/src/poll.rs",
+            ),
+        ] {
+            assert_eq!(shortened(file), shown);
         }
     }
 
