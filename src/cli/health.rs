@@ -7,6 +7,7 @@ use crate::model::{Role, RunId};
 use crate::problem::{Problem, Problems};
 use crate::process::proof;
 use crate::store::process::{self, ProcessRow};
+use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
 use crate::time;
 
@@ -39,6 +40,11 @@ impl Health {
         let config = cli.config()?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
+            if let Some(locked) = writable::locked(&mut conn).await?
+                && self.cannot_read(&locked)
+            {
+                return unreadable(cli, &locked);
+            }
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
             let witness = Witness::of(&config);
@@ -96,10 +102,7 @@ impl Health {
                 cli.out.text(&table(cli, &processes, &witness, now))?;
             }
             let problem = self.problem(&witness, &asked, &stale, dead);
-            let obstacle = obstacle.map(|fact| {
-                Problem::new(format!("unhealthy: {fact}"))
-                    .help("mend that, or wait; a daemon that runs goes on by itself")
-            });
+            let obstacle = obstacle.as_deref().map(mend);
             let stuck = stuck.iter().map(problem_of);
             let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
             if !problems.is_empty() {
@@ -108,6 +111,12 @@ impl Health {
             let n = asked.len();
             cli.out.text(&format!("healthy: {n} of {n}\n"))
         })
+    }
+
+    /// True when it would wait for whoever has locked that. For one host or process alone only heartbeats are read.
+    fn cannot_read(&self, locked: &Locked) -> bool {
+        let narrow = self.here || self.pid.is_some();
+        locked.hidden && (!narrow || locked.table == "ductwork_processes")
     }
 
     /// The supervisors that were asked for and give no signs of life, if any.
@@ -166,6 +175,22 @@ impl Health {
             (_, None) => None,
         }
     }
+}
+
+/// Nothing is known of anybody while nobody can read.
+fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
+    if cli.out.json {
+        let answer = serde_json::json!({ "healthy": false, "obstacle": locked.fact });
+        cli.out.value(&answer)?;
+        return Err(Failure::Quiet(Code::Failed));
+    }
+    Err(Failure::failed(mend(&locked.fact)))
+}
+
+/// The problem that something is in everybody's way.
+fn mend(obstacle: &str) -> Problem {
+    Problem::new(format!("unhealthy: {obstacle}"))
+        .help("mend that, or wait; a daemon that runs goes on by itself")
 }
 
 #[derive(Serialize)]

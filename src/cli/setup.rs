@@ -82,6 +82,10 @@ pub async fn obstacle(
         let text = format!("{writer} has SQLite's write lock, so that nobody can write");
         return Ok((Some(text), Some(writer)));
     }
+    // Heartbeats are written to one table, and work to others.
+    if let Some(locked) = store::writable::locked(conn).await? {
+        return Ok((Some(locked.fact), None));
+    }
     let lease = config.supervisor.reaper_timeout;
     // A heartbeat proves the contrary, whatever this session, or this disk, may look like.
     if processes.iter().any(|process| process.age < lease) {

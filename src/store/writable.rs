@@ -7,6 +7,7 @@ use std::path::Path;
 use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::conn::{Conn, Location};
+use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::Statement;
 
@@ -18,6 +19,64 @@ static ONLY_READS: Statement = Statement::new(
                  THEN 'default_transaction_read_only is on for this role or database, which takes no writes'
              END AS why",
 );
+
+/// PostgreSQL only. Those who wait for a lock give up and come again, so how long it was held is the holder's
+/// transaction's to say; the server may keep that from our role, and then somebody who waits is enough.
+static LOCKED: Statement = Statement::new(
+    "LOCKED",
+    "SELECT c.relname::text AS name, CASE l.mode WHEN 'AccessExclusiveLock' THEN 1 ELSE 0 END::bigint AS hidden, l.pid::bigint AS pid,
+            coalesce(nullif(a.application_name, ''), 'no name') AS application,
+            coalesce(a.state, 'of another role') AS state,
+            CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS bigint) AS seconds
+       FROM pg_locks l
+       JOIN pg_class c ON c.oid = l.relation
+       LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+      WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+        AND c.relkind = 'r' AND c.relname LIKE 'ductwork%' AND pg_table_is_visible(c.oid)
+        AND l.pid <> pg_backend_pid()
+        AND (a.xact_start < clock_timestamp() - interval '5 s'
+             OR a.xact_start IS NULL
+                AND EXISTS (SELECT 1 FROM pg_locks w WHERE w.relation = l.relation AND NOT w.granted))
+      ORDER BY c.relname = 'ductwork_processes' DESC, hidden DESC, name LIMIT 1",
+);
+
+/// A table that somebody has locked as a whole, for longer than a moment.
+#[derive(Debug)]
+pub struct Locked {
+    /// A description.
+    pub fact: String,
+    /// Its name.
+    pub table: String,
+    /// Nobody can read it either.
+    pub hidden: bool,
+}
+
+/// The table of ours that is locked as a whole, if one is. Asks the catalogue alone, which no such lock hides.
+pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
+    if conn.dialect() != Dialect::Postgres {
+        return Ok(None);
+    }
+    let Some(row) = conn.fetch_optional(&LOCKED, &[]).await? else {
+        return Ok(None);
+    };
+    let (table, pid): (String, i64) = (row.get("name")?, row.get("pid")?);
+    let (application, state): (String, String) = (row.get("application")?, row.get("state")?);
+    let span = match row.get::<Option<i64>>("seconds")? {
+        Some(seconds) => format!(", for {seconds} s"),
+        None => String::new(),
+    };
+    let hidden = row.get::<i64>("hidden")? == 1;
+    let what = if hidden { "read or write" } else { "write" };
+    Ok(Some(Locked {
+        fact: format!(
+            "the table {table} is locked by the session with pid {pid} ({application}, {state}{span}), so that nobody \
+             can {what} it"
+        ),
+        table,
+        hidden,
+    }))
+}
 
 /// Why nobody can write, if nobody can.
 pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<String>, Error> {

@@ -140,6 +140,71 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
     fixture.audited().await;
 }
 
+/// A lock on a table for writers, and one that hides it from readers.
+async fn health_names_the_table_and_the_session(db: Db) {
+    let fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let health = |args: &[&str]| {
+        let done = fixture.run(&[], &[&["health"], args].concat());
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        (done.status.code(), said)
+    };
+    assert_eq!(health(&[]).0, Some(0), "{}", health(&[]).1);
+    for (table, lock, cannot, here) in [
+        (
+            "ductwork_executions",
+            "BEGIN; LOCK TABLE ductwork_executions IN EXCLUSIVE MODE",
+            "so that nobody can write it",
+            Some(0),
+        ),
+        (
+            "ductwork_processes",
+            "BEGIN; LOCK TABLE ductwork_processes IN ACCESS EXCLUSIVE MODE",
+            "so that nobody can read or write it",
+            Some(1),
+        ),
+    ] {
+        let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        sqlx::raw_sql("SET application_name = 'foreign'")
+            .execute(&mut foreign)
+            .await
+            .unwrap();
+        sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+        let said = eventually(PATIENCE, "health tells of the lock", async || {
+            // It would wait for the lock until it is known to be one that stays.
+            tokio::time::sleep(Duration::from_secs(6)).await;
+            let (code, said) = health(&[]);
+            (code == Some(1) && said.contains(table)).then_some(said)
+        })
+        .await;
+        let named = format!("unhealthy: the table {table} is locked by the session with pid ");
+        assert!(said.contains(&named) && said.contains(cannot), "{said}");
+        assert!(
+            said.contains("(foreign, idle in transaction, for "),
+            "{said}"
+        );
+        let (_, json) = health(&["--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(json["obstacle"].as_str().unwrap().contains(table), "{json}");
+        // For one host alone it matters when its heartbeats cannot be read.
+        let (code, said) = health(&["--here"]);
+        assert_eq!(code, here, "{said}");
+        sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+        foreign.close().await.unwrap();
+    }
+    eventually(PATIENCE, "all is well", async || {
+        (health(&[]).0 == Some(0)).then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_locked_table_is_named_by_health_with_the_session_that_has_the_lock() {
+    support::with(Db::postgres().await, health_names_the_table_and_the_session).await;
+}
+
 #[tokio::test]
 async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process() {
     support::with(
