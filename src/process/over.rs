@@ -50,14 +50,15 @@ pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Locatio
     }
 }
 
-/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when that
-/// one is needed to write.
+/// Returns when SQLite's file is not where it was, or a file that belongs to it is gone; true when what is
+/// written from now on is in vain, or needs the one that is gone.
 async fn misplaced(location: &Location) -> bool {
     let mut displaced = None;
     loop {
         if let Err(error) = location.check_file() {
             tracing::error!(%error, "stopping");
-            return false;
+            // A step that went on would do its work for a result that nobody will see.
+            return location.is_deleted();
         }
         // A connection that is closed as the last of all deletes both itself. Seen twice, it was
         // somebody else.

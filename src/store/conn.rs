@@ -119,6 +119,14 @@ impl Location {
         }
     }
 
+    /// True when SQLite's file, which this process has open, was deleted: its commits are nobody's.
+    pub fn is_deleted(&self) -> bool {
+        match &self.target {
+            Target::Postgres(_) => false,
+            Target::Sqlite(file) => file.is_deleted(),
+        }
+    }
+
     /// SQLite's file was removed on purpose.
     pub(super) fn forget_file(&self) {
         if let Target::Sqlite(file) = &self.target {

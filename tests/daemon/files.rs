@@ -1,6 +1,7 @@
 //! SQLite's file is taken away under a daemon that uses it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
@@ -79,6 +80,30 @@ async fn a_file_that_is_moved_away_ends_the_daemon_and_is_not_made_anew() {
         }
         std::fs::rename(&away, &path).unwrap();
         goes_on(&mut fixture).await;
+    })
+    .await;
+}
+
+/// No step goes on for a result that is kept nowhere.
+#[tokio::test]
+async fn a_file_that_is_deleted_ends_the_daemon_at_once() {
+    support::with(Db::sqlite(), |db| async move {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WORK]).await;
+        let (path, _, _) = files(&db);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Work", "1", 5).await;
+        fixture.pids("pids", 1).await;
+        std::fs::remove_file(&path).unwrap();
+        let stopping = daemon.says("stopping").await;
+        let error = stopping[0]["error"].to_string();
+        assert!(error.contains("was deleted while it was in use"), "{error}");
+        assert!(error.contains("-wal away first"), "{error}");
+        // The steps wait for a file that nobody makes.
+        let (status, took) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(2), "{status}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(daemon.processes().is_empty());
     })
     .await;
 }

@@ -89,6 +89,19 @@ impl File {
             _ => return self.check_log(),
         };
         let (path, log) = (self.path.display(), self.log());
+        if self.is_deleted() {
+            let log = match length(&log) {
+                0 => String::new(),
+                _ => format!(
+                    ", and move {} away first, which ruins any other file",
+                    log.display()
+                ),
+            };
+            return Err(Error::Misplaced(format!(
+                "{path} was deleted while it was in use, and nothing that is committed now is kept: put back a \
+                 backup, or begin anew{log}"
+            )));
+        }
         let log = match length(&log) {
             0 => String::new(),
             _ => format!(
@@ -138,6 +151,21 @@ impl File {
         };
         let all = [Side::Log, Side::Index].into_iter().zip(sides.iter_mut());
         all.filter_map(displaced).max()
+    }
+
+    /// True when the file that was opened first has no name any more. It is gone as soon as the last process
+    /// closes it. Told by a process that has it open.
+    pub fn is_deleted(&self) -> bool {
+        let Some(opened) = *self.lock() else {
+            return false;
+        };
+        let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+        let files = entries
+            .flatten()
+            .filter_map(|it| std::fs::metadata(it.path()).ok());
+        files
+            .into_iter()
+            .any(|file| identity(&file) == opened && file.nlink() == 0)
     }
 
     /// Takes note that a file was opened; fails when it is another than the first.
@@ -256,6 +284,35 @@ mod tests {
         // Of one that was never looked at before, the kernel tells.
         std::fs::remove_file(beside("-shm")).unwrap();
         assert_eq!(File::at(path.clone()).displaced(), Some(Side::Index));
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_deleted_and_one_that_was_moved_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, away) = (directory.path().join("a.db"), directory.path().join("away"));
+        let file = File::at(path.clone());
+        let _held = std::fs::File::create(&path).unwrap();
+        file.opened().unwrap();
+        assert!(!file.is_deleted());
+        std::fs::rename(&path, &away).unwrap();
+        assert!(!file.is_deleted());
+        assert!(
+            file.check()
+                .unwrap_err()
+                .to_string()
+                .contains("moved or deleted")
+        );
+        std::fs::remove_file(&away).unwrap();
+        assert!(file.is_deleted());
+        let error = file.check().unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "was deleted while it was in use, and nothing that is committed now is kept"
+            ),
+            "{error}"
+        );
+        std::fs::write(&path, "another").unwrap();
+        assert!(file.is_deleted(), "replaced");
     }
 
     #[test]
