@@ -146,6 +146,7 @@ impl Writer {
             out.push(' ');
             out.push_str(&paint("2", &format!("{name}=")));
             match value {
+                Value::String(text) if is_id(name, text) => out.push_str(&text[ID_SHORT..]),
                 Value::String(text) if !needs_quotes(text) => out.push_str(&cut(text)),
                 Value::String(text) => {
                     out.push('"');
@@ -157,6 +158,15 @@ impl Writer {
         }
         out
     }
+}
+
+/// Where the last eight digits of an id begin: the others are the time, mostly. The verbs take these for the whole id.
+const ID_SHORT: usize = 28;
+
+fn is_id(name: &str, text: &str) -> bool {
+    (name == "run" || name.ends_with("_id"))
+        && text.len() == uuid::fmt::Hyphenated::LENGTH
+        && uuid::Uuid::try_parse(text).is_ok()
 }
 
 fn cut(text: &str) -> std::borrow::Cow<'_, str> {
@@ -265,6 +275,25 @@ mod tests {
             "{\"ts\":\"2026-11-21T12:00:01.123Z\",\"level\":\"info\",\"msg\":\"step ended\",\
              \"role\":\"worker\",\"pid\":7,\"pipeline\":\"P\",\"run_id\":\"r\",\"ms\":12,\"ok\":true}\n"
         );
+    }
+
+    #[test]
+    fn ids_are_short_for_people_and_whole_for_machines() {
+        let id = "0192f3a1-7c1e-7a3b-9f00-12ab34cd56ef";
+        let record = record(
+            "x",
+            &[
+                ("run_id", id.into()),
+                ("key", id.into()),
+                ("step_id", "é".into()),
+            ],
+        );
+        let pretty = line(PRETTY, None, &record);
+        assert!(
+            pretty.ends_with(&format!("x run_id=34cd56ef key={id} step_id=é\n")),
+            "{pretty}"
+        );
+        assert!(line(Form::Json, None, &record).contains(&format!("\"run_id\":\"{id}\"")));
     }
 
     #[test]
