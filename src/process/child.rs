@@ -123,6 +123,7 @@ impl Child {
             () = signals.stop_asked() => true,
             () = self.run_hook(start) => false,
         };
+        let mut since = Instant::now();
         let code = match stopped {
             true => ExitCode::SUCCESS,
             false => {
@@ -141,7 +142,10 @@ impl Child {
                 };
                 let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
                 let (drain, parent) = (self.drain(), self.parent);
-                run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await
+                let (code, asked) =
+                    run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
+                since = asked;
+                code
             }
         };
         if self.supervisor.is_none() {
@@ -152,6 +156,10 @@ impl Child {
         }
         self.run_hook(stop).await;
         deregister(lives).await;
+        // A supervisor says it for its children.
+        if self.supervisor.is_none() {
+            events::stopped(None, Some(since));
+        }
         code
     }
 
@@ -373,7 +381,7 @@ impl All {
     }
 }
 
-/// Follows signals while the loops run; returns when they have ended.
+/// Follows signals while the loops run; returns when they have ended, with the time at which they were asked to.
 async fn run_loops(
     signals: &mut Signals,
     loops: &mut JoinSet<()>,
@@ -382,13 +390,16 @@ async fn run_loops(
     parent: Option<u32>,
     dumper: std::io::Result<Dumper>,
     over: impl Future<Output = Over>,
-) -> ExitCode {
+) -> (ExitCode, Instant) {
     let mut over = std::pin::pin!(over);
     let mut code = ExitCode::SUCCESS;
     let mut quiet = false;
     let mut stopped = false;
     let mut left = false;
+    let since = std::cell::OnceCell::new();
+    let since = || *since.get_or_init(Instant::now);
     let leave = |until: Instant, cause| {
+        since();
         // A supervisor may repeat its TERM: that gives nobody more time.
         let until = match shared.mode() {
             Mode::Drain { until: before, .. } => until.min(before),
@@ -410,7 +421,7 @@ async fn run_loops(
             cause = time_is_up(shared.mode(), stopped) => {
                 if stopped {
                     events::loops_given_up();
-                    return code;
+                    return (code, since());
                 }
                 stopped = true;
                 shared.stop_all(cause);
@@ -431,12 +442,12 @@ async fn run_loops(
                 continue;
             }
             ended = loops.join_next() => match ended {
-                None => return code,
+                None => return (code, since()),
                 Some(Ok(())) => continue,
                 Some(Err(error)) => {
                     // A panic in a loop is a bug; a fresh process is better than half of one.
                     tracing::error!(error = %error, "a loop ended unexpectedly");
-                    return ExitCode::FAILURE;
+                    return (ExitCode::FAILURE, since());
                 }
             },
         };

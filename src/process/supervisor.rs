@@ -113,8 +113,21 @@ struct Supervisor {
     began: Instant,
     /// The last reload failed.
     not_reloaded: bool,
+    stopping: Option<Stopping>,
     exit: Option<u8>,
 }
+
+/// A stop that was asked for.
+struct Stopping {
+    since: Instant,
+    /// None: nobody sent one.
+    signal: Option<nix::sys::signal::Signal>,
+    /// It is in the log already.
+    told: bool,
+}
+
+/// A stop that takes no longer is one line of the log, when it is over.
+const AT_ONCE: Duration = Duration::from_millis(200);
 
 /// Supervises until a signal asks to stop or `until` is over, whose code is then the exit code.
 /// `until` is given a handle and runs beside the loop.
@@ -169,6 +182,9 @@ pub async fn supervise<F: Future<Output = Over>>(
     if let Err(error) = stop_hook.run().await {
         events::hook_failed(&error);
     }
+    let stopping = supervisor.stopping.as_ref();
+    let signal = stopping.and_then(|it| it.signal).map(|it| it.as_str());
+    events::stopped(signal, stopping.map(|it| it.since));
     ExitCode::from(code)
 }
 
@@ -245,6 +261,7 @@ impl Supervisor {
             notify: Notify::from_environment(),
             began: Instant::now(),
             not_reloaded: false,
+            stopping: None,
             exit: None,
         };
         (supervisor, lifeline, rows)
@@ -275,6 +292,7 @@ impl Supervisor {
                 return done.unwrap_or(code);
             }
             self.report_status();
+            self.tell_of_the_stop();
             self.watch_own_beat();
             self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
@@ -285,9 +303,11 @@ impl Supervisor {
                 }
             }
             let next = self.roster.next_deadline();
-            let wait = next.map_or(Duration::from_secs(1), |next| {
-                next.saturating_sub(self.at()).min(Duration::from_secs(1))
-            });
+            let longest = match &self.stopping {
+                Some(Stopping { told: false, .. }) => AT_ONCE,
+                _ => Duration::from_secs(1),
+            };
+            let wait = next.map_or(longest, |next| next.saturating_sub(self.at()).min(longest));
             tokio::select! {
                 event = signals.recv() => match event {
                     Ok(event) => self.signalled(event, &dumper),
@@ -311,6 +331,8 @@ impl Supervisor {
                 over = &mut until, if done.is_none() => {
                     done = Some(over.code);
                     self.stop(over.at_once);
+                    // That says why itself, or there is nothing to say.
+                    self.stopping.as_mut().expect("it stops").told = true;
                 }
                 () = tokio::time::sleep(wait) => {}
             }
@@ -363,8 +385,26 @@ impl Supervisor {
     fn stop(&mut self, immediate: bool) {
         failpoint!("supervisor.stopping");
         self.notify.stopping();
+        self.stopping.get_or_insert_with(|| Stopping {
+            since: Instant::now(),
+            signal: None,
+            told: false,
+        });
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
+    }
+
+    /// Says that it stops, where that takes longer than a moment.
+    fn tell_of_the_stop(&mut self) {
+        let children = self.children.len();
+        if let Some(stopping) = &mut self.stopping
+            && !stopping.told
+            && stopping.since.elapsed() >= AT_ONCE
+        {
+            stopping.told = true;
+            let signal = stopping.signal.map(|signal| signal.as_str());
+            tracing::info!(signal, children, "stopping");
+        }
     }
 
     fn signalled(&mut self, event: SignalEvent, dumper: &std::io::Result<Dumper>) {
@@ -372,8 +412,14 @@ impl Supervisor {
             SignalEvent::Stop {
                 immediate, signal, ..
             } => {
-                tracing::info!(signal = signal.as_str(), immediate, "stopping");
+                let again = self.stopping.is_some();
                 self.stop(immediate);
+                let stopping = self.stopping.as_mut().expect("it stops");
+                stopping.signal.get_or_insert(signal);
+                if immediate {
+                    stopping.told = true;
+                    tracing::info!(signal = signal.as_str(), again, "stopping at once");
+                }
             }
             SignalEvent::Quiet => {
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");

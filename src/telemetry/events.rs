@@ -4,7 +4,7 @@
 //! never among the fields.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::{debug, error, info, warn};
 
@@ -330,13 +330,23 @@ pub fn crossed(crossed: &Crossed) {
     }
 }
 
-/// The claims of a dead process were given back.
+/// The daemon ends: its last line. `since`: when it was asked to.
+pub fn stopped(signal: Option<&str>, since: Option<Instant>) {
+    let ms = since.map(|since| since.elapsed().as_millis() as u64);
+    info!(signal, ms, "stopped");
+}
+
+/// A dead process is in the database no more, and the claims that it had were given back.
 pub fn recovered(process: ProcessId, death: Death<'_>, recovered: &Recovered) {
     let how = match death {
         Death::Proven { how } => how,
         Death::Stopped => "stopped by its supervisor",
         Death::Witnessed { .. } => "no heartbeat, by two witnesses",
     };
+    if recovered.again + recovered.failed + recovered.branches == 0 {
+        debug!(process_id = %process, how, "a dead process held nothing");
+        return;
+    }
     warn!(
         process_id = %process,
         how,

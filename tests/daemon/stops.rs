@@ -23,6 +23,13 @@ steps:
 flow: [{ start: A }]
 ";
 
+/// A step that waits until it is let go.
+const LET_GO: &str = "
+pipeline: LetGo
+steps: { A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.01; done; cat'] } }
+flow: [{ start: A }]
+";
+
 /// A step that says that it ran.
 const SAYS: &str = "
 pipeline: Says
@@ -40,6 +47,13 @@ on_every_database! {
         assert_eq!(status.code(), Some(0), "{status}");
         assert!(took < Duration::from_millis(500), "{took:?}");
         daemon.gone(Duration::ZERO).await;
+        // One line, and the last one.
+        let log = daemon.log().into_iter().filter(|event| event["level"] != "debug");
+        let since: Vec<serde_json::Value> = log.skip_while(|event| event["msg"] != "ready").skip(1).collect();
+        assert_eq!(since.len(), 1, "{since:#?}");
+        let last = &since[0];
+        assert_eq!((&last["msg"], &last["signal"]), (&"stopped".into(), &"SIGTERM".into()), "{last}");
+        assert!(last["ms"].as_u64() < Some(500), "{last}");
         // Everybody has signed off.
         assert!(fixture.processes().await.is_empty());
     }
@@ -143,6 +157,46 @@ on_every_database! {
         daemon.stop().await;
         let executions = fixture.succeeded_once_each().await;
         assert_eq!(executions.len(), triggered, "{executions:#?}");
+        fixture.audited().await;
+    }
+
+    /// `timeout` sends TERM to the process, and then to its group. A person who repeats a stop needs longer.
+    async fn a_stop_that_timeout_sends_twice_is_no_second_term(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LET_GO]).await;
+        fixture.trigger("LetGo", "1", 1).await;
+        let mut daemon = fixture.start_as(&["timeout", "4"], &["start"]);
+        let step = fixture.pids("pids", 1).await[0];
+        daemon.says("stopping").await;
+        let supervisor = daemon.children("supervisor")[0];
+        assert!(lives(step));
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(124), "{status}");
+        gone(supervisor, PATIENCE).await;
+        assert!(daemon.logged("stopping at once").is_empty(), "{:#?}", daemon.log());
+        let log = daemon.log();
+        let last = log.last().unwrap();
+        assert!(last["msg"] == "stopped" && last["role"] == "supervisor", "{log:#?}");
+        let executions = fixture.executions().await;
+        let results: Vec<&str> = executions.iter().map(|e| e.result()).collect();
+        assert_eq!(results, ["success"], "{executions:#?}");
+
+        // The same, as some service managers do.
+        std::fs::remove_file(fixture.path("go")).unwrap();
+        let mut daemon = fixture.start();
+        fixture.trigger("LetGo", "1", 1).await;
+        let step = fixture.pids("pids", 2).await[1];
+        for _ in 0..3 {
+            daemon.send(Signal::SIGTERM);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        daemon.says("stopping").await;
+        assert!(lives(step));
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let (status, _) = daemon.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.attempt == 1), "{executions:#?}");
         fixture.audited().await;
     }
 
