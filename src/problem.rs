@@ -111,8 +111,12 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "error: {}", self.message)?;
-        let file = self.file.as_ref().map(|file| file.display().to_string());
+        write!(to, "error: {}", plain(&self.message))?;
+        let file = self
+            .file
+            .as_ref()
+            .map(|file| plain(&file.display().to_string()));
+        let help = self.help.as_deref().map(plain);
         match (&file, &self.at) {
             (file, Some(at)) => {
                 let gutter = at.line.to_string().len();
@@ -126,18 +130,18 @@ impl fmt::Display for Problem {
                 let room = at.source.chars().count().saturating_sub(before).max(1);
                 let marks = "^".repeat(at.width.min(room));
                 write!(to, "\n{:gutter$} | {:before$}{marks}", "", "")?;
-                if let Some(help) = &self.help {
+                if let Some(help) = &help {
                     write!(to, "\n{:gutter$} = help: {help}", "")?;
                 }
             }
             (Some(file), None) => {
                 write!(to, "\n --> {file}")?;
-                if let Some(help) = &self.help {
+                if let Some(help) = &help {
                     write!(to, "\n  = help: {help}")?;
                 }
             }
             (None, None) => {
-                if let Some(help) = &self.help {
+                if let Some(help) = &help {
                     write!(to, "\n  = help: {help}")?;
                 }
             }
@@ -187,9 +191,90 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, name)| name)
 }
 
+/// Words of other systems, and ours for the same.
+const SYNONYMS: [(&str, &str); 33] = [
+    ("retries", "max_retry"),
+    ("retry", "max_retry"),
+    ("attempts", "max_retry"),
+    ("max_attempts", "max_retry"),
+    ("crashes", "max_crash"),
+    ("worker_count", "count"),
+    ("workers", "count"),
+    ("concurrency", "count"),
+    ("parallelism", "count"),
+    ("threads", "count"),
+    ("slots", "count"),
+    ("poll_interval", "polling_timeout"),
+    ("polling_interval", "polling_timeout"),
+    ("drain_timeout", "shutdown_timeout"),
+    ("stop_timeout", "shutdown_timeout"),
+    ("grace_period", "shutdown_timeout"),
+    ("run", "command"),
+    ("cmd", "command"),
+    ("exec", "command"),
+    ("program", "command"),
+    ("script", "command"),
+    ("environment", "env"),
+    ("variables", "env"),
+    ("workdir", "cwd"),
+    ("working_directory", "cwd"),
+    ("time_limit", "timeout"),
+    ("name", "pipeline"),
+    ("parallel", "divide"),
+    ("map", "expand"),
+    ("foreach", "expand"),
+    ("switch", "divert"),
+    ("approve", "dampen"),
+    ("wait", "dampen"),
+];
+
+/// The name among `known` that `word` was probably meant to be: one that is written almost so, or the one
+/// that other systems call so.
+pub fn meant<'a>(word: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    let ours = SYNONYMS.iter().find(|(theirs, _)| *theirs == word);
+    let ours = ours.and_then(|(_, ours)| known.clone().into_iter().find(|name| name == ours));
+    ours.or_else(|| nearest(word, known))
+}
+
+/// `text` without what would move a terminal's cursor: names of files and of keys may hold anything.
+fn plain(text: &str) -> String {
+    match text.contains(char::is_control) {
+        true => text
+            .chars()
+            .flat_map(|char| match char.is_control() {
+                true => char.escape_default().collect::<Vec<_>>(),
+                false => vec![char],
+            })
+            .collect(),
+        false => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_another_system_is_ours_where_ours_is_known() {
+        assert_eq!(meant("retries", ["max_retry", "count"]), Some("max_retry"));
+        assert_eq!(meant("worker_count", ["count"]), Some("count"));
+        assert_eq!(meant("max_retrie", ["max_retry"]), Some("max_retry"));
+        assert_eq!(meant("retries", ["count"]), None);
+    }
+
+    #[test]
+    fn nothing_in_a_problem_moves_a_cursor() {
+        let problem = Problem {
+            file: Some("a\u{1b}[2J.yml".into()),
+            ..Problem::new("no pipelines in /x\u{1b}]0;title\u{7}/y").help("a\rb")
+        };
+        let shown = problem.to_string();
+        assert!(
+            !shown.contains(|char: char| char.is_control() && char != '\n'),
+            "{shown:?}"
+        );
+        assert!(shown.contains("/x\\u{1b}]0;title"), "{shown}");
+    }
 
     #[test]
     fn a_line_ends_where_yaml_ends_it() {

@@ -363,7 +363,7 @@ impl<'a> Builder<'a> {
 
     fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, Fault> {
         let mut own: Vec<Entry> = Vec::new();
-        let mut lines: HashMap<String, usize> = HashMap::new();
+        let mut places: HashMap<String, Mark> = HashMap::new();
         let mut merged: Vec<Entry> = Vec::new();
         let mut merge_at: Option<Mark> = None;
         loop {
@@ -393,14 +393,18 @@ impl<'a> Builder<'a> {
                 merged = self.merge(value, value_at);
                 continue;
             }
-            if let Some(first) = lines.get(name) {
+            if let Some(first) = places.get(name) {
+                let place = match first.line == at.line {
+                    true => format!("in column {} of this line", first.column),
+                    false => format!("on line {}", first.line),
+                };
                 self.faults.push(
                     Fault::new(at, format!("`{}` stands twice in one map", shorten(name)))
-                        .help(format!("it is first written on line {first}")),
+                        .help(format!("it is first written {place}")),
                 );
                 continue;
             }
-            lines.insert(name.to_owned(), at.line);
+            places.insert(name.to_owned(), at);
             own.push(Entry {
                 plain: key.as_plain().is_some(),
                 key: name.to_owned(),
@@ -408,7 +412,7 @@ impl<'a> Builder<'a> {
                 value,
             });
         }
-        merged.retain(|entry| !lines.contains_key(&entry.key));
+        merged.retain(|entry| !places.contains_key(&entry.key));
         own.extend(merged);
         Ok(own)
     }
@@ -643,6 +647,16 @@ mod tests {
             ),
         ] {
             assert_eq!(faults(text), [expected], "{text:?}");
+        }
+        for (text, help) in [
+            ("a: 1\na: 2\n", "it is first written on line 1"),
+            (
+                "b: {a: 1, a: 2}\n",
+                "it is first written in column 5 of this line",
+            ),
+        ] {
+            let (_, found) = parse(text, MAX_NODES);
+            assert_eq!(found[0].help.as_deref(), Some(help));
         }
         let found = faults("a: [1, 2\n");
         assert!(found[0].contains("not valid YAML: "), "{found:?}");

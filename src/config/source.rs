@@ -70,6 +70,7 @@ impl Source {
         let bytes = file::read(&path, MAX_BYTES).map_err(|refused| match refused {
             Refused::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 problem("the configuration file does not exist".into())
+                    .help("name the one that is there with -c, or let `ductworkd init` make one")
             }
             Refused::Io(error) => {
                 problem(format!("the configuration file cannot be read: {error}"))
@@ -322,7 +323,7 @@ fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>, retired: &mut
             retired.push(Fault::new(entry.at, no_meaning(path, why)).help("remove it"));
         } else if group.is_empty() && LATER.contains(&entry.key.as_str()) {
             if !entry.value.is_null() {
-                faults.push(Fault::new(entry.at, later(&entry.key)));
+                faults.push(Fault::new(entry.at, later(&entry.key)).help(UNTIL_THEN));
             }
         } else if known.contains(&entry.key.as_str()) {
             unknown_keys(&entry.value, &path, faults, retired);
@@ -337,8 +338,12 @@ fn no_meaning(path: &str, why: &str) -> String {
 }
 
 fn later(name: &str) -> String {
-    format!("{name}: is not supported by this version yet")
+    format!("`{name}` is not supported by this version yet")
 }
+
+/// The way to what the console will show.
+const UNTIL_THEN: &str = "until then remove it: `ductworkd runs`, `ductworkd show` and `ductworkd processes`, each with \
+     --json, say the same";
 
 /// The values of `DUCTWORK_…` variables, by the key that each overrides.
 pub fn overrides(
@@ -439,7 +444,7 @@ fn unknown_override(name: &str) -> Option<Problem> {
     let top = keys::children("");
     let first = rest.split("__").next().unwrap_or_default().to_lowercase();
     if LATER.contains(&first.as_str()) {
-        return Some(Problem::new(format!("{name}: {}", later(&first))));
+        return Some(Problem::new(format!("{name}: {}", later(&first))).help(UNTIL_THEN));
     }
     // One underscore where two belong.
     let flat = |name: &str| name.replace('_', "");

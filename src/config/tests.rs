@@ -650,7 +650,7 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
     }
     assert_eq!(
         Desk::new().var("DUCTWORK_CONSOLE__LISTEN", "1").problems(),
-        ["DUCTWORK_CONSOLE__LISTEN: console: is not supported by this version yet"]
+        ["DUCTWORK_CONSOLE__LISTEN: `console` is not supported by this version yet"]
     );
 }
 
@@ -907,7 +907,7 @@ development:
             "6:15 unknown key `intial` in `job_worker.backoff`",
             "6:32 `job_worker.backoff.max` takes a duration from 0 to 30d: `never` is not a duration",
             "7:11 `logger` takes a map, not `loud`",
-            "11:3 console: is not supported by this version yet",
+            "11:3 `console` is not supported by this version yet",
             "12:33 `hooks.worker.start` takes a command as a list, not `b`",
             "12:37 unknown key `begin` in `hooks.worker`",
             "DUCTWORK_ROLE: `role` is one of `all`, `advancer`, `worker`, not `king`",
@@ -929,6 +929,26 @@ error: unknown key `polling_timout` in `pipeline_advancer`
   |     ^^^^^^^^^^^^^^
   = help: did you mean `polling_timeout`? valid keys: count, max_retry, max_crash, backoff, polling_timeout, shutdown_timeout, steps"
     );
+}
+
+#[test]
+fn a_word_of_another_system_and_a_key_in_another_place_are_understood() {
+    for (text, meant) in [
+        ("job_worker: {worker_count: 3}\n", "count"),
+        ("job_worker: {retries: 3}\n", "max_retry"),
+        ("default: {retries: 3}\n", "job_worker.max_retry"),
+        ("default: {count: 3}\n", "job_worker.count"),
+        ("default: {worker_count: 3}\n", "job_worker.count"),
+        ("default: {level: debug}\n", "logger.level"),
+    ] {
+        let problems = Desk::with(text).load_as(None, None).unwrap_err().0;
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let help = problems[0].help.as_deref().unwrap();
+        assert!(
+            help.starts_with(&format!("did you mean `{meant}`? ")),
+            "{help}"
+        );
+    }
 }
 
 #[test]

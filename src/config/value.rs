@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::definition::graph::Backoff;
 use crate::definition::variables::is_name;
 use crate::duration;
-use crate::problem::nearest;
+use crate::problem::{meant, nearest};
 use crate::step::environment::{Inherit, is_withheld};
 use crate::yaml::{Fault, Mark, Node, Value, shorten};
 
@@ -480,11 +480,26 @@ pub fn unknown_key(name: &str, at: crate::yaml::Mark, group: &str, known: &[&str
         "" => String::new(),
         group => format!(" in `{group}`"),
     };
-    let suggestion = nearest(name, known.iter().copied())
+    let suggestion = meant(name, known.iter().copied())
+        .map(str::to_owned)
+        .or_else(|| elsewhere(name))
         .map(|name| format!("did you mean `{name}`? "))
         .unwrap_or_default();
     Fault::new(at, format!("unknown key `{}`{place}", shorten(name)))
         .help(format!("{suggestion}valid keys: {}", known.join(", ")))
+}
+
+/// The path of the key that is called so, or so in other systems, and stands in another group.
+fn elsewhere(name: &str) -> Option<String> {
+    let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
+    let known: Vec<&str> = keys::KEYS.iter().map(|key| last(key.path)).collect();
+    let ours = meant(name, known.iter().copied())?;
+    // One that is only written almost so may be anything.
+    if ours != name && nearest(name, known.iter().copied()) == Some(ours) {
+        return None;
+    }
+    let key = keys::KEYS.iter().find(|key| last(key.path) == ours)?;
+    Some(key.path.to_owned())
 }
 
 /// A leaf, or a map of names → leaf with `default`. Without one, `fallback` is the default.

@@ -376,6 +376,11 @@ impl<'a> Check<'a> {
     }
 
     fn divert(&mut self, place: Option<Mark>, cases: &'a [(Name, Path)], otherwise: Option<&Path>) {
+        if otherwise.is_none() && cases.is_empty() {
+            let message = "the divert has no paths";
+            let help = "write `- divert: { some: StepA, otherwise: StepB }`";
+            return self.report(place, message, help);
+        }
         if otherwise.is_none() {
             let message = "the divert has no `otherwise`";
             let help = "say where an output goes that matches no key: `otherwise: SomeStep`";
@@ -459,14 +464,18 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn unknown(&mut self, name: &Name, text: &str) {
+    fn unknown(&mut self, name: &Name, text: &'a str) {
         self.suggestions += 1;
         let similar = match self.suggestions <= MAX_SUGGESTIONS && text.len() <= MAX_NAME {
             true => problem::nearest(text, BTreeSet::from_iter(self.declared.iter().copied())),
             false => None,
         };
         let help = match similar {
-            Some(similar) => format!("did you mean `{similar}`?"),
+            Some(similar) => {
+                // One mistake is enough: the step that was meant is not unused.
+                self.used.insert(similar);
+                format!("did you mean `{similar}`?")
+            }
             None => format!("say under `steps` how it runs: `{text}: {{ command: [program] }}`"),
         };
         self.report(name.place, format!("unknown step `{text}`"), help);

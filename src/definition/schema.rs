@@ -21,8 +21,32 @@ pub const STEP_KEYS: [&str; 9] = [
     "env",
     "cwd",
 ];
-/// Kinds of steps that the design has and this version does not.
-pub const PLANNED_RUNNERS: [&str; 3] = ["worker", "http", "sql"];
+/// Kinds of steps that the design has and this version does not, and the way to do without.
+pub const PLANNED_RUNNERS: [(&str, &str); 3] = [
+    (
+        "worker",
+        "until then use `command`, which starts the program for each execution",
+    ),
+    (
+        "http",
+        "until then use `command: [curl, --fail-with-body, …]`, or a program that asks",
+    ),
+    (
+        "sql",
+        "until then use `command: [psql, …]`, or a program that asks the database",
+    ),
+];
+/// Keys of a pipeline that the design has and this version does not, and the way to do without.
+pub const PLANNED_KEYS: [(&str, &str); 3] = [
+    ("schedule", TIMER),
+    ("cron", TIMER),
+    (
+        "concurrency",
+        "until then `job_worker.count` in the configuration bounds the steps that run at once",
+    ),
+];
+const TIMER: &str = "until then let cron or a systemd timer call `ductworkd trigger NAME --key \"$(date -I)\"`: one key is \
+     one run, however often it is called";
 /// The keys of a step's backoff.
 pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
 /// The keys of a variable of a step's `env`, where it is more than a text.

@@ -14,10 +14,10 @@ use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
 use super::canonical;
 use super::check::{self, Finding, shown};
 use super::graph::Definition;
-use super::schema::{PIPELINE_KEYS, TARGET_KEYS, VERBS};
+use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, TARGET_KEYS, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
-use crate::problem::{Position, Problem, Problems, lines, nearest};
+use crate::problem::{Position, Problem, Problems, lines, meant};
 use crate::yaml::Mark;
 
 mod load;
@@ -131,7 +131,7 @@ impl Reader {
                 Some(key) => {
                     let message = format!("unknown key {} in {whose}", shown(key));
                     let keys = known.join(", ");
-                    let help = match nearest(key, known.iter().copied()) {
+                    let help = match meant(key, known.iter().copied()) {
                         Some(near) => format!("did you mean `{near}`? valid keys: {keys}"),
                         None => format!("valid keys: {keys}"),
                     };
@@ -178,9 +178,19 @@ impl Reader {
         };
         // Keys that begin with `x-` are the author's own, say for anchors.
         let is_own = |key: &Tree| key.scalar().is_some_and(|key| key.starts_with("x-"));
+        let planned = |key: &Tree| {
+            let name = key.scalar()?;
+            PLANNED_KEYS.iter().find(|(planned, _)| *planned == name)
+        };
+        for (key, _) in entries {
+            if let Some((name, help)) = planned(key) {
+                let message = format!("`{name}` is not supported by this version yet");
+                self.report(key.place, message, *help);
+            }
+        }
         let entries: Vec<_> = entries
             .iter()
-            .filter(|(key, _)| !is_own(key))
+            .filter(|(key, _)| !is_own(key) && planned(key).is_none())
             .cloned()
             .collect();
         let fields = self.fields(&entries, &PIPELINE_KEYS, "a pipeline");
@@ -200,7 +210,12 @@ impl Reader {
             ),
             ("flow", "begin it with `- start: SomeStep`"),
         ] {
-            if !fields.iter().any(|field| field.key == key) {
+            // One mistake is enough: a misspelt key has been reported.
+            let is_meant = |(other, _): &(Tree, Tree)| {
+                let other = other.scalar().filter(|name| !PIPELINE_KEYS.contains(name));
+                other.and_then(|name| meant(name, PIPELINE_KEYS)) == Some(key)
+            };
+            if !fields.iter().any(|field| field.key == key) && !entries.iter().any(is_meant) {
                 self.report(tree.place, format!("the pipeline has no `{key}`"), help);
             }
         }
@@ -291,7 +306,7 @@ impl Reader {
                     self.report(tree.place, message, help);
                 } else {
                     let message = format!("{} is not a transition", shown(text));
-                    let help = match nearest(text, VERBS) {
+                    let help = match meant(text, VERBS) {
                         Some(near) => format!("did you mean `{near}`?"),
                         None => format!("write `- chain: {text}` for the next step"),
                     };
@@ -353,7 +368,7 @@ impl Reader {
             other => {
                 let word = other.unwrap_or("?");
                 let message = format!("unknown transition {}", shown(word));
-                let help = match nearest(word, VERBS) {
+                let help = match meant(word, VERBS) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("the transitions are {}", VERBS.join(", ")),
                 };

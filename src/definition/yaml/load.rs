@@ -120,7 +120,7 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
             let before = &text[..valid];
             let line = lines(before).count();
             let column = lines(before).last().map_or(0, |last| last.chars().count()) + 1;
-            let mut found = problem("the file is not UTF-8".into(), "save it as UTF-8");
+            let mut found = problem("a byte that is not UTF-8".into(), "save the file as UTF-8");
             found.0[0].at = Some(Position::of(&text, line, column, 1));
             return Err(found);
         }

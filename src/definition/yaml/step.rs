@@ -8,6 +8,15 @@ use crate::definition::check::{MAX_BUDGET, shown};
 use crate::definition::graph::{Backoff, StepRunner, StepSpec};
 use crate::definition::schema::{BACKOFF_KEYS, PLANNED_RUNNERS, SECRET_KEYS, STEP_KEYS};
 use crate::definition::tree::{Tree, Value};
+use crate::problem::meant;
+
+/// The way to do without a kind of step that is not there yet.
+fn planned_runner(key: &str) -> Option<&'static str> {
+    let mut planned = PLANNED_RUNNERS.iter();
+    planned
+        .find(|(kind, _)| *kind == key)
+        .map(|(_, help)| *help)
+}
 
 impl Reader {
     pub(super) fn step(&mut self, name: Name, tree: &Tree) -> Declared {
@@ -30,12 +39,12 @@ impl Reader {
         };
         let (planned, entries): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(|(key, _)| {
             key.scalar()
-                .is_some_and(|key| PLANNED_RUNNERS.contains(&key))
+                .is_some_and(|key| planned_runner(key).is_some())
         });
         for (key, _) in &planned {
             let kind = key.scalar().unwrap_or_default();
             let message = format!("`{kind}` steps are not supported by this version yet");
-            let help = "use `command` with a program that does the same";
+            let help = planned_runner(kind).unwrap_or_default();
             self.report(key.place, message, help);
         }
         let mut runner: Option<&str> = None;
@@ -68,7 +77,12 @@ impl Reader {
             }
         }
         // One mistake is enough: what a wrong kind of step would be is not known.
-        if runner.is_none() && planned.is_empty() {
+        let misspelt = |key: &Tree| {
+            let meant = key.scalar().and_then(|key| meant(key, STEP_KEYS));
+            meant.is_some_and(|meant| ["command", "native"].contains(&meant))
+        };
+        let misspelt = runner.is_none() && entries.iter().any(|(key, _)| misspelt(key));
+        if runner.is_none() && planned.is_empty() && !misspelt {
             let message = format!("step {of} does not say what runs");
             self.report(at, message, help);
         }

@@ -16,7 +16,7 @@ fn what_is_not_a_readable_file_is_a_problem() {
     fs::write(at("large.yml"), vec![b'#'; MAX_BYTES + 1]).expect("a file");
     for (name, message) in [
         ("dir.yml", "this is a directory"),
-        ("latin.yml", "the file is not UTF-8"),
+        ("latin.yml", "a byte that is not UTF-8"),
         ("loop.yml", "the file cannot be read"),
         ("large.yml", "larger than 1024 KiB"),
         ("none.yml", "the file cannot be read"),
