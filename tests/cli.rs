@@ -524,6 +524,32 @@ fn a_step_has_the_variables_that_are_listed_and_a_secret_is_nowhere_but_in_it() 
 }
 
 #[test]
+fn runs_of_a_pipeline_that_nobody_knows_are_a_mistake_and_the_nearest_is_named() {
+    let place = Place::ready();
+    place.run(["runs", "--pipeline", "Hello"]).fine();
+    let ended = place.run(["runs", "--pipeline", "Helo"]);
+    ended.failed(1, "there is no pipeline `Helo`");
+    assert!(ended.stderr.contains("did you mean `Hello`?"), "{ended:?}");
+    // One that was defined once has its runs.
+    place.trigger("1");
+    std::fs::remove_file(place.path().join("pipelines/hello.yml")).unwrap();
+    place.write(
+        "pipelines/other.yml",
+        "pipeline: Other\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n",
+    );
+    place.run(["runs", "--pipeline", "Hello"]).fine();
+    let none = place.run([
+        "runs",
+        "--pipeline",
+        "Hello",
+        "--status",
+        "halted",
+        "--json",
+    ]);
+    assert_eq!(none.fine().json(), serde_json::json!([]));
+}
+
+#[test]
 fn the_whole_of_path_is_nobodys_answer() {
     let place = Place::ready();
     let pipeline =
@@ -899,17 +925,41 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
     let ended = typed(&place, "prune --limit 1", b"y\n");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
-        ended.stdout.contains("1 runs ended") && ended.stdout.contains("1 runs deleted"),
+        ended.stdout.contains("1 run ended") && ended.stdout.contains("1 run deleted"),
         "{ended:?}"
     );
+    // A person who names an age is asked as well, and can see first what it would be.
+    let refused = typed(&place, "prune --older-than 1d", b"n\n");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(
+        refused.stdout.contains("2 runs ended at least 1d 0h ago.")
+            && refused.stdout.contains("[y/N]"),
+        "{refused:?}"
+    );
+    for args in [
+        &["prune", "--dry-run"][..],
+        &["prune", "--older-than", "1d", "--dry-run", "-y"],
+    ] {
+        let dry = place.run(args);
+        dry.fine();
+        assert!(
+            dry.stdout.starts_with("2 runs would be deleted: "),
+            "{dry:?}"
+        );
+    }
+    let dry = place.run(["prune", "--older-than", "90d", "--dry-run", "--json"]);
+    assert_eq!(dry.fine().json()["would_prune"], 0);
     // No question where there is nothing to lose, or where it has been answered.
-    let told = typed(&place, "prune --older-than 0 --limit 1", b"");
+    let told = typed(&place, "prune --older-than 0 --limit 1 --yes", b"");
     assert!(
         told.code == Some(0) && !told.stdout.contains("[y/N]"),
         "{told:?}"
     );
     assert_eq!(
-        place.run(["prune", "-y", "--json"]).fine().json()["pruned"],
+        place
+            .run(["prune", "--older-than", "1d", "--json"])
+            .fine()
+            .json()["pruned"],
         1
     );
     let nothing = typed(&place, "prune", b"");

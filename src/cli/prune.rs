@@ -9,18 +9,21 @@ use crate::store::{Purpose, prune};
 use crate::time;
 
 use super::exit::Failure;
+use super::live::counted;
 use super::patiently::patiently;
 use super::setup::{self, CliContext};
 
 /// Deletes old runs.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd prune --older-than 30d
-  ductworkd prune                    # what the daemon would delete by itself; asks first
+  ductworkd prune --older-than 30d --dry-run
+  ductworkd prune --older-than 30d   # says how many, and asks first
+  ductworkd prune                    # the same, of what the daemon would delete by itself
 
 Only runs that have ended are deleted, with all that belongs to them. `retention:` in the
-configuration makes the daemon do so by itself. Without --older-than that is the age here as
-well, and a person is asked; where there is none, --yes is needed.
+configuration makes the daemon do so by itself, and is the age here as well where --older-than
+names none. Without a terminal there is nobody to ask: then --older-than is enough, and without
+it --yes is needed.
 ")]
 pub struct Prune {
     /// How long ago they ended, at least [default: `retention` of the configuration]
@@ -29,6 +32,9 @@ pub struct Prune {
     /// At most this many
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
+    /// Say how many would be deleted, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -43,10 +49,10 @@ impl Prune {
                 "give --older-than 30d, or set `retention` in the configuration",
             )));
         };
-        // A person who names an age means it; that of the configuration may be nobody's thought.
-        let sure = self.yes || self.older_than.is_some();
-        let asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-        if !sure && !asked {
+        let terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        // A script that names an age means it; that of the configuration may be nobody's thought.
+        let sure = self.yes || (self.older_than.is_some() && !terminal);
+        if !sure && !terminal && !self.dry_run {
             let problem = Problem::new("nothing was deleted: there is nobody to ask");
             return Err(Failure::usage(problem.help(format!(
                 "give --older-than 30d, or --yes for the `retention` of the configuration ({})",
@@ -56,9 +62,21 @@ impl Prune {
         let limit = self.limit.unwrap_or(u64::MAX);
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            if self.dry_run {
+                let old = prune::count(&mut conn, older_than).await?.min(limit);
+                let said = match cli.out.json {
+                    true => cli.out.value(&serde_json::json!({ "would_prune": old })),
+                    false => cli.out.text(&format!(
+                        "{} would be deleted: ended at least {} ago\n",
+                        counted(old, "run"),
+                        time::span(older_than)
+                    )),
+                };
+                return said;
+            }
             if !sure {
                 let old = prune::count(&mut conn, older_than).await?.min(limit);
-                if old > 0 && !confirmed(old, older_than) {
+                if old > 0 && !confirmed(old, older_than, self.older_than.is_none()) {
                     return Err(Failure::failed(Problem::new("nothing was deleted")));
                 }
             }
@@ -71,18 +89,26 @@ impl Prune {
             let pruned = pruned.await?;
             match cli.out.json {
                 true => cli.out.value(&serde_json::json!({ "pruned": pruned })),
-                false => cli.out.text(&format!("{pruned} runs deleted\n")),
+                false => cli
+                    .out
+                    .text(&format!("{} deleted\n", counted(pruned, "run"))),
             }
         })
     }
 }
 
 /// The answer of the person at the terminal. Asked on standard error: the other is for the result.
-fn confirmed(old: u64, older_than: Duration) -> bool {
-    let age = time::span(older_than);
+fn confirmed(old: u64, older_than: Duration, by_configuration: bool) -> bool {
+    let (runs, age) = (counted(old, "run"), time::span(older_than));
+    let of = match by_configuration {
+        true => " (`retention` of the configuration)",
+        false => "",
+    };
     eprint!(
-        "{old} runs ended at least {age} ago (`retention` of the configuration).\n\
-         Delete them, with all that belongs to them? [y/N] "
+        "{runs} ended at least {age} ago{of}.\n\
+         Delete {}, with all that belongs to {}? [y/N] ",
+        if old == 1 { "it" } else { "them" },
+        if old == 1 { "it" } else { "them" },
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();

@@ -6,9 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::config::Config;
 use crate::model::*;
-use crate::store::Purpose;
+use crate::process::start;
 use crate::store::query::{self, Run, RunFilter};
+use crate::store::{Conn, Purpose};
 use crate::time;
 
 use super::exit::Failure;
@@ -63,6 +65,9 @@ impl Runs {
                 query::runs(&mut conn, &filter, &mut report),
             );
             let runs = runs.await?;
+            if runs.is_empty() {
+                self.known(&mut conn, &config, cli).await?;
+            }
             if cli.out.json {
                 let runs: Vec<RunJson<'_>> = runs.iter().map(RunJson::of).collect();
                 return cli.out.value(&runs);
@@ -85,6 +90,37 @@ impl Runs {
             let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
             cli.out.text(&out::table(&headings, &rows))
         })
+    }
+}
+
+impl Runs {
+    /// Refuses a pipeline that is not defined here, and of which there never was a run.
+    async fn known(
+        &self,
+        conn: &mut Conn,
+        config: &Config,
+        cli: &CliContext,
+    ) -> Result<(), Failure> {
+        let Some(name) = self.pipeline.as_deref() else {
+            return Ok(());
+        };
+        let (here, _) = start::look(config, &cli.embedded);
+        let here: Vec<_> = here.into_iter().map(|found| found.definition).collect();
+        // Another host may define it, where none is defined here.
+        if here.is_empty() || here.iter().any(|one| one.pipeline == name) {
+            return Ok(());
+        }
+        let any = RunFilter {
+            pipeline: Some(name),
+            statuses: &[],
+            since: None,
+            before: None,
+            limit: 1,
+        };
+        match query::runs(conn, &any, &mut |_| ()).await?.is_empty() {
+            true => setup::find_pipeline(&here, name, config).map(|_| ()),
+            false => Ok(()),
+        }
     }
 }
 
