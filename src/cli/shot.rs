@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::engine::lifeline::Request;
+use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::process::start::{self, Embedded, Options};
@@ -216,8 +217,14 @@ async fn report(
                     counted(attempts as u64, "attempt")
                 ));
             }
+            let halts = super::why::halts(conn, id, Some(&shot.definition)).await?;
+            for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
+                let explanation = halt.explanation.as_deref().unwrap_or_default();
+                say(&format!("  {}: {explanation}", halt.fact.reason));
+            }
+            let facts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
             say(&format!("  look at it:  ductworkd show {id}"));
-            say(&format!("  go on:       ductworkd revive {id}"));
+            say(&format!("  go on:       {}", remedy(&facts, id)));
         }
         RunStatus::Dampened => {
             say(&style.yellow(&format!("run {id} waits for a person")));

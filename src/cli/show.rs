@@ -16,6 +16,7 @@ use super::out;
 use super::patiently::waiting;
 use super::runs::RunJson;
 use super::setup::{self, CliContext};
+use super::why;
 
 /// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
 const TREE_MAX: usize = 2_000;
@@ -49,16 +50,25 @@ impl Show {
             let Some(detail) = detail else {
                 return Err(setup::no_run(&run.to_string()));
             };
-            let unreadable = match detail.run.status.is_terminal() {
-                true => None,
-                false => Definitions::default()
-                    .read(&mut conn, &detail.run.definition)
-                    .await?
-                    .err(),
+            let (unreadable, halts) = match detail.run.status {
+                RunStatus::Completed | RunStatus::Cancelled => (None, Vec::new()),
+                status => {
+                    let definitions = Definitions::default();
+                    let read = definitions.read(&mut conn, &detail.run.definition).await?;
+                    match status == RunStatus::Halted {
+                        true => (
+                            None,
+                            why::halts(&mut conn, run, read.ok().as_deref()).await?,
+                        ),
+                        false => (read.err(), Vec::new()),
+                    }
+                }
             };
             if cli.out.json {
                 return cli.out.value(&Whole {
                     run: RunJson::of(&detail.run),
+                    definition_was: detail.definition_was.as_deref(),
+                    halts: halts.iter().map(HaltJson::of).collect(),
                     unreadable: unreadable.as_ref().map(ToString::to_string),
                     steps: detail.steps.iter().map(StepJson::of).collect(),
                     truncated: detail.truncated.then_some(true),
@@ -77,6 +87,7 @@ impl Show {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
             }
+            text.push_str(&why::halted(&halts, run));
             cli.out.text(&text)
         })
     }
@@ -86,6 +97,12 @@ impl Show {
 struct Whole<'a> {
     #[serde(flatten)]
     run: RunJson<'a>,
+    /// Only of a run that was revived with another definition: that of the run it continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    definition_was: Option<&'a str>,
+    /// Only of a run that halted: where and why, as far as they are few.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    halts: Vec<HaltJson<'a>>,
     /// Only where this version cannot read the definition of a run that goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
@@ -93,6 +110,23 @@ struct Whole<'a> {
     /// Only where a limit was asked for, and reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     truncated: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct HaltJson<'a> {
+    reason: &'a str,
+    node: &'a str,
+    explanation: Option<&'a str>,
+}
+
+impl<'a> HaltJson<'a> {
+    fn of(halt: &'a why::Halt) -> Self {
+        Self {
+            reason: &halt.fact.reason,
+            node: &halt.fact.node,
+            explanation: halt.explanation.as_deref(),
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -2,12 +2,14 @@
 
 use serde_json::json;
 
+use crate::definition::Definition;
+use crate::machine::halt::{self, HaltFact};
 use crate::machine::why::why;
+use crate::model::RunId;
 use crate::process::identity::Identity;
 use crate::process::proof;
-use crate::store::Purpose;
 use crate::store::definition::Definitions;
-use crate::store::process;
+use crate::store::{Conn, Purpose, process};
 
 use super::exit::Failure;
 use super::out::{self, paint};
@@ -81,4 +83,49 @@ impl Why {
             cli.out.text(&text)
         })
     }
+}
+
+/// A branch that halted, and what there is to say of that.
+pub struct Halt {
+    /// Where and why.
+    pub fact: HaltFact,
+    /// The same in words.
+    pub explanation: Option<String>,
+}
+
+/// Halts of a run that are told.
+const TOLD: usize = 5;
+
+/// The first halts of a run, explained by its definition.
+pub async fn halts(
+    conn: &mut Conn,
+    run: RunId,
+    definition: Option<&Definition>,
+) -> Result<Vec<Halt>, Failure> {
+    let facts = crate::store::why::halts(conn, run, TOLD).await?;
+    let halts = facts.into_iter().map(|fact| Halt {
+        explanation: fact.explanation(definition),
+        fact,
+    });
+    Ok(halts.collect())
+}
+
+/// The halts that no failed step shows, a line for each, and the remedy of the run.
+pub fn halted(halts: &[Halt], run: RunId) -> String {
+    let mut text = String::new();
+    for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
+        let (node, reason) = (&halt.fact.node, &halt.fact.reason);
+        let explanation = halt
+            .explanation
+            .as_deref()
+            .unwrap_or("nothing more is known");
+        let line = format!("{reason} at {node}: {explanation}");
+        text.push_str(&format!("{}\n", paint(out::BAD, &out::clean(&line))));
+    }
+    if !text.is_empty() {
+        let facts: Vec<HaltFact> = halts.iter().map(|halt| halt.fact.clone()).collect();
+        let remedy = out::clean(&halt::remedy(&facts, run));
+        text.push_str(&format!("{} {remedy}\n", paint(out::DIM, "remedy:")));
+    }
+    text
 }

@@ -262,7 +262,7 @@ pub fn then_of(definition: &Definition, node: NodeIndex) -> Option<Then> {
 }
 
 /// The elements of an array, or the entries of an object; `None` for anything else.
-fn elements(output: &RawValue) -> Option<Elements<'_>> {
+pub(super) fn elements(output: &RawValue) -> Option<Elements<'_>> {
     struct Split;
 
     impl<'de> Visitor<'de> for Split {

@@ -6,6 +6,7 @@
 
 pub mod advance;
 pub mod barrier;
+pub mod halt;
 pub mod outcome;
 pub mod revive;
 pub mod stuck;

@@ -2,10 +2,14 @@
 //!
 //! Decided from facts that were loaded in one snapshot; all times are the database's.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::definition::Definition;
 use crate::model::*;
 use crate::time;
+
+use super::halt::{self, HaltFact};
 
 /// The facts about a run and about those who could move it.
 #[derive(Clone, Debug)]
@@ -22,6 +26,8 @@ pub struct Facts {
     pub cancelling_at: Option<i64>,
     /// The run that continues it.
     pub revived_as: Option<RunId>,
+    /// Its input: all of it, or none where it is too long for a command line.
+    pub input: Option<String>,
     /// The database's time.
     pub now: i64,
     /// The age at which a heartbeat is stale.
@@ -38,6 +44,8 @@ pub struct Facts {
     pub unreadable: Option<String>,
     /// The first digits of its definition's digest, as troubles name it.
     pub definition: String,
+    /// Its definition, where this version can read it.
+    pub graph: Option<Arc<Definition>>,
     /// Executions of its pipeline that are due; `None` when it is not queued.
     pub backlog: Option<u64>,
 }
@@ -132,17 +140,6 @@ pub struct BarrierFact {
 pub(super) const START_WORKER: &str = "start `ductworkd` with this pipeline among its `pipelines`, or \
                                        send SIGHUP to one that runs and does not know it yet";
 
-/// Why a branch halted.
-#[derive(Clone, Debug)]
-pub struct HaltFact {
-    /// Why.
-    pub reason: String,
-    /// Where.
-    pub node: String,
-    /// The last attempt's error.
-    pub error: Option<String>,
-}
-
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
@@ -179,7 +176,11 @@ pub fn why(facts: &Facts) -> Why {
     match facts.status {
         RunStatus::Completed => Why::new("completed", format!("it completed{}", ended())),
         RunStatus::Cancelled => Why::new("cancelled", format!("it was cancelled{}", ended()))
-            .remedy(format!("ductworkd trigger {}", facts.pipeline)),
+            .remedy(trigger_again(
+                &facts.pipeline,
+                facts.input.as_deref().unwrap_or_default(),
+                run,
+            )),
         RunStatus::Halted => halted(facts, &ended()),
         RunStatus::InProgress | RunStatus::Dampened if facts.cancelling_at.is_some() => {
             cancelling(facts)
@@ -197,6 +198,30 @@ pub fn why(facts: &Facts) -> Why {
     }
 }
 
+/// Characters of an input that stand in a command line.
+pub const INPUT_MAX: usize = 200;
+
+/// The command that starts a run like this one; its input is too long for a command line where it is
+/// empty or longer than that.
+pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
+    match input {
+        "null" => format!("ductworkd trigger {pipeline}"),
+        "" => from_show(pipeline, run),
+        long if long.len() > INPUT_MAX || long.chars().any(char::is_control) => {
+            from_show(pipeline, run)
+        }
+        // As a shell takes it.
+        input => format!(
+            "ductworkd trigger {pipeline} '{}'",
+            input.replace('\'', r"'\''")
+        ),
+    }
+}
+
+fn from_show(pipeline: &str, run: RunId) -> String {
+    format!("ductworkd show {run} --json | jq -c .input | ductworkd trigger {pipeline} -")
+}
+
 fn cancelling(facts: &Facts) -> Why {
     let at = facts.cancelling_at.unwrap_or(facts.now);
     let last = time::relative(at, facts.now);
@@ -212,47 +237,21 @@ fn cancelling(facts: &Facts) -> Why {
     }
 }
 
-/// The meaning of a halt that no error of a step explains.
-fn meaning(reason: &str) -> Option<&'static str> {
-    let meaning = match reason {
-        "transition_invalid" => {
-            "its output is neither an array nor an object, and an expand needs one"
-        }
-        "max_fanout_exceeded" => {
-            "it would split into more branches than `pipeline_advancer.steps.max_depth` allows"
-        }
-        _ => return None,
-    };
-    Some(meaning)
-}
-
 fn halted(facts: &Facts, ended: &str) -> Why {
     let mut fact = format!("it halted{ended}");
     if let Some(first) = facts.halts.first() {
         fact = format!("{fact}: {} at {}", first.reason, first.node);
-        let error = first.error.as_deref();
-        if let Some(error) = error.or_else(|| meaning(&first.reason)) {
-            fact = format!("{fact}: {error}");
+        if let Some(explanation) = first.explanation(facts.graph.as_deref()) {
+            fact = format!("{fact}: {explanation}");
         }
         if facts.halts.len() > 1 {
             fact = format!("{fact} (and {} more)", facts.halts.len() - 1);
         }
     }
     let why = Why::new("halted", fact);
-    let halted_by = |reason| facts.halts.iter().any(|halt| halt.reason == reason);
     match facts.revived_as {
         Some(next) => why.remedy(format!("it was revived as {next}")),
-        // A revival takes the same output to the same end.
-        None if halted_by("transition_invalid") => why.remedy(format!(
-            "mend the step, and trigger another run: a revival would halt as this one \
-             (`ductworkd show {}` has the output)",
-            facts.run_id
-        )),
-        None if halted_by("max_fanout_exceeded") => why.remedy(format!(
-            "raise the limit, send SIGHUP to `ductworkd`, and then: ductworkd revive {}",
-            facts.run_id
-        )),
-        None => why.remedy(format!("ductworkd revive {}", facts.run_id)),
+        None => why.remedy(halt::remedy(&facts.halts, facts.run_id)),
     }
 }
 
@@ -522,6 +521,7 @@ mod tests {
             ended_at: None,
             cancelling_at: None,
             revived_as: None,
+            input: Some("[\"it's\"]".into()),
             now: NOW,
             stale_after: Duration::from_secs(30),
             processes: Vec::new(),
@@ -530,6 +530,7 @@ mod tests {
             halts: Vec::new(),
             unreadable: None,
             definition: "0123456789ab".into(),
+            graph: None,
             backlog: Some(3),
         }
     }
@@ -693,6 +694,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cancelled_run_is_begun_anew_with_its_own_input() {
+        let mut facts = facts(None);
+        facts.status = RunStatus::Cancelled;
+        let remedy = |facts: &Facts| why(facts).remedy.unwrap_or_default();
+        assert_eq!(remedy(&facts), r#"ductworkd trigger P '["it'\''s"]'"#);
+        facts.input = Some("null".into());
+        assert_eq!(remedy(&facts), "ductworkd trigger P");
+        for long in [None, Some("1".repeat(INPUT_MAX + 1))] {
+            facts.input = long;
+            assert!(remedy(&facts).ends_with("--json | jq -c .input | ductworkd trigger P -"));
+        }
+    }
+
+    #[test]
     fn a_run_that_has_ended_says_how_and_what_now() {
         let mut facts = facts(None);
         facts.ended_at = Some(NOW - 90 * SECOND);
@@ -704,6 +719,7 @@ mod tests {
             reason: HaltReason::JobRetriesExhausted.to_string(),
             node: "Load".into(),
             error: Some("exit status 3".into()),
+            ..HaltFact::default()
         });
         let answer = why(&facts);
         assert_eq!(
@@ -712,23 +728,5 @@ mod tests {
         );
         let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
         assert_eq!(answer.remedy.as_deref(), Some(revive));
-    }
-
-    /// A revival would find the same output.
-    #[test]
-    fn an_output_that_fits_no_way_on_is_explained_and_not_revived() {
-        let mut facts = facts(None);
-        facts.ended_at = Some(NOW - SECOND);
-        facts.status = RunStatus::Halted;
-        facts.halts.push(HaltFact {
-            reason: HaltReason::TransitionInvalid.to_string(),
-            node: "List".into(),
-            error: None,
-        });
-        let answer = why(&facts);
-        let fact = "it halted 1s ago: transition_invalid at List: its output is neither an array nor an \
-                    object, and an expand needs one";
-        assert_eq!(answer.fact, fact);
-        assert!(answer.remedy.unwrap().contains("trigger another run"));
     }
 }

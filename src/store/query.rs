@@ -108,6 +108,7 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
+    DEFINITION_OF_RUN = "SELECT definition FROM ductwork_runs WHERE id = :run";
     NOW = "SELECT {now} AS now";
 }
 
@@ -290,6 +291,8 @@ pub struct RunDetail {
     pub steps: Vec<StepRow>,
     /// There is more than was asked for.
     pub truncated: bool,
+    /// Digest of the definition of the run that it continues, where that is another one.
+    pub definition_was: Option<String>,
     /// The database's time when this was read.
     pub now: i64,
 }
@@ -525,8 +528,14 @@ pub async fn show(
         fan_outs.truncate(limit);
         steps.truncate(limit);
         executions(conn, &mut steps).await?;
+        let definition_was = match run.revived_from {
+            Some(from) => definition_of(conn, from).await?,
+            None => None,
+        };
+        let definition_was = definition_was.filter(|was| *was != run.definition);
         let now = now(conn).await?;
         Ok(Some(RunDetail {
+            definition_was,
             run,
             branches,
             fan_outs,
@@ -536,6 +545,12 @@ pub async fn show(
         }))
     })
     .await
+}
+
+async fn definition_of(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+    let args = [("run", run.0.into())];
+    let row = conn.fetch_optional(&DEFINITION_OF_RUN, &args).await?;
+    row.map(|row| row.get("definition")).transpose()
 }
 
 /// Steps of a run that are out of budget, with their attempts, oldest first.

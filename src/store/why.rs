@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::machine::why::{BarrierFact, Facts, HaltFact, Leaf, LeafState, ProcessFact};
+use crate::machine::halt::{HaltFact, OutputFact};
+use crate::machine::why::{BarrierFact, Facts, INPUT_MAX, Leaf, LeafState, ProcessFact};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
@@ -37,19 +38,34 @@ statements! {
           JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
          WHERE b.run_id = :run AND b.status = 'waiting'
          ORDER BY f.width - f.arrived DESC LIMIT 10";
+    /// Of a branch that could not be advanced the error is that of the last attempt to.
     HALTS = "
-        SELECT b.halt_reason, s.node, e.error_message
-          FROM ductwork_branches b
-          JOIN ductwork_steps s ON s.id = b.step_id
-          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
+        WITH halted AS MATERIALIZED (
+            SELECT id, step_id, halt_reason FROM ductwork_branches
+             WHERE run_id = :run AND halt_reason IS NOT NULL)
+        SELECT b.halt_reason, s.node, s.via, CAST(octet_length(s.output) AS bigint) AS size,
+               CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 100) END AS output,
+               f.width, coalesce(e.error_message,
+                   (SELECT a.error_message FROM ductwork_transitions t
+                      JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'error'
+                     WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message
+          FROM halted b
+          JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;b.id} AND f.node = s.node
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND s.output IS NULL AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
-         WHERE b.run_id = :run AND b.halt_reason IS NOT NULL
-         ORDER BY b.id LIMIT 100";
+         ORDER BY b.id LIMIT :n";
     REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
     BACKLOG = "
         SELECT count(*) AS n FROM ductwork_availabilities
          WHERE pipeline = :pipeline AND due_at <= {now}";
 }
+
+/// Halts that are read of one run.
+const HALTS_MAX: usize = 100;
+
+/// The longest output that is read whole, to count its elements.
+const WHOLE: i64 = 64 << 10;
 
 /// The facts about a run and about those who could move it; `None` when there is no such run.
 pub async fn facts(
@@ -70,6 +86,9 @@ pub async fn facts(
             ended_at: found.ended_at(),
             cancelling_at: found.cancelling_at,
             revived_as: None,
+            input: Some(found.input.get())
+                .filter(|input| input.len() <= INPUT_MAX)
+                .map(str::to_owned),
             now: query::now(conn).await?,
             stale_after,
             processes: Vec::new(),
@@ -80,15 +99,10 @@ pub async fn facts(
             pipeline: found.pipeline,
             unreadable: definition.as_ref().err().map(ToString::to_string),
             definition: short(&found.definition).to_owned(),
+            graph: definition.as_ref().ok().cloned(),
         };
         if found.status.is_terminal() {
-            for row in conn.fetch(&HALTS, &args).await? {
-                facts.halts.push(HaltFact {
-                    reason: row.get("halt_reason")?,
-                    node: row.get("node")?,
-                    error: row.get("error_message")?,
-                });
-            }
+            facts.halts = halts(conn, run, HALTS_MAX).await?;
             let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
             facts.revived_as = next.map(|row| row.get("id")).transpose()?.map(RunId);
             return Ok(Some(facts));
@@ -138,6 +152,32 @@ pub async fn facts(
         Ok(Some(facts))
     })
     .await
+}
+
+/// Why branches of a run halted by themselves: the first `n` of them.
+pub async fn halts(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<HaltFact>, Error> {
+    let args = [
+        ("run", run.0.into()),
+        ("n", n.into()),
+        ("whole", WHOLE.into()),
+    ];
+    let mut halts = Vec::new();
+    for row in conn.fetch(&HALTS, &args).await? {
+        let output: Option<String> = row.get("output")?;
+        let size: Option<i64> = row.get("size")?;
+        halts.push(HaltFact {
+            reason: row.get("halt_reason")?,
+            node: row.get("node")?,
+            via: row.get("via")?,
+            error: row.get("error_message")?,
+            output: output.zip(size).map(|(text, size)| OutputFact {
+                size: size.unsigned_abs(),
+                text,
+            }),
+            width: row.get("width")?,
+        });
+    }
+    Ok(halts)
 }
 
 fn state(row: &Row) -> Result<LeafState, Error> {

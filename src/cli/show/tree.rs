@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::model::*;
+use crate::store::definition::short as digits;
 use crate::store::query::{BranchRow, FanOutRow, NodeProgress, RunDetail, StepRow};
 use crate::time;
 
@@ -136,7 +137,15 @@ impl<'a> Tree<'a> {
             ),
         );
         if let Some(from) = run.revived_from {
-            line("continues", &from.to_string());
+            let other = match &self.detail.definition_was {
+                Some(was) => format!(
+                    ", with another definition ({} in place of {})",
+                    digits(&run.definition),
+                    digits(was)
+                ),
+                None => String::new(),
+            };
+            line("continues", &format!("{from}{other}"));
         }
         if let Some(key) = &run.trigger_key {
             line("key", &short(key, ROOM));

@@ -1,0 +1,372 @@
+//! Why a branch halted, in words, and the remedy that works.
+//!
+//! Owns: the explanation of each halt reason, from the rows that the halt left behind and from the
+//! run's definition. Never: decides that a branch halts (`advance` and `outcome` do).
+
+use serde_json::value::RawValue;
+
+use crate::definition::{Definition, Edge, Then};
+use crate::model::{HaltReason, RunId, Via};
+
+use super::advance;
+
+/// A branch that halted by itself.
+#[derive(Clone, Debug, Default)]
+pub struct HaltFact {
+    /// Why, as it is stored: a newer version may have written a word that this one does not know.
+    pub reason: String,
+    /// Where.
+    pub node: String,
+    /// The transition by which the step there was reached.
+    pub via: String,
+    /// The error of the last attempt: at its step, or at advancing from it.
+    pub error: Option<String>,
+    /// The output of its step, where that has one.
+    pub output: Option<OutputFact>,
+    /// The branches into which it had been split there.
+    pub width: Option<i64>,
+}
+
+/// The output of a step.
+#[derive(Clone, Debug)]
+pub struct OutputFact {
+    /// Its length in bytes.
+    pub size: u64,
+    /// Its text: all of it, or its first characters.
+    pub text: String,
+}
+
+/// Characters of an output that an explanation quotes.
+const QUOTED: usize = 40;
+
+impl OutputFact {
+    /// The kind of value, as people call it.
+    fn kind(&self) -> &'static str {
+        match self.text.as_bytes().first() {
+            Some(b'"') => "a string",
+            Some(b'[') => "a list",
+            Some(b'{') => "an object",
+            Some(b't' | b'f') => "a boolean",
+            Some(b'n') => "null",
+            _ => "a number",
+        }
+    }
+
+    fn quoted(&self) -> String {
+        let mut chars = self.text.chars();
+        let begins: String = chars.by_ref().take(QUOTED).collect();
+        match chars.next().is_some() || self.size > begins.len() as u64 {
+            true => format!("it begins `{begins}`"),
+            false => format!("it is `{begins}`"),
+        }
+    }
+
+    /// The number of its elements, where all of it is here.
+    fn elements(&self) -> Option<usize> {
+        let whole = self.text.len() as u64 == self.size;
+        let value: &RawValue = serde_json::from_str(&self.text).ok().filter(|_| whole)?;
+        advance::elements(value).map(|elements| elements.len())
+    }
+}
+
+impl HaltFact {
+    fn is(&self, reason: HaltReason) -> bool {
+        self.reason == reason.as_str()
+    }
+
+    /// True where a failed step shows it: nothing was wrong with a transition.
+    pub fn is_of_step(&self) -> bool {
+        self.output.is_none() && self.width.is_none() && self.error.is_some()
+    }
+
+    /// The words for the output: a person's answer is no step's.
+    fn returned(&self, what: &str) -> String {
+        match self.via == Via::Dampen.as_str() {
+            true => format!("the answer at {} is {what}", self.node),
+            false => format!("{} returned {what}", self.node),
+        }
+    }
+
+    /// A line that says what went wrong; `None` where there is nothing to say beyond the reason.
+    pub fn explanation(&self, definition: Option<&Definition>) -> Option<String> {
+        let node = definition.and_then(|it| Some(it.node(it.find(&self.node)?)));
+        let name = |to: crate::definition::Target| {
+            definition.map_or("", |it| it.node(to.node).name.as_str())
+        };
+        let edge = node.map(|node| &node.next);
+        if self.is(HaltReason::TransitionInvalid) {
+            let Some(output) = &self.output else {
+                return Some(format!(
+                    "{} has neither an output nor an attempt",
+                    self.node
+                ));
+            };
+            let quoted = output.quoted();
+            let returned = self.returned(output.kind());
+            return Some(match edge {
+                Some(Edge::Expand { to, .. }) => format!(
+                    "{returned}; `expand: {}` needs a list or an object; {quoted}",
+                    name(*to)
+                ),
+                _ => format!("{returned}, which its transition cannot use; {quoted}"),
+            });
+        }
+        if self.is(HaltReason::ConditionUnmatched) {
+            let quoted = self.output.as_ref().map(OutputFact::quoted);
+            let quoted = quoted.unwrap_or_else(|| "it has none".to_owned());
+            return Some(format!(
+                "the output of {} matches no path of its `divert`; {quoted}",
+                self.node
+            ));
+        }
+        if self.is(HaltReason::MaxFanoutExceeded) {
+            const MORE: &str = "more than `pipeline_advancer.steps.max_depth` allows";
+            return Some(match (edge, &self.output) {
+                (Some(Edge::Divide { paths, .. }), _) => {
+                    format!(
+                        "{} divides into {} branches, {MORE}",
+                        self.node,
+                        paths.len()
+                    )
+                }
+                (_, Some(output)) => match output.elements() {
+                    Some(elements) => {
+                        format!("{}, {MORE}", self.returned(&format!("{elements} elements")))
+                    }
+                    None => {
+                        let what = format!("{} of {} bytes", output.kind(), output.size);
+                        format!("{}, with elements {MORE}", self.returned(&what))
+                    }
+                },
+                _ => format!("{} would split into branches {MORE}", self.node),
+            });
+        }
+        if self.is(HaltReason::PayloadTooLarge) && self.error.is_none() {
+            let branches = match self.width {
+                Some(width) => format!("the {width} branches of {}", self.node),
+                None => format!("the branches of {}", self.node),
+            };
+            let to = match edge.and_then(then) {
+                Some(Then::Combine(to) | Then::Collapse(to) | Then::Converge(to)) => {
+                    format!(", the input of {},", name(to))
+                }
+                _ => String::new(),
+            };
+            return Some(format!(
+                "the outputs of {branches} together{to} are longer than `job_worker.max_payload` allows"
+            ));
+        }
+        if self.is(HaltReason::AdvancerCrashesExhausted) {
+            return Some(format!(
+                "the process that advanced from {} died each time; its log may say why",
+                self.node
+            ));
+        }
+        if self.is(HaltReason::AdvancerRetriesExhausted) {
+            let error = self
+                .error
+                .as_deref()
+                .unwrap_or("the log of the advancer says why");
+            return Some(format!(
+                "advancing from {} failed each time: {error}",
+                self.node
+            ));
+        }
+        self.error.clone()
+    }
+
+    /// The actions after which a revival does not halt here again; `None` for what a revival alone may
+    /// mend.
+    fn first(&self) -> Option<Fix> {
+        let limit = |key| Fix {
+            first: format!("raise `{key}`, and send SIGHUP to `ductworkd`"),
+            note: "",
+        };
+        if self.is(HaltReason::MaxFanoutExceeded) {
+            return Some(limit("pipeline_advancer.steps.max_depth"));
+        }
+        if self.is(HaltReason::PayloadTooLarge) && self.error.is_none() {
+            return Some(limit("job_worker.max_payload"));
+        }
+        if !self.is(HaltReason::TransitionInvalid) && !self.is(HaltReason::ConditionUnmatched) {
+            return None;
+        }
+        let node = &self.node;
+        Some(match (&self.output, self.via == Via::Dampen.as_str()) {
+            (None, _) => Fix {
+                first: "this should not be: run `ductworkd audit`".to_owned(),
+                note: "",
+            },
+            (Some(_), true) => Fix {
+                first: "have another answer ready".to_owned(),
+                note: "    # asks again; with --latest where the pipeline's file was changed",
+            },
+            (Some(_), false) => Fix {
+                first: format!("fix {node}"),
+                note: "    # runs that step again; with --latest where the pipeline's file was changed",
+            },
+        })
+    }
+}
+
+/// The actions before a revival, and a note beside its command.
+struct Fix {
+    first: String,
+    note: &'static str,
+}
+
+fn then(edge: &Edge) -> Option<Then> {
+    match edge {
+        Edge::Divide { then, .. } | Edge::Expand { then, .. } => Some(*then),
+        _ => None,
+    }
+}
+
+/// The remedy of a run that halted so.
+pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
+    match halts.iter().find_map(HaltFact::first) {
+        Some(Fix { first, note }) => format!("{first}; then: ductworkd revive {run}{note}"),
+        None => format!("ductworkd revive {run}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{Path, Pipeline};
+
+    fn definition() -> Definition {
+        let pipeline = Pipeline::named("P")
+            .start("List")
+            .expand("Load")
+            .divide([Path::to("A"), Path::to("B")])
+            .combine("Merge")
+            .collapse("Report");
+        pipeline.build().expect("it is well formed")
+    }
+
+    fn fact(reason: HaltReason, node: &str, output: Option<&str>) -> HaltFact {
+        HaltFact {
+            reason: reason.to_string(),
+            node: node.to_owned(),
+            via: "chain".to_owned(),
+            output: output.map(|text| OutputFact {
+                size: text.len() as u64,
+                text: text.to_owned(),
+            }),
+            ..HaltFact::default()
+        }
+    }
+
+    fn said(fact: &HaltFact) -> String {
+        fact.explanation(Some(&definition())).unwrap_or_default()
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_expanded_is_named_and_quoted() {
+        let of = |output| said(&fact(HaltReason::TransitionInvalid, "List", Some(output)));
+        assert_eq!(
+            of("\"in\""),
+            "List returned a string; `expand: Load` needs a list or an object; it is `\"in\"`"
+        );
+        let long = format!("\"{}\"", "é".repeat(100));
+        assert!(
+            of(&long).ends_with(&format!("it begins `\"{}`", "é".repeat(39))),
+            "{}",
+            of(&long)
+        );
+        for (output, kind) in [("1.5", "a number"), ("true", "a boolean"), ("null", "null")] {
+            assert!(
+                of(output).starts_with(&format!("List returned {kind}; ")),
+                "{}",
+                of(output)
+            );
+        }
+        let mut asked = fact(HaltReason::TransitionInvalid, "List", Some("7"));
+        asked.via = "dampen".to_owned();
+        assert!(
+            said(&asked).starts_with("the answer at List is a number; "),
+            "{}",
+            said(&asked)
+        );
+        let mut cut = fact(HaltReason::TransitionInvalid, "List", Some("\"abc"));
+        cut.output.as_mut().expect("it has one").size = 9_000_000;
+        assert!(said(&cut).ends_with("it begins `\"abc`"), "{}", said(&cut));
+    }
+
+    #[test]
+    fn every_reason_is_explained_or_has_the_error_of_its_step() {
+        for reason in HaltReason::ALL {
+            let mut fact = fact(*reason, "List", None);
+            fact.error = Some("exit status 3".to_owned());
+            let known = said(&fact);
+            fact.error = None;
+            let unknown = fact.explanation(None).unwrap_or_default();
+            let of_step = ["job_", "step_"]
+                .iter()
+                .any(|it| reason.as_str().starts_with(it));
+            assert_eq!(
+                known == "exit status 3",
+                of_step || reason.as_str() == "payload_too_large"
+            );
+            assert_eq!(unknown.is_empty(), of_step, "{reason}: {unknown}");
+        }
+    }
+
+    #[test]
+    fn a_fan_out_or_a_fan_in_beyond_a_limit_is_counted() {
+        let of = |node, output| said(&fact(HaltReason::MaxFanoutExceeded, node, output));
+        let more = "more than `pipeline_advancer.steps.max_depth` allows";
+        assert_eq!(
+            of("List", Some("[1,2,[3]]")),
+            format!("List returned 3 elements, {more}")
+        );
+        assert_eq!(
+            of("Load", Some("[1,2]")),
+            format!("Load divides into 2 branches, {more}")
+        );
+        let mut wide = fact(HaltReason::MaxFanoutExceeded, "List", Some("[1,2"));
+        wide.output.as_mut().expect("it has one").size = 9_000_000;
+        assert_eq!(
+            said(&wide),
+            format!("List returned a list of 9000000 bytes, with elements {more}")
+        );
+        let mut large = fact(HaltReason::PayloadTooLarge, "List", Some("[1,2,3]"));
+        large.width = Some(3);
+        assert_eq!(
+            said(&large),
+            "the outputs of the 3 branches of List together, the input of Report, are longer than \
+             `job_worker.max_payload` allows"
+        );
+    }
+
+    #[test]
+    fn the_remedy_is_one_that_works() {
+        let run = RunId(uuid::Uuid::nil());
+        let revive = format!("ductworkd revive {run}");
+        let of = |reason, output| remedy(&[fact(reason, "List", output)], run);
+        assert_eq!(of(HaltReason::JobTimedOut, None), revive);
+        let invalid = of(HaltReason::TransitionInvalid, Some("1"));
+        assert!(
+            invalid.starts_with(&format!("fix List; then: {revive} ")),
+            "{invalid}"
+        );
+        assert!(invalid.contains("--latest"), "{invalid}");
+        let wide = of(HaltReason::MaxFanoutExceeded, Some("[]"));
+        assert!(
+            wide.starts_with("raise `pipeline_advancer.steps.max_depth`"),
+            "{wide}"
+        );
+        let large = of(HaltReason::PayloadTooLarge, None);
+        assert!(
+            large.starts_with("raise `job_worker.max_payload`"),
+            "{large}"
+        );
+        // Of several halts the one that a revival alone does not mend is told.
+        let both = [
+            fact(HaltReason::JobTimedOut, "Load", None),
+            fact(HaltReason::TransitionInvalid, "List", Some("1")),
+        ];
+        assert!(remedy(&both, run).starts_with("fix List"));
+    }
+}
