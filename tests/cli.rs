@@ -15,6 +15,9 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+#[path = "cli/revive.rs"]
+mod revive;
+
 /// A directory to run in, with nothing of the environment in it.
 struct Place {
     dir: TempDir,

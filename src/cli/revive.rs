@@ -1,25 +1,48 @@
 //! `revive`: a halted run goes on as a new one.
 
+use std::io::{BufRead, IsTerminal, Write};
+
 use serde_json::json;
 
+use crate::config::Config;
+use crate::definition::Definition;
+use crate::definition::difference::differences;
+use crate::machine::why;
+use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
-use crate::store::{Purpose, revive};
+use crate::store::definition::Definitions;
+use crate::store::query::{self, Run};
+use crate::store::revive::{self, Wanted};
+use crate::store::{Conn, Purpose};
 
 use super::exit::Failure;
+use super::patiently::waiting;
 use super::setup::{self, CliContext};
 
 /// Continues a halted run as a new one.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd revive 0192f3a1
+  ductworkd revive 0192f3a1 --latest   # after the pipeline's file was changed
   ductworkd runs --status halted --json | jq -r '.[].id' | xargs -n1 ductworkd revive
 
-The new run begins where the other halted: no completed step runs again.
+The new run begins where the other halted: no completed step runs again, unless its output is what
+the run halted for. It keeps the definition that the other was started with; with --latest it goes on
+with that of the configuration, if every step that the run came through is there in the same place.
 ")]
 pub struct Revive {
     /// The run's id, or the first digits of it
     run: String,
+    /// Go on with the definition that the configuration has now
+    #[arg(long)]
+    latest: bool,
+    /// Begin with an empty context: what the steps stored there is not copied
+    #[arg(long)]
+    without_context: bool,
 }
+
+/// Differences that are named.
+const NAMED: usize = 5;
 
 impl Revive {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
@@ -27,32 +50,129 @@ impl Revive {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let revived = match revive::revive(&mut conn, run).await? {
+            let Some(found) = query::run(&mut conn, run).await? else {
+                return Err(setup::no_run(&run.to_string()));
+            };
+            let pipelines = match (self.latest, found.status) {
+                (true, _) => cli.pipelines(&config)?,
+                // A mistake in a file keeps no run from going on as it was.
+                (false, RunStatus::Halted) => cli.pipelines(&config).unwrap_or_default(),
+                (false, _) => Vec::new(),
+            };
+            let latest = match self.latest {
+                true => Some(setup::find_pipeline(&pipelines, &found.pipeline, &config)?),
+                false => pipelines.iter().find(|it| it.pipeline == found.pipeline),
+            };
+            let latest = latest.filter(|latest| latest.digest() != found.definition);
+            let mut note = None;
+            let mut definition = latest.filter(|_| self.latest);
+            if let (Some(latest), None) = (latest, definition) {
+                let changed = changed(&mut conn, &found, latest).await?;
+                match asked() && confirmed(&found.pipeline, &changed) {
+                    true => definition = Some(latest),
+                    false => note = Some(changed),
+                }
+            }
+            let wanted = Wanted {
+                definition,
+                context: !self.without_context,
+            };
+            let revived = revive::revive_as(&mut conn, run, wanted);
+            let revived = match waiting("reviving the run", revived).await? {
                 revive::Revive::Done(revived) => revived,
-                revive::Revive::NotFound => return Err(setup::no_run(&run.to_string())),
-                revive::Revive::NotHalted(status) => {
-                    let problem = Problem::new(format!(
-                        "the run {run} is {status}: only halted runs are revived"
-                    ));
-                    return Err(Failure::failed(
-                        problem.help(format!("`ductworkd why {run}` says what keeps it")),
-                    ));
-                }
-                revive::Revive::AlreadyRevived(next) => {
-                    let problem =
-                        Problem::new(format!("the run {run} was revived before, as {next}"));
-                    return Err(Failure::failed(
-                        problem.help(format!("`ductworkd show {next}` shows it")),
-                    ));
-                }
+                other => return Err(refused(other, &found, &config)),
             };
             let pipeline = setup::wake_for(&mut conn, &config, revived).await?;
+            if let Some(changed) = note {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "note: the configuration has another {pipeline} now ({changed}); the new run keeps the \
+                     definition that it was started with. Should it halt again: ductworkd revive {revived} --latest"
+                );
+            }
             match cli.out.json {
                 true => cli.out.value(&json!({
                     "run_id": revived, "pipeline": pipeline, "revived_from": run,
+                    "definition": definition.map_or(found.definition.clone(), Definition::digest),
                 })),
                 false => cli.out.text(&format!("{revived}\n")),
             }
         })
     }
+}
+
+/// The differences between a run's definition and the configuration's.
+async fn changed(conn: &mut Conn, run: &Run, latest: &Definition) -> Result<String, Failure> {
+    let frozen = Definitions::default().read(conn, &run.definition).await?;
+    let found = match frozen {
+        Ok(frozen) => differences(&frozen, latest),
+        Err(unreadable) => vec![unreadable.to_string()],
+    };
+    Ok(listed(&found))
+}
+
+fn listed(found: &[String]) -> String {
+    let more = match found.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("{}{more}", found[..found.len().min(NAMED)].join(", "))
+}
+
+/// True where a person can be asked.
+fn asked() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// The answer of the person at the terminal. Asked on standard error: the other is for the result.
+fn confirmed(pipeline: &str, changed: &str) -> bool {
+    eprint!(
+        "The configuration has another {pipeline} now: {changed}.\n\
+         Go on with that, as with --latest? Otherwise the run keeps its own. [y/N] "
+    );
+    let _ = std::io::stderr().flush();
+    let mut answer = String::new();
+    // An answer that cannot be read is no yes.
+    let _ = std::io::stdin().lock().read_line(&mut answer);
+    matches!(answer.trim(), "y" | "Y" | "yes" | "Yes" | "YES")
+}
+
+fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
+    let id: RunId = run.id;
+    let again = || why::trigger_again(&run.pipeline, run.input.get(), id);
+    let (message, help) = match refusal {
+        revive::Revive::NotHalted(RunStatus::Completed) => (
+            format!("the run {id} completed: there is nothing to revive"),
+            format!("to do its work once more: {}", again()),
+        ),
+        revive::Revive::NotHalted(RunStatus::Cancelled) => (
+            format!("the run {id} was cancelled: only halted runs are revived"),
+            format!("to do its work from the beginning: {}", again()),
+        ),
+        revive::Revive::NotHalted(status) => (
+            format!("the run {id} is {status}: only halted runs are revived"),
+            format!("`ductworkd why {id}` says what keeps it"),
+        ),
+        revive::Revive::AlreadyRevived(next) => (
+            format!("the run {id} was revived before, as {next}"),
+            format!("`ductworkd show {next}` shows it"),
+        ),
+        revive::Revive::Disagrees(found) => (
+            format!(
+                "the run {id} cannot go on with the {} of {}: {}",
+                run.pipeline,
+                config.pipelines_path.display(),
+                listed(&found)
+            ),
+            format!(
+                "`ductworkd revive {id}` goes on with the definition that it was started with; to begin anew \
+                 with the other: {}",
+                again()
+            ),
+        ),
+        revive::Revive::Done(_) | revive::Revive::NotFound => {
+            return setup::no_run(&id.to_string());
+        }
+    };
+    Failure::failed(Problem::new(message).help(help))
 }

@@ -7,6 +7,7 @@
 pub mod builder;
 pub mod canonical;
 pub mod check;
+pub mod difference;
 pub mod graph;
 pub mod schema;
 mod tree;

@@ -207,6 +207,15 @@ pub fn reads_output(definition: &Definition, node: NodeIndex) -> bool {
     matches!(next, Edge::Expand { .. } | Edge::Divert { .. })
 }
 
+/// True when the edge that leaves `node` can take an output that begins with this character; only an
+/// expand asks for more than one value.
+pub fn fits(definition: &Definition, node: NodeIndex, first: Option<char>) -> bool {
+    match &definition.node(node).next {
+        Edge::Expand { .. } => matches!(first, Some('[' | '{')),
+        _ => true,
+    }
+}
+
 /// The crossings that a worker may make together with its result: those that lead to one step
 /// on the same branch, or end it. `None` for all that need a barrier or a person.
 pub fn decide_simple<'a>(

@@ -8,11 +8,16 @@
 //! Not copied: transitions and advancements (the crossings were made by the old run;
 //! copies name their originals as `source_step_id`), executions, the hook.
 
+use crate::definition::Definition;
 use crate::failpoint::failpoint;
-use crate::machine::revive::{HaltedView, Restart, restart};
+use crate::machine::advance;
+use crate::machine::revive::{
+    EndFact, FanOutFact, HaltedView, Origin, Restart, Shape, StepFact, disagreements, restart,
+};
 use crate::model::*;
 
 use super::conn::Conn;
+use super::definition::{self, Definitions};
 use super::error::Error;
 use super::statement::{Rows, statements};
 use super::transition::insert::{self, NewExecution};
@@ -30,9 +35,9 @@ statements! {
     /// (T2). Proven by `of_sixteen_revives_at_once_one_wins`. (I21)
     REVIVE_RUN = "
         INSERT INTO ductwork_runs (id, pipeline, definition, input, revived_from, triggered_at)
-        SELECT :to, r.pipeline, r.definition, r.input, r.id, {now}
+        SELECT :to, r.pipeline, coalesce(:definition, r.definition), r.input, r.id, {now}
           FROM ductwork_runs r WHERE r.id = :from
-        RETURNING pipeline";
+        RETURNING pipeline, definition";
     /// A branch that halted waits: for the branches of its fan-out that halt no more, or, if
     /// it halted by itself, until it is restarted further on in this transaction.
     REVIVE_BRANCHES = "
@@ -61,7 +66,8 @@ statements! {
                s.status, s.input, s.output, s.created_at, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :from AND s.status = 'completed' AND s.via <> 'on_halt'";
+         WHERE br.run_id = :from AND s.status = 'completed' AND s.via <> 'on_halt'
+           AND s.id NOT IN (SELECT b.id FROM {rows:b(id id)})";
     /// No copy: it has yet to be done.
     REVIVE_FAILED_STEPS = "
         INSERT INTO ductwork_steps
@@ -78,8 +84,9 @@ statements! {
     /// A fan-out that leaves a branch's current node was made at its current step: the graph
     /// has no cycle, so a branch stands at a node once.
     HALTED_BRANCHES = "
-        SELECT br.id, {copied:br.id} AS branch_id, {copied:br.step_id} AS step_id, s.status,
-               {copied:f.id} AS fan_out_id
+        SELECT br.id, br.step_id AS from_step_id, {copied:br.id} AS branch_id,
+               {copied:br.step_id} AS step_id, s.status, s.node, s.via,
+               substr(s.output, 1, 1) AS begins, br.halt_reason, {copied:f.id} AS fan_out_id
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
@@ -87,14 +94,49 @@ statements! {
          ORDER BY br.id";
     RESTART_BRANCHES = "
         UPDATE ductwork_branches
-           SET status = 'in_progress', output = NULL,
+           SET status = b.status, output = NULL,
                ready_at = CASE WHEN b.ready = 1 THEN {now} END
-          FROM {rows:b(id id, ready int)}
+          FROM {rows:b(id id, status text, ready int)}
          WHERE {key:ductwork_branches.id;b.id}";
     REOPEN_STEPS = "
         UPDATE ductwork_steps SET status = 'advancing'
           FROM {rows:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'completed'";
+    /// No copies: their output is to be made anew.
+    REDO_STEPS = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
+        SELECT {copied:s.id}, :to, {copied:s.branch_id}, s.ordinal, s.node, s.step, s.via,
+               b.status, s.input, {now}
+          FROM {rows:b(id id, status text)}
+          JOIN ductwork_steps s ON {key:s.id;b.id}";
+    ASK_REVIVED_RUN = "UPDATE ductwork_runs SET status = 'dampened', dampened = :n WHERE id = :to";
+    /// The kinds of steps, of barriers and of ends of a run: as many as its definition has, whatever
+    /// its fan-outs' widths.
+    SHAPE_STEPS = "
+        SELECT DISTINCT s.node, s.step, s.via, p.node AS from_node,
+               CAST(CASE WHEN g.id IS NULL THEN 0 ELSE 1 END AS bigint) AS split, f.node AS fan_out_node,
+               CASE WHEN f.via = 'divide' THEN br.ordinal END AS path
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id AND s.via <> 'on_halt'
+          LEFT JOIN ductwork_steps p ON {key:p.branch_id;br.id} AND p.ordinal = s.ordinal - 1
+          LEFT JOIN ductwork_fan_outs g ON {key:g.branch_id;br.id} AND g.node = p.node
+          LEFT JOIN ductwork_fan_outs f ON {key:f.id;br.fan_out_id} AND s.ordinal = 0
+         WHERE br.run_id = :from
+         ORDER BY s.node, s.via, from_node, fan_out_node, path";
+    SHAPE_FAN_OUTS = "
+        SELECT DISTINCT f.node, CASE WHEN f.via = 'divide' THEN f.width END AS paths
+          FROM ductwork_branches br
+          JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id}
+         WHERE br.run_id = :from
+         ORDER BY f.node";
+    SHAPE_ENDS = "
+        SELECT DISTINCT s.node, CAST(CASE WHEN f.id IS NULL THEN 0 ELSE 1 END AS bigint) AS split
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}
+          LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
+         WHERE br.run_id = :from AND br.status = 'completed'
+         ORDER BY s.node";
     REOPEN_FAN_OUT = "
         UPDATE ductwork_fan_outs SET arrived = arrived - 1, fired_at = NULL
          WHERE id = :id AND arrived = width
@@ -114,7 +156,7 @@ statements! {
 const CHUNK: usize = 1_000;
 
 /// The result of a revival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Revive {
     /// This run goes on where the other halted.
@@ -125,6 +167,26 @@ pub enum Revive {
     NotHalted(RunStatus),
     /// It was revived before, as this run.
     AlreadyRevived(RunId),
+    /// It cannot go on with the definition that was asked for, and why: nothing was written.
+    Disagrees(Vec<String>),
+}
+
+/// The form that a revival is wanted in.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The definition with which the new run goes on; `None` for the one that its origin was started
+    /// with.
+    pub definition: Option<&'a Definition>,
+    /// The new run has the context of its origin; otherwise it begins with none.
+    pub context: bool,
+}
+
+impl Wanted<'_> {
+    /// As it was: with its definition and its context.
+    pub const SAME: Self = Self {
+        definition: None,
+        context: true,
+    };
 }
 
 /// Makes a new run from a halted one: what was completed is not done again; what halted is
@@ -132,10 +194,19 @@ pub enum Revive {
 ///
 /// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
 pub async fn revive(conn: &mut Conn, from: RunId) -> Result<Revive, Error> {
+    revive_as(conn, from, Wanted::SAME).await
+}
+
+/// The same, in another form.
+pub async fn revive_as(conn: &mut Conn, from: RunId, wanted: Wanted<'_>) -> Result<Revive, Error> {
     let to = RunId::new();
+    let digest = match wanted.definition {
+        Some(definition) => Some(definition::save(conn, definition).await?),
+        None => None,
+    };
     failpoint!(conn, "revive.begin");
     let revived = conn.transaction(async |conn| {
-        let revived = copy(conn, from, to).await?;
+        let revived = copy(conn, from, to, wanted, digest.as_deref()).await?;
         failpoint!(conn, "revive.written");
         Ok(revived)
     });
@@ -158,7 +229,13 @@ async fn successor(conn: &mut Conn, from: RunId) -> Result<Option<RunId>, Error>
     row.map(|row| Ok(RunId(row.get("id")?))).transpose()
 }
 
-async fn copy(conn: &mut Conn, from: RunId, to: RunId) -> Result<Revive, Error> {
+async fn copy(
+    conn: &mut Conn,
+    from: RunId,
+    to: RunId,
+    wanted: Wanted<'_>,
+    digest: Option<&str>,
+) -> Result<Revive, Error> {
     if conn
         .execute(&HOLD_HALTED_RUN, &[("from", from.0.into())])
         .await?
@@ -174,29 +251,128 @@ async fn copy(conn: &mut Conn, from: RunId, to: RunId) -> Result<Revive, Error> 
     if let Some(run) = successor(conn, from).await? {
         return Ok(Revive::AlreadyRevived(run));
     }
+    if let Some(definition) = wanted.definition {
+        let shape = shape(conn, from).await?;
+        let found = disagreements(definition, &shape);
+        if !found.is_empty() {
+            let found = found.iter().map(ToString::to_string);
+            return Ok(Revive::Disagrees(found.collect()));
+        }
+    }
     let both = [("from", from.0.into()), ("to", to.0.into())];
-    let run = conn.fetch_optional(&REVIVE_RUN, &both).await?;
+    let args = [
+        ("from", from.0.into()),
+        ("to", to.0.into()),
+        ("definition", digest.into()),
+    ];
+    let run = conn.fetch_optional(&REVIVE_RUN, &args).await?;
     let run = run.ok_or_else(|| Error::Corrupt(format!("{from:?} vanished under a lock")))?;
     let pipeline: String = run.get("pipeline")?;
     conn.execute(&REVIVE_BRANCHES, &both).await?;
     conn.execute(&REVIVE_FAN_OUTS, &both).await?;
     failpoint!(conn, "revive.branched");
-    conn.execute(&REVIVE_COMPLETED_STEPS, &both).await?;
-    conn.execute(&REVIVE_FAILED_STEPS, &both).await?;
-    conn.execute(&REVIVE_TUPLES, &both).await?;
-    failpoint!(conn, "revive.copied");
+    let rows = conn.fetch(&HALTED_BRANCHES, &both).await?;
+    let read = match wanted.definition {
+        Some(_) => None,
+        None => misfit(conn, &rows, &run.get::<String>("definition")?).await?,
+    };
+    let definition = wanted.definition.or(read.as_deref());
     let mut halted = Vec::new();
-    for row in conn.fetch(&HALTED_BRANCHES, &both).await? {
-        halted.push(Halted::read(&row)?);
+    for row in &rows {
+        halted.push(Halted::read(row, definition)?);
     }
     if halted.is_empty() {
         let text = format!("I15: {from:?} has halted, but no branch of it by itself");
         return Err(Error::Corrupt(text));
     }
+    let redone = || halted.iter().filter_map(|it| Some((it.from, it.redone()?)));
+    let rows = Rows::new().ids("id", redone().map(|row| row.0));
+    let args = [
+        ("from", from.0.into()),
+        ("to", to.0.into()),
+        ("b", (&rows).into()),
+    ];
+    conn.execute(&REVIVE_COMPLETED_STEPS, &args).await?;
+    conn.execute(&REVIVE_FAILED_STEPS, &both).await?;
+    if redone().next().is_some() {
+        let rows = Rows::new()
+            .ids("id", redone().map(|row| row.0))
+            .texts("status", redone().map(|row| row.1.as_str()));
+        let args = [("to", to.0.into()), ("b", (&rows).into())];
+        conn.write(&REDO_STEPS, &args, redone().count()).await?;
+    }
+    if wanted.context {
+        conn.execute(&REVIVE_TUPLES, &both).await?;
+    }
+    failpoint!(conn, "revive.copied");
     for chunk in halted.chunks(CHUNK) {
         set_in_motion(conn, chunk, &pipeline).await?;
     }
+    let asked = halted.iter().filter(|it| it.restart == Restart::Ask);
+    match asked.count() {
+        0 => {}
+        n => {
+            let args = [("to", to.0.into()), ("n", n.into())];
+            conn.write(&ASK_REVIVED_RUN, &args, 1).await?;
+        }
+    }
     Ok(Revive::Done(to))
+}
+
+/// The definition, where a branch halted because its output did not fit it. One that this version cannot
+/// read tells nothing, and the branch is advanced again.
+async fn misfit(
+    conn: &mut Conn,
+    halted: &[super::Row],
+    digest: &str,
+) -> Result<Option<std::sync::Arc<Definition>>, Error> {
+    for row in halted {
+        let reason: String = row.get("halt_reason")?;
+        if reason == HaltReason::TransitionInvalid.as_str() {
+            let read = Definitions::default().read(conn, digest).await?;
+            return Ok(read.ok());
+        }
+    }
+    Ok(None)
+}
+
+/// The kinds of rows that a run consists of.
+async fn shape(conn: &mut Conn, from: RunId) -> Result<Shape, Error> {
+    let args = [("from", from.0.into())];
+    let mut shape = Shape::default();
+    for row in conn.fetch(&SHAPE_STEPS, &args).await? {
+        let node: Option<String> = row.get("from_node")?;
+        let fan_out: Option<String> = row.get("fan_out_node")?;
+        shape.steps.push(StepFact {
+            node: row.get("node")?,
+            step: row.get("step")?,
+            via: row.get("via")?,
+            from: match (node, fan_out) {
+                (Some(node), _) => Origin::Node {
+                    node,
+                    split: row.get::<i64>("split")? == 1,
+                },
+                (None, Some(node)) => Origin::FanOut {
+                    node,
+                    path: row.get("path")?,
+                },
+                (None, None) => Origin::Start,
+            },
+        });
+    }
+    for row in conn.fetch(&SHAPE_FAN_OUTS, &args).await? {
+        shape.fan_outs.push(FanOutFact {
+            node: row.get("node")?,
+            paths: row.get("paths")?,
+        });
+    }
+    for row in conn.fetch(&SHAPE_ENDS, &args).await? {
+        shape.ends.push(EndFact {
+            node: row.get("node")?,
+            split: row.get::<i64>("split")? == 1,
+        });
+    }
+    Ok(shape)
 }
 
 /// A branch of the new run whose original had halted.
@@ -205,14 +381,31 @@ struct Halted {
     step_id: StepId,
     fan_out_id: Option<FanOutId>,
     restart: Restart,
+    /// Its original's step.
+    from: StepId,
+    /// That step has an output.
+    done: bool,
 }
 
 impl Halted {
-    fn read(row: &super::Row) -> Result<Self, Error> {
+    fn read(row: &super::Row, definition: Option<&Definition>) -> Result<Self, Error> {
         let fan_out_id = row.get::<Option<uuid::Uuid>>("fan_out_id")?.map(FanOutId);
         let step = row.word("status")?;
         let split = fan_out_id.is_some();
-        let restart = restart(HaltedView { step, split }).ok_or_else(|| {
+        let node: String = row.get("node")?;
+        let begins: Option<String> = row.get("begins")?;
+        let first = begins.and_then(|begins| begins.chars().next());
+        let fits = definition
+            .and_then(|it| Some(advance::fits(it, it.find(&node)?, first)))
+            .unwrap_or(true);
+        let asked = row.get::<String>("via")? == Via::Dampen.as_str();
+        let view = HaltedView {
+            step,
+            split,
+            asked,
+            fits,
+        };
+        let restart = restart(view).ok_or_else(|| {
             let original = row.get::<uuid::Uuid>("id").unwrap_or_default();
             Error::Corrupt(format!("branch {original} has halted with its step {step}"))
         })?;
@@ -221,38 +414,56 @@ impl Halted {
             step_id: StepId(row.get("step_id")?),
             fan_out_id,
             restart,
+            from: StepId(row.get("from_step_id")?),
+            done: step == StepStatus::Completed,
         })
+    }
+
+    /// The status in which its step begins anew, though it has an output; `None` where that is kept.
+    fn redone(&self) -> Option<StepStatus> {
+        match self.restart {
+            Restart::Run if self.done => Some(StepStatus::InProgress),
+            Restart::Ask => Some(StepStatus::Waiting),
+            _ => None,
+        }
     }
 }
 
 async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Result<(), Error> {
-    let mut run = Vec::new();
-    let mut advance = Vec::new();
+    let (mut run, mut advance) = (Vec::new(), Vec::new());
+    // Each with its status, and whether an advancer may take it.
+    let mut moving = Vec::new();
     for branch in halted {
+        let mut to = |id, status, ready| moving.push((id, status, ready));
         match (branch.restart, branch.fan_out_id) {
-            (Restart::Run, _) => run.push((branch.branch_id, branch.step_id)),
-            (Restart::Arrive, Some(fan_out)) => advance.push(reopen(conn, fan_out).await?),
+            (Restart::Run, _) => {
+                to(branch.branch_id, BranchStatus::InProgress, 0);
+                run.push(branch.step_id);
+            }
+            (Restart::Ask, _) => to(branch.branch_id, BranchStatus::Dampened, 0),
+            (Restart::Arrive, Some(fan_out)) => {
+                let (id, step_id) = reopen(conn, fan_out).await?;
+                to(id, BranchStatus::InProgress, 1);
+                advance.push(step_id);
+            }
             (Restart::Advance | Restart::Arrive, _) => {
-                advance.push((branch.branch_id, branch.step_id));
+                to(branch.branch_id, BranchStatus::InProgress, 1);
+                advance.push(branch.step_id);
             }
         }
     }
-    let all = || {
-        run.iter()
-            .map(|row| (row, 0))
-            .chain(advance.iter().map(|row| (row, 1)))
-    };
     let rows = Rows::new()
-        .ids("id", all().map(|(row, _)| row.0))
-        .ints("ready", all().map(|(_, ready)| ready));
+        .ids("id", moving.iter().map(|row| row.0))
+        .texts("status", moving.iter().map(|row| row.1.as_str()))
+        .ints("ready", moving.iter().map(|row| row.2));
     conn.execute(&RESTART_BRANCHES, &[("b", (&rows).into())])
         .await?;
-    let rows = Rows::new().ids("id", advance.iter().map(|row| row.1));
+    let rows = Rows::new().ids("id", advance);
     conn.execute(&REOPEN_STEPS, &[("b", (&rows).into())])
         .await?;
     let executions: Vec<NewExecution<'_>> = run
         .iter()
-        .map(|(_, step_id)| NewExecution {
+        .map(|step_id| NewExecution {
             id: ExecutionId::new(),
             step_id: *step_id,
             pipeline,

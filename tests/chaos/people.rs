@@ -157,6 +157,7 @@ async fn ask(conn: &mut Conn, run: Uuid, revives: bool) -> Order {
             Ok(Revive::AlreadyRevived(to)) => Told::Before(to.0),
             Ok(Revive::NotHalted(status)) => over(status),
             Ok(Revive::NotFound) => panic!("{run} was there a moment ago"),
+            Ok(Revive::Disagrees(why)) => panic!("{run} was asked for as it was: {why:?}"),
             Err(error) if in_commit(&error) => Told::MayBeRevived,
             Err(_) => Told::Refused,
         }

@@ -31,6 +31,7 @@ mod leases;
 mod lists;
 mod order;
 mod queue;
+mod redefined;
 mod refusals;
 mod revivals;
 mod schema;

@@ -1,0 +1,141 @@
+//! A run that halted, and what the verbs say of it until it has gone on.
+
+use std::process::Stdio;
+
+use super::{Ended, Place};
+
+/// Runs a pipeline to its halt; what it said, and the run's id.
+fn halted(place: &Place, pipeline: &str) -> (Ended, String) {
+    let ended = place.run(["run", pipeline]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let first = ended
+        .stderr
+        .lines()
+        .find(|line| line.ends_with("triggered"));
+    let id = first.and_then(|line| line.split(' ').nth(1)).unwrap();
+    let id = id.to_owned();
+    (ended, id)
+}
+
+/// Works until nothing is left.
+fn work(place: &Place) {
+    let mut command = place.command();
+    let ended = command
+        .args(["start", "--until-idle"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+fn revived(ended: &Ended) -> String {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended.stdout.trim().to_owned()
+}
+
+#[test]
+fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed() {
+    let place = Place::ready();
+    place.write("names.json", "\"in\"");
+    let text = "pipeline: List\n\
+                steps: { Names: { command: [cat, names.json] }, Greet: { command: [cat] } }\n\
+                flow: [{ start: Names }, { expand: Greet }]\n";
+    place.write("pipelines/list.yml", text);
+    let (ended, id) = halted(&place, "List");
+    let said = "Names returned a string; `expand: Greet` needs a list or an object; it is `\"in\"`";
+    let remedy = format!("fix Names; then: ductworkd revive {id}");
+    assert!(ended.stderr.contains(said), "{ended:?}");
+    assert!(ended.stderr.contains(&remedy), "{ended:?}");
+    for verb in ["why", "show"] {
+        let told = place.run([verb, &id]);
+        told.fine();
+        assert!(told.stdout.contains(said), "{told:?}");
+        assert!(told.stdout.contains(&remedy), "{told:?}");
+    }
+    let json = place.run(["show", &id, "--json"]).json();
+    assert_eq!(json["halts"][0]["explanation"], said);
+
+    place.write("names.json", "[1,2]");
+    let next = revived(place.run(["revive", &id]).fine());
+    work(&place);
+    let json = place.run(["show", &next, "--json"]).json();
+    assert_eq!(
+        (&json["status"], &json["output"]),
+        (&"completed".into(), &serde_json::json!([1, 2]))
+    );
+    assert_eq!(json["halts"], serde_json::Value::Null);
+    let over = place.run(["revive", &next]);
+    over.failed(1, "completed: there is nothing to revive");
+    assert!(over.stderr.contains("ductworkd trigger List\n"), "{over:?}");
+    place.run(["audit"]).fine();
+}
+
+#[test]
+fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
+    let place = Place::ready();
+    let write = |steps: &[(&str, &str)]| {
+        let commands: Vec<String> = steps
+            .iter()
+            .map(|(step, command)| format!("{step}: {{ command: [{command}], max_retry: 0 }}"))
+            .collect();
+        let chain: Vec<String> = steps[1..]
+            .iter()
+            .map(|(step, _)| format!(", {{ chain: {step} }}"))
+            .collect();
+        let text = format!(
+            "pipeline: Two\nsteps: {{ {} }}\nflow: [{{ start: A }}{}]\n",
+            commands.join(", "),
+            chain.concat()
+        );
+        place.write("pipelines/two.yml", &text);
+    };
+    write(&[("A", "cat"), ("B", "'false'"), ("C", "cat")]);
+    let (_, first) = halted(&place, "Two");
+    write(&[("A", "cat"), ("B", "cat"), ("C", "cat")]);
+    let told = place.run(["revive", &first]);
+    let second = revived(&told);
+    let note = "the configuration has another Two now (the step `B` has changed)";
+    assert!(told.stderr.contains(note), "{told:?}");
+    assert!(
+        told.stderr
+            .contains(&format!("ductworkd revive {second} --latest")),
+        "{told:?}"
+    );
+    work(&place);
+
+    write(&[("A", "cat"), ("C", "cat"), ("B", "cat")]);
+    let refused = place.run(["revive", &second, "--latest"]);
+    refused.failed(1, "`A` does not lead to `B` there as it did in the run");
+    write(&[("A", "cat"), ("C", "cat")]);
+    let refused = place.run(["revive", &second, "--latest"]);
+    refused.failed(1, "it has no `B`");
+    assert!(
+        refused
+            .stderr
+            .contains(&format!("`ductworkd revive {second}`")),
+        "{refused:?}"
+    );
+    place.write("pipelines/two.yml", "pipeline: [");
+    place.run(["revive", &second, "--latest"]).failed(2, "");
+
+    write(&[("A", "cat"), ("B", "cat")]);
+    let third = place.run(["revive", &second, "--latest", "--without-context", "--json"]);
+    let third = third.fine().json()["run_id"].as_str().unwrap().to_owned();
+    work(&place);
+    let json = place.run(["show", &third, "--json"]).json();
+    assert_eq!(
+        (&json["status"], &json["output"]),
+        (&"completed".into(), &serde_json::Value::Null)
+    );
+    let before = place.run(["show", &second, "--json"]).json();
+    assert_eq!(json["definition_was"], before["definition"]);
+    assert_eq!(before["definition_was"], serde_json::Value::Null);
+    let shown = place.run(["show", &third]);
+    assert!(
+        shown.fine().stdout.contains(", with another definition ("),
+        "{shown:?}"
+    );
+    let gone = place.run(["revive", &second, "--latest"]);
+    gone.failed(1, &format!("was revived before, as {third}"));
+    place.run(["audit"]).fine();
+}

@@ -1,0 +1,6 @@
+SELECT DISTINCT s.node, CASE WHEN f.id IS NULL THEN 0 ELSE 1 END AS split
+  FROM ductwork_branches br
+  JOIN ductwork_steps s ON s.id = br.step_id
+  LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+ WHERE br.run_id = ?1 AND br.status = 'completed'
+ ORDER BY s.node
