@@ -570,7 +570,7 @@ fn the_whole_of_path_is_nobodys_answer() {
 }
 
 #[test]
-fn a_run_is_found_by_any_prefix_of_its_id_and_by_nothing_else() {
+fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
     let place = Place::ready();
     let id = place.trigger("1");
     let simple = id.replace('-', "");
@@ -580,6 +580,8 @@ fn a_run_is_found_by_any_prefix_of_its_id_and_by_nothing_else() {
         &simple,
         &simple[..30].to_owned(),
         &id[..4].to_owned(),
+        &id[28..].to_owned(),
+        &id[20..].to_uppercase(),
         &format!(" {id} "),
     ] {
         let shown = place.run(["show", given, "--json"]);
@@ -610,7 +612,12 @@ fn a_run_is_found_by_any_prefix_of_its_id_and_by_nothing_else() {
     }
     let other = place.trigger("2");
     assert_eq!(other[..4], id[..4], "made within the same minutes");
-    place.run(["show", &id[..4]]).failed(2, "several runs");
+    let several = place.run(["show", &id[..4]]);
+    several.failed(2, "several runs");
+    for candidate in [&id, &other] {
+        let told = format!("{candidate} (Hello, in_progress, ");
+        assert!(several.stderr.contains(&told), "{several:?}");
+    }
 }
 
 #[test]
@@ -881,6 +888,40 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
     let pruned = place.run(["prune", "--older-than", "0", "--json"]);
     assert_eq!(pruned.fine().json()["pruned"], 1);
     place.run(["show", &id]).failed(1, "there is no run");
+}
+
+#[test]
+fn a_suggested_command_can_be_pasted() {
+    let place = Place::ready();
+    let id = place.trigger("1");
+    let text = "default: {}\nprod: { database: { url: \"sqlite://ductwork.db\" } }\n";
+    place.write("my conf.yml", text);
+    let given = ["-c", "my conf.yml", "-e", "prod"];
+    let run = |args: &[&str]| place.run(given.iter().chain(args));
+    run(&["cancel", &id[28..]]).fine();
+    let again = run(&["cancel", &id[28..]]);
+    let hint = format!("`ductworkd -c 'my conf.yml' -e prod show {}`", &id[28..]);
+    assert!(again.stderr.contains(&hint), "{again:?}");
+    // As a shell takes it.
+    let command = hint.trim_matches('`').replace("ductworkd", "\"$0\"");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command, env!("CARGO_BIN_EXE_ductworkd")]);
+    shell.current_dir(place.path()).env_clear();
+    let shown = Ended::of(shell.output().unwrap());
+    assert!(shown.fine().stdout.contains(&id), "{shown:?}");
+    let none = run(&["show", "ffff0000"]);
+    assert!(
+        none.stderr
+            .contains("`ductworkd -c 'my conf.yml' -e prod runs`"),
+        "{none:?}"
+    );
+    // On a terminal ids are short.
+    let listed = typed(&place, "runs", b"");
+    assert!(
+        listed.stdout.contains(&id[28..]) && !listed.stdout.contains(&id),
+        "{listed:?}"
+    );
+    assert!(place.run(["runs"]).stdout.contains(&id));
 }
 
 /// Runs the program on a terminal of its own, where a person types this; all that is seen there.

@@ -14,13 +14,13 @@ use super::setup::{self, CliContext};
 /// Ends a run for good.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd cancel 0192f3a1
+  ductworkd cancel 5d91c07e
 
 A run of many branches is cancelled some of them at a time. Where that was interrupted, a daemon
 finishes it, or the same command given again.
 ")]
 pub struct Cancel {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
 }
 

@@ -23,7 +23,7 @@ const MAX_PAYLOAD: u64 = 256 << 20;
 #[command(
     before_long_help = "Examples:
   ductworkd context set cursor '{\"page\":3}'        # inside a step
-  ductworkd context get cursor --run 0192f3a1
+  ductworkd context get cursor --run 5d91c07e
   ductworkd context list --json
 ",
     after_help = "Inside of a step, the worker that runs the step answers for the step's own run (DUCTWORK_CONTEXT says \
@@ -31,7 +31,7 @@ const MAX_PAYLOAD: u64 = 256 << 20;
                   lost it sets nothing. For another run, and outside of a step, the verb asks the database."
 )]
 pub struct Context {
-    /// The run's id, or the first digits of it [default: the run of the step, $DUCTWORK_RUN_ID]
+    /// The run's id, or some of its first or last digits [default: the run of the step, $DUCTWORK_RUN_ID]
     #[arg(long, global = true, value_name = "RUN")]
     run: Option<String>,
     #[command(subcommand)]

@@ -44,7 +44,10 @@ impl Failure {
     /// Says what is to be said; the exit code.
     pub fn report(self) -> ExitCode {
         match self {
-            Self::Problems(code, problems) => {
+            Self::Problems(code, mut problems) => {
+                for problem in &mut problems.0 {
+                    problem.help = problem.help.as_deref().map(super::hint::pasteable);
+                }
                 // Where standard error is closed there is nobody to tell.
                 // In one piece: each part would be a system call of its own.
                 let text = format!("{problems}\n");

@@ -12,6 +12,7 @@ mod context;
 mod drill;
 pub mod exit;
 mod health;
+mod hint;
 mod init;
 mod live;
 mod migrate;
@@ -51,7 +52,7 @@ Examples:
   ductworkd                             # run the daemon; Ctrl-C stops it in order
   ductworkd trigger Hello '\"world\"' --wait
   ductworkd runs --status halted
-  ductworkd why 0192f3a1
+  ductworkd why 5d91c07e
 ";
 
 /// Durable pipelines in one binary, on the database you already have.
@@ -168,7 +169,17 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
     }
 }
 
+/// The names of the verbs.
+fn verbs() -> impl Iterator<Item = String> {
+    let command = <Cli as clap::CommandFactory>::command();
+    let verbs = command
+        .get_subcommands()
+        .map(|verb| verb.get_name().to_owned());
+    verbs.collect::<Vec<_>>().into_iter()
+}
+
 fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
+    hint::repeat(parsed.config.as_deref(), parsed.env.as_deref());
     let cli = CliContext {
         file: parsed.config,
         env: parsed.env,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::model::{RunId, StepId};
+use crate::model::{self, RunId, StepId};
 use crate::problem::Problem;
 use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
@@ -14,12 +14,12 @@ use super::setup::{self, CliContext};
 /// Answers a run that waits for a person.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd resume 0192f3a1                     # go on with what was asked about
-  ductworkd resume 0192f3a1 '{\"approved\":true}' # go on with this instead
-  ductworkd resume 0192f3a1 true --step Approve.2
+  ductworkd resume 5d91c07e                     # go on with what was asked about
+  ductworkd resume 5d91c07e '{\"approved\":true}' # go on with this instead
+  ductworkd resume 5d91c07e true --step Approve.2
 ")]
 pub struct Resume {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
     /// One JSON value that replaces the output asked about, or `-` for standard input
     #[arg(allow_negative_numbers = true)]
@@ -81,14 +81,16 @@ impl Resume {
     }
 }
 
-/// A waiting step by its node's name, or by its id or the beginning of that.
+/// A waiting step by its node's name, or by its id or some of the first or last digits of that.
 async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, Failure> {
     let waiting = resume::waiting(conn, run).await?;
-    let digits = given.replace('-', "").to_ascii_lowercase();
+    let digits = query::digits(given);
+    let has = |step: &WaitingStep, digits: &String| {
+        let id = step.step_id.0.simple().to_string();
+        id.starts_with(digits) || id.ends_with(digits)
+    };
     let is = |step: &&WaitingStep| {
-        step.node == given
-            || (digits.len() >= query::SHORTEST_PREFIX
-                && step.step_id.0.simple().to_string().starts_with(&digits))
+        step.node == given || digits.as_ref().is_some_and(|digits| has(step, digits))
     };
     let found: Vec<&WaitingStep> = waiting.iter().filter(is).collect();
     match found.as_slice() {
@@ -123,7 +125,7 @@ async fn find_step(conn: &mut Conn, run: RunId, given: &str) -> Result<StepId, F
 }
 
 fn names(steps: &[WaitingStep]) -> String {
-    let name = |step: &WaitingStep| format!("{} ({})", step.node, step.step_id);
+    let name = |step: &WaitingStep| format!("{} ({})", step.node, model::short(step.step_id));
     steps
         .iter()
         .take(20)

@@ -22,8 +22,8 @@ use super::setup::{self, CliContext};
 /// Continues a halted run as a new one.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd revive 0192f3a1
-  ductworkd revive 0192f3a1 --latest   # after the pipeline's file was changed
+  ductworkd revive 5d91c07e
+  ductworkd revive 5d91c07e --latest   # after the pipeline's file was changed
   ductworkd runs --status halted --json | jq -r '.[].id' | xargs -n1 ductworkd revive
 
 The new run begins where the other halted: no completed step runs again, unless its output is what
@@ -31,7 +31,7 @@ the run halted for. It keeps the definition that the other was started with; wit
 with that of the configuration, if every step that the run came through is there in the same place.
 ")]
 pub struct Revive {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
     /// Go on with the definition that the configuration has now
     #[arg(long)]

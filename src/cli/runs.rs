@@ -1,6 +1,7 @@
 //! `runs`: the list of runs, and the JSON form of one.
 
 use std::cell;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -76,9 +77,10 @@ impl Runs {
                 return cli.out.text("no runs\n");
             }
             let now = query::now(&mut conn).await?;
+            let ids = ids(&runs, cli.out.terminal);
             let row = |run: &Run| {
                 vec![
-                    Cell::new(run.id.to_string()),
+                    Cell::new(&ids[&run.id]),
                     Cell::styled(&run.pipeline, out::BOLD),
                     Cell::styled(run.status.as_str(), style(run.status)),
                     Cell::new(cli.out.time(run.triggered_at, now)),
@@ -122,6 +124,19 @@ impl Runs {
             false => Ok(()),
         }
     }
+}
+
+/// The ids of these runs: for people short, but where two of them would have the same.
+fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
+    let mut shared: HashMap<String, usize> = HashMap::new();
+    for run in runs {
+        *shared.entry(short(run.id)).or_default() += 1;
+    }
+    let id = |run: &Run| match short(run.id) {
+        id if people && shared[&id] == 1 => (run.id, id),
+        _ => (run.id, run.id.to_string()),
+    };
+    runs.iter().map(id).collect()
 }
 
 fn status(word: &str) -> Result<RunStatus, String> {

@@ -12,8 +12,9 @@ use crate::process::start;
 use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
 use crate::store::process::ProcessRow;
-use crate::store::query::{self, Found, SHORTEST_PREFIX};
+use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
 use crate::store::{self, Conn, Location, Purpose, migrate};
+use crate::time;
 
 use super::Embedded;
 use super::exit::Failure;
@@ -127,26 +128,44 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// The run whose id begins with what was given.
+/// The run whose id begins or ends with these digits.
 pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
     let shown = short(given, 60);
     match query::find_run(conn, given).await? {
         Found::One(run) => Ok(run),
-        Found::None => Err(no_run(&shown)),
-        Found::Ambiguous(one, two) => {
-            let message = format!("several runs have an id that begins with `{shown}`");
-            let help = format!("give more of it; among them are {one} and {two}");
-            Err(Failure::usage(Problem::new(message).help(help)))
+        Found::None => {
+            let problem = Problem::new(format!("there is no run {shown}"));
+            Err(Failure::failed(problem.help(format!(
+                "`ductworkd runs` lists them; one that is older than the newest {NEWEST} is found by \
+                 its first digits, not by its last"
+            ))))
         }
+        Found::Ambiguous(runs) => Err(ambiguous(conn, &shown, &runs).await?),
         Found::Malformed => {
             let help = format!(
-                "an id is 32 hexadecimal digits, or the first of them, at least {SHORTEST_PREFIX}; \
+                "give an id, or at least {FEWEST_DIGITS} of its first or last hexadecimal digits; \
                  `ductworkd runs` lists them"
             );
             let message = format!("`{shown}` is not the id of a run");
             Err(Failure::usage(Problem::new(message).help(help)))
         }
     }
+}
+
+/// Several runs have these digits: some of them, as a list shows them.
+async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failure, Failure> {
+    let now = query::now(conn).await?;
+    let mut candidates = Vec::new();
+    for id in runs {
+        if let Some(run) = query::run(conn, *id).await? {
+            let (pipeline, at) = (short(&run.pipeline, 60), run.triggered_at);
+            let (status, age) = (run.status, time::relative(at, now));
+            candidates.push(format!("{id} ({pipeline}, {status}, {age})"));
+        }
+    }
+    let message = format!("several runs have an id that begins or ends with `{shown}`");
+    let help = format!("give more digits; there are {}", candidates.join(", "));
+    Ok(Failure::usage(Problem::new(message).help(help)))
 }
 
 /// There is no such run.

@@ -25,6 +25,7 @@ use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::Level;
 
 use super::exit::{Code, Failure};
+use super::hint;
 use super::live::{Frame, Screen, Style, Tree, counted, span};
 use super::out::Out;
 use super::trigger::{Answer, note_other_input};
@@ -242,7 +243,8 @@ async fn report(
 
 /// A line for people. Where nobody reads it, nobody is told; a run is not given up for that.
 fn say(line: &str) {
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    let line = format!("{}\n", hint::pasteable(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// A value as it is printed: indented for people, as it is for programs.

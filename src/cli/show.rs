@@ -24,11 +24,11 @@ const TREE_MAX: usize = 2_000;
 /// Shows one run.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd show 0192f3a1
-  ductworkd show 0192f3a1 --json | jq '.steps[] | select(.status == \"failed\")'
+  ductworkd show 5d91c07e
+  ductworkd show 5d91c07e --json | jq '.steps[] | select(.status == \"failed\")'
 ")]
 pub struct Show {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
     /// At most this many steps [default: all of them as JSON]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

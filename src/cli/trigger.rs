@@ -11,6 +11,7 @@ use crate::store::trigger::{NewRun, Triggered, trigger};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
+use super::hint;
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 
@@ -176,5 +177,5 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
 /// A word to people, beside the output.
 fn note(text: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "note: {text}");
+    let _ = writeln!(std::io::stderr(), "note: {}", hint::pasteable(text));
 }

@@ -12,6 +12,7 @@ use crate::store::definition::Definitions;
 use crate::store::{Conn, Purpose, process};
 
 use super::exit::Failure;
+use super::hint;
 use super::out::{self, paint};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
@@ -19,10 +20,10 @@ use super::setup::{self, CliContext};
 /// Explains a run.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
-  ductworkd why 0192f3a1
+  ductworkd why 5d91c07e
 ")]
 pub struct Why {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
 }
 
@@ -77,7 +78,7 @@ impl Why {
                 text.push_str(&format!(
                     "{} {}\n",
                     paint(out::DIM, "remedy:"),
-                    out::clean(remedy)
+                    out::clean(&hint::pasteable(remedy))
                 ));
             }
             cli.out.text(&text)

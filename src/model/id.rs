@@ -60,6 +60,15 @@ macro_rules! ids {
     )*};
 }
 
+/// Digits of the short form of an id.
+const SHORT: usize = 8;
+
+/// The short form of an id, for people: its end, which is random, while its beginning is the time.
+pub fn short(id: impl Into<Uuid>) -> String {
+    let mut digits = id.into().simple().to_string();
+    digits.split_off(digits.len() - SHORT)
+}
+
 /// Outside of the explorer a UUIDv7.
 fn fresh() -> Uuid {
     #[cfg(test)]

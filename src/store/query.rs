@@ -20,7 +20,14 @@ use super::statement::{Rows, statements};
 const CHUNK: usize = 1_000;
 
 /// The fewest hexadecimal digits that may stand for a run's id.
-pub const SHORTEST_PREFIX: usize = 4;
+pub const FEWEST_DIGITS: usize = 4;
+
+/// An id ends in random digits, which no index finds: a run is looked for by its last digits among so
+/// many of the newest. All others are found by their first digits.
+pub const NEWEST: usize = 200_000;
+
+/// As many runs are told where digits stand for several.
+const CANDIDATES: usize = 6;
 
 macro_rules! run_columns {
     () => {
@@ -61,7 +68,12 @@ statements! {
     RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
         SELECT id FROM ductwork_runs
-         WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT 2";
+         WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT :n";
+    /// It reads nothing but the index of ids.
+    RUNS_ENDING = "
+        SELECT id FROM ductwork_runs
+         WHERE id >= :from AND id < :before AND {hex:id} LIKE '%' || :digits
+         ORDER BY id DESC LIMIT :n";
     HALT_REASONS = "
         SELECT DISTINCT br.run_id, br.halt_reason
           FROM {rows:b(id id)}
@@ -323,16 +335,16 @@ const PAGE: usize = 50_000;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The run that a prefix of an id stands for.
+/// The run that some digits of an id stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     /// This run.
     One(RunId),
     /// No run.
     None,
-    /// Several: the first two.
-    Ambiguous(RunId, RunId),
-    /// It is no prefix of an id: too short, or not hexadecimal.
+    /// Several: some of them.
+    Ambiguous(Vec<RunId>),
+    /// These are no digits of an id: too few, too many, or not hexadecimal.
     Malformed,
 }
 
@@ -471,29 +483,74 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
         .collect()
 }
 
-/// The run whose id begins with `prefix` (dashes and case do not matter).
-pub async fn find_run(conn: &mut Conn, prefix: &str) -> Result<Found, Error> {
-    let Some((first, last)) = range(prefix) else {
+/// The run whose id begins or ends with these digits (dashes and case do not matter).
+pub async fn find_run(conn: &mut Conn, given: &str) -> Result<Found, Error> {
+    find_run_among(conn, given, NEWEST).await
+}
+
+/// The same, where so many of the newest runs are looked through.
+pub async fn find_run_among(conn: &mut Conn, given: &str, newest: usize) -> Result<Found, Error> {
+    let Some(digits) = digits(given) else {
         return Ok(Found::Malformed);
     };
-    let args = [("first", first.into()), ("last", last.into())];
-    let rows = conn.fetch(&RUNS_BETWEEN, &args).await?;
+    let Some((first, last)) = range(&digits) else {
+        return Ok(Found::Malformed);
+    };
+    let args = [
+        ("first", first.into()),
+        ("last", last.into()),
+        ("n", CANDIDATES.into()),
+    ];
     let id = |row: &Row| Ok::<_, Error>(RunId(row.get("id")?));
-    Ok(match rows.as_slice() {
+    let rows = conn.fetch(&RUNS_BETWEEN, &args).await?;
+    let mut found = rows.iter().map(id).collect::<Result<Vec<_>, _>>()?;
+    if first != last {
+        for run in ending(conn, &digits, newest).await? {
+            // Its deletion may have begun.
+            if !found.contains(&run) && run_state(conn, run).await?.is_some() {
+                found.push(run);
+            }
+        }
+    }
+    Ok(match found.as_slice() {
         [] => Found::None,
-        [one] => Found::One(id(one)?),
-        [one, two, ..] => Found::Ambiguous(id(one)?, id(two)?),
+        [one] => Found::One(*one),
+        _ => Found::Ambiguous(found),
     })
 }
 
-/// The first and the last id with this prefix.
-fn range(prefix: &str) -> Option<(Uuid, Uuid)> {
-    let digits: String = prefix.trim().chars().filter(|char| *char != '-').collect();
+/// Those of the newest runs whose ids end with these digits.
+async fn ending(conn: &mut Conn, digits: &str, newest: usize) -> Result<Vec<RunId>, Error> {
+    let args = [
+        ("from", Uuid::nil().into()),
+        ("before", Uuid::max().into()),
+        ("n", newest.saturating_sub(1).into()),
+    ];
+    let oldest = conn.fetch_optional(&RUNS_AWAY, &args).await?;
+    let oldest = oldest.map(|row| row.get::<Uuid>("id")).transpose()?;
+    let args = [
+        ("from", oldest.unwrap_or(Uuid::nil()).into()),
+        ("before", Uuid::max().into()),
+        ("digits", digits.into()),
+        ("n", CANDIDATES.into()),
+    ];
+    let rows = conn.fetch(&RUNS_ENDING, &args).await?;
+    rows.iter().map(|row| Ok(RunId(row.get("id")?))).collect()
+}
+
+/// The digits of an id or of a part of one, in lower case.
+pub fn digits(given: &str) -> Option<String> {
+    let digits: String = given.trim().chars().filter(|char| *char != '-').collect();
     let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !hex || !(SHORTEST_PREFIX..=32).contains(&digits.len()) {
-        return None;
-    }
-    let filled = |with: &str| Uuid::try_parse(&(digits.clone() + &with.repeat(32 - digits.len())));
+    (hex && (FEWEST_DIGITS..=32).contains(&digits.len())).then(|| digits.to_ascii_lowercase())
+}
+
+/// The first and the last id with this prefix.
+fn range(digits: &str) -> Option<(Uuid, Uuid)> {
+    let filled = |with: &str| {
+        let rest = 32usize.saturating_sub(digits.len());
+        Uuid::try_parse(&format!("{digits}{}", with.repeat(rest)))
+    };
     Some((filled("0").ok()?, filled("f").ok()?))
 }
 

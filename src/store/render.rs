@@ -17,6 +17,7 @@
 //! | `{fingerprint:id;salt;weight;rows}` | the sum of the hashes of a column of ids, as a text. Each is hashed together with the salt and counted so many times; both may be left out. Only rows that fit the condition count. |
 //! | `{series}` | the numbers from `:first` to `:last` as a table with the column `n` |
 //! | `{made:kind;n}` | an id that is made from two numbers, in the order of the second |
+//! | `{hex:id}` | the digits of an id as a text, in lower case |
 //! | `{id}`, `{int}` | the types of a key and of a number |
 
 use std::fmt::Write;

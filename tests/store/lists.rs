@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ductwork::definition::Pipeline;
-use ductwork::model::{RunId, RunStatus};
+use ductwork::model::{self, RunId, RunStatus};
 use ductwork::store::cancel;
-use ductwork::store::query::{RunFilter, runs_by};
+use ductwork::store::query::{Found, RunFilter, find_run, find_run_among, runs_by};
 
 use crate::driver::Driver;
 use crate::on_every_database;
@@ -65,5 +65,41 @@ on_every_database! {
         };
         let found = runs_by(&mut driver.conn, &filter, 2, &mut |_| {}).await.unwrap();
         assert_eq!(found.iter().map(|run| run.id).collect::<Vec<_>>(), wanted[1..]);
+    }
+}
+
+on_every_database! {
+    /// An id begins with the time and ends in random digits: those made together share the first.
+    async fn a_run_is_found_by_some_first_or_last_digits(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let pipeline = Pipeline::named("P").start("A").build().unwrap();
+        let mut runs = Vec::new();
+        for _ in 0..3 {
+            runs.push(driver.trigger(&pipeline, "1").await);
+        }
+        let conn = &mut driver.conn;
+        for run in &runs {
+            let digits = run.0.simple().to_string();
+            for given in [&digits[24..], &digits[24..].to_uppercase(), &digits[20..], &run.to_string()[24..]] {
+                assert_eq!(find_run(conn, given).await.unwrap(), Found::One(*run), "{given}");
+            }
+            assert_eq!(find_run(conn, &digits).await.unwrap(), Found::One(*run));
+        }
+        let shared = runs[0].0.simple().to_string()[..6].to_owned();
+        let Found::Ambiguous(candidates) = find_run(conn, &shared).await.unwrap() else {
+            panic!("all of them begin with {shared}");
+        };
+        assert_eq!(candidates, runs);
+        assert_eq!(find_run(conn, "0000aaaabbbb").await.unwrap(), Found::None);
+        for given in ["", "abc", "zzzz", "%%%%", &"a".repeat(33)] {
+            assert_eq!(find_run(conn, given).await.unwrap(), Found::Malformed, "{given}");
+        }
+        // The oldest is beyond what is looked through: its last digits do not lead to it, its first do.
+        let [old, .., new] = runs[..] else { unreachable!() };
+        let last = |run: RunId| model::short(run);
+        assert_eq!(find_run_among(conn, &last(old), 2).await.unwrap(), Found::None);
+        assert_eq!(find_run_among(conn, &last(new), 2).await.unwrap(), Found::One(new));
+        let whole = old.0.simple().to_string();
+        assert_eq!(find_run_among(conn, &whole, 2).await.unwrap(), Found::One(old));
     }
 }

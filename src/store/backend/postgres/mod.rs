@@ -117,6 +117,7 @@ impl Backend for Postgres {
                 to,
                 "(left(:to::uuid::text, 19) || substr({argument}::text, 20))::uuid"
             ),
+            "hex" => write!(to, "replace({argument}::text, '-', '')"),
             "array" => {
                 let (value, order) = argument.split_once(';').expect("an array has an order");
                 write!(

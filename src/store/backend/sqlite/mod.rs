@@ -102,6 +102,7 @@ impl Backend for Sqlite {
                 "CASE WHEN {argument} IS NOT NULL \
                  THEN unhex(substr(hex(:to), 1, 16) || substr(hex({argument}), 17)) END"
             ),
+            "hex" => write!(to, "lower(hex({argument}))"),
             "array" => {
                 let (value, order) = argument.split_once(';').expect("an array has an order");
                 write!(
