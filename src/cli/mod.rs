@@ -8,6 +8,7 @@ mod audit;
 mod bench;
 mod cancel;
 mod check;
+mod columns;
 mod context;
 mod drill;
 pub mod exit;
@@ -30,6 +31,7 @@ mod show;
 mod start;
 mod symbolize;
 mod trigger;
+mod value;
 mod why;
 
 use std::ffi::OsString;

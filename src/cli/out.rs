@@ -8,6 +8,7 @@ use std::io::{ErrorKind, IsTerminal, Write as _};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::problem::Problem;
 use crate::time;
@@ -66,6 +67,23 @@ impl Out {
                 .write_all(text.as_bytes())
                 .and_then(|()| stdout.flush()),
         )
+    }
+
+    /// Prints the output of a run: to be read by a person, or as it is.
+    pub fn result(self, output: &RawValue) -> Result<(), Failure> {
+        match self.terminal {
+            true => self.text(&super::value::lines(output, self.columns())),
+            false => self.raw(&format!("{}\n", output.get())),
+        }
+    }
+
+    /// The columns of the terminal; of a pipe as many as people expect.
+    pub fn columns(self) -> usize {
+        let size = terminal_size::terminal_size_of(std::io::stdout());
+        match size {
+            Some((width, _)) if width.0 > 0 => width.0.into(),
+            _ => 80,
+        }
     }
 
     /// Prints one JSON value and ends the line.

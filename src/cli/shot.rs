@@ -196,7 +196,7 @@ async fn report(
             status: Some(status),
             output,
         }),
-        Some(output) => shot.out.raw(&printed(&output, shot.out.terminal)),
+        Some(output) => shot.out.result(&output),
         None => Ok(()),
     };
     match status {
@@ -245,19 +245,6 @@ async fn report(
 fn say(line: &str) {
     let line = format!("{}\n", hint::pasteable(line));
     let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// A value as it is printed: indented for people, as it is for programs.
-fn printed(output: &RawValue, terminal: bool) -> String {
-    let value: Option<serde_json::Value> = match terminal {
-        // A number that no f64 holds is shown as it is stored.
-        true => serde_json::from_str(output.get()).ok(),
-        false => None,
-    };
-    match value.and_then(|value| serde_json::to_string_pretty(&value).ok()) {
-        Some(pretty) => format!("{pretty}\n"),
-        None => format!("{}\n", output.get()),
-    }
 }
 
 /// Shows progress: a tree on a terminal, plain lines elsewhere.

@@ -99,8 +99,15 @@ impl Trigger {
                 status: None,
                 output: None,
             };
-            if !cli.out.json {
-                cli.out.text(&format!("{}\n", answer.run_id))?;
+            match self.wait {
+                _ if cli.out.json => {}
+                false => cli.out.text(&format!("{}\n", answer.run_id))?,
+                // Standard output is for the result alone.
+                true => say(&format!(
+                    "run {} of {pipeline} {}",
+                    answer.run_id,
+                    made(triggered)
+                )),
             }
             if self.wait {
                 let end = wait(&mut conn, triggered.run_id).await?;
@@ -109,7 +116,7 @@ impl Trigger {
             }
             match &answer.output {
                 _ if cli.out.json => cli.out.value(&answer)?,
-                Some(output) => cli.out.raw(&format!("{}\n", output.get()))?,
+                Some(output) => cli.out.result(output)?,
                 None => {}
             }
             match answer.status {
@@ -145,6 +152,14 @@ pub fn check_key(key: Option<&str>) -> Result<(), Failure> {
     }
 }
 
+/// The way in which a run came to be.
+pub fn made(triggered: &Triggered) -> &'static str {
+    match triggered.created {
+        true => "triggered",
+        false => "was triggered before, with this key",
+    }
+}
+
 /// Says so where a key leads to a run with another input.
 pub fn note_other_input(triggered: &Triggered) {
     if triggered.input_differs {
@@ -176,6 +191,11 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
 
 /// A word to people, beside the output.
 fn note(text: &str) {
+    say(&format!("note: {}", hint::pasteable(text)));
+}
+
+/// A line for people. Where nobody reads it, nobody is told.
+fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "note: {}", hint::pasteable(text));
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }

@@ -28,18 +28,17 @@ def name(state):
 
 
 def table(rows):
-    """The states by distance between neighbours, widest first; one line of text each."""
-    widest = max(row["median_km"] or 0 for row in rows) or 1
-    lines = [f'{"":20} {"airports":>8} {"apart":>7}  {"":16} loneliest']
+    """The states by distance between neighbours, widest first."""
+    lines = []
     for row in rows:
-        if row["median_km"] is None:
-            lines.append(f'{name(row["state"]):20} {row["airports"]:8} {"-":>7}')
-            continue
-        bar = "#" * max(1, round(16 * row["median_km"] / widest))
-        far = row["loneliest"]
-        apart = f'{row["median_km"]:.0f} km'
-        lines.append(f'{name(row["state"]):20} {row["airports"]:8} {apart:>7}  {bar:16} '
-                     f'{far["name"]} ({far["code"]}), {far["km"]:.0f} km')
+        far = row["loneliest"] or {"name": None, "km": None}
+        lines.append({
+            "state": name(row["state"]),
+            "airports": row["airports"],
+            "apart_km": row["median_km"] and round(row["median_km"]),
+            "loneliest": far["name"],
+            "loneliest_km": far["km"] and round(far["km"]),
+        })
     return lines
 
 
