@@ -1240,7 +1240,10 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         );
         let told = format!("the run {id} is left in progress");
         assert!(ended.stderr.contains(&told), "{ended:?}");
-        assert!(ended.stderr.contains("`ductworkd` goes on"), "{ended:?}");
+        assert!(
+            ended.stderr.contains("`ductworkd start` goes on"),
+            "{ended:?}"
+        );
     }
     std::fs::write(place.path().join("go"), "").unwrap();
     let last = place.run(["start", "--until-idle"]);

@@ -189,6 +189,8 @@ const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ("FAILED_STEPS", "of one run, for a person"),
     ("FAN_OUTS", "of one run, for a person"),
     ("LEAVES", "of one run, for a person"),
+    ("RETRIES", "of one run, for a person"),
+    ("SPREAD", "of one branch, for a person"),
     ("BARRIERS", "of one run, for a person"),
     ("ORPHANS", "a row per process"),
     (

@@ -1,6 +1,6 @@
 //! The room that text takes on a terminal.
 //!
-//! Owns: how wide a line is, and cutting it, with the colours in it. Never: writes.
+//! Owns: how wide a line is, cutting and wrapping it, with the colours in it. Never: writes.
 
 /// Letters that take two columns: the scripts of East Asia, and pictures.
 const WIDE: [(char, char); 16] = [
@@ -68,6 +68,23 @@ pub fn cut_with(line: &str, columns: usize, ellipsis: &str) -> String {
     }
 }
 
+/// A line in as many as it takes.
+pub fn wrapped(line: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for (letter, more) in letters(line) {
+        used += more;
+        if used > columns && used > more {
+            lines.push(String::new());
+            used = more;
+        }
+        if let Some(last) = lines.last_mut() {
+            last.push(letter);
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +97,9 @@ mod tests {
         assert_eq!(cut("\x1b[33m漢字\x1b[0m", 3), "\x1b[33m漢\x1b[0m");
         assert_eq!(cut_with("abcdef", 4, "…"), "abc…");
         assert_eq!(cut_with("abcd", 4, "…"), "abcd");
+        assert_eq!(wrapped("abcde", 2), ["ab", "cd", "e"]);
+        assert_eq!(wrapped("漢字", 3), ["漢", "字"]);
+        assert_eq!(wrapped("漢字", 1), ["漢", "字"], "no letter is lost");
+        assert_eq!(wrapped("", 3), [""]);
     }
 }

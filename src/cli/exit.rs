@@ -15,6 +15,8 @@ pub enum Code {
     Failed = 1,
     /// Wrong usage or configuration.
     Usage = 2,
+    /// The run waits for a person.
+    Waiting = 3,
     /// The database cannot be reached (EX_UNAVAILABLE).
     Unavailable = 69,
 }

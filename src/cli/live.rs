@@ -1,151 +1,140 @@
-//! The live view of one run: what `run` shows while it waits.
+//! The live view of one run: a picture of its steps, drawn over the last one.
 //!
-//! Owns: turning a definition and its progress into lines, and drawing them over the last
-//! ones. Never: asks the database.
+//! Owns: turning progress into lines, and drawing them so that a terminal of any size shows them whole;
+//! lines of the log go above. Never: asks the database.
 
+use std::fs::File;
 use std::io::Write;
 use std::time::Duration;
 
-use crate::definition::{Definition, Edge, NodeIndex, Then};
+use crate::definition::Definition;
 use crate::store::query::NodeProgress;
 
-/// Frames of the mark before a node that runs.
-const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+use super::columns::{cut, width, wrapped};
+use super::flow::{self, Place};
+use super::glyphs::Glyphs;
 
-/// Cells of a progress bar.
+/// The widest and the narrowest bar.
 const BAR: usize = 24;
+const BAR_MIN: usize = 6;
 
 /// The branches of a pipeline as an indented list.
 pub struct Tree {
-    rows: Vec<Row>,
+    places: Vec<Place>,
     width: usize,
 }
 
-struct Row {
-    node: String,
-    label: String,
-    depth: usize,
-}
-
 impl Tree {
-    /// The tree of a definition: what runs inside a fan-out or on a path is indented.
+    /// The tree of a definition.
     pub fn of(definition: &Definition) -> Self {
-        let mut rows = Vec::new();
-        let mut seen = vec![false; definition.nodes.len()];
-        walk(definition, NodeIndex(0), 0, "", &mut seen, &mut rows);
-        let width = rows
+        let places = flow::places(definition);
+        let width = places
             .iter()
-            .map(|row| row.depth * 2 + row.label.chars().count());
+            .map(|place| place.depth * 2 + width(&place.label));
         let width = width.max().unwrap_or_default();
-        Self { rows, width }
+        Self { places, width }
     }
 
     /// The first row of a node that has begun and is not done, or the one after the last that is. Paths
     /// that are not taken never begin.
     pub fn first_open(&self, progress: &[NodeProgress]) -> usize {
-        let of = |row: &Row| progress.iter().find(|found| found.node == row.node);
-        let open = |row: &Row| of(row).is_some_and(|node| node.completed < node.total);
-        let open_at = self.rows.iter().position(open);
-        let last = self.rows.iter().rposition(|row| of(row).is_some());
+        let of = |place: &Place| progress.iter().find(|found| found.node == place.node);
+        let open = |place: &Place| of(place).is_some_and(|node| node.completed < node.total);
+        let open_at = self.places.iter().position(open);
+        let last = self.places.iter().rposition(|place| of(place).is_some());
         open_at.unwrap_or_else(|| last.map_or(0, |last| last + 1))
     }
 
-    /// One line per node.
-    pub fn lines(&self, progress: &[NodeProgress], frame: usize, style: Style) -> Vec<String> {
-        let line = |row: &Row| {
-            let found = progress.iter().find(|found| found.node == row.node);
-            let (mark, rest) = match found {
-                None => (style.dim("·"), String::new()),
-                Some(node) => (mark(node, frame, style), count(node, style)),
+    /// One line per node, for so many columns.
+    pub fn lines(&self, progress: &[NodeProgress], look: Look) -> Vec<String> {
+        let found = |place: &Place| progress.iter().find(|found| found.node == place.node);
+        let counts = |place: &Place| found(place).map_or(0, |node| width(&counts(node, look)));
+        let counted = self.places.iter().map(counts).max().unwrap_or_default();
+        // A space, a mark, a space, the label, two spaces; then the bar, a space, and the counts.
+        let left = look
+            .columns
+            .saturating_sub(3 + self.width + 2 + 1 + counted);
+        let bar = if left < BAR_MIN { 0 } else { left.min(BAR) };
+        let line = |place: &Place| {
+            let style = look.style;
+            let (mark, label, rest) = match found(place) {
+                None => (
+                    style.dim(look.glyphs.ahead),
+                    style.dim(&place.label),
+                    String::new(),
+                ),
+                Some(node) => (mark(node, look), place.label.clone(), rest(node, bar, look)),
             };
-            let indent = "  ".repeat(row.depth);
-            let label = match found {
-                None => style.dim(&row.label),
-                Some(_) => row.label.clone(),
-            };
-            let used = row.depth * 2 + row.label.chars().count();
+            let indent = "  ".repeat(place.depth);
+            let used = place.depth * 2 + width(&place.label);
             let pad = " ".repeat(self.width.saturating_sub(used) + 2);
             format!(" {mark} {indent}{label}{pad}{rest}")
+                .trim_end()
+                .to_owned()
         };
-        self.rows.iter().map(line).collect()
+        self.places.iter().map(line).collect()
     }
 }
 
-fn walk(
-    definition: &Definition,
-    at: NodeIndex,
-    depth: usize,
-    via: &str,
-    seen: &mut [bool],
-    rows: &mut Vec<Row>,
-) {
-    // Diverted paths meet again: the node where they do is listed once.
-    if std::mem::replace(&mut seen[at.0], true) {
-        return;
-    }
-    let node = definition.node(at);
-    rows.push(Row {
-        node: node.name.clone(),
-        label: match via {
-            "" => node.name.clone(),
-            via => format!("{via} {}", node.name),
-        },
-        depth,
-    });
-    let mut go = |to: NodeIndex, deeper: usize, via: &str| {
-        walk(definition, to, depth + deeper, via, seen, rows);
-    };
-    let then = match &node.next {
-        Edge::End => return,
-        Edge::Chain(to) => return go(to.node, 0, ""),
-        Edge::Converge(to) => return go(to.node, 0, ""),
-        Edge::Dampen(at) => return go(*at, 0, ""),
-        Edge::Divert { cases, otherwise } => {
-            for case in cases {
-                go(case.to.node, 1, &format!("{}:", case.when));
-            }
-            return go(otherwise.node, 1, "otherwise:");
-        }
-        Edge::Divide { paths, then } => {
-            for path in paths {
-                go(path.node, 1, "");
-            }
-            then
-        }
-        Edge::Expand { to, then } => {
-            go(to.node, 1, "");
-            then
-        }
-    };
-    match then {
-        Then::End => {}
-        Then::Combine(to) | Then::Collapse(to) | Then::Converge(to) => go(to.node, 0, ""),
-    }
+/// How one picture is drawn.
+#[derive(Clone, Copy)]
+pub struct Look {
+    /// Which picture it is.
+    pub frame: usize,
+    /// Colours.
+    pub style: Style,
+    /// Marks.
+    pub glyphs: &'static Glyphs,
+    /// The columns of the terminal.
+    pub columns: usize,
 }
 
-fn mark(node: &NodeProgress, frame: usize, style: Style) -> String {
+fn mark(node: &NodeProgress, look: Look) -> String {
+    let (style, glyphs) = (look.style, look.glyphs);
     if node.failed > 0 {
-        style.red("✗")
+        style.red(glyphs.failed)
     } else if node.completed == node.total {
-        style.green("✓")
+        style.green(glyphs.done)
     } else if node.running > 0 {
-        style.yellow(SPINNER[frame % SPINNER.len()])
+        style.yellow(glyphs.spinner[look.frame % glyphs.spinner.len()])
+    } else if node.waiting > 0 {
+        style.yellow(glyphs.asks)
     } else {
-        style.yellow("○")
+        style.yellow(glyphs.queued)
     }
 }
 
-fn count(node: &NodeProgress, style: Style) -> String {
-    if node.total <= 1 && node.failed == 0 {
-        return String::new();
+/// How many of a node's steps are done, failed, and tried again.
+fn counts(node: &NodeProgress, look: Look) -> String {
+    let (style, glyphs) = (look.style, look.glyphs);
+    let mut parts = Vec::new();
+    if node.total > 1 {
+        parts.push(format!("{}/{}", node.completed, node.total));
     }
-    let done = (node.completed as usize * BAR) / (node.total as usize).max(1);
-    let bar = format!("{}{}", "█".repeat(done), "░".repeat(BAR - done));
-    let mut text = format!("{} {}/{}", style.dim(&bar), node.completed, node.total);
     if node.failed > 0 {
-        text.push_str(&style.red(&format!("  {} failed", node.failed)));
+        parts.push(style.red(&format!("{} failed", node.failed)));
     }
-    text
+    if node.retrying > 0 {
+        let text = format!("{} {}", glyphs.again, node.retrying);
+        parts.push(style.yellow(&text));
+    }
+    if node.waiting > 0 {
+        parts.push(style.yellow("waits for a person"));
+    }
+    parts.join("  ")
+}
+
+fn rest(node: &NodeProgress, bar: usize, look: Look) -> String {
+    let counts = counts(node, look);
+    if node.total <= 1 || bar == 0 {
+        return counts;
+    }
+    let done = (node.completed as usize * bar) / (node.total as usize).max(1);
+    let (full, empty) = (
+        look.glyphs.full.repeat(done),
+        look.glyphs.empty.repeat(bar - done),
+    );
+    format!("{} {counts}", look.style.dim(&format!("{full}{empty}")))
 }
 
 /// Colours, or none.
@@ -197,8 +186,8 @@ pub struct Frame {
     pub rows: Vec<String>,
     /// The row that has to be seen where not all can.
     pub first: usize,
-    /// Below all.
-    pub last: String,
+    /// Below all; the first of them says how the run is.
+    pub last: Vec<String>,
     /// It stays, whole.
     pub ended: bool,
 }
@@ -207,71 +196,82 @@ impl Frame {
     /// The lines that a terminal of so many rows and columns shows. A picture that is drawn over it must fit: a
     /// cursor goes up to its first row, and a line that is too long takes two.
     fn fit(&self, rows: usize, columns: usize) -> Vec<String> {
-        // The title, the last line, and where the cursor waits.
-        let room = match self.ended {
-            true => self.rows.len(),
-            false => rows.saturating_sub(3).min(self.rows.len()),
-        };
+        if self.ended {
+            let title = std::iter::once(&self.title);
+            return title.chain(&self.rows).chain(&self.last).cloned().collect();
+        }
+        // The title, and where the cursor waits.
+        let last = &self.last[..self.last.len().min(rows.saturating_sub(2)).max(1)];
+        let room = rows.saturating_sub(2 + last.len()).min(self.rows.len());
         // One that is done stays in sight.
         let from = self.first.saturating_sub(1).min(self.rows.len() - room);
-        let shown = self.rows[from..from + room].iter();
-        let lines = std::iter::once(&self.title).chain(shown);
-        let lines = lines.chain(std::iter::once(&self.last));
-        match self.ended {
-            true => lines.cloned().collect(),
-            false => lines.map(|line| cut(line, columns)).collect(),
-        }
+        let shown = &self.rows[from..from + room];
+        let lines = std::iter::once(&self.title).chain(shown).chain(last);
+        lines.map(|line| cut(line, columns)).collect()
     }
-}
-
-/// As much of a line as fits, with the colours in it.
-fn cut(line: &str, columns: usize) -> String {
-    let (mut text, mut used, mut colour) = (String::new(), 0, false);
-    for letter in line.chars() {
-        // A colour is `ESC [ … m`.
-        colour |= letter == '\x1b';
-        if colour || used < columns {
-            text.push(letter);
-        }
-        used += usize::from(!colour);
-        colour &= letter != 'm';
-    }
-    text
 }
 
 /// Draws frames over each other.
-#[derive(Default)]
 pub struct Screen {
-    drawn: usize,
+    terminal: File,
+    /// The columns that each line of the last frame takes.
+    drawn: Vec<usize>,
 }
 
 impl Screen {
-    /// Replaces the last frame by this one. A terminal that went away is no error of the run.
-    pub fn draw(&mut self, frame: &Frame) {
-        let size = terminal_size::terminal_size_of(std::io::stderr());
-        // One that does not tell, or says zero, is as small as they come.
-        let (columns, rows) = match size {
-            Some((width, height)) if width.0 > 0 && height.0 > 0 => (width.0, height.0),
-            _ => (80, 24),
-        };
-        let mut text = String::new();
-        if self.drawn > 0 {
-            text.push_str(&format!("\x1b[{}A", self.drawn));
+    /// On this terminal.
+    pub fn on(terminal: File) -> Self {
+        Self {
+            terminal,
+            drawn: Vec::new(),
         }
-        let lines = frame.fit(rows.into(), columns.into());
-        for line in &lines {
-            // The last frame's line may have been longer. Cleared before, because after a line that
-            // is as wide as the terminal the cursor still stands on its last letter.
-            text.push_str("\x1b[K");
-            text.push_str(line);
-            text.push('\n');
-        }
-        text.push_str("\x1b[J");
-        self.drawn = lines.len();
-        let mut terminal = std::io::stderr().lock();
-        let _ = terminal.write_all(text.as_bytes());
-        let _ = terminal.flush();
     }
+
+    /// The rows and columns of the terminal: one that does not tell, or says zero, is as small as they
+    /// come.
+    pub fn size(&self) -> (usize, usize) {
+        match terminal_size::terminal_size_of(&self.terminal) {
+            Some((width, height)) if width.0 > 0 && height.0 > 0 => {
+                (height.0.into(), width.0.into())
+            }
+            _ => (24, 80),
+        }
+    }
+
+    /// Replaces the last frame by these lines and this frame. A terminal that went away is no error of
+    /// the run.
+    pub fn draw(&mut self, above: &[String], frame: &Frame) {
+        let (rows, columns) = self.size();
+        let lines = frame.fit(rows, columns);
+        let text = over(&self.drawn, above, &lines, columns);
+        self.drawn = lines.iter().map(|line| width(line)).collect();
+        // In one piece, so that nobody sees half of it.
+        let _ = self.terminal.write_all(text.as_bytes());
+        let _ = self.terminal.flush();
+    }
+}
+
+/// The text that replaces a frame, whose lines had these widths, by lines that stay and a new frame.
+fn over(drawn: &[usize], above: &[String], lines: &[String], columns: usize) -> String {
+    // A terminal that has become narrower has wrapped the last frame.
+    let rows = |width: &usize| width.div_ceil(columns.max(1)).max(1);
+    let up: usize = drawn.iter().map(rows).sum();
+    let mut text = String::new();
+    // Terminals that know it show nothing until the end of it.
+    text.push_str("\x1b[?2026h\r");
+    if up > 0 {
+        text.push_str(&format!("\x1b[{up}A"));
+    }
+    let above = above.iter().flat_map(|line| wrapped(line, columns));
+    for line in above.chain(lines.iter().cloned()) {
+        // The last frame's line may have been longer. Cleared before, because after a line that
+        // is as wide as the terminal the cursor still stands on its last letter.
+        text.push_str("\x1b[K");
+        text.push_str(&line);
+        text.push_str("\r\n");
+    }
+    text.push_str("\x1b[J\x1b[?2026l");
+    text
 }
 
 /// So many things, as people say it.
@@ -299,6 +299,7 @@ pub fn span(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::glyphs::UNICODE;
     use super::*;
     use crate::definition::{Path, Pipeline};
     use crate::model::Via;
@@ -311,8 +312,22 @@ mod tests {
             total,
             completed,
             running,
+            retrying: 0,
+            moving: total - completed,
+            waiting: 0,
             failed: 0,
             cancelled: 0,
+            first_at: 0,
+            last_at: None,
+        }
+    }
+
+    fn look(columns: usize) -> Look {
+        Look {
+            frame: 0,
+            style: Style { colour: false },
+            glyphs: &UNICODE,
+            columns,
         }
     }
 
@@ -322,7 +337,7 @@ mod tests {
             title: "T".repeat(100),
             rows: (0..30).map(|row| format!("row {row}")).collect(),
             first: 12,
-            last: "\x1b[33mrunning\x1b[0m  12 steps".to_owned(),
+            last: vec!["\x1b[33mrunning\x1b[0m  12 steps".to_owned()],
             ended,
         };
         let lines = frame(false).fit(10, 8);
@@ -339,10 +354,18 @@ mod tests {
             ..frame(false)
         };
         assert_eq!(late.fit(10, 80)[7], "row 29");
+        let more = Frame {
+            last: (0..5).map(|line| format!("last {line}")).collect(),
+            ..frame(false)
+        };
+        assert_eq!(
+            more.fit(5, 80),
+            ["T".repeat(80).as_str(), "last 0", "last 1", "last 2"]
+        );
     }
 
     #[test]
-    fn what_runs_inside_a_fan_out_is_indented_and_counted() {
+    fn whatever_runs_inside_a_fan_out_is_indented_and_counted() {
         let definition = Pipeline::named("P")
             .start("Read")
             .expand("Clean")
@@ -352,27 +375,38 @@ mod tests {
             .build()
             .expect("it is well formed");
         let tree = Tree::of(&definition);
-        let plain = Style { colour: false };
-        let lines = tree.lines(
-            &[progress("Read", 1, 1, 0), progress("Clean", 4, 2, 1)],
-            0,
-            plain,
-        );
-        assert_eq!(lines[0].trim_end(), " ✓ Read");
+        let now = [progress("Read", 1, 1, 0), progress("Clean", 4, 2, 1)];
+        let lines = tree.lines(&now, look(80));
+        assert_eq!(lines[0], " ✓ Read");
         assert_eq!(
             lines[1],
             format!(" ⠋   Clean  {}{} 2/4", "█".repeat(12), "░".repeat(12))
         );
-        assert_eq!(lines[2].trim_end(), " ·     A");
-        assert_eq!(lines[4].trim_end(), " ·   Merge");
-        assert_eq!(lines[5].trim_end(), " · Report");
+        assert_eq!(lines[2], " ·     A");
+        assert_eq!(lines[4], " ·   Merge");
+        assert_eq!(lines[5], " · Report");
+        // Where there is less room the bar is what becomes shorter, and goes.
+        assert_eq!(tree.lines(&now, look(24))[1], " ⠋   Clean  ████░░░░ 2/4");
+        assert_eq!(tree.lines(&now, look(20))[1], " ⠋   Clean  2/4");
         let at = |of: &[NodeProgress]| tree.first_open(of);
         assert_eq!(at(&[]), 0);
-        assert_eq!(
-            at(&[progress("Read", 1, 1, 0), progress("Clean", 4, 2, 1)]),
-            1
-        );
+        assert_eq!(at(&now), 1);
         // One that was passed by is waited for no more.
         assert_eq!(at(&[progress("Read", 1, 1, 0), progress("B", 4, 4, 0)]), 4);
+    }
+
+    #[test]
+    fn a_frame_is_drawn_over_the_last_one_even_where_that_was_wrapped() {
+        let lines = ["abcd".to_owned()];
+        let first = over(&[], &[], &lines, 4);
+        assert_eq!(first, "\x1b[?2026h\r\x1b[Kabcd\r\n\x1b[J\x1b[?2026l");
+        assert!(over(&[4, 4], &[], &lines, 4).contains("\x1b[2A"));
+        assert!(over(&[4, 4], &[], &lines, 3).contains("\x1b[4A"));
+        let above = ["a line of log".to_owned()];
+        let text = over(&[4], &above, &lines, 8);
+        assert!(
+            text.contains("\x1b[1A\x1b[Ka line o\r\n\x1b[Kf log\r\n\x1b[Kabcd\r\n"),
+            "{text:?}"
+        );
     }
 }

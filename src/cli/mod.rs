@@ -4,6 +4,7 @@
 //! A program that embeds the library gets all of it from [`main`].
 
 mod about;
+mod attempt;
 mod audit;
 mod bench;
 mod cancel;
@@ -12,6 +13,9 @@ mod columns;
 mod context;
 mod drill;
 pub mod exit;
+mod flow;
+mod follow;
+mod glyphs;
 mod health;
 mod hint;
 mod init;
@@ -30,8 +34,10 @@ mod shot;
 mod show;
 mod start;
 mod symbolize;
+mod terminal;
 mod trigger;
 mod value;
+mod watch;
 mod why;
 
 use std::ffi::OsString;
@@ -64,7 +70,7 @@ Examples:
     version,
     before_long_help = EXAMPLES,
     after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
-                  69 database unreachable."
+                  3 the run waits for a person, 69 database unreachable."
 )]
 pub(crate) struct Cli {
     /// The configuration [default: ductwork.yml, then config/ductwork.yml]
@@ -101,8 +107,10 @@ enum Verb {
     Trigger(trigger::Trigger),
     /// List runs, newest first
     Runs(runs::Runs),
-    /// Everything of one run, as a tree
+    /// Everything of one run: its steps on a timeline, and its errors
     Show(show::Show),
+    /// Watch a run until it ends
+    Watch(watch::Watch),
     /// The one fact that keeps a run from moving, and the remedy
     Why(why::Why),
     /// Continue a halted run as a new one
@@ -210,6 +218,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Trigger(args) => done(args.execute(&cli)),
         Verb::Runs(args) => done(args.execute(&cli)),
         Verb::Show(args) => done(args.execute(&cli)),
+        Verb::Watch(args) => args.execute(&cli),
         Verb::Why(args) => done(args.execute(&cli)),
         Verb::Revive(args) => done(args.execute(&cli)),
         Verb::Cancel(args) => done(args.execute(&cli)),

@@ -39,16 +39,17 @@ impl Run {
         check_key(self.key.as_deref())?;
         let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?.clone();
         let max = config.job_worker.max_payload(&self.pipeline);
+        let quiet = shot::wants_quiet(&config);
         let shot = Shot {
             definition,
             input: setup::json(&self.input, "input", max)?,
             key: self.key,
             out: cli.out,
             style: shot::style(),
+            quiet,
         };
         // Not before: until here there is nothing to end, and standard input may be a person.
         block_signals()?;
-        let quiet = shot::wants_quiet(&config);
         let level = if quiet {
             Level::Warn
         } else {
@@ -63,10 +64,7 @@ impl Run {
             file: cli.file,
             env: cli.env,
             until_idle: false,
-            environment: match quiet {
-                true => vec![("DUCTWORK_LOGGER__LEVEL".into(), Some("warn".into()))],
-                false => Vec::new(),
-            },
+            environment: shot::environment(&config, quiet),
         };
         shot::run(config, cli.embedded, &options, shot)
     }

@@ -9,15 +9,19 @@ use serde_json::value::RawValue;
 
 use crate::config::Config;
 use crate::model::*;
+use crate::problem::Problem;
 use crate::process::start;
 use crate::store::query::{self, Run, RunFilter};
 use crate::store::{Conn, Purpose};
 use crate::time;
 
 use super::exit::Failure;
-use super::out::{self, Cell};
+use super::follow::is_drawable;
+use super::live::{Frame, Screen};
+use super::out::{self, Cell, Out};
 use super::patiently::patiently;
 use super::setup::{self, CliContext};
+use super::{shot, terminal};
 
 /// Lists runs.
 #[derive(Debug, clap::Args)]
@@ -41,7 +45,13 @@ pub struct Runs {
     /// Older than this run: the last one of the page before
     #[arg(long, value_name = "RUN")]
     before: Option<String>,
+    /// Keep the list up to date until Ctrl-C
+    #[arg(long)]
+    watch: bool,
 }
+
+/// Between two looks at the list.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 impl Runs {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
@@ -59,6 +69,19 @@ impl Runs {
                 before,
                 limit: self.limit as usize,
             };
+            if self.watch {
+                if !is_drawable() || cli.out.json {
+                    let problem = Problem::new("`--watch` needs a terminal, and no --json");
+                    return Err(Failure::usage(
+                        problem.help("`ductworkd runs --json` lists them once"),
+                    ));
+                }
+                let people = Out {
+                    terminal: true,
+                    ..cli.out
+                };
+                return watch(&mut conn, &filter, people).await;
+            }
             let looked = cell::Cell::new(0);
             let mut report = |runs| looked.set(runs);
             let runs = patiently(
@@ -77,20 +100,7 @@ impl Runs {
                 return cli.out.text("no runs\n");
             }
             let now = query::now(&mut conn).await?;
-            let ids = ids(&runs, cli.out.terminal);
-            let row = |run: &Run| {
-                vec![
-                    Cell::new(&ids[&run.id]),
-                    Cell::styled(&run.pipeline, out::BOLD),
-                    Cell::styled(run.status.as_str(), style(run.status)),
-                    Cell::new(cli.out.time(run.triggered_at, now)),
-                    Cell::new(took(run, now)),
-                    Cell::styled(run.halt_reasons.join(", "), out::BAD),
-                ]
-            };
-            let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
-            let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
-            cli.out.text(&out::table(&headings, &rows))
+            cli.out.text(&list(&runs, cli.out, now))
         })
     }
 }
@@ -126,6 +136,55 @@ impl Runs {
     }
 }
 
+/// The list as text.
+fn list(runs: &[Run], to: Out, now: i64) -> String {
+    let ids = ids(runs, to.terminal);
+    let row = |run: &Run| {
+        vec![
+            Cell::new(&ids[&run.id]),
+            Cell::styled(&run.pipeline, out::BOLD),
+            Cell::styled(word(run.status), style(run.status)),
+            Cell::new(to.time(run.triggered_at, now)),
+            Cell::new(took(run, now)),
+            Cell::styled(run.halt_reasons.join(", "), out::BAD),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
+    let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
+    out::table(&headings, &rows)
+}
+
+/// Draws the list over itself, until a person has seen enough.
+async fn watch(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<(), Failure> {
+    let terminal = terminal::stderr()?;
+    let mut screen = Screen::on(terminal);
+    let coloured = shot::style().colour;
+    let enough = tokio::signal::ctrl_c();
+    let mut enough = std::pin::pin!(enough);
+    loop {
+        let runs = query::runs(conn, filter, &mut |_| {}).await?;
+        let now = query::now(conn).await?;
+        let text = match coloured {
+            true => list(&runs, to, now),
+            false => anstream::adapter::strip_str(&list(&runs, to, now)).to_string(),
+        };
+        let mut lines = text.lines().map(str::to_owned);
+        let frame = Frame {
+            title: lines.next().unwrap_or_default(),
+            rows: lines.collect(),
+            first: 0,
+            last: vec!["Ctrl-C ends the watching".to_owned()],
+            ended: false,
+        };
+        screen.draw(&[], &frame);
+        tokio::select! {
+            biased;
+            _ = &mut enough => return Ok(()),
+            () = tokio::time::sleep(WATCH_EVERY) => {}
+        }
+    }
+}
+
 /// The ids of these runs: for people short, but where two of them would have the same.
 fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
     let mut shared: HashMap<String, usize> = HashMap::new();
@@ -140,10 +199,14 @@ fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
 }
 
 fn status(word: &str) -> Result<RunStatus, String> {
+    let known = |status: &&RunStatus| self::word(**status) == word;
+    if let Some(status) = RunStatus::ALL.iter().find(known) {
+        return Ok(*status);
+    }
     word.parse().map_err(|_| {
         let words: Vec<&str> = RunStatus::ALL
             .iter()
-            .map(|status| status.as_str())
+            .map(|status| self::word(*status))
             .collect();
         format!("one of {}", words.join(", "))
     })
@@ -155,6 +218,14 @@ pub fn took(run: &Run, now: i64) -> String {
     match run.ended_at() {
         Some(_) => time::span(span),
         None => format!("{}…", time::whole(span)),
+    }
+}
+
+/// The word for a run's state that people know; programs read the state's own.
+pub fn word(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Dampened => "waiting",
+        other => other.as_str(),
     }
 }
 

@@ -1,6 +1,6 @@
-//! `show`: one run whole, as JSON or as a tree.
+//! `show`: one run whole, as JSON or as a page.
 
-mod tree;
+mod page;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -12,14 +12,19 @@ use crate::store::query::{self, ExecutionRow, StepRow};
 use crate::time;
 
 use super::exit::Failure;
+use super::glyphs::glyphs;
+use super::hint;
 use super::out;
 use super::patiently::waiting;
 use super::runs::RunJson;
 use super::setup::{self, CliContext};
 use super::why;
 
-/// A tree of more steps than this is read by nobody: larger runs are shown by their nodes.
-const TREE_MAX: usize = 2_000;
+/// The steps of a larger run are counted by the database.
+const STEPS_MAX: usize = 2_000;
+
+/// Steps with errors that are told in full.
+const TROUBLED: usize = 5;
 
 /// Shows one run.
 #[derive(Debug, clap::Args)]
@@ -45,52 +50,74 @@ impl Show {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let limit = self.limit.map(|limit| limit as usize);
-            let limit = limit.or((!cli.out.json).then_some(TREE_MAX));
+            let limit = limit.or((!cli.out.json).then_some(STEPS_MAX));
             let detail = waiting(READING, query::show(&mut conn, run, limit)).await?;
             let Some(detail) = detail else {
                 return Err(setup::no_run(&run.to_string()));
             };
-            let (unreadable, halts) = match detail.run.status {
-                RunStatus::Completed | RunStatus::Cancelled => (None, Vec::new()),
-                status => {
-                    let definitions = Definitions::default();
-                    let read = definitions.read(&mut conn, &detail.run.definition).await?;
-                    match status == RunStatus::Halted {
-                        true => (
-                            None,
-                            why::halts(&mut conn, run, read.ok().as_deref()).await?,
-                        ),
-                        false => (read.err(), Vec::new()),
-                    }
+            let definitions = Definitions::default();
+            let definition = definitions.read(&mut conn, &detail.run.definition).await?;
+            let goes_on = !detail.run.status.is_terminal();
+            let unreadable = definition.as_ref().err().filter(|_| goes_on);
+            let halts = match detail.run.status {
+                RunStatus::Halted => {
+                    let definition = definition.as_deref().ok();
+                    why::halts(&mut conn, run, definition).await?
                 }
+                _ => Vec::new(),
             };
             if cli.out.json {
                 return cli.out.value(&Whole {
                     run: RunJson::of(&detail.run),
                     definition_was: detail.definition_was.as_deref(),
                     halts: halts.iter().map(HaltJson::of).collect(),
-                    unreadable: unreadable.as_ref().map(ToString::to_string),
+                    unreadable: unreadable.map(ToString::to_string),
                     steps: detail.steps.iter().map(StepJson::of).collect(),
                     truncated: detail.truncated.then_some(true),
                 });
             }
-            let mut text = match detail.truncated && self.limit.is_none() {
+            let wide = detail.truncated && self.limit.is_none();
+            let (nodes, failed) = match wide {
                 true => {
                     let nodes = waiting(READING, query::progress(&mut conn, run)).await?;
-                    let failed = query::failed_steps(&mut conn, run, 20);
-                    let failed = waiting(READING, failed).await?;
-                    tree::by_node(&detail, &nodes, &failed)
+                    let failed = query::failed_steps(&mut conn, run, TROUBLED + 1);
+                    (page::of_progress(&nodes), waiting(READING, failed).await?)
                 }
-                false => tree::draw(&detail),
+                false => (page::by_node(&detail.steps), Vec::new()),
             };
+            let (troubled, more) = troubled(if wide { &failed } else { &detail.steps });
+            let mut placed = Vec::new();
+            for step in troubled {
+                placed.push((step, query::spreads(&mut conn, step.branch_id).await?));
+            }
+            let asks = |step: &&StepRow| step.status == StepStatus::Waiting;
+            let mut text = page::draw(&page::Page {
+                detail: &detail,
+                definition: definition.as_deref().ok(),
+                nodes,
+                troubled: placed,
+                more,
+                waiting: detail.steps.iter().filter(asks).take(TROUBLED).collect(),
+                columns: cli.out.columns(),
+                glyphs: glyphs(),
+            });
             if let Some(unreadable) = unreadable {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
             }
             text.push_str(&why::halted(&halts, run));
-            cli.out.text(&text)
+            cli.out.text(&hint::pasteable(&text))
         })
     }
+}
+
+/// The steps with errors that are told in full, those that failed first, and how many more there are.
+fn troubled(steps: &[StepRow]) -> (Vec<&StepRow>, usize) {
+    let mut troubled: Vec<&StepRow> = steps.iter().filter(|it| page::is_troubled(it)).collect();
+    troubled.sort_by_key(|step| (step.status != StepStatus::Failed, step.id));
+    let more = troubled.len().saturating_sub(TROUBLED);
+    troubled.truncate(TROUBLED);
+    (troubled, more)
 }
 
 #[derive(Serialize)]

@@ -11,9 +11,10 @@ use crate::store::trigger::{NewRun, Triggered, trigger};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
-use super::hint;
+use super::follow::{self, Follow, say};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
+use super::shot;
 
 /// The longest wait between two looks at a run that is waited for.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
@@ -42,7 +43,7 @@ pub struct Trigger {
     /// A second trigger with this key returns the first run
     #[arg(long)]
     key: Option<String>,
-    /// Wait for the end; exit 1 unless the run completes
+    /// Wait for the end; exit 1 unless the run completes, 3 when it waits for a person
     #[arg(long)]
     wait: bool,
     /// Wait before the first step may run: `10s`, `5m`
@@ -121,18 +122,16 @@ impl Trigger {
             }
             match answer.status {
                 None | Some(RunStatus::Completed) => Ok(()),
+                Some(RunStatus::Dampened) if cli.out.json => Err(Failure::Quiet(Code::Waiting)),
                 Some(_) if cli.out.json => Err(Failure::Quiet(Code::Failed)),
-                Some(status) => {
-                    let run = answer.run_id;
-                    let was = if status == RunStatus::Cancelled {
-                        "was cancelled"
-                    } else {
-                        "halted"
+                status => {
+                    let how = Follow {
+                        run: triggered.run_id,
+                        definition,
+                        style: shot::style(),
+                        patient: false,
                     };
-                    let problem = Problem::new(format!("the run {run} {was}"));
-                    Err(Failure::failed(
-                        problem.help(format!("`ductworkd why {run}` says why")),
-                    ))
+                    follow::report(&mut conn, &how, status).await
                 }
             }
         })
@@ -167,10 +166,10 @@ pub fn note_other_input(triggered: &Triggered) {
     }
 }
 
-/// Waits for the end of a run: by looking, ever less often, because nobody wakes it.
+/// Waits until a run has ended, or nothing of it goes on unless a person answers: by looking, ever less
+/// often, because nobody wakes it.
 async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
     let mut look_every = Duration::from_millis(10);
-    let mut hinted = false;
     loop {
         let Some(state) = query::run_state(conn, run).await? else {
             return Err(setup::no_run(&format!("{run} any more: it was pruned")));
@@ -178,11 +177,11 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
         if state.status.is_terminal() {
             return Ok(state);
         }
-        if state.status == RunStatus::Dampened && !hinted {
-            hinted = true;
-            note(&format!(
-                "it waits for a person: `ductworkd resume {run} [VALUE]`"
-            ));
+        if state.status == RunStatus::Dampened {
+            let progress = query::progress(conn, run).await?;
+            if progress.iter().all(|node| node.moving == 0) {
+                return Ok(state);
+            }
         }
         tokio::time::sleep(look_every).await;
         look_every = (look_every * 3 / 2).min(LOOK_EVERY_MAX);
@@ -191,11 +190,5 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
 
 /// A word to people, beside the output.
 fn note(text: &str) {
-    say(&format!("note: {}", hint::pasteable(text)));
-}
-
-/// A line for people. Where nobody reads it, nobody is told.
-fn say(line: &str) {
-    use std::io::Write;
-    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+    say(&format!("note: {text}"));
 }

@@ -9,13 +9,18 @@ use crate::model::RunId;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
-use crate::store::{Conn, Purpose, process};
+use crate::store::{Conn, Purpose, process, resume};
 
 use super::exit::Failure;
+use super::follow;
 use super::hint;
 use super::out::{self, paint};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
+use super::shot;
+
+/// Values to decide on that are shown.
+const ASKED: usize = 5;
 
 /// Explains a run.
 #[derive(Debug, clap::Args)]
@@ -74,6 +79,14 @@ impl Why {
                 }));
             }
             let mut text = format!("{}\n", out::clean(&why.fact));
+            if why.cause == "dampened" {
+                for step in resume::waiting(&mut conn, run).await?.iter().take(ASKED) {
+                    text.push_str(&format!("  {}\n", out::clean(&step.node)));
+                    for line in follow::decide(&step.input, shot::style()) {
+                        text.push_str(&format!("    {line}\n"));
+                    }
+                }
+            }
             if let Some(remedy) = &why.remedy {
                 text.push_str(&format!(
                     "{} {}\n",

@@ -82,6 +82,8 @@ pub struct Handle {
     pub requests: mpsc::UnboundedSender<Request>,
     /// Wakes the children.
     pub waker: Arc<dyn Waker>,
+    /// True once it has been told to stop.
+    pub stopping: watch::Receiver<bool>,
 }
 
 struct Child {
@@ -109,6 +111,7 @@ struct Supervisor {
     writer: Option<(Pid, u32)>,
     pids: Arc<Mutex<Pids>>,
     ready: watch::Sender<bool>,
+    told_to_stop: watch::Sender<bool>,
     notify: Notify,
     began: Instant,
     /// The last reload failed.
@@ -160,6 +163,7 @@ pub async fn supervise<F: Future<Output = Over>>(
         ready: supervisor.ready.subscribe(),
         requests: supervisor.requests.clone(),
         waker: Arc::clone(&lifeline.waker),
+        stopping: supervisor.told_to_stop.subscribe(),
     };
     let (end, ended) = oneshot::channel();
     let lifeline = tokio::task::spawn_local(async move {
@@ -258,6 +262,7 @@ impl Supervisor {
             writer: None,
             pids,
             ready: watch::Sender::new(false),
+            told_to_stop: watch::Sender::new(false),
             notify: Notify::from_environment(),
             began: Instant::now(),
             not_reloaded: false,
@@ -390,6 +395,7 @@ impl Supervisor {
             signal: None,
             told: false,
         });
+        self.told_to_stop.send_replace(true);
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
     }

@@ -102,15 +102,18 @@ statements! {
           LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
          ORDER BY e.step_id, e.attempt";
     PROGRESS = "
-        SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, count(*) AS total,
+        SELECT s.node, s.step, s.via, min(s.created_at) AS first_at, max(s.completed_at) AS last_at,
+               count(*) AS total,
                sum(CASE WHEN s.status IN ('advancing', 'completed') THEN 1 ELSE 0 END) AS completed,
-               sum(CASE WHEN e.id IS NOT NULL THEN 1 ELSE 0 END) AS running,
+               sum(CASE WHEN e.process_id IS NOT NULL THEN 1 ELSE 0 END) AS running,
+               sum(CASE WHEN e.attempt > 1 THEN 1 ELSE 0 END) AS retrying,
+               sum(CASE WHEN s.status IN ('in_progress', 'advancing') THEN 1 ELSE 0 END) AS moving,
+               sum(CASE WHEN s.status = 'waiting' THEN 1 ELSE 0 END) AS waiting,
                sum(CASE WHEN s.status = 'failed' THEN 1 ELSE 0 END) AS failed,
                sum(CASE WHEN s.status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-          LEFT JOIN ductwork_executions e
-                 ON e.step_id = s.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
          WHERE br.run_id = :run
          GROUP BY s.node, s.step, s.via
          ORDER BY min(s.created_at), s.node";
@@ -121,6 +124,22 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
     DEFINITION_OF_RUN = "SELECT definition FROM ductwork_runs WHERE id = :run";
+    /// Open attempts that follow others, with what became of the one before.
+    RETRIES = "
+        SELECT s.node, s.branch_id, e.attempt, a.due_at, {now} AS now,
+               p.result, p.error_class, p.error_message
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id AND s.status = 'in_progress'
+          JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL AND e.attempt > 1
+          JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
+          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+         WHERE br.run_id = :run
+         ORDER BY p.completed_at DESC, e.id LIMIT :n";
+    SPREAD = "
+        SELECT f.node, f.via, f.width, f.branch_id, br.ordinal
+          FROM ductwork_branches br
+          JOIN ductwork_fan_outs f ON f.id = br.fan_out_id
+         WHERE br.id = :branch";
     NOW = "SELECT {now} AS now";
 }
 
@@ -324,10 +343,54 @@ pub struct NodeProgress {
     pub completed: u64,
     /// Those that a process has at this moment.
     pub running: u64,
+    /// Those whose open attempt is not their first.
+    pub retrying: u64,
+    /// Those that will go on by themselves.
+    pub moving: u64,
+    /// Those that wait for a person.
+    pub waiting: u64,
     /// Those out of budget.
     pub failed: u64,
     /// Those of a cancelled run.
     pub cancelled: u64,
+    /// When the first was reached: µs since 1970.
+    pub first_at: i64,
+    /// When the last that has ended did.
+    pub last_at: Option<i64>,
+}
+
+/// An attempt that follows another.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    /// The node.
+    pub node: String,
+    /// The branch.
+    pub branch_id: BranchId,
+    /// 2, 3, ….
+    pub attempt: u32,
+    /// From when on it may be claimed, while it is in the queue.
+    pub due_at: Option<i64>,
+    /// The database's time.
+    pub now: i64,
+    /// How the attempt before ended.
+    pub result: Option<ExecutionResult>,
+    /// For machines.
+    pub error_class: Option<String>,
+    /// For people.
+    pub error_message: Option<String>,
+}
+
+/// The place of a branch in a fan-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// The node whose output was spread.
+    pub node: String,
+    /// Divide or expand.
+    pub via: String,
+    /// 0, 1, ….
+    pub ordinal: i64,
+    /// How many branches there are.
+    pub width: i64,
 }
 
 /// As many runs are looked at in one statement when those of a pipeline are looked for.
@@ -476,8 +539,13 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
                 total: count("total")?,
                 completed: count("completed")?,
                 running: count("running")?,
+                retrying: count("retrying")?,
+                moving: count("moving")?,
+                waiting: count("waiting")?,
                 failed: count("failed")?,
                 cancelled: count("cancelled")?,
+                first_at: row.get("first_at")?,
+                last_at: row.get("last_at")?,
             })
         })
         .collect()
@@ -619,6 +687,46 @@ pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Ve
     }
     executions(conn, &mut steps).await?;
     Ok(steps)
+}
+
+/// The attempts of a run that follow others, those first whose predecessor ended last.
+pub async fn retries(conn: &mut Conn, id: RunId, limit: usize) -> Result<Vec<Retry>, Error> {
+    let args = [("run", id.0.into()), ("n", limit.into())];
+    let rows = conn.fetch(&RETRIES, &args).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Retry {
+                node: row.get("node")?,
+                branch_id: BranchId(row.get("branch_id")?),
+                attempt: row.count("attempt")?,
+                due_at: row.get("due_at")?,
+                now: row.get("now")?,
+                result: row.optional_word("result")?,
+                error_class: row.get("error_class")?,
+                error_message: row.get("error_message")?,
+            })
+        })
+        .collect()
+}
+
+/// The fan-outs that a branch is in, innermost first.
+pub async fn spreads(conn: &mut Conn, branch: BranchId) -> Result<Vec<Spread>, Error> {
+    let (mut spreads, mut branch) = (Vec::new(), branch);
+    // As deep as definitions nest; a broken row must not lead in a circle.
+    while spreads.len() < 128 {
+        let args = [("branch", branch.0.into())];
+        let Some(row) = conn.fetch_optional(&SPREAD, &args).await? else {
+            break;
+        };
+        spreads.push(Spread {
+            node: row.get("node")?,
+            via: row.get("via")?,
+            ordinal: row.get("ordinal")?,
+            width: row.get("width")?,
+        });
+        branch = BranchId(row.get("branch_id")?);
+    }
+    Ok(spreads)
 }
 
 /// The database's time, µs since 1970: what ages are told by.

@@ -1,0 +1,444 @@
+//! Following one run to its end: looking at it, showing it, and saying what came of it.
+//!
+//! Owns: the view of a run under way, and the words at its end; `run` and `watch` share them. Never:
+//! starts or stops anything.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use crate::definition::Definition;
+use crate::machine::halt::remedy;
+use crate::model::{RunId, RunStatus, short as short_id};
+use crate::store::query::{self, NodeProgress};
+use crate::store::resume::{self, WaitingStep};
+use crate::store::{self, Conn};
+
+use super::exit::{Code, Failure};
+use super::glyphs::{Glyphs, glyphs};
+use super::live::{Frame, Look, Screen, Style, Tree, counted, span};
+use super::out::{clean, short};
+use super::terminal::Terminal;
+use super::{attempt, columns, hint, value};
+
+/// Between two looks at the run.
+const LOOK_EVERY: Duration = Duration::from_millis(80);
+
+/// A look at a run of very many steps takes long: the database has three times as long for others.
+const LOOK_SHARE: u32 = 3;
+
+/// Between two lines, where there is no terminal to draw on.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// Attempts that follow others: as many are shown.
+const RETRIES: usize = 3;
+
+/// Steps that are told of at the end.
+const TOLD: usize = 5;
+
+/// A terminal of fewer columns shows no picture.
+const NARROWEST: usize = 20;
+
+/// Lines of a value to decide on.
+const VALUE_LINES: usize = 30;
+
+/// The run as one look found it.
+#[derive(Default)]
+struct Seen {
+    progress: Vec<NodeProgress>,
+    retries: Vec<String>,
+    status: Option<RunStatus>,
+    /// The question, while the run waits for a person.
+    asks: Vec<String>,
+    /// The daemon is about to stop.
+    stopping: bool,
+}
+
+impl Seen {
+    /// Nothing happens any more unless a person does something.
+    fn rests(&self) -> bool {
+        match self.status {
+            Some(RunStatus::InProgress) => false,
+            Some(RunStatus::Dampened) => self.progress.iter().all(|node| node.moving == 0),
+            _ => true,
+        }
+    }
+}
+
+/// How a run is followed.
+pub struct Follow<'a> {
+    /// The run.
+    pub run: RunId,
+    /// Its definition, frozen.
+    pub definition: &'a Definition,
+    /// Colours.
+    pub style: Style,
+    /// Whether a waiting run is followed until somebody has answered.
+    pub patient: bool,
+}
+
+/// Follows a run until it rests; `None` when it is gone. `stopping` tells whether whoever works it is
+/// told to stop.
+pub async fn to_rest(
+    conn: &mut Conn,
+    follow: &Follow<'_>,
+    view: &mut View<'_>,
+    stopping: &dyn Fn() -> bool,
+) -> Result<Option<RunStatus>, store::Error> {
+    loop {
+        let began = Instant::now();
+        let state = query::run_state(conn, follow.run).await?;
+        let mut seen = Seen {
+            progress: query::progress(conn, follow.run).await?,
+            status: state.map(|state| state.status),
+            stopping: stopping(),
+            ..Seen::default()
+        };
+        if seen.progress.iter().any(|node| node.retrying > 0) {
+            seen.retries = retries(conn, follow.run).await?;
+        }
+        if seen.status == Some(RunStatus::Dampened) {
+            let waiting = resume::waiting(conn, follow.run).await?;
+            let asked = waiting.iter().take(RETRIES);
+            seen.asks = asked
+                .map(|step| question(step, follow.definition))
+                .collect();
+        }
+        let rests = seen.rests() && !(follow.patient && seen.status == Some(RunStatus::Dampened));
+        view.show(&seen, rests);
+        if rests {
+            return Ok(seen.status);
+        }
+        let pause = (began.elapsed() * LOOK_SHARE).max(LOOK_EVERY);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// The attempts that follow others, as lines.
+async fn retries(conn: &mut Conn, run: RunId) -> Result<Vec<String>, store::Error> {
+    let mut lines = Vec::new();
+    for retry in query::retries(conn, run, RETRIES).await? {
+        let element = attempt::element(&query::spreads(conn, retry.branch_id).await?);
+        let result = retry.result.map_or("error", |result| result.as_str());
+        let error = attempt::told(
+            result,
+            retry.error_class.as_deref(),
+            retry.error_message.as_deref(),
+        );
+        let mut place = clean(&retry.node);
+        if !element.is_empty() {
+            place = format!("{place}, {element}");
+        }
+        let left = retry
+            .due_at
+            .map(|due| due.saturating_sub(retry.now))
+            .filter(|left| *left > 0);
+        let when = match left {
+            Some(left) => format!("in {}", span(Duration::from_micros(left.unsigned_abs()))),
+            None => "now".to_owned(),
+        };
+        let attempt = retry.attempt;
+        lines.push(format!("{place}: {error}; attempt {attempt} {when}"));
+    }
+    Ok(lines)
+}
+
+/// The question that a waiting step asks.
+fn question(step: &WaitingStep, definition: &Definition) -> String {
+    let prompt = definition
+        .find(&step.node)
+        .and_then(|at| definition.node(at).prompt.clone());
+    match prompt {
+        Some(prompt) => format!("{}: {}", clean(&step.node), short(&prompt, 1_000)),
+        None => clean(&step.node),
+    }
+}
+
+/// Shows progress: a picture on a terminal, plain lines elsewhere.
+pub struct View<'a> {
+    follow: &'a Follow<'a>,
+    tree: Tree,
+    glyphs: &'static Glyphs,
+    screen: Option<Screen>,
+    terminal: Option<&'a Terminal>,
+    hidden: u64,
+    since: Instant,
+    frame: usize,
+    said: Vec<String>,
+    last_said: Option<Instant>,
+    said_stopping: bool,
+}
+
+/// Standard error is a terminal that can show a picture.
+pub fn is_drawable() -> bool {
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    let narrow = size.is_some_and(|(width, _)| (1..NARROWEST).contains(&usize::from(width.0)));
+    std::io::stderr().is_terminal() && !dumb && !narrow
+}
+
+impl<'a> View<'a> {
+    /// A picture on `screen`, above which come the lines that `terminal` catches; or plain lines.
+    pub fn new(
+        follow: &'a Follow<'a>,
+        screen: Option<Screen>,
+        terminal: Option<&'a Terminal>,
+    ) -> Self {
+        Self {
+            follow,
+            tree: Tree::of(follow.definition),
+            glyphs: glyphs(),
+            screen,
+            terminal,
+            hidden: 0,
+            since: Instant::now(),
+            frame: 0,
+            said: Vec::new(),
+            last_said: None,
+            said_stopping: false,
+        }
+    }
+
+    fn show(&mut self, seen: &Seen, rests: bool) {
+        let took = span(self.since.elapsed());
+        let Some(mut screen) = self.screen.take() else {
+            return self.say(seen, rests, &took);
+        };
+        let style = self.follow.style;
+        let above = self.above();
+        let (_, columns) = screen.size();
+        let look = Look {
+            frame: self.frame,
+            style,
+            glyphs: self.glyphs,
+            columns,
+        };
+        let pipeline = style.bold(&clean(&self.follow.definition.pipeline));
+        let id = style.dim(&short_id(self.follow.run));
+        screen.draw(
+            &above,
+            &Frame {
+                title: format!("{pipeline} {id}"),
+                rows: self.tree.lines(&seen.progress, look),
+                first: self.tree.first_open(&seen.progress),
+                last: self.last(seen, rests, &took),
+                ended: rests,
+            },
+        );
+        self.screen = Some(screen);
+        self.frame += 1;
+    }
+
+    /// The lines below a picture: how the run is, and what happens in it.
+    fn last(&self, seen: &Seen, rests: bool, took: &str) -> Vec<String> {
+        let style = self.follow.style;
+        let state = match seen.status {
+            Some(RunStatus::Completed) => style.green("completed"),
+            Some(RunStatus::Halted) => style.red("halted"),
+            Some(RunStatus::InProgress) => style.yellow("running"),
+            Some(RunStatus::Dampened) => style.yellow("waiting"),
+            Some(other) => other.to_string(),
+            None => "gone".to_owned(),
+        };
+        let mut lines = vec![format!("{state}  {}  {took}", summary(&seen.progress))];
+        if seen.stopping && !rests {
+            lines.push(style.yellow(&stopping(&seen.progress)));
+        }
+        let again = self.glyphs.again;
+        if !rests {
+            lines.extend(
+                seen.retries
+                    .iter()
+                    .map(|line| style.dim(&format!("{again} {line}"))),
+            );
+        }
+        if !rests && !seen.asks.is_empty() {
+            let (asks, id) = (self.glyphs.asks, short_id(self.follow.run));
+            lines.extend(
+                seen.asks
+                    .iter()
+                    .map(|line| style.yellow(&format!("{asks} {line}"))),
+            );
+            lines.push(hint::pasteable(&format!(
+                "answer: ductworkd resume {id} [VALUE]"
+            )));
+        }
+        if self.hidden > 0 {
+            let lines_of_log = counted(self.hidden, "line");
+            let hidden = format!("{lines_of_log} of log not shown (DUCTWORK_LOGGER__LEVEL=info)");
+            lines.push(style.dim(&hidden));
+        }
+        lines
+    }
+
+    /// The lines of log that are shown.
+    fn above(&mut self) -> Vec<String> {
+        let Some(terminal) = self.terminal else {
+            return Vec::new();
+        };
+        let lines = terminal.lines();
+        self.hidden += lines.hidden;
+        lines.shown
+    }
+
+    /// The changes, at most once a second.
+    fn say(&mut self, seen: &Seen, rests: bool, took: &str) {
+        if rests {
+            let status = match seen.status {
+                Some(status) => super::runs::word(status),
+                None => "gone",
+            };
+            return say(&format!("{status}: {} in {took}", summary(&seen.progress)));
+        }
+        if seen.stopping && !std::mem::replace(&mut self.said_stopping, true) {
+            say(&stopping(&seen.progress));
+        }
+        if self
+            .last_said
+            .is_some_and(|last| last.elapsed() < SAY_EVERY)
+        {
+            return;
+        }
+        let node = |node: &NodeProgress| {
+            let retried = match node.retrying {
+                0 => String::new(),
+                n => format!(" ({n} tried again)"),
+            };
+            format!("{} {}/{}{retried}", node.node, node.completed, node.total)
+        };
+        let now: Vec<String> = seen
+            .progress
+            .iter()
+            .map(node)
+            .chain(seen.asks.iter().cloned())
+            .collect();
+        if now != self.said {
+            say(&format!("{took}: {}", now.join(", ")));
+            self.said = now;
+        }
+        self.last_said = Some(Instant::now());
+    }
+}
+
+/// Gives the terminal back, with the lines that came last: also where the run is followed no more.
+impl Drop for View<'_> {
+    fn drop(&mut self) {
+        if let Some(terminal) = self.terminal {
+            terminal.give_back();
+            for line in self.above() {
+                say(&line);
+            }
+        }
+    }
+}
+
+/// The steps of a run in a few words.
+fn summary(progress: &[NodeProgress]) -> String {
+    let sum = |of: fn(&NodeProgress) -> u64| progress.iter().map(of).sum::<u64>();
+    let (done, failed) = (sum(|node| node.completed), sum(|node| node.failed));
+    match failed {
+        0 => counted(done, "step"),
+        _ => format!("{} completed, {failed} failed", counted(done, "step")),
+    }
+}
+
+/// The steps that a stop waits for, and how not to wait.
+fn stopping(progress: &[NodeProgress]) -> String {
+    let running: Vec<String> = progress
+        .iter()
+        .filter(|node| node.running > 0)
+        .map(|node| match node.running {
+            1 => clean(&node.node),
+            n => format!("{} ({n})", clean(&node.node)),
+        })
+        .collect();
+    let waits = match running.is_empty() {
+        true => "stopping".to_owned(),
+        false => format!(
+            "stopping: waiting for the steps that run: {}",
+            running.join(", ")
+        ),
+    };
+    format!("{waits}; Ctrl-C again stops at once")
+}
+
+/// Says what came of a run that rests, and with which exit status the command ends.
+pub async fn report(
+    conn: &mut Conn,
+    follow: &Follow<'_>,
+    status: Option<RunStatus>,
+) -> Result<(), Failure> {
+    let (style, run) = (follow.style, follow.run);
+    let id = short_id(run);
+    match status {
+        Some(RunStatus::Completed) => return Ok(()),
+        Some(RunStatus::Halted) => {
+            say(&style.red(&format!("run {id} halted")));
+            let failed = query::failed_steps(conn, run, TOLD + 1).await?;
+            for step in failed.iter().take(TOLD) {
+                let element = attempt::element(&query::spreads(conn, step.branch_id).await?);
+                let mut place = clean(&step.node);
+                if !element.is_empty() {
+                    place = format!("{place}, {element}");
+                }
+                let attempts = counted(step.executions.len() as u64, "attempt");
+                let error = step.executions.iter().rev().find_map(attempt::error);
+                let error = error.unwrap_or_else(|| "no error was told".to_owned());
+                say(&format!("  {place} ({attempts}): {error}"));
+            }
+            if failed.len() > TOLD {
+                say("  and more");
+            }
+            let halts = super::why::halts(conn, run, Some(follow.definition)).await?;
+            for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
+                let explanation = halt.explanation.as_deref().unwrap_or_default();
+                say(&clean(&format!("  {}: {explanation}", halt.fact.reason)));
+            }
+            let facts: Vec<_> = halts.into_iter().map(|halt| halt.fact).collect();
+            say(&format!("  look at it:  ductworkd show {id}"));
+            say(&format!("  go on:       {}", clean(&remedy(&facts, run))));
+        }
+        Some(RunStatus::Dampened) => {
+            say(&style.yellow(&format!("run {id} waits for a person")));
+            let waiting = resume::waiting(conn, run).await?;
+            for step in waiting.iter().take(TOLD) {
+                say(&format!("  {}", question(step, follow.definition)));
+                for line in decide(&step.input, style) {
+                    say(&format!("    {line}"));
+                }
+            }
+            let which = match waiting.len() {
+                0 | 1 => "",
+                _ => " --step STEP",
+            };
+            say(&format!("  answer:  ductworkd resume {id} [VALUE]{which}"));
+            return Err(Failure::Quiet(Code::Waiting));
+        }
+        Some(status) => say(&format!("run {id} is {status}")),
+        None => say(&format!("run {id} is gone: it was pruned")),
+    }
+    Err(Failure::Quiet(Code::Failed))
+}
+
+/// The lines of a value that a person decides on.
+pub fn decide(input: &str, style: Style) -> Vec<String> {
+    let Ok(value) = serde_json::value::RawValue::from_string(input.to_owned()) else {
+        return vec![clean(input)];
+    };
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    let room = size.map_or(80, |(width, _)| usize::from(width.0).max(40));
+    let text = value::lines(&value, room - 4);
+    let text = match style.colour {
+        true => text,
+        false => anstream::adapter::strip_str(&text).to_string(),
+    };
+    let lines = text.lines().take(VALUE_LINES);
+    lines
+        .map(|line| columns::cut_with(line, room - 4, glyphs().more))
+        .collect()
+}
+
+/// A line for people. Where nobody reads it, nobody is told; a run is not given up for that.
+pub fn say(line: &str) {
+    let line = format!("{}\n", hint::pasteable(line));
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,514 @@
+//! A run on a page: its steps in the flow's order on one timeline, then what went wrong, what waits for
+//! a person, and the result.
+//!
+//! Owns: the layout, pure. One line per step, however many elements it ran for.
+
+use std::fmt::Write;
+
+use anstyle::Style;
+
+use crate::definition::Definition;
+use crate::model::*;
+use crate::store::definition::short as digits;
+use crate::store::query::{NodeProgress, RunDetail, Spread, StepRow};
+use crate::time;
+
+use super::super::columns::{cut_with, width};
+use super::super::glyphs::Glyphs;
+use super::super::live::counted;
+use super::super::out::{self, paint, short};
+use super::super::runs::{style, took, word};
+use super::super::{attempt, flow, value};
+
+/// Lines of what the last failed attempt wrote, and of what one before it did; `--json` has all that
+/// is kept.
+const LOG_LINES: usize = 10;
+const EARLIER_LINES: usize = 4;
+/// Letters of a value.
+const ROOM: usize = 100;
+/// The widest label of a step.
+const LABEL: usize = 40;
+/// The widest timeline.
+const BAR: usize = 48;
+/// Lines of the run's output.
+const OUTPUT_LINES: usize = 40;
+
+/// The parts of a page.
+pub struct Page<'a> {
+    /// The run, as far as it was read.
+    pub detail: &'a RunDetail,
+    /// Its definition, where this version can read it.
+    pub definition: Option<&'a Definition>,
+    /// Its steps by node.
+    pub nodes: Vec<NodeRow>,
+    /// Steps that went wrong and are told in full, with their places; those that failed first.
+    pub troubled: Vec<(&'a StepRow, Vec<Spread>)>,
+    /// Steps that went wrong as well.
+    pub more: usize,
+    /// Steps that wait for a person.
+    pub waiting: Vec<&'a StepRow>,
+    /// The columns of the terminal.
+    pub columns: usize,
+    /// How it is drawn.
+    pub glyphs: &'static Glyphs,
+}
+
+/// The steps of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeRow {
+    node: String,
+    total: u64,
+    completed: u64,
+    running: u64,
+    failed: u64,
+    cancelled: u64,
+    waiting: u64,
+    copied: u64,
+    /// Attempts that were not the first of their step; none where nobody has counted them.
+    retries: u64,
+    /// When the first was claimed, and when the last ended.
+    from: Option<i64>,
+    to: Option<i64>,
+    /// The output, where there is one step.
+    output: Option<String>,
+}
+
+/// The steps of each node, counted, in the order in which they were first reached.
+pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
+    let mut rows: Vec<NodeRow> = Vec::new();
+    let mut places = std::collections::HashMap::new();
+    for step in steps {
+        let at = *places.entry(step.node.as_str()).or_insert_with(|| {
+            rows.push(NodeRow {
+                node: step.node.clone(),
+                ..NodeRow::default()
+            });
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        row.total += 1;
+        match step.status {
+            StepStatus::Completed | StepStatus::Advancing => row.completed += 1,
+            StepStatus::Failed => row.failed += 1,
+            StepStatus::Cancelled => row.cancelled += 1,
+            StepStatus::Waiting => row.waiting += 1,
+            StepStatus::InProgress => row.running += u64::from(is_running(step)),
+        }
+        row.copied += u64::from(step.source_step_id.is_some() && step.executions.is_empty());
+        row.retries += step.executions.len().saturating_sub(1) as u64;
+        row.from = [row.from, step.started_at()].into_iter().flatten().min();
+        if !step.executions.is_empty() {
+            row.to = row.to.max(step.completed_at.or(last_end(step)));
+        }
+        let output = step.output.as_ref().map(|output| output.get().to_owned());
+        row.output = output.filter(|_| row.total == 1);
+    }
+    rows
+}
+
+/// The same of a run of very many steps.
+pub fn of_progress(nodes: &[NodeProgress]) -> Vec<NodeRow> {
+    let row = |node: &NodeProgress| NodeRow {
+        node: node.node.clone(),
+        total: node.total,
+        completed: node.completed,
+        running: node.running,
+        failed: node.failed,
+        cancelled: node.cancelled,
+        waiting: node.waiting,
+        retries: node.retrying,
+        from: Some(node.first_at),
+        to: node.last_at,
+        ..NodeRow::default()
+    };
+    nodes.iter().map(row).collect()
+}
+
+fn last_end(step: &StepRow) -> Option<i64> {
+    step.executions
+        .iter()
+        .filter_map(|it| it.completed_at)
+        .max()
+}
+
+fn is_running(step: &StepRow) -> bool {
+    let mut open = step.executions.iter().filter(|it| it.result.is_none());
+    open.any(|execution| execution.process_id.is_some())
+}
+
+/// An attempt of it did not succeed.
+pub fn is_troubled(step: &StepRow) -> bool {
+    let bad = |result: &ExecutionResult| {
+        !matches!(
+            result,
+            ExecutionResult::Success | ExecutionResult::Released | ExecutionResult::Cancelled
+        )
+    };
+    step.executions
+        .iter()
+        .any(|it| it.result.as_ref().is_some_and(bad))
+}
+
+/// The page.
+pub fn draw(page: &Page<'_>) -> String {
+    let mut text = String::new();
+    head(page, &mut text);
+    text.push('\n');
+    timeline(page, &mut text);
+    if page.detail.truncated && page.nodes.iter().all(|row| row.from.is_none()) {
+        let _ = writeln!(text, "{}", paint(out::DIM, "and more: raise --limit"));
+    }
+    for (step, spreads) in &page.troubled {
+        trouble(page, step, spreads, &mut text);
+    }
+    if page.more > 0 {
+        let more = format!(
+            "\n{} more steps with errors: `--json` has them all",
+            page.more
+        );
+        let _ = writeln!(text, "{}", paint(out::DIM, &more));
+    }
+    for step in &page.waiting {
+        asked(page, step, &mut text);
+    }
+    if let Some(output) = &page.detail.run.output
+        && output.get().len() > ROOM
+    {
+        let lines = value::lines(output, page.columns);
+        let _ = writeln!(text, "\n{}", paint(out::DIM, "output"));
+        for line in lines.lines().take(OUTPUT_LINES) {
+            let _ = writeln!(text, "{line}");
+        }
+        if let Some(more @ 1..) = lines.lines().count().checked_sub(OUTPUT_LINES) {
+            let more = format!(
+                "{} {more} more lines: `--json` has them all",
+                page.glyphs.more
+            );
+            let _ = writeln!(text, "{}", paint(out::DIM, &more));
+        }
+    }
+    if let Some(next) = next(&page.detail.run) {
+        let _ = writeln!(text, "\n{}", paint(out::DIM, &next));
+    }
+    text
+}
+
+/// The command that one may want next.
+fn next(run: &crate::store::query::Run) -> Option<String> {
+    let id = run.id;
+    Some(match run.status {
+        RunStatus::Halted => format!("why: ductworkd why {id}   go on: ductworkd revive {id}"),
+        RunStatus::Dampened => format!("answer: ductworkd resume {id} [VALUE]"),
+        RunStatus::InProgress => {
+            format!("look on: ductworkd watch {id}   what keeps it: ductworkd why {id}")
+        }
+        RunStatus::Completed | RunStatus::Cancelled => return None,
+    })
+}
+
+fn head(page: &Page<'_>, text: &mut String) {
+    let (run, now) = (&page.detail.run, page.detail.now);
+    let status = paint(style(run.status), word(run.status));
+    let pipeline = paint(out::BOLD, &out::clean(&run.pipeline));
+    let _ = writeln!(text, "{} {pipeline} {status} {}", run.id, took(run, now));
+    let mut line = |name: &str, value: &str| {
+        let name = paint(out::DIM, &format!("{name:>10}"));
+        let _ = writeln!(text, "{name}  {value}");
+    };
+    let (at, age) = (
+        time::rfc3339(run.triggered_at),
+        time::relative(run.triggered_at, now),
+    );
+    line("triggered", &format!("{at} ({age})"));
+    if let Some(from) = run.revived_from {
+        let other = match &page.detail.definition_was {
+            Some(was) => format!(
+                ", with another definition ({} in place of {})",
+                digits(&run.definition),
+                digits(was)
+            ),
+            None => String::new(),
+        };
+        line("continues", &format!("{from}{other}"));
+    }
+    if let Some(key) = &run.trigger_key {
+        line("key", &short(key, ROOM));
+    }
+    if run.cancelling_at.is_some() {
+        line(
+            "cancelled",
+            "not yet wholly: its branches are closed part by part",
+        );
+    }
+    line("input", &short(run.input.get(), ROOM));
+    if let Some(output) = run
+        .output
+        .as_ref()
+        .filter(|output| output.get().len() <= ROOM)
+    {
+        line("output", &short(output.get(), ROOM));
+    }
+    if !run.halt_reasons.is_empty() {
+        line("halted by", &paint(out::BAD, &run.halt_reasons.join(", ")));
+    }
+}
+
+/// A line for each step of the flow; a bar shows when it ran.
+fn timeline(page: &Page<'_>, text: &mut String) {
+    let (run, glyphs) = (&page.detail.run, page.glyphs);
+    let end = run.ended_at().unwrap_or(page.detail.now);
+    let lines = lines(page);
+    let label = lines
+        .iter()
+        .map(|(label, _)| width(label))
+        .max()
+        .unwrap_or_default();
+    let label = label.min(LABEL);
+    let spans: Vec<String> = lines
+        .iter()
+        .map(|(_, row)| row.map_or_else(String::new, |row| span(row, end)))
+        .collect();
+    let counts: Vec<String> = lines
+        .iter()
+        .map(|(_, row)| row.map_or_else(String::new, |row| counts(row, glyphs)))
+        .collect();
+    let widest = |texts: &[String]| {
+        texts
+            .iter()
+            .map(|text| width(text))
+            .max()
+            .unwrap_or_default()
+    };
+    let (span_width, counts_width) = (widest(&spans), widest(&counts));
+    // A mark, the columns, and the spaces between them.
+    let left = page
+        .columns
+        .saturating_sub(2 + label + 2 + span_width + 2 + counts_width + 2);
+    let bar = if left >= 10 { left.min(BAR) } else { 0 };
+    for (at, (name, row)) in lines.iter().enumerate() {
+        let (mark, mark_style) = mark(*row, glyphs);
+        let name_style = if row.is_some() { out::BOLD } else { out::DIM };
+        let name = cut_with(name, label, glyphs.more);
+        let mut line = format!("{} {}", paint(mark_style, mark), paint(name_style, &name));
+        if let Some(row) = row {
+            let pad = |text: &str, width: usize| {
+                " ".repeat(width.saturating_sub(super::super::columns::width(text)))
+            };
+            let _ = write!(
+                line,
+                "{}  {}{}",
+                pad(&name, label),
+                pad(&spans[at], span_width),
+                spans[at]
+            );
+            if bar > 0 {
+                let drawn = cells(row, run.triggered_at, end, bar);
+                let (before, full) = (" ".repeat(drawn.0), glyphs.full.repeat(drawn.1));
+                let after = " ".repeat(bar - drawn.0 - drawn.1);
+                let _ = write!(line, "  {before}{}{after}", paint(mark_style, &full));
+            }
+            let _ = write!(line, "  {}", counts[at]);
+            let used = width(&line);
+            if let Some(output) = row.output.as_ref().filter(|_| used + 12 <= page.columns) {
+                let output = cut_with(
+                    &short(output, page.columns),
+                    page.columns - used - 2,
+                    glyphs.more,
+                );
+                let _ = write!(line, "  {}", paint(out::DIM, &output));
+            }
+        }
+        let _ = writeln!(
+            text,
+            "{}",
+            cut_with(line.trim_end(), page.columns.max(40), glyphs.more)
+        );
+    }
+}
+
+/// The steps of the flow, in its order, and any beside it, such as a hook.
+fn lines<'a>(page: &'a Page<'_>) -> Vec<(String, Option<&'a NodeRow>)> {
+    let of = |node: &str| page.nodes.iter().find(|row| row.node == node);
+    let places = page.definition.map(flow::places).unwrap_or_default();
+    let mut lines = Vec::new();
+    for place in &places {
+        let label = format!("{}{}", "  ".repeat(place.depth), out::clean(&place.label));
+        lines.push((label, of(&place.node)));
+    }
+    for row in &page.nodes {
+        if !places.iter().any(|place| place.node == row.node) {
+            lines.push((out::clean(&row.node), Some(row)));
+        }
+    }
+    lines
+}
+
+fn mark(row: Option<&NodeRow>, glyphs: &Glyphs) -> (&'static str, Style) {
+    match row {
+        None => (glyphs.ahead, out::DIM),
+        Some(row) if row.failed > 0 => (glyphs.failed, out::BAD),
+        Some(row) if row.waiting > 0 => (glyphs.asks, out::ASKS),
+        Some(row) if row.completed == row.total => (glyphs.done, out::GOOD),
+        Some(row) if row.running > 0 => (glyphs.running, out::BUSY),
+        Some(row) if row.cancelled > 0 => (glyphs.cancelled, out::DIM),
+        Some(_) => (glyphs.queued, out::BUSY),
+    }
+}
+
+/// How long the steps of a node took together.
+fn span(row: &NodeRow, end: i64) -> String {
+    let Some(from) = row.from else {
+        return String::new();
+    };
+    time::span(time::between(from, ended(row, end)))
+}
+
+/// When the last step of a node ended; the end of the timeline while one goes on.
+fn ended(row: &NodeRow, end: i64) -> i64 {
+    let over = row.completed + row.failed + row.cancelled == row.total;
+    row.to.filter(|_| over).unwrap_or(end).min(end)
+}
+
+/// The cells before a bar, and those of it: at least one, where anything ran.
+fn cells(row: &NodeRow, begin: i64, end: i64, bar: usize) -> (usize, usize) {
+    let Some(from) = row.from else {
+        return (0, 0);
+    };
+    let whole = time::between(begin, end).as_micros().max(1);
+    let cell = |at: i64| (time::between(begin, at).as_micros() * bar as u128 / whole) as usize;
+    let first = cell(from).min(bar - 1);
+    let last = cell(ended(row, end)).clamp(first + 1, bar);
+    (first, last - first)
+}
+
+fn counts(row: &NodeRow, glyphs: &Glyphs) -> String {
+    let mut parts = Vec::new();
+    if row.total > 1 {
+        parts.push(format!("{}{}", glyphs.times, row.total));
+        if row.completed > 0 && row.completed < row.total {
+            parts.push(paint(
+                out::GOOD,
+                &format!("{} {}", glyphs.done, row.completed),
+            ));
+        }
+    }
+    for (count, mark, style) in [
+        (row.failed, glyphs.failed, out::BAD),
+        (row.running, glyphs.running, out::BUSY),
+        (row.waiting, glyphs.asks, out::ASKS),
+        (row.cancelled, glyphs.cancelled, out::DIM),
+    ] {
+        if count > 0 && row.total > 1 {
+            parts.push(paint(style, &format!("{mark} {count}")));
+        }
+    }
+    if row.retries > 0 {
+        parts.push(paint(
+            out::ASKS,
+            &format!("{} {}", glyphs.again, row.retries),
+        ));
+    }
+    match row.copied {
+        0 => {}
+        n if n == row.total => parts.push(paint(out::DIM, "copied")),
+        n => parts.push(paint(out::DIM, &format!("{n} copied"))),
+    }
+    parts.join(" ")
+}
+
+/// A step that went wrong, with each attempt that did and the end of what it wrote.
+fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut String) {
+    let glyphs = page.glyphs;
+    let (mark, mark_style) = match step.status {
+        StepStatus::Failed => (glyphs.failed, out::BAD),
+        _ => (glyphs.again, out::ASKS),
+    };
+    let mut title = paint(out::BOLD, &out::clean(&step.node));
+    let element = attempt::element(spreads);
+    if !element.is_empty() {
+        let _ = write!(title, ", {element}");
+    }
+    let _ = write!(
+        title,
+        ", {}",
+        counted(step.executions.len() as u64, "attempt")
+    );
+    let input = paint(
+        out::DIM,
+        &format!("input {}", short(step.input.get(), ROOM)),
+    );
+    let title = format!("{} {title}  {input}", paint(mark_style, mark));
+    let _ = writeln!(
+        text,
+        "\n{}",
+        cut_with(&title, page.columns.max(40), glyphs.more)
+    );
+    let last = step
+        .executions
+        .iter()
+        .rev()
+        .find(|it| attempt::error(it).is_some());
+    for execution in &step.executions {
+        let Some(error) = attempt::error(execution)
+            .filter(|_| execution.result != Some(ExecutionResult::Success))
+        else {
+            continue;
+        };
+        let took = execution.claimed_at.zip(execution.completed_at);
+        let took = took.map_or_else(String::new, |(from, to)| {
+            format!(" after {}", time::span(time::between(from, to)))
+        });
+        let line = format!("attempt {}{took}: {error}", execution.attempt);
+        let _ = writeln!(text, "    {}", paint(out::BAD, &line));
+        let is_last = last.is_some_and(|last| last.id == execution.id);
+        let room = if is_last { LOG_LINES } else { EARLIER_LINES };
+        log(
+            execution.error_backtrace.as_deref().unwrap_or_default(),
+            room,
+            text,
+        );
+    }
+    let open = step.executions.iter().find(|it| it.result.is_none());
+    let due = open
+        .and_then(|open| open.due_at)
+        .filter(|due| *due > page.detail.now);
+    if let (Some(open), Some(due)) = (open, due) {
+        let due = time::relative(due, page.detail.now);
+        let _ = writeln!(text, "    attempt {} is due {due}", open.attempt);
+    }
+}
+
+/// The end of what an attempt wrote, unless its last line, which is its message, is all.
+fn log(log: &str, room: usize, text: &mut String) {
+    let lines: Vec<&str> = log.trim_end().lines().collect();
+    if lines.len() < 2 {
+        return;
+    }
+    for line in &lines[lines.len().saturating_sub(room)..] {
+        let line = paint(out::DIM, &format!("| {}", short(line, ROOM)));
+        let _ = writeln!(text, "      {line}");
+    }
+}
+
+/// A step that waits for a person: the question, and the value to decide on.
+fn asked(page: &Page<'_>, step: &StepRow, text: &mut String) {
+    let prompt = page
+        .definition
+        .and_then(|it| it.node(it.find(&step.node)?).prompt.clone());
+    let prompt = prompt.unwrap_or_else(|| "goes on with this value, or another".to_owned());
+    let (mark, node) = (
+        paint(out::ASKS, page.glyphs.asks),
+        paint(out::BOLD, &out::clean(&step.node)),
+    );
+    let _ = writeln!(
+        text,
+        "\n{mark} {node} waits for a person: {}",
+        short(&prompt, 1_000)
+    );
+    for line in value::lines(&step.input, page.columns.saturating_sub(4))
+        .lines()
+        .take(OUTPUT_LINES)
+    {
+        let _ = writeln!(text, "    {line}");
+    }
+}

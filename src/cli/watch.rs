@@ -1,0 +1,81 @@
+//! `watch`: the live view of a run that a daemon works.
+
+use std::process::ExitCode;
+
+use crate::problem::Problem;
+use crate::store::Purpose;
+use crate::store::definition::Definitions;
+use crate::store::query;
+
+use super::exit::Failure;
+use super::follow::{self, Follow, View, is_drawable};
+use super::live::Screen;
+use super::setup::{self, CliContext};
+use super::{shot, terminal};
+
+/// Ended by SIGINT, as a shell tells it.
+const INTERRUPTED: u8 = 130;
+
+/// Watches a run until it ends.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd watch 5d91c07e
+  ductworkd watch 5d91c07e > output.json    # the run's output, once it has completed
+
+It ends when the run ends, with the exit status that `run` would have: 0 when it completed, 1 when it
+did not. Ctrl-C ends the watching; the run goes on.
+")]
+pub struct Watch {
+    /// The run's id, or some of its first or last digits
+    run: String,
+}
+
+impl Watch {
+    pub fn execute(self, cli: &CliContext) -> Result<ExitCode, Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
+            let Some(found) = query::run(&mut conn, run).await? else {
+                return Err(setup::no_run(&run.to_string()));
+            };
+            let definitions = Definitions::default();
+            let definition = definitions.read(&mut conn, &found.definition).await?;
+            let definition = definition.map_err(|unreadable| {
+                let problem = Problem::new(format!("its {unreadable}"));
+                Failure::failed(problem.help("use a newer `ductworkd`"))
+            })?;
+            let how = Follow {
+                run,
+                definition: &definition,
+                style: shot::style(),
+                patient: true,
+            };
+            let screen = match !cli.out.json && is_drawable() {
+                true => Some(Screen::on(terminal::stderr()?)),
+                false => None,
+            };
+            let status = {
+                let mut view = View::new(&how, screen, None);
+                tokio::select! {
+                    biased;
+                    interrupted = tokio::signal::ctrl_c() => {
+                        if interrupted.is_ok() {
+                            follow::say(&format!("the run goes on; ductworkd watch {run} shows it again"));
+                        }
+                        return Ok(ExitCode::from(INTERRUPTED));
+                    }
+                    status = follow::to_rest(&mut conn, &how, &mut view, &|| false) => status?,
+                }
+            };
+            let state = query::run_state(&mut conn, run).await?;
+            match state.and_then(|state| state.output) {
+                Some(output) if cli.out.json => cli.out.raw(&format!("{}\n", output.get()))?,
+                Some(output) => cli.out.result(&output)?,
+                None => {}
+            }
+            follow::report(&mut conn, &how, status).await?;
+            Ok(ExitCode::SUCCESS)
+        })
+    }
+}
