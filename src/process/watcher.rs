@@ -122,21 +122,27 @@ type Watcher = (Spawned, spawn::Spared);
 
 /// Starts one that knows all that there is to know.
 fn start(told: &Mutex<Told>) -> io::Result<Watcher> {
+    let mut told = lock(told);
     let name = std::env::args_os().next();
     let name = name.unwrap_or_else(|| "ductworkd".into());
-    let argv = [name, VERB.into(), lock(told).format.as_str().into()];
+    let argv = [name, VERB.into(), told.format.as_str().into()];
     let (theirs, ours) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
     // Only our end: theirs waits.
     nix::fcntl::fcntl(&ours, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
-    // It would be a step of its own otherwise, of whoever started us as one.
-    let nobody: (OsString, Option<OsString>) = (crate::step::PROCESS.into(), None);
-    let watcher = spawn::spawn_reading(&argv, &[nobody], theirs.as_fd())?;
-    let mut told = lock(told);
     told.pipe = Some(ours);
+    // RACE: this worker is killed as soon as there is a watcher, which then knows no keys. So they are in the
+    // pipe before it is there. Raced by
+    // `what_the_steps_of_a_lone_worker_left_is_gone_as_soon_as_the_worker_is_killed`.
     for process in &told.processes {
         told.write(&process.to_string());
     }
-    Ok(watcher)
+    // It would be a step of its own otherwise, of whoever started us as one.
+    let nobody: (OsString, Option<OsString>) = (crate::step::PROCESS.into(), None);
+    let watcher = spawn::spawn_reading(&argv, &[nobody], theirs.as_fd());
+    if watcher.is_err() {
+        told.pipe = None;
+    }
+    watcher
 }
 
 /// Waits for the end of each watcher, and starts the next until the worker has taken back the pipe.
