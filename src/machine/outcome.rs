@@ -153,11 +153,15 @@ fn crash_delay(crashes: u32, limits: &StepLimits) -> Duration {
 pub fn halt_reason(last: ExecutionResult, error_class: Option<&str>) -> HaltReason {
     match (last, error_class) {
         (ExecutionResult::Error, Some(STEP_UNDEFINED)) => HaltReason::StepUndefined,
+        (ExecutionResult::Error, Some(DATA_ERROR)) => HaltReason::StepRefused,
         (ExecutionResult::TimedOut, _) => HaltReason::JobTimedOut,
         (ExecutionResult::ProcessCrashed, _) => HaltReason::JobCrashesExhausted,
         _ => HaltReason::JobRetriesExhausted,
     }
 }
+
+/// Error class of a command whose exit status says: do not try again (EX_DATAERR).
+pub const DATA_ERROR: &str = "ExitStatus(65)";
 
 /// Error class of an execution whose step no code exists for.
 pub const STEP_UNDEFINED: &str = "step_undefined";

@@ -88,6 +88,8 @@ pub struct Leaf {
     pub prompt: Option<String>,
     /// Its attempt at that.
     pub attempt: Option<u32>,
+    /// The error of the attempt before.
+    pub error: Option<String>,
     /// The thing that it waits for.
     pub state: LeafState,
 }
@@ -337,9 +339,10 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             let attempt = attempt(leaf);
             let when = time::relative(due_at, facts.now);
             let fact = format!(
-                "{}{attempt} is not due before {} ({when}){place}",
+                "{}{attempt} is not due before {} ({when}){place}{}",
                 leaf.node,
-                time::rfc3339(due_at)
+                time::rfc3339(due_at),
+                before(leaf)
             );
             Why::new("not_due", fact)
         }
@@ -347,8 +350,9 @@ fn active(facts: &Facts, run: &RunId) -> Why {
         LeafState::Ready { from } if from > facts.now => {
             let when = time::relative(from, facts.now);
             let fact = format!(
-                "advancing from {} failed, and is tried again {when}{place}",
-                leaf.node
+                "advancing from {} failed, and is tried again {when}{place}{}",
+                leaf.node,
+                before(leaf)
             );
             Why::new("advance_not_due", fact)
         }
@@ -482,6 +486,14 @@ fn attempt(leaf: &Leaf) -> String {
     }
 }
 
+/// The end of the attempt before this one.
+fn before(leaf: &Leaf) -> String {
+    match &leaf.error {
+        Some(error) => format!("; the attempt before: {error}"),
+        None => String::new(),
+    }
+}
+
 /// The barrier that most are still to come to.
 fn barrier(facts: &Facts) -> String {
     let widest = facts
@@ -512,6 +524,7 @@ mod tests {
             node: "Load".into(),
             prompt: Some("go on?".into()),
             attempt: Some(1),
+            error: None,
             state,
         });
         Facts {
@@ -691,6 +704,24 @@ mod tests {
             "{}",
             answer.fact
         );
+    }
+
+    #[test]
+    fn what_waits_to_be_tried_again_says_what_the_attempt_before_came_to() {
+        let due_at = NOW + 9 * SECOND;
+        for state in [
+            LeafState::Queued { due_at },
+            LeafState::Ready { from: due_at },
+        ] {
+            let mut facts = facts(Some(state));
+            assert!(!why(&facts).fact.contains("attempt before"), "{state:?}");
+            facts.leaves[0].error = Some("no such host".into());
+            let fact = why(&facts).fact;
+            assert!(
+                fact.ends_with("; the attempt before: no such host"),
+                "{fact}"
+            );
+        }
     }
 
     #[test]

@@ -110,6 +110,8 @@ words! {
         JobRetriesExhausted = "job_retries_exhausted",
         JobCrashesExhausted = "job_crashes_exhausted",
         JobTimedOut = "job_timed_out",
+        /// The step said that it is not to be tried again.
+        StepRefused = "step_refused",
         AdvancerRetriesExhausted = "advancer_retries_exhausted",
         AdvancerCrashesExhausted = "advancer_crashes_exhausted",
         MaxFanoutExceeded = "max_fanout_exceeded",

@@ -181,6 +181,7 @@ pub struct Wanted<'a> {
     pub context: bool,
 }
 
+#[cfg(feature = "internals")]
 impl Wanted<'_> {
     /// As it was: with its definition and its context.
     pub const SAME: Self = Self {
@@ -189,15 +190,16 @@ impl Wanted<'_> {
     };
 }
 
-/// Makes a new run from a halted one: what was completed is not done again; what halted is
-/// taken up where it halted.
-///
-/// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
+/// Makes a new run from a halted one, as it was.
+#[cfg(feature = "internals")]
 pub async fn revive(conn: &mut Conn, from: RunId) -> Result<Revive, Error> {
     revive_as(conn, from, Wanted::SAME).await
 }
 
-/// The same, in another form.
+/// Makes a new run from a halted one: what was completed is not done again; what halted is
+/// taken up where it halted.
+///
+/// Lost acknowledgement: revive again, and read the run's id from `AlreadyRevived`.
 pub async fn revive_as(conn: &mut Conn, from: RunId, wanted: Wanted<'_>) -> Result<Revive, Error> {
     let to = RunId::new();
     let digest = match wanted.definition {

@@ -1,6 +1,7 @@
 //! A run that halted, and what the verbs say of it until it has gone on.
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use super::{Ended, Place};
 
@@ -138,4 +139,48 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     let gone = place.run(["revive", &second, "--latest"]);
     gone.failed(1, &format!("was revived before, as {third}"));
     place.run(["audit"]).fine();
+}
+
+#[test]
+fn a_step_that_waits_to_be_tried_again_and_one_that_refused_say_what_they_said_last() {
+    let place = Place::ready();
+    let text = "pipeline: Fails\n\
+                steps:\n  \
+                  Later: { command: [sh, -c, 'echo no such host >&2; exit 3'], backoff: { initial: 1h } }\n  \
+                  Never: { command: [sh, -c, 'echo bad input >&2; exit 65'] }\n\
+                flow: [{ start: Later }]\n";
+    place.write("pipelines/fails.yml", &text.replace("  Never", "  # Never"));
+    let other = text
+        .replace("Fails", "Refuses")
+        .replace("start: Later", "start: Never");
+    place.write(
+        "pipelines/refuses.yml",
+        &other.replace("  Later", "  # Later"),
+    );
+    let refused = place.run(["run", "Refuses"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let runs = place.run(["runs", "--status", "halted", "--json"]).json();
+    assert_eq!(runs[0]["halt_reasons"], serde_json::json!(["step_refused"]));
+
+    let triggered = place.run(["trigger", "Fails"]);
+    let id = triggered.fine().stdout.trim().to_owned();
+    let mut daemon = place.command().arg("start").spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    let fact = loop {
+        let why = place.run(["why", &id, "--json"]).json();
+        if why["cause"] == "not_due" || Instant::now() > until {
+            break why["fact"].as_str().unwrap().to_owned();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    super::send(&daemon, nix::sys::signal::Signal::SIGTERM);
+    assert!(daemon.wait().unwrap().success());
+    assert!(
+        fact.starts_with("Later (attempt 2) is not due before "),
+        "{fact}"
+    );
+    assert!(
+        fact.ends_with("; the attempt before: no such host"),
+        "{fact}"
+    );
 }

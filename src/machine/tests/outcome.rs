@@ -450,12 +450,19 @@ fn expected_reason(last: &str, class: Option<&str>) -> HaltReason {
         ("timed_out", _) => HaltReason::JobTimedOut,
         ("process_crashed", _) => HaltReason::JobCrashesExhausted,
         ("error", Some("step_undefined")) => HaltReason::StepUndefined,
+        ("error", Some("ExitStatus(65)")) => HaltReason::StepRefused,
         _ => HaltReason::JobRetriesExhausted,
     }
 }
 
-/// The class of no error, of a step without code, and of any other error.
-const CLASSES: [Option<&str>; 3] = [None, Some(STEP_UNDEFINED), Some("Timeout::Error")];
+/// The class of no error, of a step without code, of a command that is not to be tried again, and of any
+/// other error.
+const CLASSES: [Option<&str>; 4] = [
+    None,
+    Some(STEP_UNDEFINED),
+    Some("ExitStatus(65)"),
+    Some("Timeout::Error"),
+];
 
 #[test]
 fn a_halt_names_the_budget_that_the_last_execution_spent() {

@@ -1,5 +1,12 @@
 SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
-       e.claimed_at, a.due_at, ad.process_id AS advancer_id
+       e.claimed_at, a.due_at, ad.process_id AS advancer_id,
+       CASE WHEN e.id IS NOT NULL
+            THEN (SELECT x.error_message FROM ductwork_executions x
+                   WHERE x.step_id = s.id AND x.attempt = e.attempt - 1)
+            ELSE (SELECT x.error_message FROM ductwork_transitions t
+                    JOIN ductwork_advancements x ON x.transition_id = t.id
+                   WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
+                   ORDER BY x.id DESC LIMIT 1) END AS error_message
   FROM ductwork_branches b
   JOIN ductwork_steps s ON s.id = b.step_id
   LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL

@@ -6,3 +6,4 @@ SELECT CASE WHEN s.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(he
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.branch_id = br.id
  WHERE br.run_id = ?2 AND s.status = 'completed' AND s.via <> 'on_halt'
+   AND s.id NOT IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?3)) AS b)

@@ -172,6 +172,7 @@ fn reasons() -> String {
             "last result",
             "no error class",
             "class `step_undefined`",
+            "class `ExitStatus(65)`",
             "any other class",
         ],
         rows,
