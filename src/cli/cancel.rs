@@ -32,10 +32,22 @@ impl Cancel {
             let run = setup::find_run(&mut conn, &self.run).await?;
             let before = query::run_state(&mut conn, run).await?;
             let was_active = before.is_some_and(|before| !before.status.is_terminal());
-            let count = Cell::new(0);
-            let mut report = |closed| count.set(closed);
+            let (count, locked) = (Cell::new(0_usize), Cell::new(false));
+            let mut report = |closed: usize| {
+                locked.set(closed == count.get());
+                count.set(closed);
+            };
             let cancelled = patiently(
-                || format!("cancelling: {} branches", count.get()),
+                || match (count.get(), locked.get()) {
+                    (0, false) => "cancelling".to_owned(),
+                    (branches, false) => format!("cancelling: {branches} branches"),
+                    (0, true) => {
+                        "waiting for others, who have locked the run's branches".to_owned()
+                    }
+                    (branches, true) => format!(
+                        "cancelling: {branches} branches; waiting for others, who have locked the next ones"
+                    ),
+                },
                 cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut report),
             );
             let cancelled = cancelled.await;

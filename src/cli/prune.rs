@@ -83,7 +83,13 @@ impl Prune {
             let count = Cell::new(0);
             let mut report = |runs| count.set(runs);
             let pruned = patiently(
-                || format!("deleting: {} runs", count.get()),
+                || match count.get() {
+                    0 => {
+                        "deleting: no run is gone yet, others may have locked what runs consist of"
+                            .to_owned()
+                    }
+                    runs => format!("deleting: {runs} runs"),
+                },
                 prune::prune_reporting(&mut conn, older_than, limit, &mut report),
             );
             let pruned = pruned.await?;

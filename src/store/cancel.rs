@@ -126,7 +126,8 @@ pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
     cancel_by(conn, run_id, BATCH, &mut |_| {}).await
 }
 
-/// The same, so many branches per transaction; `report` hears how many are closed, after each.
+/// The same, so many branches per transaction; `report` hears how many are closed, after each; the same
+/// number again where others have locked what comes next.
 pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,
@@ -139,9 +140,9 @@ pub async fn cancel_by(
         if let Some(cancelled) = cancelling.step(conn).await? {
             return Ok(cancelled);
         }
-        match cancelling.closed > before {
-            true => report(cancelling.closed),
-            false => tokio::time::sleep(AGAIN).await,
+        report(cancelling.closed);
+        if cancelling.closed == before {
+            tokio::time::sleep(AGAIN).await;
         }
     }
 }
