@@ -15,6 +15,8 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+#[path = "cli/databases.rs"]
+mod databases;
 #[path = "cli/revive.rs"]
 mod revive;
 

@@ -76,6 +76,12 @@ impl From<store::Error> for Failure {
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
             ),
+            store::Error::Gone(_) => {
+                Self::failed(problem.help("nothing is wrong: give the same command again"))
+            }
+            store::Error::LeftBehind(_) => {
+                Self::failed(problem.help("nobody uses it any more: remove it by hand"))
+            }
             store::Error::Hindered { source, .. } if source.is_damage() => Self::Problems(
                 Code::Unavailable,
                 Problems(vec![problem.help(source.remedy())]),
@@ -89,7 +95,7 @@ impl From<store::Error> for Failure {
                 problem.help("somebody else has had a lock for long; try again when it is free"),
             ),
             // A service manager does not start the daemon again, either.
-            store::Error::Misplaced(_) => Self::usage(problem),
+            store::Error::Misplaced(_) | store::Error::Configured(_) => Self::usage(problem),
             _ => Self::failed(problem),
         }
     }
@@ -108,4 +114,33 @@ impl From<process::start::Error> for Failure {
 /// Errors of databases may have several lines; a problem has one.
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The exit code of an error of the database, its first line and its remedy.
+    fn told(error: store::Error) -> (Code, String) {
+        match Failure::from(error) {
+            Failure::Problems(code, problems) => (code, problems.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_database_says_what_a_person_can_do_about_it() {
+        let text = || "it is so".to_owned();
+        let (code, gone) = told(store::Error::Gone(text()));
+        assert_eq!(code, Code::Failed);
+        assert!(
+            gone.contains("it is so") && gone.contains("give the same command again"),
+            "{gone}"
+        );
+        let (code, left) = told(store::Error::LeftBehind(text()));
+        assert_eq!(code, Code::Failed);
+        assert!(left.contains("remove it by hand"), "{left}");
+        assert_eq!(told(store::Error::Configured(text())).0, Code::Usage);
+        assert_eq!(told(store::Error::Schema(text())).0, Code::Failed);
+    }
 }

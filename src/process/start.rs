@@ -223,6 +223,7 @@ pub fn start_until(
 
 /// Creates or upgrades the schema.
 async fn prepare(location: &Location) -> Result<(), store::Error> {
+    store::writable::allowed(location)?;
     let mut conn = location.connect(Purpose::Query).await?;
     let mut report = |waits: &str| tracing::warn!("{waits}");
     for migration in migrate::migrate_within(&mut conn, migrate::PATIENCE, &mut report).await? {

@@ -69,11 +69,11 @@ impl Location {
             let path = path.strip_prefix("//").unwrap_or(path);
             let path = path.split('?').next().unwrap_or(path);
             let path = percent_decoded(path)
-                .ok_or_else(|| Error::Schema(format!("not a path in a URL: {path}")))?;
+                .ok_or_else(|| Error::Configured(format!("not a path in a URL: {path}")))?;
             Target::Sqlite(File::at(PathBuf::from(path)))
         } else {
             let options = PgConnectOptions::from_str(url)
-                .map_err(|error| Error::Schema(format!("not a database URL: {error}")))?;
+                .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
             Target::Postgres(Box::new(options))
         };
         Ok(Self::of(target))

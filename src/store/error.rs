@@ -78,6 +78,17 @@ pub enum Error {
         #[source]
         source: Arc<Source>,
     },
+    /// No ductworkd can use the database to which `database.url` leads: a person has to correct the
+    /// configuration.
+    #[error("{0}")]
+    Configured(String),
+    /// Somebody else was faster, and what the call rests on has just gone: the same call, made again,
+    /// finds another state.
+    #[error("{0}")]
+    Gone(String),
+    /// A file of ours is left behind, because the system did not remove it: a person may.
+    #[error("{0}")]
+    LeftBehind(String),
     /// The schema is not the one this program needs.
     #[error("{0}")]
     Schema(String),
@@ -109,6 +120,15 @@ impl Error {
     /// way: nothing was done, and the same may be possible a little later.
     pub fn is_not_now(&self) -> bool {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
+    }
+
+    /// The remedy for a person, where the error lasts until somebody does something.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Unavailable { source, .. } => Some(source.remedy()),
+            Self::Hindered { source, .. } if source.is_damage() => Some(source.remedy()),
+            _ => None,
+        }
     }
 
     /// True when what was to be written is to blame, and not the database: it will be refused
@@ -216,7 +236,8 @@ impl Source {
             (_, Some(error)) => error.remedy(),
             // The system's word comes from a file of ours, but for a wait that was too long.
             (Self::Io(error), _) if error.kind() != std::io::ErrorKind::TimedOut => {
-                "check that the directory of `database.url` exists, and that this user may write there"
+                "check that the directory of `database.url` exists, and that this user may write there, and to \
+                 the file itself"
             }
             _ => UNREACHED,
         }
@@ -230,5 +251,31 @@ impl Source {
     /// The constraint that refused the write, as far as the database tells.
     fn constraint(&self) -> Option<String> {
         self.driver()?.constraint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    fn of_sqlite(code: i32) -> Error {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        Error::of(Source::Sqlite(error), "CLAIM")
+    }
+
+    /// A log that says nothing more than "now" makes a person wait for what only a person can do.
+    #[test]
+    fn an_error_that_lasts_until_somebody_does_something_has_its_remedy() {
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_NOTADB] {
+            let remedy = of_sqlite(code).remedy().unwrap_or_default();
+            assert!(remedy.contains("put a backup back"), "{code}: {remedy}");
+        }
+        let remedy = of_sqlite(ffi::SQLITE_READONLY).remedy().unwrap_or_default();
+        assert!(remedy.contains("may write the file"), "{remedy}");
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_NOMEM, ffi::SQLITE_CONSTRAINT] {
+            assert_eq!(of_sqlite(code).remedy(), None, "{code}");
+        }
     }
 }

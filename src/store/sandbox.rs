@@ -36,7 +36,7 @@ impl Sandbox {
         let url = around.dialect().backend().beside(url, &name);
         let location = Location::parse(&url)?;
         if location.file().is_some() && location.file() == around.file() {
-            return Err(Error::Schema(format!("no file can stand beside {url}")));
+            return Err(Error::Configured(format!("no file can stand beside {url}")));
         }
         Ok(Self {
             around,
@@ -62,7 +62,7 @@ impl Sandbox {
             let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await?;
             let current = row.map(|row| row.get::<Option<String>>("name"));
             if current.transpose()?.flatten().as_deref() != Some(&self.name) {
-                return Err(Error::Schema(
+                return Err(Error::Configured(
                     "the server ignores the connection's search_path (a pooler in between?); \
                      connect to it directly"
                         .to_owned(),
@@ -90,7 +90,7 @@ impl Sandbox {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     let path = PathBuf::from(path);
                     let text = format!("{} cannot be removed: {error}", path.display());
-                    return Err(Error::Schema(text));
+                    return Err(Error::LeftBehind(text));
                 }
                 _ => {}
             }

@@ -187,8 +187,8 @@ async fn insert(
         let key = run.key.unwrap_or_default();
         let (run_id, input) = known.get(key).ok_or_else(|| {
             // It was there when ours was refused, and pruned before we asked for it.
-            Error::Corrupt(format!(
-                "the run with key {key:?} has just gone; trigger again"
+            Error::Gone(format!(
+                "the run with the key {key:?} was deleted at this very moment"
             ))
         })?;
         Ok(Triggered {

@@ -4,11 +4,13 @@
 
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, access};
 
 use super::conn::{Conn, Location};
 use super::dialect::Dialect;
-use super::error::Error;
+use super::error::{Error, Source};
 use super::statement::Statement;
 
 /// PostgreSQL only.
@@ -88,6 +90,24 @@ pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<Stri
         .map(|row| row.get::<Option<String>>("why"))
         .transpose()?;
     Ok(why.flatten())
+}
+
+/// Fails where this user may not write SQLite's file. SQLite opens it all the same, to read.
+pub fn allowed(location: &Location) -> Result<(), Error> {
+    let Some(file) = location.file() else {
+        return Ok(());
+    };
+    match access(file, AccessFlags::W_OK) {
+        // A file that is not there is made. A disk that is mounted read-only may be mounted otherwise while
+        // a daemon waits; nobody gives it a right.
+        Ok(()) | Err(Errno::ENOENT | Errno::EROFS) => Ok(()),
+        Err(errno) => {
+            let error = std::io::Error::from(errno);
+            let text = format!("this user may not write {}: {error}", file.display());
+            let error = std::io::Error::new(error.kind(), text);
+            Err(Error::unavailable(Source::Io(error)))
+        }
+    }
 }
 
 /// Of the disk that a file of SQLite's is on.

@@ -20,13 +20,18 @@ use super::chain;
 /// The database went away, or cannot be reached. Said once per outage and connection, and now and then
 /// while it lasts.
 pub fn database_lost(error: &crate::store::Error) {
-    warn!(error = chain(error), "waiting for the database");
+    warn!(
+        error = chain(error),
+        remedy = error.remedy(),
+        "waiting for the database"
+    );
 }
 
 /// The database answers, but could not do what it was asked. Said as rarely.
 pub fn database_hindered(error: &crate::store::Error) {
     warn!(
         error = chain(error),
+        remedy = error.remedy(),
         "the database cannot do its part now; it is asked again and again"
     );
 }

@@ -110,7 +110,7 @@ async fn a_pooler_is_refused_at_the_start_with_one_line_that_says_what_to_do() {
             let said = String::from_utf8_lossy(&refused.stderr);
             assert_eq!(
                 refused.status.code(),
-                Some(1),
+                Some(2),
                 "{configured}, {verb:?}: {said}"
             );
             let told = said.lines().filter(|line| {

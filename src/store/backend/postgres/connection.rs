@@ -245,9 +245,9 @@ const IDLE_TIMEOUT: &str = "10s";
 /// their text, which is shown.
 fn connect_error(error: sqlx::Error) -> Error {
     match error {
-        sqlx::Error::Configuration(text) => Error::Schema(text.to_string()),
+        sqlx::Error::Configuration(text) => Error::Configured(text.to_string()),
         sqlx::Error::Database(error) if error.message().contains("startup parameter") => {
-            Error::Schema(format!("{POOLER}; it says: {}", error.message()))
+            Error::Configured(format!("{POOLER}; it says: {}", error.message()))
         }
         error => Error::unavailable(Source::Postgres(error)),
     }

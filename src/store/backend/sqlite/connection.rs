@@ -322,10 +322,16 @@ fn open_file(file: &File, purpose: Purpose, until: Instant) -> Result<Session, E
     let version = version();
     if version < VERSION_MIN {
         let text = format!("SQLite {version} corrupts databases; 3.51.3 or newer is needed");
-        return Err(Error::Schema(text));
+        return Err(Error::Configured(text));
+    }
+    if path.is_dir() {
+        return Err(Error::Configured(format!(
+            "{0} is a directory, and no database: let `database.url` name a file in it, such as {0}/ductwork.db",
+            path.display()
+        )));
     }
     if let Some(name) = network_file_system(path) {
-        return Err(Error::Schema(format!(
+        return Err(Error::Configured(format!(
             "{}: SQLite's locks do not work on {name}; use a local disk, or PostgreSQL",
             path.display()
         )));

@@ -1,0 +1,70 @@
+//! A database that cannot be used, and what a person can do about it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use super::{Ended, Place};
+
+#[test]
+fn a_directory_in_the_place_of_the_database_is_told_as_such() {
+    let place = Place::ready();
+    std::fs::create_dir(place.path().join("data")).unwrap();
+    for args in [
+        &["runs"][..],
+        &["start"],
+        &["migrate"],
+        &["trigger", "Hello"],
+    ] {
+        let mut command = place.command();
+        let output = command
+            .args(args)
+            .env("DATABASE_URL", "sqlite:data")
+            .output();
+        let ended = Ended::of(output.unwrap());
+        let said = "data is a directory, and no database: let `database.url` name a file in it";
+        assert!(
+            ended.code == Some(2) && ended.stderr.contains(said),
+            "{args:?}: {ended:?}"
+        );
+    }
+}
+
+/// SQLite opens such a file all the same, to read.
+#[test]
+fn a_daemon_that_may_not_write_its_file_does_not_start() {
+    let place = Place::ready();
+    let everybody = |path: &str, mode| {
+        let path = place.path().join(path);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // Root may write whatever it likes: somebody else starts it, from a place that is open to all.
+    let program = place.path().join("ductworkd");
+    std::fs::copy(env!("CARGO_BIN_EXE_ductworkd"), &program).unwrap();
+    for (path, mode) in [(".", 0o777), ("pipelines", 0o755), ("ductwork.yml", 0o644)] {
+        everybody(path, mode);
+    }
+    for file in std::fs::read_dir(place.path().join("pipelines")).unwrap() {
+        let file = file.unwrap().path();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    everybody("ductwork.db", 0o444);
+    let mut command = Command::new(program);
+    command.arg("start").current_dir(place.path()).env_clear();
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    if nix::unistd::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let ended = Ended::of(command.output().unwrap());
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    assert!(
+        ended.stderr.contains("this user may not write"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .stderr
+            .contains("and that this user may write there, and to the file itself"),
+        "{ended:?}"
+    );
+}
