@@ -226,7 +226,7 @@ impl Environment {
 }
 
 /// The class of an error about a secret, and about a variable.
-const SECRET: &str = "secret_not_found";
+const SECRET: &str = "secret_unusable";
 const NOT_SET: &str = "variable_not_set";
 
 fn unexpanded(name: &str, wrong: Option<Unexpanded>) -> StepError {
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(
             (error.class.as_str(), error.message.as_str()),
             (
-                "secret_not_found",
+                "secret_unusable",
                 "the secret `NONE` is not there: set NONE, or NONE_FILE"
             )
         );

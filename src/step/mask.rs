@@ -75,6 +75,10 @@ impl Mask {
         self.covered(&[], true)
     }
 
+    fn longest(&self) -> usize {
+        self.pieces.first().map_or(0, Vec::len)
+    }
+
     fn covered(&mut self, bytes: &[u8], last: bool) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(bytes);
@@ -88,7 +92,8 @@ impl Mask {
                 continue;
             }
             let begun = |piece: &&Vec<u8>| piece.len() > rest.len() && piece.starts_with(rest);
-            if !last && self.pieces.iter().any(|piece| begun(&piece)) {
+            let may_go_on = !last && rest.len() < self.longest();
+            if may_go_on && self.pieces.iter().any(|piece| begun(&piece)) {
                 self.held = rest.to_owned();
                 break;
             }
