@@ -129,7 +129,7 @@ impl Program {
         self.problems.extend(self.registry.problems());
         self.problems.extend(self.without_code());
         if !self.problems.is_empty() {
-            return cli::exit::Failure::from(Problems(self.problems)).report();
+            return cli::exit::Failure::from(Problems(self.problems)).report(false);
         }
         cli::main(Embedded {
             pipelines: self.pipelines,

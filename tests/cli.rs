@@ -555,6 +555,65 @@ fn runs_of_a_pipeline_that_nobody_knows_are_a_mistake_and_the_nearest_is_named()
 }
 
 #[test]
+fn an_error_is_json_on_standard_error_where_json_was_asked_for() {
+    let place = Place::empty();
+    let error = |place: &Place, args: &[&str], code| {
+        let ended = place.run(args);
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        let said: serde_json::Value = serde_json::from_str(&ended.stderr)
+            .unwrap_or_else(|error| panic!("{args:?}: {error}: {ended:?}"));
+        assert_eq!(said["error"]["exit_status"], code, "{said}");
+        said["error"].clone()
+    };
+    // Nothing is here, so each verb that needs anything fails.
+    for args in [
+        &["-c", "none.yml", "start"][..],
+        &["run", "P"],
+        &["trigger", "P"],
+        &["runs"],
+        &["show", "0123abcd"],
+        &["why", "0123abcd"],
+        &["revive", "0123abcd"],
+        &["cancel", "0123abcd"],
+        &["resume", "0123abcd"],
+        &["processes"],
+        &["health"],
+        &["context", "list"],
+        &["audit"],
+        &["-c", "none.yml", "bench"],
+        &["-c", "none.yml", "drill"],
+        &["prune", "--older-than", "1d"],
+        &["migrate", "--status"],
+    ] {
+        let args: Vec<&str> = args.iter().copied().chain(["--json"]).collect();
+        let code = place.run(&args).code.unwrap();
+        let said = error(&place, &args, code);
+        assert!(
+            said["message"].is_string() && said["problems"][0]["message"] == said["message"],
+            "{args:?}: {said}"
+        );
+    }
+    let said = error(&place, &["runs", "--json", "--limt", "3"], 2);
+    assert_eq!(said["code"], "usage");
+    assert_eq!(said["message"], "unexpected argument '--limt' found");
+    place.write(
+        "ductwork.yml",
+        "default:\n  job_worker: { cuont: 5, x: 1 }\n",
+    );
+    let said = error(&place, &["runs", "--json"], 2);
+    assert_eq!(
+        (
+            &said["file"],
+            &said["line"],
+            &said["column"],
+            &said["count"]
+        ),
+        (&"ductwork.yml".into(), &2.into(), &17.into(), &2.into())
+    );
+    assert_eq!(said["problems"].as_array().unwrap().len(), 2, "{said}");
+}
+
+#[test]
 fn the_whole_of_path_is_nobodys_answer() {
     let place = Place::ready();
     let pipeline =

@@ -16,6 +16,7 @@ use crate::step::resolve::resolve;
 use super::exit::{Code, Failure};
 use super::live::counted;
 use super::out::{self, paint};
+use super::refusal::of_problem;
 use super::setup::CliContext;
 
 /// Checks the configuration, the pipelines and the programs of their steps. Connects to nothing.
@@ -58,8 +59,8 @@ impl Check {
                 "config": config.file,
                 "environment": config.environment,
                 "pipelines": names.collect::<Vec<_>>(),
-                "problems": problems.iter().map(in_json).collect::<Vec<_>>(),
-                "notes": notes.iter().map(in_json).collect::<Vec<_>>(),
+                "problems": problems.iter().map(of_problem).collect::<Vec<_>>(),
+                "notes": notes.iter().map(of_problem).collect::<Vec<_>>(),
             }))?;
             return if fine {
                 Ok(())
@@ -326,16 +327,6 @@ fn native(name: &str, cli: &CliContext) -> Option<(String, String)> {
         "this program has no native step of that name".to_owned(),
         help,
     ))
-}
-
-fn in_json(problem: &Problem) -> serde_json::Value {
-    json!({
-        "file": problem.file,
-        "line": problem.at.as_ref().map(|at| at.line),
-        "column": problem.at.as_ref().map(|at| at.column),
-        "message": problem.message,
-        "help": problem.help,
-    })
 }
 
 fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {

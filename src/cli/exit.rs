@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use crate::problem::{Problem, Problems};
 use crate::{process, store, telemetry};
 
+use super::refusal;
+
 /// The meaning of an exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -19,6 +21,17 @@ pub enum Code {
     Waiting = 3,
     /// The database cannot be reached (EX_UNAVAILABLE).
     Unavailable = 69,
+}
+
+impl Code {
+    /// Its name, for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Usage => "usage",
+            Self::Unavailable => "unavailable",
+        }
+    }
 }
 
 /// Why a command ends without success.
@@ -43,8 +56,8 @@ impl Failure {
         Self::Problems(Code::Usage, Problems(vec![problem]))
     }
 
-    /// Says what is to be said; the exit code.
-    pub fn report(self) -> ExitCode {
+    /// Says what is to be said, as JSON where that was asked for; the exit code.
+    pub fn report(self, json: bool) -> ExitCode {
         match self {
             Self::Problems(code, mut problems) => {
                 for problem in &mut problems.0 {
@@ -52,7 +65,10 @@ impl Failure {
                 }
                 // Where standard error is closed there is nobody to tell.
                 // In one piece: each part would be a system call of its own.
-                let text = format!("{problems}\n");
+                let text = match json {
+                    true => format!("{}\n", refusal::of(code, &problems)),
+                    false => format!("{problems}\n"),
+                };
                 let _ = std::io::stderr().write_all(text.as_bytes());
                 ExitCode::from(code as u8)
             }

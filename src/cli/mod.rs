@@ -25,6 +25,7 @@ mod out;
 mod patiently;
 mod processes;
 mod prune;
+mod refusal;
 mod resume;
 mod revive;
 mod run;
@@ -70,7 +71,8 @@ Examples:
     version,
     before_long_help = EXAMPLES,
     after_help = "Without a verb: start. Exit status: 0 fine, 1 failed, 2 wrong usage or configuration, \
-                  3 the run waits for a person, 69 database unreachable."
+                  3 the run waits for a person, 69 database unreachable. With --json an error is JSON as well, on \
+                  standard error."
 )]
 pub(crate) struct Cli {
     /// The configuration [default: ductwork.yml, then config/ductwork.yml]
@@ -159,15 +161,22 @@ pub fn main(embedded: Embedded) -> ExitCode {
 }
 
 fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(error) => {
+            if error.use_stderr() && args.iter().any(|arg| arg == "--json") {
+                let text = format!("{}\n", refusal::of_usage(&error.to_string()));
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                return ExitCode::from(error.exit_code() as u8);
+            }
             // Help and version go to standard output with 0, all else to standard error with 2.
             // Where nobody reads, there is nobody to tell.
             let _ = error.print();
             return ExitCode::from(error.exit_code() as u8);
         }
     };
+    let json = cli.json;
     let ended = dispatch(cli, embedded);
     let flushed = std::io::stdout().flush();
     match ended {
@@ -175,7 +184,7 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
             _ => code,
         },
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(json),
     }
 }
 
