@@ -145,11 +145,24 @@ fn without_arguments_it_starts_and_says_what_is_missing() {
 }
 
 #[test]
-fn help_begins_with_examples_and_goes_to_standard_output() {
+fn help_begins_with_what_the_program_is_and_goes_to_standard_output() {
     let place = Place::empty();
     let help = place.run(["--help"]);
     help.fine();
-    assert!(help.stdout.starts_with("Examples:"), "{help:?}");
+    assert!(help.stdout.starts_with("Durable pipelines"), "{help:?}");
+    for part in [
+        "\nRun:\n  start ",
+        "\nLook:\n  runs ",
+        "\nMend:\n  resume ",
+        "\nProve:\n  audit ",
+        "why          Explain what blocks a run and how to fix it\n",
+        "processes    List processes and their last heartbeats\n",
+        "init         Create a starter project\n",
+        "\nExamples:\n",
+        "--color <WHEN>",
+    ] {
+        assert!(help.stdout.contains(part), "{part}: {}", help.stdout);
+    }
     assert!(
         !help.stdout.contains("child") && !help.stdout.contains("watcher"),
         "the daemon's own verbs are nobody's business"
@@ -178,8 +191,15 @@ fn help_begins_with_examples_and_goes_to_standard_output() {
         "version",
     ] {
         assert!(help.stdout.contains(verb), "{verb}");
-        place.run([verb, "--help"]).fine();
+        let help = place.run([verb, "--help"]);
+        help.fine();
+        // The options of every verb are told once, by the program.
+        for option in ["--config", "--color <"] {
+            assert!(!help.stdout.contains(option), "{}", help.stdout);
+        }
+        assert!(!help.stdout.starts_with("Examples"), "{}", help.stdout);
         place.run([verb, "-h"]).fine();
+        assert_eq!(place.run(["help", verb]).fine().stdout, help.stdout);
     }
 }
 

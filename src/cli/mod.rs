@@ -17,6 +17,7 @@ mod flow;
 mod follow;
 mod glyphs;
 mod health;
+mod help;
 mod hint;
 mod init;
 mod live;
@@ -46,7 +47,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 pub use crate::process::start::Embedded;
 
@@ -65,6 +66,8 @@ Examples:
 ";
 
 /// Durable pipelines in one binary, on the database you already have.
+///
+/// Work of several steps, in any language, that is finished whatever dies on the way.
 #[derive(Debug, Parser)]
 #[command(
     name = "ductworkd",
@@ -97,23 +100,23 @@ pub(crate) struct Cli {
 enum Verb {
     /// Run the daemon in the foreground (the default)
     Start(start::Start),
-    /// One shot: start, trigger, show progress, print the output, stop
+    /// Run one pipeline to its end, and print its output
     Run(run::Run),
-    /// Make a directory with a configuration and a pipeline to begin with
+    /// Create a starter project
     Init(init::Init),
-    /// Check the configuration and all pipelines; show every problem
+    /// Check the configuration, the pipelines and their programs
     Check(check::Check),
-    /// Create or upgrade the schema
+    /// Create or upgrade the schema of the database
     Migrate(migrate::Migrate),
-    /// Start a run; prints its id
+    /// Start a run, and print its id
     Trigger(trigger::Trigger),
     /// List runs, newest first
     Runs(runs::Runs),
-    /// Everything of one run: its steps on a timeline, and its errors
+    /// Show one run: its steps on a timeline, and its errors
     Show(show::Show),
     /// Watch a run until it ends
     Watch(watch::Watch),
-    /// The one fact that keeps a run from moving, and the remedy
+    /// Explain what blocks a run and how to fix it
     Why(why::Why),
     /// Continue a halted run as a new one
     Revive(revive::Revive),
@@ -121,17 +124,17 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Answer a run that waits for a person
     Resume(resume::Resume),
-    /// List the processes, and how long ago each of them gave a sign of life
+    /// List processes and their last heartbeats
     Processes(processes::Processes),
-    /// Exit 0 when all supervisors are healthy
+    /// Tell whether all supervisors are healthy, for a script
     Health(health::Health),
-    /// The key/value store that the steps of a run share
+    /// Read and write the values that the steps of a run share
     Context(context::Context),
     /// Check every invariant against the live database
     Audit(audit::Audit),
-    /// Measure throughput, latency and cost on the configured database
+    /// Measure throughput and latency on the configured database
     Bench(bench::Bench),
-    /// Force races on the configured database, and show what becomes of them
+    /// Force races and crashes, and show what becomes of them
     Drill(drill::DrillArgs),
     /// Delete runs that ended long ago
     Prune(prune::Prune),
@@ -162,7 +165,10 @@ pub fn main(embedded: Embedded) -> ExitCode {
 
 fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    let cli = match Cli::try_parse_from(&args) {
+    let parsed = help::command()
+        .try_get_matches_from(&args)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() && args.iter().any(|arg| arg == "--json") {
@@ -249,14 +255,4 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
 /// Reads a duration of the command line.
 fn duration(text: &str) -> Result<std::time::Duration, String> {
     crate::duration::parse(text).map_err(|error| format!("{error}; {}", crate::duration::NOTATION))
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_sound() {
-        super::Cli::command().debug_assert();
-    }
 }

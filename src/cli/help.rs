@@ -1,0 +1,105 @@
+//! The help of the command line.
+//!
+//! Owns: the order in which it is read: first the purpose of the program or verb, then how to call it,
+//! examples last; the groups of the verbs; the options of every verb, told once. Never: describes a verb
+//! or an option, which stands at each.
+
+use clap::{Arg, Command, CommandFactory};
+
+use super::Cli;
+
+/// The verbs, by what somebody wants to do. A test compares them with the verbs that there are.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Begin", &["init", "check", "migrate"]),
+    ("Run", &["start", "run", "trigger"]),
+    ("Look", &["runs", "show", "why", "processes", "health"]),
+    ("Mend", &["resume", "revive", "cancel", "context", "prune"]),
+    ("Prove", &["audit", "drill", "bench"]),
+    ("Set up", &["schema", "completions", "version", "help"]),
+];
+
+/// The options that every verb has; its own help does not repeat them.
+const OF_ALL: [&str; 4] = ["config", "env", "json", "color"];
+
+const OF_A_VERB: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+{all-args}{after-help}
+
+Every verb also has -c FILE, -e NAME, --json and --color: see `ductworkd --help`.
+
+{before-help}";
+
+/// The command line, with its help in order.
+pub fn command() -> Command {
+    let mut command = Cli::command();
+    // Only then has each verb the options of all.
+    command.build();
+    let template = of_program(&command);
+    command.mut_subcommands(of_verb).help_template(template)
+}
+
+fn of_verb(verb: Command) -> Command {
+    if verb.get_name() == "help" {
+        return verb;
+    }
+    let is_of_all = |arg: &Arg| OF_ALL.iter().any(|option| arg.get_id() == option);
+    let verb = verb.mut_args(|arg| match is_of_all(&arg) {
+        true => arg.hide(true),
+        false => arg,
+    });
+    verb.mut_subcommands(of_verb).help_template(OF_A_VERB)
+}
+
+fn of_program(command: &Command) -> String {
+    let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n\n");
+    for (heading, verbs) in GROUPS {
+        text.push_str(&format!("{heading}:\n"));
+        for name in verbs {
+            let about = command
+                .find_subcommand(name)
+                .and_then(Command::get_about)
+                .map(ToString::to_string);
+            text.push_str(&format!("  {name:<12} {}\n", about.unwrap_or_default()));
+        }
+        text.push('\n');
+    }
+    text.push_str("Options:\n{options}{after-help}\n\n{before-help}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group_and_nothing_else_is() {
+        let mut command = Cli::command();
+        command.build();
+        let mut there: Vec<&str> = command
+            .get_subcommands()
+            .filter(|verb| !verb.is_hide_set())
+            .map(Command::get_name)
+            .collect();
+        let mut told: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, verbs)| verbs.iter().copied())
+            .collect();
+        there.sort_unstable();
+        told.sort_unstable();
+        assert_eq!(told, there);
+    }
+
+    #[test]
+    fn a_line_of_the_list_fits_a_terminal() {
+        for line in of_program(&Cli::command()).lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+}
