@@ -3,7 +3,7 @@
 #   docker build -t ductworkd .
 #   docker run -v ./ductwork:/etc/ductwork:ro -e DATABASE_URL=postgres://… ductworkd
 #
-# /etc/ductwork holds ductwork.yml, pipelines and steps. With SQLite the database belongs on the
+# /etc/ductwork holds ductwork.yml (with a section `production`, or without any), pipelines and steps. With SQLite the database belongs on the
 # volume: sqlite:///var/lib/ductwork/ductwork.db. Steps in a language need that language; because
 # the program is static it can be copied into any image that has it:
 #

@@ -29,6 +29,7 @@ impl Code {
         match self {
             Self::Failed => "failed",
             Self::Usage => "usage",
+            Self::Waiting => "waiting",
             Self::Unavailable => "unavailable",
         }
     }
