@@ -12,10 +12,16 @@ use super::Cli;
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Begin", &["init", "check", "migrate"]),
     ("Run", &["start", "run", "trigger"]),
-    ("Look", &["runs", "show", "watch", "why", "processes", "health"]),
+    (
+        "Look",
+        &["runs", "show", "watch", "why", "processes", "health"],
+    ),
     ("Mend", &["resume", "revive", "cancel", "context", "prune"]),
     ("Prove", &["audit", "drill", "bench"]),
-    ("Set up", &["schema", "completions", "symbolize", "version", "help"]),
+    (
+        "Set up",
+        &["schema", "completions", "symbolize", "version", "help"],
+    ),
 ];
 
 /// The options that every verb has; its own help does not repeat them.

@@ -88,7 +88,7 @@ pub struct CommandRunner {
     contexts: Option<Service>,
 }
 
-/// What one execution alone is given.
+/// The values that one execution alone is given.
 #[derive(Clone, Copy)]
 struct Given<'a> {
     output: &'a OutputFile,

@@ -44,7 +44,7 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     place.write("pipelines/list.yml", text);
     let (ended, id) = halted(&place, "List");
     let said = "Names returned a string; `expand: Greet` needs a list or an object; it is `\"in\"`";
-    let remedy = format!("fix Names; then: ductworkd revive {id}");
+    let remedy = format!("fix Names; then: ductworkd revive {}", &id[id.len() - 8..]);
     assert!(ended.stderr.contains(said), "{ended:?}");
     assert!(ended.stderr.contains(&remedy), "{ended:?}");
     for verb in ["why", "show"] {
@@ -98,8 +98,10 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     let note = "the configuration has another Two now (the step `B` has changed)";
     assert!(told.stderr.contains(note), "{told:?}");
     assert!(
-        told.stderr
-            .contains(&format!("ductworkd revive {second} --latest")),
+        told.stderr.contains(&format!(
+            "ductworkd revive {} --latest",
+            &second[second.len() - 8..]
+        )),
         "{told:?}"
     );
     work(&place);
@@ -111,9 +113,10 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     let refused = place.run(["revive", &second, "--latest"]);
     refused.failed(1, "it has no `B`");
     assert!(
-        refused
-            .stderr
-            .contains(&format!("`ductworkd revive {second}`")),
+        refused.stderr.contains(&format!(
+            "`ductworkd revive {}`",
+            &second[second.len() - 8..]
+        )),
         "{refused:?}"
     );
     place.write("pipelines/two.yml", "pipeline: [");

@@ -168,7 +168,7 @@ mod tests {
             ("src/main.rs", "src/main.rs"),
             ("/rustc/ab12/library/std/src/io.rs", "library/std/src/io.rs"),
             (
-                "/home/a/.cargo/registry/src/index-1/mio-1.2.4/src/poll.rs",
+                "/cargo/registry/src/index-1/mio-1.2.4/src/poll.rs",
                 "mio-1.2.4/src/poll.rs",
             ),
         ] {
