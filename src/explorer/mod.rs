@@ -132,10 +132,8 @@ fn every_schedule_keeps_every_promise() {
 /// Statements that write, and that no world runs.
 const NOT_RUN: &[(&str, &str)] = &[
     ("FILL_", "benchmarks fill a database of their own"),
-    (
-        "SET_TUPLE",
-        "a run's context: one row, in no race with another",
-    ),
+    ("SET_TUPLE", "a run's context: `tests/store/contexts.rs`"),
+    ("SET_TUPLE_AS_STEP", "the same"),
     (
         "DUE_AGAIN",
         "a clock that was set back: `tests/store/clock.rs`",

@@ -30,7 +30,7 @@ const LINE_MAX: usize = 4 * 1024;
 /// The longest path that a socket's address holds.
 const PATH_MAX: usize = 107;
 
-/// A command's question.
+/// The question of a command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     /// Proves that it is asked by a step, and by which.

@@ -31,10 +31,12 @@ statements! {
          WHERE r.id = :run AND r.pruning_at IS NULL {share}
         ON CONFLICT (run_id, key) DO UPDATE
            SET value = excluded.value, last_set_at = excluded.last_set_at";
+    /// The run is locked as in SET_TUPLE.
+    ///
     /// RACE: the reaper has given the step to another worker while this attempt still runs. Our lock on
     /// the execution waits for the reaper's write, and the reaper's for ours: so the value is written
     /// while the attempt is still ours, or not at all. Proven by
-    /// `an_attempt_that_is_being_taken_away_waits_and_sets_nothing`. The run is locked as in SET_TUPLE.
+    /// `an_attempt_that_is_being_taken_away_waits_and_sets_nothing`.
     SET_TUPLE_AS_STEP = "
         WITH mine AS (
             SELECT e.id FROM ductwork_executions e

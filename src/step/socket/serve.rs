@@ -329,7 +329,7 @@ impl Drop for Place {
 /// One exchange. A command that goes away in the middle of it is no error.
 async fn converse(mut stream: UnixStream, place: Place, shared: Arc<Shared>) {
     let _gone = exchange(&mut stream, &shared).await;
-    // The rest of a command's words is not read; it has its answer before it hears of that.
+    // The rest of what the command sends is not read: it has its answer before it hears of that.
     drop(stream);
     drop(place);
 }
