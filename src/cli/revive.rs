@@ -16,6 +16,7 @@ use crate::store::revive::{self, Wanted};
 use crate::store::{Conn, Purpose};
 
 use super::exit::Failure;
+use super::follow;
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 
@@ -84,11 +85,10 @@ impl Revive {
             };
             let pipeline = setup::wake_for(&mut conn, &config, revived).await?;
             if let Some(changed) = note {
-                let _ = writeln!(
-                    std::io::stderr(),
+                follow::say(&format!(
                     "note: the configuration has another {pipeline} now ({changed}); the new run keeps the \
                      definition that it was started with. Should it halt again: ductworkd revive {revived} --latest"
-                );
+                ));
             }
             match cli.out.json {
                 true => cli.out.value(&json!({

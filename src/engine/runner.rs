@@ -16,7 +16,7 @@ use crate::step::command::CommandRunner;
 use crate::step::context::{Attempt, BoxFuture, ContextError, ContextStore, Tuples};
 use crate::step::native::NativeRunner;
 use crate::step::registry::Registry;
-use crate::step::{Assignment, Limits, Outcome, StepError, StopSignal};
+use crate::step::{Assignment, Limits, Outcome, Performed, StepError, StopSignal};
 use crate::store::context::{MAX_KEY, Writer};
 
 use super::lifeline::{Reply, Request};
@@ -66,10 +66,10 @@ impl Runner {
         assignment: &Arc<Assignment>,
         stop: StopSignal,
         started: impl FnOnce(u32),
-    ) -> Outcome {
+    ) -> Performed {
         let Some(spec) = definition.steps.get(&assignment.step) else {
             let message = format!("the run's definition has no step `{}`", assignment.step);
-            return Outcome::Error(StepError::new(STEP_UNDEFINED, message).no_retry());
+            return Outcome::Error(StepError::new(STEP_UNDEFINED, message).no_retry()).into();
         };
         match &spec.run {
             StepRunner::Command(argv) => {
@@ -83,6 +83,7 @@ impl Runner {
                 self.native
                     .run(Arc::clone(assignment), stop, contexts)
                     .await
+                    .into()
             }
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::definition::Definition;
 use crate::model::ExecutionId;
-use crate::step::{Assignment, Outcome, StopSignal};
+use crate::step::{Assignment, Outcome, Performed, StopSignal};
 use crate::store::claim::Claimed;
 use crate::store::portion;
 use crate::telemetry::events;
@@ -108,18 +108,19 @@ impl Job {
 pub struct Done {
     /// The job.
     pub job: Job,
-    /// Its outcome.
-    pub outcome: Outcome,
+    /// Its outcome, and its log.
+    pub performed: Performed,
     /// How long it ran.
     pub took: Duration,
 }
 
 impl Done {
     fn bytes(&self) -> usize {
-        match &self.outcome {
+        let output = match &self.performed.outcome {
             Outcome::Success(output) => output.get().len(),
             _ => 0,
-        }
+        };
+        output + self.performed.log.as_ref().map_or(0, String::len)
     }
 }
 
@@ -186,7 +187,7 @@ impl Slots {
             self.shared.started(id);
             events::started(&job.assignment);
             let started = |pid| self.shared.set_pid(id, pid);
-            let outcome = self
+            let performed = self
                 .runner
                 .run(&job.definition, &job.assignment, job.stop.clone(), started)
                 .await;
@@ -194,7 +195,11 @@ impl Slots {
             let mut state = self.state.borrow_mut();
             state.running.remove(&id);
             state.prefetch.took(took);
-            let done = Done { job, outcome, took };
+            let done = Done {
+                job,
+                performed,
+                took,
+            };
             state.done_bytes += done.bytes();
             state.done.push(done);
             let next = self.next(&mut state);

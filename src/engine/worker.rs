@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending};
 use crate::model::{ExecutionId, ExecutionResult};
-use crate::step::{Assignment, Outcome};
+use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
 use crate::store::commit::{Committed, Ended, Finished};
 use crate::store::cursor::Cursor;
@@ -413,6 +413,10 @@ impl Worker {
         let Some(finished) = state.work.first_mut() else {
             return;
         };
+        // It is worth less than the output.
+        if finished.log.take().is_some() {
+            return;
+        }
         let Some(output) = finished.output.take() else {
             return;
         };
@@ -586,7 +590,11 @@ impl Worker {
 
     /// Turns an outcome into what is to be committed.
     fn finish(&self, state: &mut Loop, done: Done) {
-        let Done { job, outcome, took } = done;
+        let Done {
+            job,
+            performed: Performed { outcome, log },
+            took,
+        } = done;
         let starts = match &outcome {
             Outcome::NotStarted { message } => {
                 let (step, text) = (&job.claimed.step, message);
@@ -607,7 +615,7 @@ impl Worker {
                 true
             }
         };
-        let ended = ended(outcome, job.claimed.attempt);
+        let ended = ended(outcome, job.claimed.attempt).with_log(log);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let finished = Finished::new(job.claimed, job.definition, ended, &limits, chance());
         match finished.ending {

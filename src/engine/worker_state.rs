@@ -350,6 +350,7 @@ mod tests {
             verdict: Verdict::Succeed,
             output: None,
             error: None,
+            log: None,
         }
     }
 

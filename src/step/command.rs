@@ -39,8 +39,8 @@ use super::spawn::{Ends, Image, spawn};
 use super::stderr::Log;
 use super::verdict::{Said, judge, too_large};
 use super::{
-    Assignment, Limits, Outcome, PROCESS, StepError, StopCause, StopSignal, elapsed, socket,
-    stopped,
+    Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, elapsed,
+    socket, stopped,
 };
 use crate::failpoint::failpoint;
 
@@ -59,6 +59,9 @@ const BUSY_RETRIES: [Duration; 4] = [
     Duration::from_millis(60),
     Duration::from_millis(100),
 ];
+
+/// How much is kept of a log that explains no error, in bytes: every attempt may have one.
+const LOG_MAX: usize = 16 * 1024;
 
 /// Larger outputs are not read on the thread that beats.
 const LARGE: u64 = 256 * 1024;
@@ -173,21 +176,20 @@ impl CommandRunner {
         cwd: Option<&str>,
         mut stop: StopSignal,
         on_started: impl FnOnce(u32),
-    ) -> Outcome {
+    ) -> Performed {
         if let Some(cause) = *stop.borrow() {
-            return cause.into();
+            return Outcome::from(cause).into();
         }
         let (env, mask) = match self.environment.give(env) {
             Ok(given) => (given.values, given.mask),
-            Err(error) => return Outcome::Error(error),
+            Err(error) => return Outcome::Error(error).into(),
         };
         let env = &env;
         let output = match self.scratch.file(assignment.execution_id) {
             Ok(output) => output,
             Err(error) => {
-                return Outcome::NotStarted {
-                    message: format!("no file for the step's output could be made: {error}"),
-                };
+                let message = format!("no file for the step's output could be made: {error}");
+                return Outcome::NotStarted { message }.into();
             }
         };
         // Good until the program has ended.
@@ -201,12 +203,14 @@ impl CommandRunner {
         };
         let running = match self.start(assignment, argv, env, cwd, given).await {
             Ok(running) => running,
-            Err(outcome) => return outcome,
+            Err(outcome) => return outcome.into(),
         };
         on_started(running.child.id());
-        let log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask);
-        self.perform(assignment, running, output, log, &mut stop)
-            .await
+        let mut log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask);
+        let outcome = self.perform(assignment, running, output, &mut stop, &mut log);
+        let outcome = outcome.await;
+        let log = unsaid(&outcome, &log);
+        Performed { outcome, log }
     }
 
     async fn start(
@@ -309,8 +313,8 @@ impl CommandRunner {
         assignment: &Assignment,
         running: Running,
         output: OutputFile,
-        mut log: Log<'_>,
         stop: &mut StopSignal,
+        log: &mut Log<'_>,
     ) -> Outcome {
         let Running {
             child,
@@ -368,7 +372,7 @@ impl CommandRunner {
         if let Some((cut, Left::Stuck)) = cut {
             tracing::error!(pid = child.id(), step = %assignment.step,
                 "a killed step does not die: it is stuck in the kernel");
-            return self.cut_off(cut, Left::Stuck, &mut log);
+            return self.cut_off(cut, Left::Stuck, log);
         }
         let status = child.collect();
         failpoint!("exec.ended");
@@ -378,17 +382,17 @@ impl CommandRunner {
         if let Some((cut, left)) = cut {
             let finished = matches!(cut, Cut::Stop(StopCause::Shutdown))
                 && status.as_ref().is_ok_and(std::process::ExitStatus::success);
-            let outcome = self.cut_off(cut, left, &mut log);
+            let outcome = self.cut_off(cut, left, log);
             // The work is done: done twice it would not be better.
             if !finished {
                 return outcome;
             }
-            return match self.judge(status, printed, output, &mut log).await {
+            return match self.judge(status, printed, output, log).await {
                 success @ Outcome::Success(_) => success,
                 _ => outcome,
             };
         }
-        match self.judge(status, printed, output, &mut log).await {
+        match self.judge(status, printed, output, log).await {
             // The service manager that stops the daemon may have signalled its steps as well (systemd does).
             Outcome::Crashed { message } => match *stop.borrow() {
                 Some(cause) => cause.into(),
@@ -452,6 +456,20 @@ impl CommandRunner {
             }
         }
     }
+}
+
+/// The end of a log that the outcome does not tell.
+fn unsaid(outcome: &Outcome, log: &Log<'_>) -> Option<String> {
+    let told = match outcome {
+        Outcome::Error(error) => error.backtrace.as_deref(),
+        Outcome::TimedOut { backtrace, .. } => backtrace.as_deref(),
+        _ => None,
+    };
+    let log = log.last(LOG_MAX)?;
+    let begins: String = log.trim_start_matches("…\n").chars().take(200).collect();
+    // A step may give a backtrace of its own.
+    let tells = told.is_some_and(|told| told.contains(&begins));
+    (!tells).then_some(log)
 }
 
 /// Does this on a thread of its own; on this one where the system has none to give. `None`: it panicked.

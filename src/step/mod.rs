@@ -88,6 +88,21 @@ pub enum Outcome {
     Cancelled,
 }
 
+/// A performed execution, and what it left to be read.
+#[derive(Clone, Debug)]
+pub struct Performed {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The end of its log, unless the outcome has it.
+    pub log: Option<String>,
+}
+
+impl From<Outcome> for Performed {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, log: None }
+    }
+}
+
 /// A step's own word about its failure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepError {

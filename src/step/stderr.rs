@@ -164,8 +164,15 @@ impl<'a> Log<'a> {
     /// The end of the log; `None` when nothing was said.
     pub fn tail(&mut self) -> Option<String> {
         self.trim();
-        let mut kept = &self.tail[..];
-        if self.cut {
+        self.last(self.tail_max)
+    }
+
+    /// No more than so much of the end of the log.
+    pub fn last(&self, max: usize) -> Option<String> {
+        let excess = self.tail.len().saturating_sub(max);
+        let cut = self.cut || excess > 0;
+        let mut kept = &self.tail[excess..];
+        if cut {
             // Half a line is worse than none, unless it is all there is.
             let whole = kept.iter().position(|byte| *byte == b'\n');
             kept = match whole {
@@ -178,7 +185,7 @@ impl<'a> Log<'a> {
         if text.is_empty() {
             return None;
         }
-        let text = if self.cut {
+        let text = if cut {
             format!("…\n{text}")
         } else {
             text.to_owned()
@@ -276,6 +283,17 @@ mod tests {
             tail_of(64, &[b"a\0\xff"]).as_deref(),
             Some("a\u{fffd}\u{fffd}")
         );
+    }
+
+    #[test]
+    fn less_than_the_tail_can_be_had_of_it() {
+        let assignment = assignment("null");
+        let mut log = Log::new(&assignment, 100);
+        assert_eq!(log.last(4), None);
+        log.push(b"one\ntwo\n");
+        assert_eq!(log.last(100).as_deref(), Some("one\ntwo"));
+        assert_eq!(log.last(6).as_deref(), Some("…\ntwo"));
+        assert_eq!(log.tail().as_deref(), Some("one\ntwo"));
     }
 
     #[test]

@@ -120,6 +120,7 @@ batch! {
         error_class: Option<&'a str>,
         error_message: Option<&'a str>,
         error_backtrace: Option<&'a str>,
+        log: Option<&'a str>,
         step_id: Uuid,
         run_id: Uuid,
         branch_id: Uuid,

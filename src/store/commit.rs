@@ -94,6 +94,8 @@ pub struct Finished {
     pub output: Option<Box<RawValue>>,
     /// Class, message and backtrace, when it did not.
     pub error: Option<StoredError>,
+    /// The end of what it wrote, unless the error has it.
+    pub log: Option<String>,
 }
 
 /// The end of an execution.
@@ -105,6 +107,8 @@ pub struct Ended {
     pub output: Option<Box<RawValue>>,
     /// The reason, when it did not.
     pub error: Option<StoredError>,
+    /// The end of what it wrote, unless the reason has it.
+    pub log: Option<String>,
 }
 
 impl Ended {
@@ -114,6 +118,7 @@ impl Ended {
             ending: Ending::Success,
             output: Some(output),
             error: None,
+            log: None,
         }
     }
 
@@ -127,10 +132,17 @@ impl Ended {
                 message: message.into(),
                 backtrace: None,
             }),
+            log: None,
         }
     }
 
-    /// The same, with the end of its log.
+    /// The same, with the end of what it wrote.
+    pub fn with_log(mut self, log: Option<String>) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// The same, with the backtrace or the log that explains the reason.
     pub fn with_backtrace(mut self, backtrace: Option<String>) -> Self {
         if let Some(error) = &mut self.error {
             error.backtrace = backtrace;
@@ -153,6 +165,7 @@ impl Finished {
             ending,
             output,
             error,
+            log,
         } = ended;
         let view = ExecutionView {
             retry_count: claimed.retry_count,
@@ -165,10 +178,11 @@ impl Finished {
             ending,
             output,
             error,
+            log,
         }
     }
 
-    /// The bytes of what it brings: its output, or its error.
+    /// The bytes of what it brings: its output or its error, and its log.
     pub fn bytes(&self) -> usize {
         let output = self
             .output
@@ -177,7 +191,7 @@ impl Finished {
         let error = self.error.as_ref().map_or(0, |error| {
             error.message.len() + error.backtrace.as_ref().map_or(0, String::len)
         });
-        output + error
+        output + error + self.log.as_ref().map_or(0, String::len)
     }
 }
 
@@ -490,6 +504,7 @@ impl<'a> Planned<'a> {
             error_class: error.map(|error| error.class.as_str()),
             error_message: error.map(|error| error.message.as_str()),
             error_backtrace: error.and_then(|error| error.backtrace.as_deref()),
+            log: finished.log.as_deref(),
             step_id: claimed.step_id.0,
             run_id: claimed.run_id.0,
             branch_id: claimed.branch_id.0,

@@ -49,6 +49,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(4, "part by part", "0004_part_by_part.sql"),
     migration!(5, "troubles", "0005_troubles.sql"),
     migration!(6, "rolling upgrades", "0006_rolling_upgrades.sql"),
+    migration!(7, "logs", "0007_logs.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

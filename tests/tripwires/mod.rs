@@ -338,6 +338,7 @@ pub fn tripwires() -> Vec<Tripwire> {
                 "error_class",
                 "error_message",
                 "error_backtrace",
+                "log",
             ]),
         ),
         "UPDATE ductwork_executions SET lease_until = 5 WHERE completed_at IS NOT NULL",

@@ -112,6 +112,10 @@ impl Stage {
     }
 
     async fn run(&self, argv: &[&str]) -> Outcome {
+        self.performed(argv).await.outcome
+    }
+
+    async fn performed(&self, argv: &[&str]) -> Performed {
         let runner = CommandRunner::new(
             self.directory.path().into(),
             None,

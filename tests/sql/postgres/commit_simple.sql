@@ -1,17 +1,17 @@
 WITH
-results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::uuid[], $8::uuid[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::uuid[], $14::text[], $15::bigint[], $16::uuid[], $17::uuid[], $18::uuid[], $19::bigint[], $20::text[], $21::text[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bigint[], $29::uuid[]) AS results(execution_id, result, error_class, error_message, error_backtrace, step_id, run_id, branch_id, step_status, output, ready, ends, transition_id, via, produced, advancement_id, claim_token, next_step_id, next_ordinal, next_node, next_step, attempt_id, attempt_step_id, attempt, retry_count, crash_count, leased, due_in, arrives_at)),
+results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::uuid[], $8::uuid[], $9::uuid[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::uuid[], $15::text[], $16::bigint[], $17::uuid[], $18::uuid[], $19::uuid[], $20::bigint[], $21::text[], $22::text[], $23::uuid[], $24::uuid[], $25::bigint[], $26::bigint[], $27::bigint[], $28::bigint[], $29::bigint[], $30::uuid[]) AS results(execution_id, result, error_class, error_message, error_backtrace, log, step_id, run_id, branch_id, step_status, output, ready, ends, transition_id, via, produced, advancement_id, claim_token, next_step_id, next_ordinal, next_node, next_step, attempt_id, attempt_step_id, attempt, retry_count, crash_count, leased, due_in, arrives_at)),
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
-     WHERE id = $30 AND epoch <= $31
+     WHERE id = $31 AND epoch <= $32
     RETURNING id, last_heartbeat_at AS moment),
 held AS (
     UPDATE ductwork_executions
        SET completed_at = (SELECT moment FROM touched), result = results.result,
            error_class = results.error_class, error_message = results.error_message,
-           error_backtrace = results.error_backtrace
+           error_backtrace = results.error_backtrace, log = results.log
       FROM results
      WHERE ductwork_executions.id = ANY (ARRAY[results.execution_id])
-       AND ductwork_executions.process_id = $30
+       AND ductwork_executions.process_id = $31
        AND ductwork_executions.result IS NULL
        AND EXISTS (SELECT 1 FROM touched)
     RETURNING results.*, completed_at AS moment, 0 AS last),
@@ -45,11 +45,11 @@ next_steps AS (
 attempts AS (
     INSERT INTO ductwork_executions
         (id, step_id, pipeline, attempt, retry_count, crash_count, process_id, claimed_at, lease_until)
-    SELECT held.attempt_id, held.attempt_step_id, $32, held.attempt, held.retry_count,
+    SELECT held.attempt_id, held.attempt_step_id, $33, held.attempt, held.retry_count,
            held.crash_count,
-           CASE WHEN held.leased = 1 THEN $30 END,
+           CASE WHEN held.leased = 1 THEN $31 END,
            CASE WHEN held.leased = 1 THEN held.moment END,
-           CASE WHEN held.leased = 1 THEN held.moment + $33 END
+           CASE WHEN held.leased = 1 THEN held.moment + $34 END
       FROM held WHERE held.attempt_id IS NOT NULL),
 transitions AS (
     INSERT INTO ductwork_transitions
@@ -60,7 +60,7 @@ transitions AS (
 advancements AS (
     INSERT INTO ductwork_advancements
         (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
-    SELECT held.advancement_id, held.transition_id, held.branch_id, $30, held.claim_token,
+    SELECT held.advancement_id, held.transition_id, held.branch_id, $31, held.claim_token,
            held.moment, held.moment, held.moment, 'success'
       FROM held WHERE held.transition_id IS NOT NULL AND held.last = 0),
 ended_runs AS (

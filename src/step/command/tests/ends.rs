@@ -177,11 +177,11 @@ if os.fork() == 0:
         wait_until("the step has ended", || !is_alive(pid as i32));
     };
     let stop = stage.stop.subscribe();
-    let outcome = runner
+    let performed = runner
         .run(&stage.assignment, &argv, &env, None, stop, late)
         .await;
     hog.abort();
-    assert!(value(outcome).ends_with("8999]"));
+    assert!(value(performed.outcome).ends_with("8999]"));
     stage.assert_nothing_is_left();
 }
 
@@ -334,4 +334,27 @@ async fn nothing_is_started_once_the_daemon_stops() {
         assert_eq!(format!("{outcome:?}"), expected);
         assert!(!stage.path("mark").exists());
     }
+}
+
+#[tokio::test]
+async fn the_end_of_a_log_is_kept_once_however_the_step_ended() {
+    let stated = r#"echo beside >&2; echo '{"error":{"backtrace":"own"}}'; exit 1"#;
+    for (script, outcome, log) in [
+        ("cat", "Success", None),
+        ("echo said >&2; cat", "Success", Some("said")),
+        ("echo said >&2; kill -9 $$", "Crashed", Some("said")),
+        ("echo said >&2; exit 1", "Error", None),
+        (stated, "Error", Some("beside")),
+    ] {
+        let performed = Stage::new("1").performed(&["/bin/sh", "-c", script]).await;
+        let ended = format!("{:?}", performed.outcome);
+        assert!(ended.starts_with(outcome), "{script}: {ended}");
+        assert_eq!(performed.log.as_deref(), log, "{script}");
+    }
+    let long = Stage::new("1")
+        .performed(&["/bin/sh", "-c", "seq 100000 >&2; cat"])
+        .await;
+    let log = long.log.expect("a log");
+    assert!(log.starts_with("…\n") && log.ends_with("\n100000"), "{log}");
+    assert!(log.len() <= LOG_MAX + "…\n".len());
 }

@@ -246,7 +246,7 @@ fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
         let stop = stage.stop.subscribe();
         let env = BTreeMap::new();
         let run = runner.run(&stage.assignment, &argv, &env, None, stop, |_| ());
-        match runtime.block_on(run) {
+        match runtime.block_on(run).outcome {
             Outcome::NotStarted { .. } => not_started += 1,
             Outcome::Success(_) => break,
             other => panic!("{other:?}"),
@@ -339,7 +339,7 @@ async fn a_program_has_its_input_before_it_starts() {
                 stage.path("all").exists()
             });
         });
-        assert_eq!(value(running.await), "null");
+        assert_eq!(value(running.await.outcome), "null");
         let got = std::fs::read_to_string(stage.path("all")).unwrap();
         assert_eq!(got, format!("{input}\n"));
         stage.assert_nothing_is_left();

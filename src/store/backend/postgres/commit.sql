@@ -22,7 +22,7 @@ closed AS (
     UPDATE ductwork_executions
        SET completed_at = (SELECT moment FROM touched), result = results.result,
            error_class = results.error_class, error_message = results.error_message,
-           error_backtrace = results.error_backtrace
+           error_backtrace = results.error_backtrace, log = results.log
       FROM results
      WHERE ductwork_executions.id = ANY (ARRAY[results.execution_id])
        AND ductwork_executions.process_id = :process
@@ -145,7 +145,7 @@ held AS (
     UPDATE ductwork_executions
        SET completed_at = (SELECT moment FROM touched), result = results.result,
            error_class = results.error_class, error_message = results.error_message,
-           error_backtrace = results.error_backtrace
+           error_backtrace = results.error_backtrace, log = results.log
       FROM results
      WHERE ductwork_executions.id = ANY (ARRAY[results.execution_id])
        AND ductwork_executions.process_id = :process

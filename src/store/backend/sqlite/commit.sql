@@ -6,7 +6,8 @@
 -- The claim's fence (I4, I5): see `../postgres/commit.sql`.
 UPDATE ductwork_executions
    SET completed_at = {now}, result = results.result, error_class = results.error_class,
-       error_message = results.error_message, error_backtrace = results.error_backtrace
+       error_message = results.error_message, error_backtrace = results.error_backtrace,
+       log = results.log
   FROM {rows:results}
  WHERE ductwork_executions.id = results.execution_id
    AND ductwork_executions.process_id = :process
