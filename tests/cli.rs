@@ -176,6 +176,7 @@ fn help_begins_with_what_the_program_is_and_goes_to_standard_output() {
         "trigger",
         "runs",
         "show",
+        "logs",
         "why",
         "revive",
         "cancel",

@@ -21,6 +21,7 @@ mod help;
 mod hint;
 mod init;
 mod live;
+mod logs;
 mod migrate;
 mod out;
 mod patiently;
@@ -114,6 +115,8 @@ enum Verb {
     Runs(runs::Runs),
     /// Show one run: its steps on a timeline, and its errors
     Show(show::Show),
+    /// Print what the steps of a run wrote to standard error
+    Logs(logs::Logs),
     /// Watch a run until it ends
     Watch(watch::Watch),
     /// Explain what blocks a run and how to fix it
@@ -234,6 +237,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Runs(args) => done(args.execute(&cli)),
         Verb::Show(args) => done(args.execute(&cli)),
         Verb::Watch(args) => args.execute(&cli),
+        Verb::Logs(args) => done(args.execute(&cli)),
         Verb::Why(args) => done(args.execute(&cli)),
         Verb::Revive(args) => done(args.execute(&cli)),
         Verb::Cancel(args) => done(args.execute(&cli)),

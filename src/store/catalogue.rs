@@ -3,7 +3,7 @@
 use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
-    migrate, process, prune, query, resume, revive, stuck, transition, trigger, why,
+    logs, migrate, process, prune, query, resume, revive, stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -16,6 +16,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
+        logs::STATEMENTS,
         transition::STATEMENTS,
         transition::insert::STATEMENTS,
         definition::STATEMENTS,

@@ -25,6 +25,7 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fault_injection;
+pub mod logs;
 pub mod migrate;
 mod patience;
 pub mod portion;

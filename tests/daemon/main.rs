@@ -34,6 +34,7 @@ mod giants;
 mod keeping;
 mod kills;
 mod locks;
+mod logs;
 mod namespaces;
 mod outage;
 mod pooler;

@@ -1,0 +1,238 @@
+//! `logs`: what the steps of a run have written to standard error.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::model::*;
+use crate::problem::{Problem, nearest};
+use crate::store::logs::{self, Logged};
+use crate::store::{Conn, Purpose, query};
+use crate::time;
+
+use super::exit::Failure;
+use super::out::{self, paint, short};
+use super::setup::{self, CliContext};
+
+/// Between two looks at a run that goes on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How much of an error's message stands beside its attempt.
+const ROOM: usize = 100;
+
+/// Prints what the steps of a run have written to standard error.
+#[derive(Debug, clap::Args)]
+#[command(
+    before_long_help = "Examples:
+  ductworkd logs 0192f3a1
+  ductworkd logs 0192f3a1 LoadUser
+  ductworkd logs 0192f3a1 --follow
+  ductworkd logs 0192f3a1 --json | jq -r 'select(.result != \"success\") | .log'
+",
+    after_help = "Of each attempt the end is kept: 16 KiB, or 64 KiB where it explains an error. It is there when the \
+                  attempt has ended, and is deleted with the run. As JSON, each attempt is a line of its own."
+)]
+pub struct Logs {
+    /// The run's id, or the first digits of it
+    run: String,
+    /// Of this step or node only
+    step: Option<String>,
+    /// Go on until the run has ended
+    #[arg(short, long)]
+    follow: bool,
+}
+
+impl Logs {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
+            let run = setup::find_run(&mut conn, &self.run).await?;
+            let mut shown = Shown::default();
+            loop {
+                // Asked first, so that nothing is missed that was written before the end.
+                let Some(state) = query::run_state(&mut conn, run).await? else {
+                    return Err(setup::no_run(&run.to_string()));
+                };
+                let over = state.status.is_terminal() || !self.follow;
+                let found = shown.show(cli, &mut conn, run, self.step.as_deref());
+                if found.await? == 0 && over {
+                    known(&mut conn, run, self.step.as_deref()).await?;
+                }
+                if over {
+                    break;
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            match shown.attempts == 0 && !cli.out.json {
+                true => cli
+                    .out
+                    .text("no attempt that has ended has written anything to stderr\n"),
+                false => Ok(()),
+            }
+        })
+    }
+}
+
+/// A name that no step of the run has is refused.
+async fn known(conn: &mut Conn, run: RunId, name: Option<&str>) -> Result<(), Failure> {
+    let Some(name) = name else {
+        return Ok(());
+    };
+    let nodes = logs::nodes(conn, run).await?;
+    let help = match nearest(name, nodes.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => {
+            let some: Vec<String> = nodes.iter().take(20).map(|node| short(node, 60)).collect();
+            format!("it has reached: {}", some.join(", "))
+        }
+    };
+    let name = short(name, 60);
+    let problem = Problem::new(format!("the run {run} has not reached a step `{name}`"));
+    Err(Failure::failed(problem.help(help)))
+}
+
+/// The attempts that were shown.
+#[derive(Default)]
+struct Shown {
+    attempts: usize,
+    /// Steps that are attempted no more.
+    done: HashSet<StepId>,
+    /// Attempts at the others.
+    seen: HashSet<ExecutionId>,
+}
+
+impl Shown {
+    /// Shows what was not shown yet; how many steps there are.
+    async fn show(
+        &mut self,
+        cli: &CliContext,
+        conn: &mut Conn,
+        run: RunId,
+        name: Option<&str>,
+    ) -> Result<usize, Failure> {
+        let all = logs::steps(conn, run, name).await?;
+        let new: Vec<(StepId, bool)> = all
+            .iter()
+            .filter(|(step, _)| !self.done.contains(step))
+            .copied()
+            .collect();
+        for part in new.chunks(logs::STEPS) {
+            let steps: Vec<StepId> = part.iter().map(|(step, _)| *step).collect();
+            for logged in logs::logs(conn, &steps).await? {
+                if self.seen.insert(logged.execution) {
+                    print(cli, conn, run, &logged, self.attempts > 0).await?;
+                    self.attempts += 1;
+                }
+            }
+            let done = part.iter().filter(|(_, open)| !open);
+            self.done.extend(done.map(|(step, _)| *step));
+        }
+        Ok(all.len())
+    }
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    run_id: RunId,
+    execution_id: ExecutionId,
+    node: &'a str,
+    step: &'a str,
+    attempt: u32,
+    result: ExecutionResult,
+    error_class: Option<&'a str>,
+    error_message: Option<&'a str>,
+    claimed_at: Option<String>,
+    completed_at: String,
+    log: &'a str,
+}
+
+async fn print(
+    cli: &CliContext,
+    conn: &mut Conn,
+    run: RunId,
+    logged: &Logged,
+    follows: bool,
+) -> Result<(), Failure> {
+    if cli.out.json {
+        return cli.out.value(&Line {
+            run_id: run,
+            execution_id: logged.execution,
+            node: &logged.node,
+            step: &logged.step,
+            attempt: logged.attempt,
+            result: logged.result,
+            error_class: logged.error_class.as_deref(),
+            error_message: logged.error_message.as_deref(),
+            claimed_at: logged.claimed_at.map(time::rfc3339),
+            completed_at: time::rfc3339(logged.completed_at),
+            log: &logged.log,
+        });
+    }
+    // A span of time needs the database's clock; a terminal alone shows one.
+    let now = match cli.out.terminal {
+        true => query::now(conn).await?,
+        false => logged.completed_at,
+    };
+    cli.out.text(&text(
+        logged,
+        &cli.out.time(logged.completed_at, now),
+        follows,
+    ))
+}
+
+fn text(logged: &Logged, when: &str, follows: bool) -> String {
+    let style = match logged.result {
+        ExecutionResult::Success => out::GOOD,
+        ExecutionResult::Cancelled | ExecutionResult::Released => out::DIM,
+        _ => out::BAD,
+    };
+    let mut text = String::new();
+    if follows {
+        text.push('\n');
+    }
+    let _ = write!(
+        text,
+        "{}  attempt {}  {}  {}",
+        paint(out::BOLD, &short(&logged.node, ROOM)),
+        logged.attempt,
+        paint(style, logged.result.as_str()),
+        paint(out::DIM, when),
+    );
+    if let Some(message) = &logged.error_message {
+        let _ = write!(text, "  {}", short(message.trim(), ROOM));
+    }
+    text.push('\n');
+    for line in logged.log.lines() {
+        let _ = writeln!(text, "  {}", out::clean(line).trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_cannot_steer_a_terminal_nor_forge_the_line_of_another_attempt() {
+        let logged = Logged {
+            execution: ExecutionId::new(),
+            node: "Load".into(),
+            step: "Load".into(),
+            attempt: 2,
+            claimed_at: None,
+            completed_at: 1,
+            result: ExecutionResult::Error,
+            error_class: Some("E".into()),
+            error_message: Some("no\nEnd  attempt 9".into()),
+            log: "one\r\nEnd  attempt 9\u{1b}[2J\n".into(),
+        };
+        let plain = anstream::adapter::strip_str(&text(&logged, "now", true)).to_string();
+        assert_eq!(
+            plain,
+            "\nLoad  attempt 2  error  now  no\\nEnd  attempt 9\n  one\n  End  attempt 9\\u{1b}[2J\n"
+        );
+    }
+}

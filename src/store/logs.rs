@@ -1,0 +1,107 @@
+//! The logs of a run's attempts.
+//!
+//! Owns: reading the ends of their logs, in parts that can be held. Never: writes them: they come with
+//! their results, and go with their run.
+
+use crate::model::*;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::statement::{Rows, statements};
+
+statements! {
+    LOGGED_STEPS = "
+        SELECT s.id, s.status
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+         WHERE br.run_id = :run AND :name IN (s.node, s.step, '')
+         ORDER BY s.id";
+    LOGGED_NODES = "
+        SELECT s.node, min(s.created_at) AS first
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id
+         WHERE br.run_id = :run GROUP BY s.node ORDER BY min(s.created_at), s.node";
+    LOGS = "
+        SELECT e.id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
+               e.error_message, coalesce(e.log, e.error_backtrace) AS log
+          FROM {rows:b(id id)}
+          JOIN ductwork_executions e ON e.step_id = b.id
+          JOIN ductwork_steps s ON s.id = b.id
+         WHERE e.completed_at IS NOT NULL
+           AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
+         ORDER BY e.step_id, e.attempt";
+}
+
+/// The steps whose logs are read at a time. A step may have many attempts; a log has 64 KiB at most.
+pub const STEPS: usize = 100;
+
+/// An attempt that has ended, and has written something.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    /// The attempt.
+    pub execution: ExecutionId,
+    /// Its node.
+    pub node: String,
+    /// Its step.
+    pub step: String,
+    /// 1, 2, ….
+    pub attempt: u32,
+    /// When it was claimed, in µs since 1970.
+    pub claimed_at: Option<i64>,
+    /// When it had ended, in µs since 1970.
+    pub completed_at: i64,
+    /// How it ended.
+    pub result: ExecutionResult,
+    /// For machines, where it did not succeed.
+    pub error_class: Option<String>,
+    /// For people, where it did not succeed.
+    pub error_message: Option<String>,
+    /// The end of what it wrote, or the backtrace that it gave.
+    pub log: String,
+}
+
+/// The steps of a run, or those of one node or one name, in the order of the flow, and whether each may still be
+/// attempted.
+pub async fn steps(
+    conn: &mut Conn,
+    run: RunId,
+    name: Option<&str>,
+) -> Result<Vec<(StepId, bool)>, Error> {
+    let args = [
+        ("run", run.0.into()),
+        ("name", name.unwrap_or_default().into()),
+    ];
+    let rows = conn.fetch(&LOGGED_STEPS, &args).await?;
+    let step = |row: &super::Row| {
+        let status: StepStatus = row.word("status")?;
+        Ok((StepId(row.get("id")?), status == StepStatus::InProgress))
+    };
+    rows.iter().map(step).collect()
+}
+
+/// The nodes that a run has reached, in the order in which it has.
+pub async fn nodes(conn: &mut Conn, run: RunId) -> Result<Vec<String>, Error> {
+    let rows = conn.fetch(&LOGGED_NODES, &[("run", run.0.into())]).await?;
+    rows.iter().map(|row| row.get("node")).collect()
+}
+
+/// The logs of the attempts at these steps, in order.
+pub async fn logs(conn: &mut Conn, steps: &[StepId]) -> Result<Vec<Logged>, Error> {
+    let rows = Rows::new().ids("id", steps.iter().copied());
+    let rows = conn.fetch(&LOGS, &[("b", (&rows).into())]).await?;
+    let logged = |row: &super::Row| {
+        Ok(Logged {
+            execution: ExecutionId(row.get("id")?),
+            node: row.get("node")?,
+            step: row.get("step")?,
+            attempt: row.count("attempt")?,
+            claimed_at: row.get("claimed_at")?,
+            completed_at: row.get("completed_at")?,
+            result: row.word("result")?,
+            error_class: row.get("error_class")?,
+            error_message: row.get("error_message")?,
+            log: row.get("log")?,
+        })
+    };
+    rows.iter().map(logged).collect()
+}
