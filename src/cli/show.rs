@@ -105,7 +105,10 @@ impl Show {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
             }
-            text.push_str(&why::halted(&halts, run));
+            if !halts.is_empty() {
+                let next = crate::store::why::revived_as(&mut conn, run).await?;
+                text.push_str(&why::halted(&halts, run, next));
+            }
             cli.out.text(&hint::pasteable(&text))
         })
     }

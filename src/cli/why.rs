@@ -125,7 +125,7 @@ pub async fn halts(
 }
 
 /// The halts that no failed step shows, a line for each, and the remedy of the run.
-pub fn halted(halts: &[Halt], run: RunId) -> String {
+pub fn halted(halts: &[Halt], run: RunId, revived_as: Option<RunId>) -> String {
     let mut text = String::new();
     for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
         let (node, reason) = (&halt.fact.node, &halt.fact.reason);
@@ -138,7 +138,10 @@ pub fn halted(halts: &[Halt], run: RunId) -> String {
     }
     if !text.is_empty() {
         let facts: Vec<HaltFact> = halts.iter().map(|halt| halt.fact.clone()).collect();
-        let remedy = out::clean(&halt::remedy(&facts, run));
+        let remedy = match revived_as {
+            Some(next) => format!("it was revived as {next}"),
+            None => out::clean(&halt::remedy(&facts, run)),
+        };
         text.push_str(&format!("{} {remedy}\n", paint(out::DIM, "remedy:")));
     }
     text

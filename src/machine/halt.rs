@@ -188,6 +188,12 @@ impl HaltFact {
         if self.is(HaltReason::PayloadTooLarge) && self.error.is_none() {
             return Some(limit("job_worker.max_payload"));
         }
+        if self.is(HaltReason::StepRefused) {
+            return Some(Fix {
+                first: format!("fix {}", self.node),
+                note: "    # with --latest where the pipeline's file was changed",
+            });
+        }
         if !self.is(HaltReason::TransitionInvalid) && !self.is(HaltReason::ConditionUnmatched) {
             return None;
         }
@@ -352,6 +358,11 @@ mod tests {
             "{invalid}"
         );
         assert!(invalid.contains("--latest"), "{invalid}");
+        let refused = of(HaltReason::StepRefused, None);
+        assert!(
+            refused.starts_with(&format!("fix List; then: {revive} ")),
+            "{refused}"
+        );
         let wide = of(HaltReason::MaxFanoutExceeded, Some("[]"));
         assert!(
             wide.starts_with("raise `pipeline_advancer.steps.max_depth`"),

@@ -110,8 +110,7 @@ pub async fn facts(
         };
         if found.status.is_terminal() {
             facts.halts = halts(conn, run, HALTS_MAX).await?;
-            let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
-            facts.revived_as = next.map(|row| row.get("id")).transpose()?.map(RunId);
+            facts.revived_as = revived_as(conn, run).await?;
             return Ok(Some(facts));
         }
         for row in conn.fetch(&LEAVES, &args).await? {
@@ -160,6 +159,13 @@ pub async fn facts(
         Ok(Some(facts))
     })
     .await
+}
+
+/// The run that continues this one.
+pub async fn revived_as(conn: &mut Conn, run: RunId) -> Result<Option<RunId>, Error> {
+    let args = [("run", run.0.into())];
+    let next = conn.fetch_optional(&REVIVED_AS, &args).await?;
+    Ok(next.map(|row| row.get("id")).transpose()?.map(RunId))
 }
 
 /// Why branches of a run halted by themselves: the first `n` of them.

@@ -59,6 +59,9 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     place.write("names.json", "[1,2]");
     let next = revived(place.run(["revive", &id]).fine());
     work(&place);
+    let shown = place.run(["show", &id]);
+    let revived_as = format!("it was revived as {next}");
+    assert!(shown.fine().stdout.contains(&revived_as), "{shown:?}");
     let json = place.run(["show", &next, "--json"]).json();
     assert_eq!(
         (&json["status"], &json["output"]),
