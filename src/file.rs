@@ -63,6 +63,11 @@ pub fn read(path: &Path, max: u64) -> Result<Vec<u8>, Refused> {
     }
 }
 
+/// True for a text that an editor saved as UTF-16.
+pub fn is_utf_16(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -84,7 +84,7 @@ impl Source {
                 .help("write what it gives to a regular file: a daemon reads it again on HUP"),
             Refused::TooLarge => problem("the configuration file is larger than 1 MiB".into()),
         })?;
-        if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        if file::is_utf_16(&bytes) {
             return Err(problem("the configuration file is UTF-16".into()).help("save it as UTF-8"));
         }
         let text = match String::from_utf8(bytes) {

@@ -111,6 +111,9 @@ fn load(file: &FilePath) -> Result<Loaded, Problems> {
         }
         Refused::TooLarge => too_large(file),
     })?;
+    if file::is_utf_16(&bytes) {
+        return Err(problem("the file is UTF-16".into(), "save it as UTF-8"));
+    }
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

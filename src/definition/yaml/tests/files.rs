@@ -13,6 +13,7 @@ fn what_is_not_a_readable_file_is_a_problem() {
     std::os::unix::fs::symlink("loop.yml", at("loop.yml")).expect("a link");
     nix::unistd::mkfifo(&at("pipe.yml"), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
     fs::write(at("latin.yml"), b"pipeline: P\non_halt: \xe9\n").expect("a file");
+    fs::write(at("wide.yml"), b"\xff\xfep\0").expect("a file");
     fs::write(at("large.yml"), vec![b'#'; MAX_BYTES + 1]).expect("a file");
     for (name, message) in [
         ("dir.yml", "this is a directory"),
@@ -21,6 +22,7 @@ fn what_is_not_a_readable_file_is_a_problem() {
         ("large.yml", "larger than 1024 KiB"),
         ("none.yml", "the file cannot be read"),
         ("pipe.yml", "this is not a file"),
+        ("wide.yml", "the file is UTF-16"),
     ] {
         let Err(Problems(found)) = load_file(&at(name)) else {
             panic!("{name} was read");
@@ -41,7 +43,7 @@ fn what_is_not_a_readable_file_is_a_problem() {
     let Err(Problems(found)) = load_dir(dir.path()) else {
         panic!("the directory was read");
     };
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     let Err(Problems(found)) = load_dir(&at("nowhere")) else {
         panic!("there is no such directory");
     };
