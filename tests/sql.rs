@@ -187,7 +187,6 @@ async fn no_statement_reads_a_whole_table_on_sqlite() {
 const NOT_THE_ENGINE: &[(&str, &str)] = &[
     ("STEPS", "of one run, for a person"),
     ("FAILED_STEPS", "of one run, for a person"),
-    ("FAN_OUTS", "of one run, for a person"),
     ("LEAVES", "of one run, for a person"),
     ("RETRIES", "of one run, for a person"),
     ("SPREAD", "of one branch, for a person"),

@@ -80,16 +80,8 @@ statements! {
           JOIN ductwork_branches br ON br.run_id = b.id
          WHERE br.halt_reason IS NOT NULL
          ORDER BY br.run_id, br.halt_reason";
-    BRANCHES = "
-        SELECT id, fan_out_id, ordinal
-          FROM ductwork_branches WHERE run_id = :run ORDER BY id LIMIT :n";
-    FAN_OUTS = "
-        SELECT f.id, f.branch_id, f.node, f.via, f.width, f.arrived, f.halted, f.fired_at
-          FROM ductwork_branches br
-          JOIN ductwork_fan_outs f ON f.branch_id = br.id
-         WHERE br.run_id = :run ORDER BY f.id LIMIT :n";
     STEPS = "
-        SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
+        SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
                s.input, s.output, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
@@ -118,7 +110,7 @@ statements! {
          GROUP BY s.node, s.step, s.via
          ORDER BY min(s.created_at), s.node";
     FAILED_STEPS = "
-        SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
+        SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
                s.input, s.output, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
@@ -211,38 +203,6 @@ pub struct RunState {
     pub output: Option<Box<RawValue>>,
 }
 
-/// One line of progress.
-#[derive(Clone, Debug)]
-pub struct BranchRow {
-    /// The branch.
-    pub id: BranchId,
-    /// The fan-out it belongs to; none for the run's root.
-    pub fan_out_id: Option<FanOutId>,
-    /// Its place in that fan-out.
-    pub ordinal: i64,
-}
-
-/// A barrier.
-#[derive(Clone, Debug)]
-pub struct FanOutRow {
-    /// The fan-out.
-    pub id: FanOutId,
-    /// The branch that was split.
-    pub branch_id: BranchId,
-    /// The node whose output was spread.
-    pub node: String,
-    /// Divide or expand.
-    pub via: String,
-    /// How many branches it made.
-    pub width: i64,
-    /// How many have ended.
-    pub arrived: i64,
-    /// How many of these halted.
-    pub halted: i64,
-    /// When all had arrived.
-    pub fired_at: Option<i64>,
-}
-
 /// A step with its attempts.
 #[derive(Clone, Debug)]
 pub struct StepRow {
@@ -250,8 +210,6 @@ pub struct StepRow {
     pub id: StepId,
     /// Its branch.
     pub branch_id: BranchId,
-    /// Its place on that branch.
-    pub ordinal: i64,
     /// Its node.
     pub node: String,
     /// The step's name.
@@ -314,10 +272,6 @@ pub struct ExecutionRow {
 pub struct RunDetail {
     /// The run.
     pub run: Run,
-    /// Its branches, oldest first.
-    pub branches: Vec<BranchRow>,
-    /// Its barriers, oldest first.
-    pub fan_outs: Vec<FanOutRow>,
     /// Its steps, oldest first.
     pub steps: Vec<StepRow>,
     /// There is more than was asked for.
@@ -622,7 +576,7 @@ fn range(digits: &str) -> Option<(Uuid, Uuid)> {
     Some((filled("0").ok()?, filled("f").ok()?))
 }
 
-/// A run with up to `limit` of its steps (and branches, and barriers), in one snapshot.
+/// A run with up to `limit` of its steps, in one snapshot.
 pub async fn show(
     conn: &mut Conn,
     id: RunId,
@@ -635,22 +589,12 @@ pub async fn show(
         // One more than asked for, to know whether that was all.
         let n = limit.map_or(i64::MAX, |limit| limit as i64 + 1);
         let args = [("run", id.0.into()), ("n", n.into())];
-        let mut branches = Vec::new();
-        for row in conn.fetch(&BRANCHES, &args).await? {
-            branches.push(branch_row(&row)?);
-        }
-        let mut fan_outs = Vec::new();
-        for row in conn.fetch(&FAN_OUTS, &args).await? {
-            fan_outs.push(fan_out_row(&row)?);
-        }
         let mut steps = Vec::new();
         for row in conn.fetch(&STEPS, &args).await? {
             steps.push(step_row(&row)?);
         }
         let limit = limit.unwrap_or(usize::MAX);
-        let truncated = steps.len() > limit || branches.len() > limit;
-        branches.truncate(limit);
-        fan_outs.truncate(limit);
+        let truncated = steps.len() > limit;
         steps.truncate(limit);
         executions(conn, &mut steps).await?;
         let definition_was = match run.revived_from {
@@ -662,8 +606,6 @@ pub async fn show(
         Ok(Some(RunDetail {
             definition_was,
             run,
-            branches,
-            fan_outs,
             steps,
             truncated,
             now,
@@ -806,32 +748,10 @@ fn run_row(row: &Row) -> Result<Run, Error> {
     })
 }
 
-fn branch_row(row: &Row) -> Result<BranchRow, Error> {
-    Ok(BranchRow {
-        id: BranchId(row.get("id")?),
-        fan_out_id: row.get::<Option<Uuid>>("fan_out_id")?.map(FanOutId),
-        ordinal: row.get("ordinal")?,
-    })
-}
-
-fn fan_out_row(row: &Row) -> Result<FanOutRow, Error> {
-    Ok(FanOutRow {
-        id: FanOutId(row.get("id")?),
-        branch_id: BranchId(row.get("branch_id")?),
-        node: row.get("node")?,
-        via: row.get("via")?,
-        width: row.get("width")?,
-        arrived: row.get("arrived")?,
-        halted: row.get("halted")?,
-        fired_at: row.get("fired_at")?,
-    })
-}
-
 fn step_row(row: &Row) -> Result<StepRow, Error> {
     Ok(StepRow {
         id: StepId(row.get("id")?),
         branch_id: BranchId(row.get("branch_id")?),
-        ordinal: row.get("ordinal")?,
         node: row.get("node")?,
         step: row.get("step")?,
         via: row.get("via")?,

@@ -1,4 +1,4 @@
-SELECT s.id, s.branch_id, s.ordinal, s.node, s.step, s.via, s.source_step_id, s.status,
+SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
        s.input, s.output, s.completed_at
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.branch_id = br.id
