@@ -215,7 +215,7 @@ const FLAKY: &str = r#"
 pipeline: Flaky
 steps:
   Numbers: { command: [sh, -c, "seq 1 300 | jq -sc ."] }
-  Try: { command: [sh, -c, 'read -r n; if [ $((n % 3)) = 0 ] && [ "$DUCTWORK_ATTEMPT" = 1 ]; then echo "no luck with $n" >&2; exit 1; fi; echo "$n"'], max_retry: 3 }
+  Try: { command: [sh, -c, 'read -r n; sleep 0.03; if [ $((n % 3)) = 0 ] && [ "$DUCTWORK_ATTEMPT" = 1 ]; then echo "no luck with $n" >&2; exit 1; fi; echo "$n"'], max_retry: 3 }
   Sum: { command: [jq, add] }
 flow: [{ start: Numbers }, { expand: Try }, { collapse: Sum }]
 "#;
@@ -228,7 +228,7 @@ fn no_picture_is_torn_while_a_hundred_attempts_fail() {
         let (mut looks, mut retries, mut begun) = (0, 0, false);
         let mut last = Vec::new();
         // Pieces that end anywhere in a picture.
-        let code = watched(child, size, 131, |screen| {
+        let code = watched(child, size, 23, |screen| {
             let lines = screen.lines();
             let with = |part: &str| lines.iter().filter(|line| line.contains(part)).count();
             assert!(with("Flaky ") <= 1 && with("✓ Numbers") <= 1, "{lines:#?}");

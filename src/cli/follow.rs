@@ -84,6 +84,8 @@ pub async fn to_rest(
     view: &mut View<'_>,
     stopping: &dyn Fn() -> bool,
 ) -> Result<Option<RunStatus>, store::Error> {
+    // The questions, asked for again only where there are more or fewer: each is read with its value.
+    let mut asked = (0, Vec::new());
     loop {
         let began = Instant::now();
         let state = query::run_state(conn, follow.run).await?;
@@ -96,14 +98,20 @@ pub async fn to_rest(
         if seen.progress.iter().any(|node| node.retrying > 0) {
             seen.retries = retries(conn, follow.run).await?;
         }
+        let waiting: u64 = seen.progress.iter().map(|node| node.waiting).sum();
+        if seen.status == Some(RunStatus::Dampened) && waiting != asked.0 {
+            asked = (waiting, questions(conn, follow).await?);
+        }
         if seen.status == Some(RunStatus::Dampened) {
-            let waiting = resume::waiting(conn, follow.run).await?;
-            let asked = waiting.iter().take(RETRIES);
-            seen.asks = asked
-                .map(|step| question(step, follow.definition))
-                .collect();
+            seen.asks = asked.1.clone();
         }
         let rests = seen.rests() && !(follow.patient && seen.status == Some(RunStatus::Dampened));
+        if rests
+            && seen.status == Some(RunStatus::Dampened)
+            && !still_waits(conn, follow.run).await?
+        {
+            continue;
+        }
         view.show(&seen, rests);
         if rests {
             return Ok(seen.status);
@@ -111,6 +119,13 @@ pub async fn to_rest(
         let pause = (began.elapsed() * LOOK_SHARE).max(LOOK_EVERY);
         tokio::time::sleep(pause).await;
     }
+}
+
+/// Whether a run that waited, and of which nothing went on a moment later, waits now: a person may have
+/// answered between the two looks.
+pub async fn still_waits(conn: &mut Conn, run: RunId) -> Result<bool, store::Error> {
+    let state = query::run_state(conn, run).await?;
+    Ok(state.is_some_and(|state| state.status == RunStatus::Dampened))
 }
 
 /// The attempts that follow others, as lines.
@@ -140,6 +155,15 @@ async fn retries(conn: &mut Conn, run: RunId) -> Result<Vec<String>, store::Erro
         lines.push(format!("{place}: {error}; attempt {attempt} {when}"));
     }
     Ok(lines)
+}
+
+/// Some of the questions that a run asks.
+async fn questions(conn: &mut Conn, follow: &Follow<'_>) -> Result<Vec<String>, store::Error> {
+    let waiting = resume::waiting(conn, follow.run).await?;
+    let asked = waiting.iter().take(RETRIES);
+    Ok(asked
+        .map(|step| question(step, follow.definition))
+        .collect())
 }
 
 /// The question that a waiting step asks.

@@ -179,7 +179,8 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
         }
         if state.status == RunStatus::Dampened {
             let progress = query::progress(conn, run).await?;
-            if progress.iter().all(|node| node.moving == 0) {
+            let rests = progress.iter().all(|node| node.moving == 0);
+            if rests && follow::still_waits(conn, run).await? {
                 return Ok(state);
             }
         }

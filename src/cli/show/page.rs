@@ -29,7 +29,7 @@ const ROOM: usize = 100;
 /// The widest label of a step.
 const LABEL: usize = 40;
 /// The widest timeline.
-const BAR: usize = 48;
+const BAR: usize = 32;
 /// Lines of the run's output.
 const OUTPUT_LINES: usize = 40;
 
@@ -305,7 +305,11 @@ fn timeline(page: &Page<'_>, text: &mut String) {
                 let drawn = cells(row, run.triggered_at, end, bar);
                 let (before, full) = (" ".repeat(drawn.0), glyphs.full.repeat(drawn.1));
                 let after = " ".repeat(bar - drawn.0 - drawn.1);
-                let _ = write!(line, "  {before}{}{after}", paint(mark_style, &full));
+                let full = match drawn.1 {
+                    0 => full,
+                    _ => paint(mark_style, &full),
+                };
+                let _ = write!(line, "  {before}{full}{after}");
             }
             let _ = write!(line, "  {}", counts[at]);
             let used = width(&line);
