@@ -14,7 +14,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["start", "run", "trigger"]),
     (
         "Look",
-        &["runs", "show", "logs", "watch", "why", "processes", "health"],
+        &[
+            "runs",
+            "show",
+            "logs",
+            "watch",
+            "why",
+            "processes",
+            "health",
+        ],
     ),
     ("Mend", &["resume", "revive", "cancel", "context", "prune"]),
     ("Prove", &["audit", "drill", "bench"]),
