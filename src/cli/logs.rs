@@ -1,6 +1,6 @@
 //! `logs`: what the steps of a run have written to standard error.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -26,16 +26,16 @@ const ROOM: usize = 100;
 #[derive(Debug, clap::Args)]
 #[command(
     before_long_help = "Examples:
-  ductworkd logs 0192f3a1
-  ductworkd logs 0192f3a1 LoadUser
-  ductworkd logs 0192f3a1 --follow
-  ductworkd logs 0192f3a1 --json | jq -r 'select(.result != \"success\") | .log'
+  ductworkd logs 5d91c07e
+  ductworkd logs 5d91c07e LoadUser
+  ductworkd logs 5d91c07e --follow
+  ductworkd logs 5d91c07e --json | jq -r 'select(.result != \"success\") | .log'
 ",
     after_help = "Of each attempt the end is kept: 16 KiB, or 64 KiB where it explains an error. It is there when the \
                   attempt has ended, and is deleted with the run. As JSON, each attempt is a line of its own."
 )]
 pub struct Logs {
-    /// The run's id, or the first digits of it
+    /// The run's id, or some of its first or last digits
     run: String,
     /// Of this step or node only
     step: Option<String>,
@@ -100,8 +100,8 @@ struct Shown {
     attempts: usize,
     /// Steps that are attempted no more.
     done: HashSet<StepId>,
-    /// Attempts at the others.
-    seen: HashSet<ExecutionId>,
+    /// The last attempt that was shown of each of the others.
+    last: HashMap<StepId, u32>,
 }
 
 impl Shown {
@@ -120,15 +120,23 @@ impl Shown {
             .copied()
             .collect();
         for part in new.chunks(logs::STEPS) {
-            let steps: Vec<StepId> = part.iter().map(|(step, _)| *step).collect();
-            for logged in logs::logs(conn, &steps).await? {
-                if self.seen.insert(logged.execution) {
-                    print(cli, conn, run, &logged, self.attempts > 0).await?;
+            loop {
+                let last = |step: StepId| self.last.get(&step).copied().unwrap_or_default();
+                let steps: Vec<_> = part.iter().map(|(step, _)| (*step, last(*step))).collect();
+                let read = logs::logs(conn, &steps).await?;
+                for logged in &read {
+                    print(cli, conn, run, logged, self.attempts > 0).await?;
                     self.attempts += 1;
+                    self.last.insert(logged.step_id, logged.attempt);
+                }
+                if read.len() < logs::LOGS_MAX {
+                    break;
                 }
             }
-            let done = part.iter().filter(|(_, open)| !open);
-            self.done.extend(done.map(|(step, _)| *step));
+            for (step, _) in part.iter().filter(|(_, open)| !open) {
+                self.last.remove(step);
+                self.done.insert(*step);
+            }
         }
         Ok(all.len())
     }
@@ -219,6 +227,7 @@ mod tests {
     fn a_log_cannot_steer_a_terminal_nor_forge_the_line_of_another_attempt() {
         let logged = Logged {
             execution: ExecutionId::new(),
+            step_id: StepId::new(),
             node: "Load".into(),
             step: "Load".into(),
             attempt: 2,

@@ -22,24 +22,29 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run GROUP BY s.node ORDER BY min(s.created_at), s.node";
     LOGS = "
-        SELECT e.id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
+        SELECT e.id, e.step_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
                e.error_message, coalesce(e.log, e.error_backtrace) AS log
-          FROM {rows:b(id id)}
-          JOIN ductwork_executions e ON e.step_id = b.id
-          JOIN ductwork_steps s ON s.id = b.id
+          FROM {rows:b(id id, after int)}
+          JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt > b.after
+          JOIN ductwork_steps s ON {key:s.id;b.id}
          WHERE e.completed_at IS NOT NULL
            AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
-         ORDER BY e.step_id, e.attempt";
+         ORDER BY b.id, e.attempt LIMIT :n";
 }
 
-/// The steps whose logs are read at a time. A step may have many attempts; a log has 64 KiB at most.
+/// The steps whose logs are looked for at a time.
 pub const STEPS: usize = 100;
+
+/// The logs that are read at a time, of 64 KiB each at most. A step may have many attempts.
+pub const LOGS_MAX: usize = 100;
 
 /// An attempt that has ended, and has written something.
 #[derive(Clone, Debug)]
 pub struct Logged {
     /// The attempt.
     pub execution: ExecutionId,
+    /// The step that it is an attempt at.
+    pub step_id: StepId,
     /// Its node.
     pub node: String,
     /// Its step.
@@ -85,13 +90,18 @@ pub async fn nodes(conn: &mut Conn, run: RunId) -> Result<Vec<String>, Error> {
     rows.iter().map(|row| row.get("node")).collect()
 }
 
-/// The logs of the attempts at these steps, in order.
-pub async fn logs(conn: &mut Conn, steps: &[StepId]) -> Result<Vec<Logged>, Error> {
-    let rows = Rows::new().ids("id", steps.iter().copied());
-    let rows = conn.fetch(&LOGS, &[("b", (&rows).into())]).await?;
+/// The logs of the attempts at these steps that follow the given one of each (0: of all), in order, at most
+/// `LOGS_MAX`.
+pub async fn logs(conn: &mut Conn, steps: &[(StepId, u32)]) -> Result<Vec<Logged>, Error> {
+    let rows = Rows::new()
+        .ids("id", steps.iter().map(|(step, _)| *step))
+        .ints("after", steps.iter().map(|(_, after)| i64::from(*after)));
+    let args = [("b", (&rows).into()), ("n", LOGS_MAX.into())];
+    let rows = conn.fetch(&LOGS, &args).await?;
     let logged = |row: &super::Row| {
         Ok(Logged {
             execution: ExecutionId(row.get("id")?),
+            step_id: StepId(row.get("step_id")?),
             node: row.get("node")?,
             step: row.get("step")?,
             attempt: row.count("attempt")?,

@@ -1,8 +1,8 @@
-SELECT e.id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
+SELECT e.id, e.step_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
        e.error_message, coalesce(e.log, e.error_backtrace) AS log
-  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
-  JOIN ductwork_executions e ON e.step_id = b.id
+  FROM (SELECT c0 AS id, c1 AS after FROM ductwork_rows(?1)) AS b
+  JOIN ductwork_executions e ON e.step_id = b.id AND e.attempt > b.after
   JOIN ductwork_steps s ON s.id = b.id
  WHERE e.completed_at IS NOT NULL
    AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
- ORDER BY e.step_id, e.attempt
+ ORDER BY b.id, e.attempt LIMIT ?2
