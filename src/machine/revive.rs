@@ -75,6 +75,17 @@ pub struct StepFact {
     pub from: Origin,
 }
 
+/// How a branch left a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// With the output of its step.
+    Whole,
+    /// With an empty list, in which an expand finds nothing.
+    Empty,
+    /// It was split there, and came from the barrier, or ended with the array of that fan-out.
+    Split,
+}
+
 /// The place that a branch came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -84,8 +95,8 @@ pub enum Origin {
     Node {
         /// Which.
         node: String,
-        /// The branch had been split there, and came from the barrier.
-        split: bool,
+        /// How the branch left it.
+        left: Left,
     },
     /// A fan-out, of which this is a branch's first step.
     FanOut {
@@ -110,8 +121,8 @@ pub struct FanOutFact {
 pub struct EndFact {
     /// Its last node.
     pub node: String,
-    /// It was split there, and ended with the array of that fan-out.
-    pub split: bool,
+    /// How the branch left it.
+    pub left: Left,
 }
 
 /// A row that a definition could not have brought about.
@@ -203,10 +214,9 @@ pub fn disagreements(definition: &Definition, shape: &Shape) -> Vec<Disagreement
         let ends = match edge {
             // Its own step tells that it is missing.
             None => true,
-            Some(Edge::End) => !end.split,
-            // Not split: there was nothing to expand.
-            Some(Edge::Expand { then, .. }) => *then == Then::End,
-            Some(Edge::Divide { then, .. }) => end.split && *then == Then::End,
+            Some(Edge::End) => end.left != Left::Split,
+            Some(Edge::Expand { then, .. }) => end.left != Left::Whole && *then == Then::End,
+            Some(Edge::Divide { then, .. }) => end.left == Left::Split && *then == Then::End,
             Some(_) => false,
         };
         if !ends {
@@ -228,11 +238,11 @@ fn origin(definition: &Definition, step: &StepFact) -> Option<Disagreement> {
             let first = definition.nodes.first()?;
             (first.name != step.node).then(|| Disagreement::OtherStart(step.node.clone()))
         }
-        Origin::Node { node, split } => {
+        Origin::Node { node, left } => {
             // Its own step tells that it is missing.
             let edge = edge(definition, node)?;
-            let follows = leads(edge, &step.via, *split, &here)
-                || matches!(edge, Edge::Dampen(at) if !split && definition.node(*at).name == step.node);
+            let follows = leads(edge, &step.via, *left, &here)
+                || matches!(edge, Edge::Dampen(at) if *left != Left::Split && definition.node(*at).name == step.node);
             (!follows).then(|| Disagreement::NotNext(node.clone(), step.node.clone()))
         }
         Origin::FanOut { node, path } => match (edge(definition, node)?, path) {
@@ -251,7 +261,7 @@ fn origin(definition: &Definition, step: &StepFact) -> Option<Disagreement> {
 }
 
 /// True when a branch may cross `edge` to the node that `here` knows, as one did by `via`.
-fn leads(edge: &Edge, via: &str, split: bool, here: &dyn Fn(&Target) -> bool) -> bool {
+fn leads(edge: &Edge, via: &str, left: Left, here: &dyn Fn(&Target) -> bool) -> bool {
     let fan_in = |then: &Then| match then {
         Then::End => false,
         Then::Combine(to) => via == Via::Combine.as_str() && here(to),
@@ -259,7 +269,7 @@ fn leads(edge: &Edge, via: &str, split: bool, here: &dyn Fn(&Target) -> bool) ->
         Then::Converge(to) => via == Via::Converge.as_str() && here(to),
     };
     let through = [Via::Chain, Via::Converge, Via::Divert];
-    let through = !split && through.iter().any(|it| it.as_str() == via);
+    let through = left != Left::Split && through.iter().any(|it| it.as_str() == via);
     match edge {
         Edge::End | Edge::Dampen(_) => false,
         // These hand the output on as it is, to one step.
@@ -267,9 +277,8 @@ fn leads(edge: &Edge, via: &str, split: bool, here: &dyn Fn(&Target) -> bool) ->
         Edge::Divert { cases, otherwise } => {
             through && (here(otherwise) || cases.iter().any(|case| here(&case.to)))
         }
-        Edge::Divide { then, .. } => split && fan_in(then),
-        // Not split: there was nothing to expand.
-        Edge::Expand { then, .. } => fan_in(then),
+        Edge::Divide { then, .. } => left == Left::Split && fan_in(then),
+        Edge::Expand { then, .. } => left != Left::Whole && fan_in(then),
     }
 }
 

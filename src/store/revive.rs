@@ -12,7 +12,7 @@ use crate::definition::Definition;
 use crate::failpoint::failpoint;
 use crate::machine::advance;
 use crate::machine::revive::{
-    EndFact, FanOutFact, HaltedView, Origin, Restart, Shape, StepFact, disagreements, restart,
+    EndFact, FanOutFact, HaltedView, Left, Origin, Restart, Shape, StepFact, disagreements, restart,
 };
 use crate::model::*;
 
@@ -115,7 +115,8 @@ statements! {
     /// its fan-outs' widths.
     SHAPE_STEPS = "
         SELECT DISTINCT s.node, s.step, s.via, p.node AS from_node,
-               CAST(CASE WHEN g.id IS NULL THEN 0 ELSE 1 END AS bigint) AS split, f.node AS fan_out_node,
+               CASE WHEN g.id IS NOT NULL THEN 'split' WHEN s.input = '[]' THEN 'empty' ELSE 'whole' END AS left_it,
+               f.node AS fan_out_node,
                CASE WHEN f.via = 'divide' THEN br.ordinal END AS path
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id AND s.via <> 'on_halt'
@@ -131,7 +132,9 @@ statements! {
          WHERE br.run_id = :from
          ORDER BY f.node";
     SHAPE_ENDS = "
-        SELECT DISTINCT s.node, CAST(CASE WHEN f.id IS NULL THEN 0 ELSE 1 END AS bigint) AS split
+        SELECT DISTINCT s.node,
+               CASE WHEN f.id IS NOT NULL THEN 'split' WHEN coalesce(br.output, s.output) = '[]' THEN 'empty'
+                    ELSE 'whole' END AS left_it
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
@@ -352,7 +355,7 @@ async fn shape(conn: &mut Conn, from: RunId) -> Result<Shape, Error> {
             from: match (node, fan_out) {
                 (Some(node), _) => Origin::Node {
                     node,
-                    split: row.get::<i64>("split")? == 1,
+                    left: left(&row)?,
                 },
                 (None, Some(node)) => Origin::FanOut {
                     node,
@@ -371,10 +374,19 @@ async fn shape(conn: &mut Conn, from: RunId) -> Result<Shape, Error> {
     for row in conn.fetch(&SHAPE_ENDS, &args).await? {
         shape.ends.push(EndFact {
             node: row.get("node")?,
-            split: row.get::<i64>("split")? == 1,
+            left: left(&row)?,
         });
     }
     Ok(shape)
+}
+
+fn left(row: &super::Row) -> Result<Left, Error> {
+    let word: String = row.get("left_it")?;
+    Ok(match word.as_str() {
+        "split" => Left::Split,
+        "empty" => Left::Empty,
+        _ => Left::Whole,
+    })
 }
 
 /// A branch of the new run whose original had halted.

@@ -3,7 +3,7 @@
 use super::{code, table};
 use crate::definition::{Definition, Path, Pipeline};
 use crate::machine::revive::{
-    EndFact, FanOutFact, HaltedView, Origin, Restart, Shape, StepFact, disagreements, restart,
+    EndFact, FanOutFact, HaltedView, Left, Origin, Restart, Shape, StepFact, disagreements, restart,
 };
 use crate::model::StepStatus;
 
@@ -55,9 +55,9 @@ fn step(node: &str, via: &str, from: Origin) -> Shape {
     }
 }
 
-fn after(node: &str, split: bool) -> Origin {
+fn after(node: &str, left: Left) -> Origin {
     let node = node.to_owned();
-    Origin::Node { node, split }
+    Origin::Node { node, left }
 }
 
 fn of(node: &str, path: Option<i64>) -> Origin {
@@ -73,10 +73,10 @@ fn fan_out(node: &str, paths: Option<i64>) -> Shape {
     }
 }
 
-fn end(node: &str, split: bool) -> Shape {
+fn end(node: &str, left: Left) -> Shape {
     let node = node.to_owned();
     Shape {
-        ends: vec![EndFact { node, split }],
+        ends: vec![EndFact { node, left }],
         ..Shape::default()
     }
 }
@@ -113,30 +113,30 @@ fn a_run_agrees_with_a_definition_that_could_have_brought_it_there() {
     };
     let agree = [
         step("Read", "start", Origin::Start),
-        step("Ask", "chain", after("Read", false)),
+        step("Ask", "chain", after("Read", Left::Whole)),
         // Each transition that hands an output on to one step is as good as another.
-        step("Ask", "divert", after("Read", false)),
-        asked(after("Ask", false)),
-        step("Split", "chain", after(&dampen, false)),
+        step("Ask", "divert", after("Read", Left::Whole)),
+        asked(after("Ask", Left::Whole)),
+        step("Split", "chain", after(&dampen, Left::Whole)),
         step("Left", "divide", of("Split", Some(0))),
         step("Right", "divide", of("Split", Some(1))),
-        step("More", "chain", after("Right", false)),
-        step("List", "combine", after("Split", true)),
+        step("More", "chain", after("Right", Left::Whole)),
+        step("List", "combine", after("Split", Left::Split)),
         step("Load", "expand", of("List", None)),
-        step("Choose", "collapse", after("List", true)),
+        step("Choose", "collapse", after("List", Left::Split)),
         // There was nothing to expand.
-        step("Choose", "collapse", after("List", false)),
-        step("Thin", "divert", after("Choose", false)),
-        step("Else", "divert", after("Choose", false)),
+        step("Choose", "collapse", after("List", Left::Empty)),
+        step("Thin", "divert", after("Choose", Left::Whole)),
+        step("Else", "divert", after("Choose", Left::Whole)),
         step("Each", "expand", of("Many", None)),
-        step("Close", "converge", after("Thin", false)),
-        step("Close", "converge", after("Many", true)),
+        step("Close", "converge", after("Thin", Left::Whole)),
+        step("Close", "converge", after("Many", Left::Split)),
         fan_out("Split", Some(2)),
         fan_out("List", None),
-        end("Left", false),
-        end("More", false),
-        end("Load", false),
-        end("Close", false),
+        end("Left", Left::Whole),
+        end("More", Left::Whole),
+        end("Load", Left::Whole),
+        end("Close", Left::Whole),
     ];
     for shape in agree {
         assert_eq!(disagreements(&definition, &shape), [], "{shape:?}");
@@ -150,7 +150,7 @@ fn a_run_that_a_definition_could_not_have_brought_there_is_told_by_its_node() {
     other.steps[0].step = "Other".to_owned();
     let disagree = [
         (
-            step("Gone", "chain", after("Read", false)),
+            step("Gone", "chain", after("Read", Left::Whole)),
             "it has no `Gone`",
         ),
         (other, "`Read` is another step there"),
@@ -159,23 +159,28 @@ fn a_run_that_a_definition_could_not_have_brought_there_is_told_by_its_node() {
             "it does not begin with `Ask`",
         ),
         (
-            step("Split", "chain", after("Ask", false)),
+            step("Split", "chain", after("Ask", Left::Whole)),
             "`Ask` does not lead to `Split` there as it did in the run",
         ),
         (
-            step("Thin", "converge", after("Close", false)),
+            step("Thin", "converge", after("Close", Left::Whole)),
             "`Close` does not lead to `Thin` there as it did in the run",
         ),
         (
-            step("Choose", "chain", after("List", false)),
+            step("Choose", "chain", after("List", Left::Whole)),
+            "`List` does not lead to `Choose` there as it did in the run",
+        ),
+        // It had elements, for which nothing was run.
+        (
+            step("Choose", "collapse", after("List", Left::Whole)),
             "`List` does not lead to `Choose` there as it did in the run",
         ),
         (
-            step("List", "combine", after("Split", false)),
+            step("List", "combine", after("Split", Left::Whole)),
             "`Split` does not lead to `List` there as it did in the run",
         ),
         (
-            step("Ask", "chain", after("Read", true)),
+            step("Ask", "chain", after("Read", Left::Split)),
             "`Read` does not lead to `Ask` there as it did in the run",
         ),
         (
@@ -201,15 +206,15 @@ fn a_run_that_a_definition_could_not_have_brought_there_is_told_by_its_node() {
         (fan_out("Split", None), "`Split` does not expand there"),
         (fan_out("Read", None), "`Read` does not expand there"),
         (
-            end("Right", false),
+            end("Right", Left::Whole),
             "branches that ended after `Right` would have more to do there",
         ),
         (
-            end("Split", true),
+            end("Split", Left::Split),
             "branches that ended after `Split` would have more to do there",
         ),
         (
-            end("Load", true),
+            end("Load", Left::Split),
             "branches that ended after `Load` would have more to do there",
         ),
     ];

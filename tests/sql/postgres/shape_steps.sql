@@ -1,5 +1,6 @@
 SELECT DISTINCT s.node, s.step, s.via, p.node AS from_node,
-       CAST(CASE WHEN g.id IS NULL THEN 0 ELSE 1 END AS bigint) AS split, f.node AS fan_out_node,
+       CASE WHEN g.id IS NOT NULL THEN 'split' WHEN s.input = '[]' THEN 'empty' ELSE 'whole' END AS left_it,
+       f.node AS fan_out_node,
        CASE WHEN f.via = 'divide' THEN br.ordinal END AS path
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.branch_id = br.id AND s.via <> 'on_halt'
