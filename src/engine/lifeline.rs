@@ -141,66 +141,20 @@ impl Lifeline {
     /// Beats, listens and answers until `stopped`; then removes the process's row.
     pub async fn run(mut self, conn: Conn, mut stopped: oneshot::Receiver<()>) {
         let mut link = Link::new(self.location.clone());
+        let mut agenda = Agenda::new();
         let mut conn = Some(conn);
-        let mut beat = tokio::time::Instant::now();
-        let mut sweep = tokio::time::Instant::now();
-        let mut retry = tokio::time::Instant::now();
-        // A request that could not have its lock; those after it wait.
-        let mut later = None;
-        // The request that followed a request for a sweep.
-        let mut waiting = None;
-        // Those who wait for the end of a sweep.
-        let mut asked = Vec::new();
-        let mut reported = Reported::default();
-        let mut hindered = Growing::default();
-        let (mut keeping, mut swept, mut look_due) = (Keeping::default(), 0u32, false);
         loop {
             let Some(open) = &mut conn else {
                 tokio::select! {
                     _ = &mut stopped => return,
-                    () = tokio::time::sleep_until(retry) => {}
-                }
-                // A lease may have another length by now.
-                let location = self.location.clone().leased(self.policy.lease());
-                let connected = tokio::select! {
-                    _ = &mut stopped => return,
-                    connected = location.listen(CHANNEL) => connected,
-                };
-                match connected {
-                    Ok(open) => {
-                        conn = Some(open);
-                        // Wakeups in between were not heard (D8).
-                        self.shared.wake.notify_one();
-                        if let Some((sweeper, _)) = &mut self.sweeper {
-                            sweeper.forget();
-                        }
-                        beat = tokio::time::Instant::now();
-                    }
-                    Err(error) => retry = tokio::time::Instant::now() + link.failed(&error),
+                    connected = self.connect(&mut agenda, &mut link) => conn = connected,
                 }
                 continue;
             };
-            let shared = Arc::clone(&self.shared);
-            let sweeps = self.sweeper.is_some();
-            // Only waiting is cancelled here, never a statement: each branch that runs one runs
-            // it to its end after the select.
-            let next = tokio::select! {
-                biased;
-                _ = &mut stopped => Next::Stop,
-                () = tokio::time::sleep_until(beat) => Next::Beat,
-                () = shared.check.notified() => Next::Beat,
-                () = tokio::time::sleep(LATER), if later.is_some() => {
-                    later.take().map_or(Next::Beat, Next::Answer)
-                }
-                Some(request) = next(&mut waiting, &mut self.requests), if later.is_none() => {
-                    Next::Answer(request)
-                }
-                () = tokio::time::sleep_until(sweep), if sweeps => Next::Sweep,
-                heard = open.notified() => Next::Heard(heard),
-            };
+            let next = self.next(open, &mut agenda, &mut stopped).await;
             let done = match next {
                 Next::Stop => {
-                    keeping.stop().await;
+                    agenda.keeping.stop().await;
                     if let Err(error) = process::deregister(open, self.shared.process()).await {
                         events::deregister_failed(&error);
                     }
@@ -209,96 +163,163 @@ impl Lifeline {
                     }
                     return;
                 }
-                Next::Beat => {
-                    beat = tokio::time::Instant::now() + self.policy.beat_interval();
-                    let beaten = self.beat(open).await;
-                    let beaten = match beaten {
-                        Ok(true) => report_trouble(open, &self.shared, &mut reported)
-                            .await
-                            .map(|()| true),
-                        beaten => beaten,
-                    };
-                    // A database that can be reached but not written (a full disk, a standby) is
-                    // not back: only a beat says so.
-                    if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
-                        link.worked();
-                        self.connected.send_replace(true);
-                    }
-                    if matches!(beaten, Ok(false)) {
-                        beat = tokio::time::Instant::now() + self.policy.beat_interval() / 4;
-                    }
-                    beaten.map(drop)
-                }
-                Next::Answer(Request::Sweep(done)) => {
-                    // One sweep answers everybody who asked before it began.
-                    asked.push(done);
-                    waiting = loop {
-                        match self.requests.try_recv() {
-                            Ok(Request::Sweep(done)) => asked.push(done),
-                            other => break other.ok(),
-                        }
-                    };
-                    let done = self.sweep(open, beat.into_std(), &mut asked).await;
-                    done.map(|whole| {
-                        if !whole {
-                            sweep = beat;
-                        }
-                    })
-                }
-                Next::Answer(Request::Prune(older_than)) => {
-                    self.keep(open, Some(older_than), &mut keeping).await
-                }
-                Next::Answer(request) => {
-                    let answered = answer(open, request).await;
-                    answered.map(|left| later = left)
-                }
-                Next::Sweep => {
-                    let every = self.sweeper.as_ref().map(|(_, every)| *every);
-                    sweep = tokio::time::Instant::now() + every.unwrap_or_default();
-                    swept = swept.wrapping_add(1);
-                    look_due |= swept % LOOK_EVERY == 1;
-                    match self.sweep(open, beat.into_std(), &mut asked).await {
-                        Ok(false) => {
-                            sweep = beat;
-                            Ok(())
-                        }
-                        Ok(true) if std::mem::take(&mut look_due) => {
-                            self.keep(open, None, &mut keeping).await
-                        }
-                        done => done.map(drop),
-                    }
-                }
-                Next::Heard(Ok(first)) => {
-                    let mut from_elsewhere = !first.starts_with(&self.origin);
-                    while let Some(payload) = open.notified_already() {
-                        from_elsewhere |= !payload.starts_with(&self.origin);
-                    }
-                    if from_elsewhere {
-                        self.shared.wake.notify_one();
-                    }
-                    Ok(())
-                }
-                Next::Heard(Err(error)) => Err(error),
+                Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
+                Next::Answer(request) => self.serve(open, request, &mut agenda).await,
+                Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
+                Next::Heard(heard) => heard.map(|first| self.heard(open, &first)),
             };
             match done {
                 Ok(()) => {}
                 Err(error) if error.is_unavailable() || open.is_broken() => {
-                    retry = tokio::time::Instant::now() + link.failed(&error);
+                    agenda.retry = tokio::time::Instant::now() + link.failed(&error);
                     self.connected.send_replace(false);
                     conn = None;
                 }
                 // Somebody else has what it takes: the next sweep may find it free.
                 Err(error @ Error::Retryable { .. }) => events::lifeline_waits(&error),
                 Err(error) if error.is_not_now() => {
-                    if hindered.meet(&(), Instant::now()).is_some() {
+                    if agenda.hindered.meet(&(), Instant::now()).is_some() {
                         events::database_hindered(&error);
                     }
                 }
                 Err(error) => {
                     events::lifeline_failed(&error);
-                    beat = tokio::time::Instant::now() + Duration::from_secs(1);
+                    agenda.beat = tokio::time::Instant::now() + Duration::from_secs(1);
                 }
             }
+        }
+    }
+
+    /// Connects again, when it is time; `None` where that failed.
+    async fn connect(&mut self, agenda: &mut Agenda, link: &mut Link) -> Option<Conn> {
+        tokio::time::sleep_until(agenda.retry).await;
+        // A lease may have another length by now.
+        let location = self.location.clone().leased(self.policy.lease());
+        match location.listen(CHANNEL).await {
+            Ok(open) => {
+                // Wakeups in between were not heard (D8).
+                self.shared.wake.notify_one();
+                if let Some((sweeper, _)) = &mut self.sweeper {
+                    sweeper.forget();
+                }
+                agenda.beat = tokio::time::Instant::now();
+                Some(open)
+            }
+            Err(error) => {
+                agenda.retry = tokio::time::Instant::now() + link.failed(&error);
+                None
+            }
+        }
+    }
+
+    /// Waits for what is next. Only waiting is cancelled here, never a statement.
+    async fn next(
+        &mut self,
+        open: &mut Conn,
+        agenda: &mut Agenda,
+        stopped: &mut oneshot::Receiver<()>,
+    ) -> Next {
+        let shared = Arc::clone(&self.shared);
+        let sweeps = self.sweeper.is_some();
+        let is_later = agenda.later.is_some();
+        tokio::select! {
+            biased;
+            _ = stopped => Next::Stop,
+            () = tokio::time::sleep_until(agenda.beat) => Next::Beat,
+            () = shared.check.notified() => Next::Beat,
+            // Steps may ask without end.
+            () = tokio::time::sleep_until(agenda.sweep), if sweeps => Next::Sweep,
+            heard = open.notified() => Next::Heard(heard),
+            () = tokio::time::sleep(LATER), if is_later => {
+                agenda.later.take().map_or(Next::Beat, Next::Answer)
+            }
+            Some(request) = next(&mut agenda.waiting, &mut self.requests), if !is_later => {
+                Next::Answer(request)
+            }
+        }
+    }
+
+    async fn beat_and_report(
+        &mut self,
+        open: &mut Conn,
+        agenda: &mut Agenda,
+        link: &mut Link,
+    ) -> Result<(), Error> {
+        agenda.beat = tokio::time::Instant::now() + self.policy.beat_interval();
+        let beaten = match self.beat(open).await {
+            Ok(true) => report_trouble(open, &self.shared, &mut agenda.reported)
+                .await
+                .map(|()| true),
+            beaten => beaten,
+        };
+        // A database that can be reached but not written (a full disk, a standby) is not back: only a
+        // beat says so.
+        if matches!(beaten, Ok(true)) && !*self.connected.borrow() {
+            link.worked();
+            self.connected.send_replace(true);
+        }
+        if matches!(beaten, Ok(false)) {
+            agenda.beat = tokio::time::Instant::now() + self.policy.beat_interval() / 4;
+        }
+        beaten.map(drop)
+    }
+
+    async fn serve(
+        &mut self,
+        open: &mut Conn,
+        request: Request,
+        agenda: &mut Agenda,
+    ) -> Result<(), Error> {
+        match request {
+            Request::Sweep(done) => {
+                // One sweep answers everybody who asked before it began.
+                agenda.asked.push(done);
+                agenda.waiting = loop {
+                    match self.requests.try_recv() {
+                        Ok(Request::Sweep(done)) => agenda.asked.push(done),
+                        other => break other.ok(),
+                    }
+                };
+                let until = agenda.beat.into_std();
+                if !self.sweep(open, until, &mut agenda.asked).await? {
+                    agenda.sweep = agenda.beat;
+                }
+                Ok(())
+            }
+            Request::Prune(older_than) => {
+                self.keep(open, Some(older_than), &mut agenda.keeping).await
+            }
+            request => {
+                agenda.later = answer(open, request).await?;
+                Ok(())
+            }
+        }
+    }
+
+    async fn sweep_in_turn(&mut self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
+        let every = self.sweeper.as_ref().map(|(_, every)| *every);
+        agenda.sweep = tokio::time::Instant::now() + every.unwrap_or_default();
+        agenda.swept = agenda.swept.wrapping_add(1);
+        agenda.look_due |= agenda.swept % LOOK_EVERY == 1;
+        let until = agenda.beat.into_std();
+        if !self.sweep(open, until, &mut agenda.asked).await? {
+            agenda.sweep = agenda.beat;
+            return Ok(());
+        }
+        match std::mem::take(&mut agenda.look_due) {
+            true => self.keep(open, None, &mut agenda.keeping).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Wakes this process when another host has said that there is work.
+    fn heard(&self, open: &mut Conn, first: &str) {
+        let mut from_elsewhere = !first.starts_with(&self.origin);
+        while let Some(payload) = open.notified_already() {
+            from_elsewhere |= !payload.starts_with(&self.origin);
+        }
+        if from_elsewhere {
+            self.shared.wake.notify_one();
         }
     }
 
@@ -452,6 +473,44 @@ async fn next(
     match waiting.take() {
         Some(request) => Some(request),
         None => requests.recv().await,
+    }
+}
+
+/// A lifeline's plans, and its requests that are not answered yet.
+struct Agenda {
+    beat: tokio::time::Instant,
+    sweep: tokio::time::Instant,
+    /// When to connect again.
+    retry: tokio::time::Instant,
+    /// A request that could not have its lock; those after it wait.
+    later: Option<Request>,
+    /// The request that followed a request for a sweep.
+    waiting: Option<Request>,
+    /// Those who wait for the end of a sweep.
+    asked: Vec<oneshot::Sender<()>>,
+    reported: Reported,
+    hindered: Growing<()>,
+    keeping: Keeping,
+    swept: u32,
+    look_due: bool,
+}
+
+impl Agenda {
+    fn new() -> Self {
+        let now = tokio::time::Instant::now();
+        Self {
+            beat: now,
+            sweep: now,
+            retry: now,
+            later: None,
+            waiting: None,
+            asked: Vec::new(),
+            reported: Reported::default(),
+            hindered: Growing::default(),
+            keeping: Keeping::default(),
+            swept: 0,
+            look_due: false,
+        }
     }
 }
 
