@@ -259,77 +259,10 @@ fn halted(facts: &Facts, ended: &str) -> Why {
 
 /// A branch that moves outranks one that will move, which outranks one that waits for somebody.
 fn active(facts: &Facts, run: &RunId) -> Why {
-    let alive = |process: &ProcessFact| process.is_alive(facts.stale_after);
-    let find = |id: ProcessId| facts.processes.iter().find(|process| process.id == id);
-    let live = |id: ProcessId| find(id).is_some_and(alive);
-    let first =
-        |wanted: &dyn Fn(LeafState) -> bool| facts.leaves.iter().find(|leaf| wanted(leaf.state));
-    let held = |leaf: &Leaf| match leaf.state {
-        LeafState::Running { process, since } => Some((process, since, "runs")),
-        LeafState::Advancing { process, since } => Some((process, since, "is advanced")),
-        _ => None,
-    };
-    let by_live = |state| match state {
-        LeafState::Running { process, .. } | LeafState::Advancing { process, .. } => live(process),
-        _ => false,
-    };
-    let due = |state| match state {
-        LeafState::Queued { due_at } => due_at <= facts.now,
-        LeafState::Ready { from } => from <= facts.now,
-        _ => false,
-    };
     let place = barrier(facts);
-    let leaf = first(&by_live)
-        .or_else(|| {
-            first(&|state| !matches!(state, LeafState::Asked | LeafState::Nothing) && due(state))
-        })
-        .or_else(|| {
-            first(&|state| {
-                matches!(
-                    state,
-                    LeafState::Running { .. } | LeafState::Advancing { .. }
-                )
-            })
-        })
-        .or_else(|| {
-            first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
-        })
-        .or_else(|| first(&|state| state == LeafState::Asked))
-        .unwrap_or(&facts.leaves[0]);
-    if let Some((id, since, verb)) = held(leaf) {
-        let Some(process) = find(id) else {
-            let fact = format!(
-                "{} is held by process {id}, which is gone{place}",
-                leaf.node
-            );
-            return Why::new("process_gone", fact).remedy(
-                "it is recovered once its lease has expired; start `ductworkd` if none runs".into(),
-            );
-        };
-        let span = time::whole(time::between(since, facts.now));
-        let at = format!("{} (pid {})", process.host, process.pid);
-        if alive(process) {
-            let attempt = attempt(leaf);
-            let fact = format!("{}{attempt} {verb} on {at} for {span}{place}", leaf.node);
-            return Why::new("running", fact);
-        }
-        let age = time::whole(process.age);
-        if process.dead {
-            let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
-            return Why::new("process_gone", fact).remedy(
-                "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
-                 expired; start one if none runs"
-                    .into(),
-            );
-        }
-        let fact = format!(
-            "{} is held by {at}, whose heartbeat is {age} old{place}",
-            leaf.node
-        );
-        return Why::new("process_stale", fact).remedy(format!(
-            "it is recovered within {} by any process that is alive; start `ductworkd` if none is",
-            time::whole(facts.stale_after)
-        ));
+    let leaf = telling(facts);
+    if let Some(held) = held(facts, leaf, &place) {
+        return held;
     }
     if let Some(troubled) = troubled(facts, leaf, &place) {
         return troubled;
@@ -356,33 +289,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             );
             Why::new("advance_not_due", fact)
         }
-        LeafState::Ready { .. } => {
-            let advancer =
-                |process: &&ProcessFact| process.role == Role::Advancer && alive(process);
-            let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
-            match advancers.first() {
-                Some(_) if let Some(quiet) = all_quiet(&advancers) => Why::new(
-                    "quiet",
-                    format!(
-                        "{} has ended, but no advancer claims: {quiet}{place}",
-                        leaf.node
-                    ),
-                )
-                .remedy(CLAIM_AGAIN.into()),
-                Some(_) => Why::new(
-                    "ready",
-                    format!(
-                        "{} has ended, and is about to be advanced{place}",
-                        leaf.node
-                    ),
-                ),
-                None => Why::new(
-                    "no_advancer",
-                    format!("{} has ended, but no advancer is alive{place}", leaf.node),
-                )
-                .remedy("start `ductworkd`".into()),
-            }
-        }
+        LeafState::Ready { .. } => ready(facts, leaf, &place),
         LeafState::Asked => {
             let prompt = match &leaf.prompt {
                 Some(prompt) => format!(": {prompt}"),
@@ -396,6 +303,116 @@ fn active(facts: &Facts, run: &RunId) -> Why {
             format!("nothing that could move {} is known{place}", leaf.node),
         )
         .remedy("this should not be: run `ductworkd audit`".into()),
+    }
+}
+
+fn process(facts: &Facts, id: ProcessId) -> Option<&ProcessFact> {
+    facts.processes.iter().find(|process| process.id == id)
+}
+
+/// Of a run's leaves the one that says most: one that somebody alive moves, else one that could be moved
+/// now, else any other.
+fn telling(facts: &Facts) -> &Leaf {
+    let live = |id: ProcessId| {
+        process(facts, id).is_some_and(|process| process.is_alive(facts.stale_after))
+    };
+    let first =
+        |wanted: &dyn Fn(LeafState) -> bool| facts.leaves.iter().find(|leaf| wanted(leaf.state));
+    let by_live = |state| match state {
+        LeafState::Running { process, .. } | LeafState::Advancing { process, .. } => live(process),
+        _ => false,
+    };
+    let due = |state| match state {
+        LeafState::Queued { due_at } => due_at <= facts.now,
+        LeafState::Ready { from } => from <= facts.now,
+        _ => false,
+    };
+    first(&by_live)
+        .or_else(|| {
+            first(&|state| !matches!(state, LeafState::Asked | LeafState::Nothing) && due(state))
+        })
+        .or_else(|| {
+            first(&|state| {
+                matches!(
+                    state,
+                    LeafState::Running { .. } | LeafState::Advancing { .. }
+                )
+            })
+        })
+        .or_else(|| {
+            first(&|state| matches!(state, LeafState::Queued { .. } | LeafState::Ready { .. }))
+        })
+        .or_else(|| first(&|state| state == LeafState::Asked))
+        .unwrap_or(&facts.leaves[0])
+}
+
+/// The process that runs or advances a leaf, if there is one.
+fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let (id, since, verb) = match leaf.state {
+        LeafState::Running { process, since } => (process, since, "runs"),
+        LeafState::Advancing { process, since } => (process, since, "is advanced"),
+        _ => return None,
+    };
+    let Some(process) = process(facts, id) else {
+        let fact = format!(
+            "{} is held by process {id}, which is gone{place}",
+            leaf.node
+        );
+        let remedy = "it is recovered once its lease has expired; start `ductworkd` if none runs";
+        return Some(Why::new("process_gone", fact).remedy(remedy.into()));
+    };
+    let span = time::whole(time::between(since, facts.now));
+    let at = format!("{} (pid {})", process.host, process.pid);
+    if process.is_alive(facts.stale_after) {
+        let attempt = attempt(leaf);
+        let fact = format!("{}{attempt} {verb} on {at} for {span}{place}", leaf.node);
+        return Some(Why::new("running", fact));
+    }
+    let age = time::whole(process.age);
+    if process.dead {
+        let fact = format!("{} is held by {at}, which is dead{place}", leaf.node);
+        let remedy = "a `ductworkd` on that host recovers it within seconds, any other once its lease has \
+             expired; start one if none runs";
+        return Some(Why::new("process_gone", fact).remedy(remedy.into()));
+    }
+    let fact = format!(
+        "{} is held by {at}, whose heartbeat is {age} old{place}",
+        leaf.node
+    );
+    let remedy = format!(
+        "it is recovered within {} by any process that is alive; start `ductworkd` if none is",
+        time::whole(facts.stale_after)
+    );
+    Some(Why::new("process_stale", fact).remedy(remedy))
+}
+
+/// A leaf that waits for an advancer.
+fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
+    let advancer = |process: &&ProcessFact| {
+        process.role == Role::Advancer && process.is_alive(facts.stale_after)
+    };
+    let advancers: Vec<_> = facts.processes.iter().filter(advancer).collect();
+    match advancers.first() {
+        Some(_) if let Some(quiet) = all_quiet(&advancers) => Why::new(
+            "quiet",
+            format!(
+                "{} has ended, but no advancer claims: {quiet}{place}",
+                leaf.node
+            ),
+        )
+        .remedy(CLAIM_AGAIN.into()),
+        Some(_) => Why::new(
+            "ready",
+            format!(
+                "{} has ended, and is about to be advanced{place}",
+                leaf.node
+            ),
+        ),
+        None => Why::new(
+            "no_advancer",
+            format!("{} has ended, but no advancer is alive{place}", leaf.node),
+        )
+        .remedy("start `ductworkd`".into()),
     }
 }
 

@@ -154,50 +154,59 @@ async fn insert(
         .await?
     };
     failpoint!(conn, "trigger.end");
-    // Of those that were not made, the runs that their keys had started.
-    let mut known: HashMap<String, (RunId, Option<String>)> = HashMap::new();
-    if created.len() < runs.len() {
-        let asked = runs
-            .iter()
-            .filter_map(|run| Some((run.key?, run.input.len())));
-        let asked: HashSet<(&str, usize)> = asked.collect();
-        let keys = Rows::new()
-            .texts("trigger_key", asked.iter().map(|(key, _)| *key))
-            .ints("size", asked.iter().map(|(_, size)| *size as i64));
-        let args = [
-            ("b", (&keys).into()),
-            ("pipeline", (&definition.pipeline).into()),
-        ];
-        let found = conn.fetch(&RUNS_BY_KEY, &args).await;
-        for row in found.map_err(Error::after_commit)? {
-            // Once for each length that was asked for, of which at most one is its own.
-            let (id, input) = (RunId(row.get("id")?), row.get("input")?);
-            let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
-            run.1 = run.1.take().or(input);
-        }
-    }
-    let answers = runs.iter().zip(&ids).map(|(run, id)| {
-        if created.contains(id) {
-            return Ok(Triggered {
-                run_id: *id,
-                created: true,
-                input_differs: false,
-            });
-        }
-        let key = run.key.unwrap_or_default();
-        let (run_id, input) = known.get(key).ok_or_else(|| {
-            // It was there when ours was refused, and pruned before we asked for it.
-            Error::Gone(format!(
-                "the run with the key {key:?} was deleted at this very moment"
-            ))
-        })?;
-        Ok(Triggered {
-            run_id: *run_id,
-            created: false,
-            input_differs: input.as_deref() != Some(run.input),
-        })
+    let known = match created.len() < runs.len() {
+        true => known(conn, &definition.pipeline, runs).await?,
+        false => Known::new(),
+    };
+    let answers = runs.iter().zip(&ids);
+    let answers = answers.map(|(run, id)| match created.contains(id) {
+        true => Ok(Triggered {
+            run_id: *id,
+            created: true,
+            input_differs: false,
+        }),
+        false => as_known(run, &known),
     });
     answers.collect()
+}
+
+/// The runs that keys had started, with their inputs where one of that length was asked for.
+type Known = HashMap<String, (RunId, Option<String>)>;
+
+async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<Known, Error> {
+    let asked = runs
+        .iter()
+        .filter_map(|run| Some((run.key?, run.input.len())));
+    let asked: HashSet<(&str, usize)> = asked.collect();
+    let keys = Rows::new()
+        .texts("trigger_key", asked.iter().map(|(key, _)| *key))
+        .ints("size", asked.iter().map(|(_, size)| *size as i64));
+    let args = [("b", (&keys).into()), ("pipeline", pipeline.into())];
+    let found = conn.fetch(&RUNS_BY_KEY, &args).await;
+    let mut known = Known::new();
+    for row in found.map_err(Error::after_commit)? {
+        // Once for each length that was asked for, of which at most one is its own.
+        let (id, input) = (RunId(row.get("id")?), row.get("input")?);
+        let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
+        run.1 = run.1.take().or(input);
+    }
+    Ok(known)
+}
+
+/// The answer for a run whose key had started one before.
+fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
+    let key = run.key.unwrap_or_default();
+    let (run_id, input) = known.get(key).ok_or_else(|| {
+        // It was there when ours was refused, and pruned before we asked for it.
+        Error::Gone(format!(
+            "the run with the key {key:?} was deleted at this very moment"
+        ))
+    })?;
+    Ok(Triggered {
+        run_id: *run_id,
+        created: false,
+        input_differs: input.as_deref() != Some(run.input),
+    })
 }
 
 /// The keys of what a run begins with.
