@@ -274,9 +274,11 @@ fn command(
     let given = match environment.give(step) {
         Ok(given) => given.values,
         Err(error) => {
-            let help =
-                "set it in the daemon's environment, or give a default: `${NAME:-…}`".to_owned();
-            return Some((error.message, help));
+            let help = match error.class == crate::step::environment::SECRET {
+                true => "set it in the daemon's environment, or have it in a file",
+                false => "set it in the daemon's environment, or give a default: `${NAME:-…}`",
+            };
+            return Some((error.message, help.to_owned()));
         }
     };
     let path = given.get("PATH").map(AsRef::as_ref);

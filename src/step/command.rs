@@ -206,9 +206,12 @@ impl CommandRunner {
             Err(outcome) => return outcome.into(),
         };
         on_started(running.child.id());
-        let mut log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask);
+        let mut log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask.clone());
         let outcome = self.perform(assignment, running, output, &mut stop, &mut log);
-        let outcome = outcome.await;
+        let outcome = match mask {
+            Some(mask) => outcome.await.covered_by(&mask),
+            None => outcome.await,
+        };
         let log = unsaid(&outcome, &log);
         Performed { outcome, log }
     }

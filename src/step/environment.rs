@@ -226,7 +226,7 @@ impl Environment {
 }
 
 /// The class of an error about a secret, and about a variable.
-const SECRET: &str = "secret_unusable";
+pub const SECRET: &str = "secret_unusable";
 const NOT_SET: &str = "variable_not_set";
 
 fn unexpanded(name: &str, wrong: Option<Unexpanded>) -> StepError {

@@ -3,6 +3,9 @@
 //! Owns: the search for them in a stream, whichever way it is cut. Never: knows where a secret
 //! came from, or finds one in another form (in Base64, say).
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 /// Written in a secret's place.
 const COVER: &[u8] = b"***";
 
@@ -17,12 +20,14 @@ const PIECE: usize = 64;
 const MOST: usize = 1024;
 
 /// The secrets of one step, and the end of its log that may be the beginning of one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mask {
-    /// Longer ones first.
-    pieces: Vec<Vec<u8>>,
-    begins: [bool; 256],
+    /// By their first bytes; of those with one first byte longer ones first.
+    pieces: Arc<HashMap<u8, Vec<Vec<u8>>>>,
     held: Vec<u8>,
+    /// Of the bytes that come next so many belong to a secret that has begun.
+    ahead: usize,
+    /// The byte before belonged to one.
     covering: bool,
 }
 
@@ -35,8 +40,11 @@ impl Mask {
     /// a value is covered.
     pub fn new(secrets: &[String]) -> Result<Option<Self>, TooMuch> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
-        for line in secrets.iter().flat_map(|secret| secret.lines()) {
-            let mut rest = line.trim().as_bytes();
+        // Programs log their errors as JSON.
+        let lines = secrets.iter().flat_map(|secret| secret.lines());
+        let forms = lines.flat_map(|line| [line.trim().to_owned(), escaped(line.trim())]);
+        for line in forms {
+            let mut rest = line.as_bytes();
             while rest.len() > PIECE {
                 // No piece is too short to be covered.
                 let (piece, more) = rest.split_at(PIECE.min(rest.len() - SHORTEST));
@@ -52,17 +60,30 @@ impl Mask {
         if pieces.len() > MOST {
             return Err(TooMuch);
         }
-        let mut begins = [false; 256];
-        for piece in &pieces {
-            begins[usize::from(piece[0])] = true;
+        let mut by_first: HashMap<u8, Vec<Vec<u8>>> = HashMap::new();
+        for piece in pieces {
+            by_first.entry(piece[0]).or_default().push(piece);
         }
         let mask = Self {
-            pieces,
-            begins,
+            pieces: Arc::new(by_first),
             held: Vec::new(),
+            ahead: 0,
             covering: false,
         };
         Ok((!mask.pieces.is_empty()).then_some(mask))
+    }
+
+    /// A whole text, covered.
+    pub fn text(&self, text: &str) -> String {
+        let pieces = Arc::clone(&self.pieces);
+        let mut mask = Self {
+            pieces,
+            held: Vec::new(),
+            ahead: 0,
+            covering: false,
+        };
+        // All of it is looked at, so no character is cut.
+        String::from_utf8_lossy(&mask.covered(text.as_bytes(), true)).into_owned()
     }
 
     /// The next bytes of the log, covered. Those at the end that may begin a secret are held back.
@@ -75,46 +96,42 @@ impl Mask {
         self.covered(&[], true)
     }
 
-    fn longest(&self) -> usize {
-        self.pieces.first().map_or(0, Vec::len)
-    }
-
     fn covered(&mut self, bytes: &[u8], last: bool) -> Vec<u8> {
         let mut text = std::mem::take(&mut self.held);
         text.extend_from_slice(bytes);
         let mut out = Vec::with_capacity(text.len());
-        let mut rest = &text[..];
-        while let Some(first) = rest.first() {
-            if !self.begins[usize::from(*first)] {
+        for (at, byte) in text.iter().enumerate() {
+            if let Some(pieces) = self.pieces.get(byte) {
+                let rest = &text[at..];
+                let goes_on = |piece: &Vec<u8>| piece.len() > rest.len() && piece.starts_with(rest);
+                if !last && pieces.iter().any(goes_on) {
+                    self.held = rest.to_owned();
+                    break;
+                }
+                // One may begin inside of another.
+                if let Some(piece) = pieces.iter().find(|piece| rest.starts_with(piece)) {
+                    self.ahead = self.ahead.max(piece.len());
+                }
+            }
+            if self.ahead == 0 {
                 self.covering = false;
-                out.push(*first);
-                rest = &rest[1..];
+                out.push(*byte);
                 continue;
             }
-            let begun = |piece: &&Vec<u8>| piece.len() > rest.len() && piece.starts_with(rest);
-            let may_go_on = !last && rest.len() < self.longest();
-            if may_go_on && self.pieces.iter().any(|piece| begun(&piece)) {
-                self.held = rest.to_owned();
-                break;
+            // The pieces of one secret have one cover.
+            if !std::mem::replace(&mut self.covering, true) {
+                out.extend_from_slice(COVER);
             }
-            match self.pieces.iter().find(|piece| rest.starts_with(piece)) {
-                Some(piece) => {
-                    // The pieces of one secret have one cover.
-                    if !self.covering {
-                        out.extend_from_slice(COVER);
-                    }
-                    self.covering = true;
-                    rest = &rest[piece.len()..];
-                }
-                None => {
-                    self.covering = false;
-                    out.push(*first);
-                    rest = &rest[1..];
-                }
-            }
+            self.ahead -= 1;
         }
         out
     }
+}
+
+/// The text between the quotation marks of a JSON string.
+fn escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 #[cfg(test)]
@@ -158,6 +175,31 @@ mod tests {
             covered(&["abcd", "abcdefgh"], &["abcd", "efgh abcd"]),
             "*** ***"
         );
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_covered_to_the_end_of_the_last() {
+        let secrets = ["abcd1234", "34567890key"];
+        assert_eq!(covered(&secrets, &["<abcd1234567890key>"]), "<***>");
+        assert_eq!(covered(&secrets, &["<abcd12", "34567", "890key>"]), "<***>");
+        assert_eq!(
+            covered(&secrets, &["<abcd1234567890kez>"]),
+            "<***567890kez>"
+        );
+    }
+
+    #[test]
+    fn a_secret_in_a_json_string_is_covered() {
+        let text = r#"{"token":"ab\"c\\d"}"#;
+        assert_eq!(covered(&[r#"ab"c\d"#], &[text]), r#"{"token":"***"}"#);
+    }
+
+    #[test]
+    fn a_whole_text_is_covered_beside_the_stream() {
+        let mut mask = Mask::new(&["s3cr3t".into()]).unwrap().unwrap();
+        assert_eq!(mask.cover(b"s3c"), b"");
+        assert_eq!(mask.text("Grüße s3cr3t, s3c"), "Grüße ***, s3c");
+        assert_eq!(mask.cover(b"r3t"), b"***");
     }
 
     #[test]

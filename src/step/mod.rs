@@ -88,6 +88,27 @@ pub enum Outcome {
     Cancelled,
 }
 
+impl Outcome {
+    /// The same, where no text about a failure has a secret. A value is the step's own.
+    fn covered_by(mut self, mask: &mask::Mask) -> Self {
+        let cover = |text: &mut String| *text = mask.text(text);
+        match &mut self {
+            Self::Error(error) => {
+                cover(&mut error.class);
+                cover(&mut error.message);
+                error.backtrace.iter_mut().for_each(cover);
+            }
+            Self::Crashed { message } | Self::NotStarted { message } => cover(message),
+            Self::TimedOut { message, backtrace } => {
+                cover(message);
+                backtrace.iter_mut().for_each(cover);
+            }
+            Self::Success(_) | Self::Released | Self::Cancelled => {}
+        }
+        self
+    }
+}
+
 /// A performed execution, and what it left to be read.
 #[derive(Clone, Debug)]
 pub struct Performed {
