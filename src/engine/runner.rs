@@ -109,6 +109,9 @@ impl Contexts {
             sent.map_err(|_| ContextError::Store("the worker is stopping".into()))?;
             match answer.await {
                 Ok(Ok(value)) => Ok(value),
+                Ok(Err(error)) if error.is_unavailable() || error.is_not_now() => {
+                    Err(ContextError::Away(error.into()))
+                }
                 Ok(Err(error)) => Err(ContextError::Store(error.into())),
                 Err(_) => Err(ContextError::Store("the worker is stopping".into())),
             }

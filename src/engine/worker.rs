@@ -413,8 +413,8 @@ impl Worker {
         let Some(finished) = state.work.first_mut() else {
             return;
         };
-        // It is worth less than the output.
-        if finished.log.take().is_some() {
+        // It is worth less than the output, and too small to cost a connection.
+        if finished.log.take().is_some() && error.blames_the_value() {
             return;
         }
         let Some(output) = finished.output.take() else {

@@ -79,6 +79,9 @@ pub enum ContextError {
         #[source]
         source: serde_json::Error,
     },
+    /// The database is away, or somebody holds what it takes: later it may be reached.
+    #[error("the run's context cannot be reached now")]
+    Away(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The store said no.
     #[error("the run's context cannot be reached")]
     Store(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, getsid};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
@@ -202,15 +202,22 @@ async fn wait_for_the_first(
             _ = closed.changed() => return,
             first = accept(&listener) => first,
         };
+        let (ready, is_ready) = oneshot::channel();
         let began = first.and_then(|first| {
             let (listener, shared, closed) =
                 (listener.try_clone()?, Arc::clone(&shared), closed.clone());
             std::thread::Builder::new()
                 .name(THREAD.to_owned())
-                .spawn(move || serve_here(listener, first, shared, closed))
+                .spawn(move || serve_here(listener, first, shared, closed, ready))
         });
+        let began = match began {
+            Ok(_) => is_ready
+                .await
+                .unwrap_or_else(|gone| Err(io::Error::other(gone))),
+            Err(error) => Err(error),
+        };
         match began {
-            Ok(_) => return,
+            Ok(()) => return,
             Err(error) => {
                 tracing::debug!(%error, "nobody can answer a command about its context yet");
                 sleep(AGAIN).await;
@@ -229,30 +236,41 @@ fn serve_here(
     first: StdStream,
     shared: Arc<Shared>,
     closed: watch::Receiver<()>,
+    ready: oneshot::Sender<io::Result<()>>,
 ) {
-    let served = tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
-        .and_then(|runtime| runtime.block_on(serve(listener, first, shared, closed)));
-    if let Err(error) = served {
-        tracing::warn!(%error, "commands are not answered about their context any more");
+        .build();
+    // Somebody may have stopped waiting: then nobody asks any more.
+    match runtime {
+        Err(error) => drop(ready.send(Err(error))),
+        Ok(runtime) => runtime.block_on(async {
+            let sockets = UnixListener::from_std(listener)
+                .and_then(|listener| Ok((listener, UnixStream::from_std(first)?)));
+            match sockets {
+                Err(error) => drop(ready.send(Err(error))),
+                Ok((listener, first)) => {
+                    drop(ready.send(Ok(())));
+                    serve(listener, first, shared, closed).await;
+                }
+            }
+        }),
     }
 }
 
 async fn serve(
-    listener: StdListener,
-    first: StdStream,
+    listener: UnixListener,
+    first: UnixStream,
     shared: Arc<Shared>,
     mut closed: watch::Receiver<()>,
-) -> io::Result<()> {
-    let listener = UnixListener::from_std(listener)?;
-    let mut next = Some(UnixStream::from_std(first)?);
+) {
+    let mut next = Some(first);
     loop {
         let stream = match next.take() {
             Some(stream) => stream,
             None => {
                 let accepted = tokio::select! {
-                    _ = closed.changed() => return Ok(()),
+                    _ = closed.changed() => return,
                     accepted = listener.accept() => accepted,
                 };
                 match accepted {
@@ -488,6 +506,8 @@ fn failed(error: &ContextError) -> Answer {
     let reason = match error {
         ContextError::Store(source) => source.to_string(),
         ContextError::Value { .. } => error.to_string(),
+        // The command asks again.
+        ContextError::Away(_) => return Answer::Busy,
     };
     Answer::refused(reason.chars().take(REASON_MAX).collect::<String>())
 }
