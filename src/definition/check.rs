@@ -188,6 +188,13 @@ impl<'a> Check<'a> {
                 self.report(declared.place(&format!("env.{name}")), message, help);
             }
         }
+        for name in spec.env.keys().chain(spec.secrets.keys()) {
+            if variables::OF_THE_WORKER.contains(&name.as_str()) {
+                let message = format!("`{name}` is a variable that the worker gives to the step");
+                let help = "take another name";
+                self.report(declared.place(&format!("env.{name}")), message, help);
+            }
+        }
         for (name, secret) in &spec.secrets {
             if !variables::is_name(secret) {
                 let message = format!("{} cannot be the name of a secret", shown(secret));

@@ -4,6 +4,21 @@
 //! another one is itself, so that shell snippets stay readable. Never: expands what an expansion
 //! brought in, nor reads a variable by itself.
 
+/// The variables by which a worker tells a step what it works on. A step's own `env` must not hide them.
+pub const OF_THE_WORKER: [&str; 11] = [
+    "DUCTWORK_ATTEMPT",
+    "DUCTWORK_CONTEXT",
+    "DUCTWORK_EXECUTION_ID",
+    "DUCTWORK_FENCING_TOKEN",
+    "DUCTWORK_IDEMPOTENCY_KEY",
+    "DUCTWORK_OUTPUT",
+    "DUCTWORK_PIPELINE",
+    "DUCTWORK_PROCESS",
+    "DUCTWORK_RUN_ID",
+    "DUCTWORK_STEP",
+    "DUCTWORK_STEP_ID",
+];
+
 /// The reason why a value cannot be expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unexpanded {
