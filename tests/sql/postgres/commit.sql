@@ -64,12 +64,13 @@ attempts AS (
            CASE WHEN held.leased = 1 THEN held.moment END,
            CASE WHEN held.leased = 1 THEN held.moment + $34 END
       FROM held WHERE held.attempt_id IS NOT NULL),
+head AS MATERIALIZED (
+    SELECT min(a.due_at) AS due_at FROM ductwork_availabilities a WHERE a.pipeline = $33),
 queued AS (
     INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
     SELECT held.attempt_id, $33,
            coalesce(held.moment + held.due_in,
-                    (SELECT CASE WHEN min(a.due_at) < held.moment THEN min(a.due_at) - 1 END
-                       FROM ductwork_availabilities a WHERE a.pipeline = $33),
+                    (SELECT CASE WHEN head.due_at < held.moment THEN head.due_at - 1 END FROM head),
                     held.moment)
       FROM held WHERE held.attempt_id IS NOT NULL AND held.leased = 0),
 transitions AS (

@@ -91,12 +91,15 @@ attempts AS (
            CASE WHEN held.leased = 1 THEN held.moment + :lease END
       FROM held WHERE held.attempt_id IS NOT NULL),
 -- part: QUEUE_ATTEMPTS
+-- MATERIALIZED: looked up once for all of them. While somebody holds an old snapshot, the index keeps
+-- what was claimed since, at its beginning, and each look walks over it (D12).
+head AS MATERIALIZED (
+    SELECT min(a.due_at) AS due_at FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
 queued AS (
     INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
     SELECT held.attempt_id, :pipeline,
            coalesce(held.moment + held.due_in,
-                    (SELECT CASE WHEN min(a.due_at) < held.moment THEN min(a.due_at) - 1 END
-                       FROM ductwork_availabilities a WHERE a.pipeline = :pipeline),
+                    (SELECT CASE WHEN head.due_at < held.moment THEN head.due_at - 1 END FROM head),
                     held.moment)
       FROM held WHERE held.attempt_id IS NOT NULL AND held.leased = 0),
 -- part: RECORD_TRANSITIONS
