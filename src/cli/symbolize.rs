@@ -22,8 +22,8 @@ const LINE_MAX: u64 = 1 << 20;
   journalctl -u ductworkd --since -1min | ductworkd symbolize
   ductworkd symbolize 0x1f40 0x2a18
 
-A dump has addresses: to name them inside of a daemon would cost it a hundred megabytes. This names them in a
-process that ends, and has to be the same build: both have a build id. Lines without frames are passed over.
+A dump has addresses: to name them inside of a daemon would cost it a hundred megabytes. This names them in a process \
+that ends, and has to be the same build: both have a build id. Lines without frames are passed over.
 ")]
 pub struct Symbolize {
     /// Addresses, or lines of a log; without them, lines are read from standard input
@@ -135,15 +135,16 @@ fn as_json(found: &Frames, named: &[(String, Vec<Function>)]) -> String {
     let frames = named.iter();
     let frames = frames.map(|(at, named)| json!({ "at": at, "functions": functions(named) }));
     let frames: Vec<_> = frames.collect();
-    json!({ "thread": found.thread, "frames": frames }).to_string()
+    json!({ "process": found.of, "thread": found.thread, "frames": frames }).to_string()
 }
 
 fn text(found: &Frames, named: &[(String, Vec<Function>)]) -> String {
     let mut text = String::new();
     if let Some(thread) = &found.thread {
-        let thread = out::clean(thread);
+        let of = found.of.as_deref().map(|of| format!(" of {of}"));
+        let thread = out::clean(&format!("thread {thread}{}", of.unwrap_or_default()));
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{}", paint(out::BOLD, &format!("thread {thread}")));
+        let _ = writeln!(text, "{}", paint(out::BOLD, &thread));
     }
     let mut number = 0;
     // A function that calls itself is shown once.

@@ -11,6 +11,8 @@ use super::image::{Image, Mappings};
 /// The addresses of one line, or of one argument.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
+    /// The process, as far as the line tells it.
+    pub of: Option<String>,
     /// The thread; none for bare addresses.
     pub thread: Option<String>,
     /// The build that they are addresses of, where it is known.
@@ -29,6 +31,7 @@ pub fn frames(line: &str) -> Option<Frames> {
     if let Some(object) = object {
         let text = |name: &str| object.get(name)?.as_str().map(str::to_owned);
         return Some(Frames {
+            of: object_of(&object),
             thread: text("thread"),
             build_id: text("build_id"),
             places: places(&text("frames")?),
@@ -44,6 +47,11 @@ pub fn frames(line: &str) -> Option<Frames> {
     };
     if let Some(frames) = field("frames") {
         return Some(Frames {
+            // Pretty lines name the process before the event: `worker[P] thread thread=…`.
+            of: line
+                .split_once(" thread ")
+                .and_then(|(before, _)| before.split_whitespace().last())
+                .map(str::to_owned),
             thread: field("thread"),
             build_id: field("build_id"),
             places: places(&frames),
@@ -55,6 +63,16 @@ pub fn frames(line: &str) -> Option<Frames> {
     };
     let all = bare.places.iter().all(|place| number(place).is_some());
     (all && !bare.places.is_empty()).then_some(bare)
+}
+
+/// The process of a line that is JSON: `worker[P] pid 12`.
+fn object_of(object: &Value) -> Option<String> {
+    let role = object.get("role")?.as_str()?;
+    let pipeline = object.get("pipeline").and_then(Value::as_str);
+    let pipeline = pipeline.map_or(String::new(), |name| format!("[{name}]"));
+    let pid = object.get("pid").and_then(Value::as_u64);
+    let pid = pid.map_or(String::new(), |pid| format!(" pid {pid}"));
+    Some(format!("{role}{pipeline}{pid}"))
 }
 
 fn places(text: &str) -> Vec<String> {
@@ -137,17 +155,27 @@ mod tests {
 
     #[test]
     fn frames_are_found_in_both_forms_of_a_line_and_in_bare_addresses() {
-        let expected = Frames {
+        let expected = |of: Option<&str>| Frames {
+            of: of.map(str::to_owned),
             thread: Some("main".to_owned()),
             build_id: Some("ab12".to_owned()),
             places: vec!["libc.so.6+0x98".to_owned(), "0x1f".to_owned()],
         };
-        for line in [
-            r#"{"ts":"x","msg":"thread","thread":"main","build_id":"ab12","frames":"libc.so.6+0x98 0x1f"}"#,
-            r#"web-1 | {"thread":"main","frames":"libc.so.6+0x98 0x1f","build_id":"ab12"}"#,
-            r#"12:00:01.123 INFO  worker[P] thread thread=main tid=7 frames="libc.so.6+0x98 0x1f" build_id=ab12"#,
+        for (line, of) in [
+            (
+                r#"{"role":"worker","pid":7,"pipeline":"P","thread":"main","build_id":"ab12","frames":"libc.so.6+0x98 0x1f"}"#,
+                Some("worker[P] pid 7"),
+            ),
+            (
+                r#"web-1 | {"thread":"main","frames":"libc.so.6+0x98 0x1f","build_id":"ab12"}"#,
+                None,
+            ),
+            (
+                r#"12:00:01.123 INFO  worker[P] thread thread=main tid=7 frames="libc.so.6+0x98 0x1f" build_id=ab12"#,
+                Some("worker[P]"),
+            ),
         ] {
-            assert_eq!(frames(line).as_ref(), Some(&expected), "{line}");
+            assert_eq!(frames(line), Some(expected(of)), "{line}");
         }
         assert_eq!(frames(" 0x1f 0x20 ").unwrap().places, ["0x1f", "0x20"]);
         for line in [
