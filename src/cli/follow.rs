@@ -222,6 +222,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// The same for a run that began so long ago.
+    pub fn begun(mut self, ago: Duration) -> Self {
+        self.since = self.since.checked_sub(ago).unwrap_or(self.since);
+        self
+    }
+
     fn show(&mut self, seen: &Seen, rests: bool) {
         let took = span(self.since.elapsed());
         let Some(mut screen) = self.screen.take() else {

@@ -27,9 +27,9 @@ use super::setup::{self, CliContext};
   ductworkd revive 5d91c07e --latest   # after the pipeline's file was changed
   ductworkd runs --status halted --json | jq -r '.[].id' | xargs -n1 ductworkd revive
 
-The new run begins where the other halted: no completed step runs again, unless its output is what
-the run halted for. It keeps the definition that the other was started with; with --latest it goes on
-with that of the configuration, if every step that the run came through is there in the same place.
+The new run begins where the other halted: no completed step runs again, unless the run halted for its output. \
+The new run keeps the definition that the other was started with; with --latest it goes on with that of the \
+configuration, if every step that the run came through is there in the same place.
 ")]
 pub struct Revive {
     /// The run's id, or some of its first or last digits

@@ -91,8 +91,13 @@ impl Show {
                 placed.push((step, query::spreads(&mut conn, step.branch_id).await?));
             }
             let asks = |step: &&StepRow| step.status == StepStatus::Waiting;
+            let revived_as = match detail.run.status {
+                RunStatus::Halted => crate::store::why::revived_as(&mut conn, run).await?,
+                _ => None,
+            };
             let mut text = page::draw(&page::Page {
                 detail: &detail,
+                revived_as,
                 definition: definition.as_deref().ok(),
                 nodes,
                 troubled: placed,
@@ -106,8 +111,7 @@ impl Show {
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
             }
             if !halts.is_empty() {
-                let next = crate::store::why::revived_as(&mut conn, run).await?;
-                text.push_str(&why::halted(&halts, run, next));
+                text.push_str(&why::halted(&halts, run, revived_as));
             }
             cli.out.text(&hint::pasteable(&text))
         })

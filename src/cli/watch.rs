@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
 use crate::store::query;
+use crate::time;
 
 use super::exit::Failure;
 use super::follow::{self, Follow, View, is_drawable};
@@ -22,8 +23,8 @@ const INTERRUPTED: u8 = 130;
   ductworkd watch 5d91c07e
   ductworkd watch 5d91c07e > output.json    # the run's output, once it has completed
 
-It ends when the run ends, with the exit status that `run` would have: 0 when it completed, 1 when it
-did not. Ctrl-C ends the watching; the run goes on.
+It ends when the run ends, with 0 when the run completed and with 1 when it did not. A run that waits for a person is \
+watched until somebody answers. Ctrl-C ends the watching with 130; the run goes on.
 ")]
 pub struct Watch {
     /// The run's id, or some of its first or last digits
@@ -55,8 +56,10 @@ impl Watch {
                 true => Some(Screen::on(terminal::stderr()?)),
                 false => None,
             };
+            let now = query::now(&mut conn).await?;
+            let age = time::between(found.triggered_at, found.ended_at().unwrap_or(now));
             let status = {
-                let mut view = View::new(&how, screen, None);
+                let mut view = View::new(&how, screen, None).begun(age);
                 tokio::select! {
                     biased;
                     interrupted = tokio::signal::ctrl_c() => {

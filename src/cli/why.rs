@@ -75,7 +75,7 @@ impl Why {
                     "status": facts.status,
                     "cause": why.cause,
                     "fact": why.fact,
-                    "remedy": why.remedy,
+                    "remedy": why.remedy.as_deref().map(hint::pasteable),
                 }));
             }
             let mut text = format!("{}\n", out::clean(&why.fact));

@@ -1,4 +1,4 @@
 #!/bin/sh
-# "Ada" -> "Hello, Ada!". What goes to standard error is logged.
+# "Ada" -> "Hello, Ada!". Standard error is logged.
 echo "greeting, attempt $DUCTWORK_ATTEMPT" >&2
 sed 's/^"\(.*\)"$/"Hello, \1!"/'

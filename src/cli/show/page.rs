@@ -37,6 +37,8 @@ const OUTPUT_LINES: usize = 40;
 pub struct Page<'a> {
     /// The run, as far as it was read.
     pub detail: &'a RunDetail,
+    /// The run that goes on in its place.
+    pub revived_as: Option<RunId>,
     /// Its definition, where this version can read it.
     pub definition: Option<&'a Definition>,
     /// Its steps by node.
@@ -187,15 +189,18 @@ pub fn draw(page: &Page<'_>) -> String {
             let _ = writeln!(text, "{}", paint(out::DIM, &more));
         }
     }
-    if let Some(next) = next(&page.detail.run) {
+    if let Some(next) = next(&page.detail.run, page.revived_as) {
         let _ = writeln!(text, "\n{}", paint(out::DIM, &next));
     }
     text
 }
 
 /// The command that one may want next.
-fn next(run: &crate::store::query::Run) -> Option<String> {
+fn next(run: &crate::store::query::Run, revived_as: Option<RunId>) -> Option<String> {
     let id = run.id;
+    if let Some(next) = revived_as {
+        return Some(format!("it was revived: ductworkd show {next}"));
+    }
     Some(match run.status {
         RunStatus::Halted => format!("why: ductworkd why {id}   go on: ductworkd revive {id}"),
         RunStatus::Dampened => format!("answer: ductworkd resume {id} [VALUE]"),
