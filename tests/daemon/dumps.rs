@@ -55,9 +55,11 @@ on_every_database! {
         let pids: Vec<i32> = daemons.map(|it| it.pid).collect();
         assert_eq!(pids.len(), 1 + 1 + WAITING + 1);
 
-        let before: Vec<i64> = pids.iter().map(|pid| resident(*pid)).collect();
+        // Over the dumps alone: the cache of a busy connection grows with its work.
+        let mut grown = vec![0; pids.len()];
         let mut quickest = Duration::MAX;
         for dump in 1..=4 {
+            let before: Vec<i64> = pids.iter().map(|pid| resident(*pid)).collect();
             let asked = Instant::now();
             daemon.send(Signal::SIGTTIN);
             eventually(PATIENCE, "everybody has answered", async || {
@@ -67,10 +69,12 @@ on_every_database! {
             })
             .await;
             quickest = quickest.min(asked.elapsed());
+            for ((grown, pid), before) in grown.iter_mut().zip(&pids).zip(&before) {
+                *grown += resident(*pid) - before;
+            }
             // A dump a second is all that a process makes.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
         }
-        let grown: Vec<i64> = pids.iter().zip(&before).map(|(pid, before)| resident(*pid) - before).collect();
         eprintln!("the quickest of 4 dumps of {} processes took {quickest:?}; they grew by {grown:?} kB", pids.len());
         assert!(quickest < Duration::from_millis(500), "{quickest:?}");
         assert!(grown.iter().all(|grown| *grown < 2_048), "{grown:?} kB");

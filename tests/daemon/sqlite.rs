@@ -102,7 +102,7 @@ async fn it_lies_on_a_network(db: Db) {
         for verb in verbs {
             let refused = under(magic, verb);
             let said = String::from_utf8_lossy(&refused.stderr);
-            assert_eq!(refused.status.code(), Some(1), "{verb:?}: {said}");
+            assert_eq!(refused.status.code(), Some(2), "{verb:?}: {said}");
             let expected = format!("SQLite's locks do not work on {name}; use a local disk");
             let told = said.lines().filter(|line| line.contains(&expected));
             assert_eq!(told.count(), 1, "{verb:?}: {said}");

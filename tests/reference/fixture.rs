@@ -555,7 +555,7 @@ fn said(error: impl std::fmt::Debug) -> String {
 fn config() -> Config {
     let options = LoadOptions {
         file: Some("ductwork.yml".into()),
-        env: Some("test".to_owned()),
+        env: Some("default".to_owned()),
         vars: &|_| None,
         names: &[],
         cwd: "/".into(),
