@@ -112,7 +112,7 @@ pub mod yaml;
 mod yaml;
 
 pub use definition::builder::To;
-pub use definition::{Backoff, Path, Pipeline, StepRunner, StepSpec};
+pub use definition::{Backoff, Path, Pipeline, Question, StepRunner, StepSpec, Unanswered};
 pub use model::{RunId, StepId};
 pub use problem::{Position, Problem, Problems};
 pub use process::hooks::Moment;

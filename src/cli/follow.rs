@@ -171,9 +171,13 @@ fn question(step: &WaitingStep, definition: &Definition) -> String {
     let prompt = definition
         .find(&step.node)
         .and_then(|at| definition.node(at).prompt.clone());
+    let deadline = match &step.deadline {
+        Some(deadline) => format!(" ({})", clean(&deadline.words())),
+        None => String::new(),
+    };
     match prompt {
-        Some(prompt) => format!("{}: {}", clean(&step.node), short(&prompt, 1_000)),
-        None => clean(&step.node),
+        Some(prompt) => format!("{}: {}{deadline}", clean(&step.node), short(&prompt, 1_000)),
+        None => format!("{}{deadline}", clean(&step.node)),
     }
 }
 

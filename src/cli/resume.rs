@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::model::{self, RunId, StepId};
 use crate::problem::Problem;
+use crate::process::identity::Identity;
 use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
 
@@ -27,11 +28,37 @@ pub struct Resume {
     /// Only this one, where several wait: the id of the step, or the name of its node
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
+    /// The person who answers, kept with the answer [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+/// Characters of a person's name.
+const NAME_MAX: usize = 200;
+
+/// The person at this terminal, as far as the environment tells.
+fn person() -> Option<String> {
+    let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
+    let user = given
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|user| !user.is_empty())?;
+    let host = Identity::current().host;
+    Some(format!("{user}@{host}").chars().take(NAME_MAX).collect())
 }
 
 impl Resume {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        if self
+            .by
+            .as_ref()
+            .is_some_and(|by| !(1..=NAME_MAX).contains(&by.chars().count()))
+        {
+            let problem = Problem::new(format!("a name has 1 to {NAME_MAX} characters"));
+            return Err(Failure::usage(
+                problem.help("name the person who answers: `--by ana`"),
+            ));
+        }
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
@@ -49,7 +76,8 @@ impl Resume {
                 None => None,
             };
             let value = value.as_deref().map(serde_json::value::RawValue::get);
-            let resumed = match resume::resume(&mut conn, run, step, value).await? {
+            let by = self.by.or_else(person);
+            let resumed = match resume::resume(&mut conn, run, step, value, by.as_deref()).await? {
                 resume::Resume::Done(resumed) => resumed,
                 resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
                 resume::Resume::NotDampened(status) if status.is_terminal() => {

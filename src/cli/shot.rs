@@ -13,13 +13,12 @@ use serde_json::value::RawValue;
 
 use crate::config::Config;
 use crate::definition::Definition;
-use crate::engine::lifeline::Request;
-use crate::model::RunStatus;
+use crate::model::{Hook, RunId, RunStatus, Via};
 use crate::problem::Problem;
 use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
 use crate::store;
-use crate::store::query;
+use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::{Level, LogFormat};
@@ -34,7 +33,7 @@ use super::trigger::{Answer, made, note_other_input};
 /// Between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
 
-/// How long a halted run's hook is waited for.
+/// How long a run's hooks are waited for.
 const HOOK_MAX: Duration = Duration::from_secs(60);
 
 /// A run to make.
@@ -158,27 +157,31 @@ async fn follow(
         let stopping = || *handle.stopping.borrow();
         follow::to_rest(&mut conn, &how, &mut view, &stopping).await?
     };
-    if status == Some(RunStatus::Halted) {
-        await_hook(&handle, &shot.definition).await;
-    }
+    await_hooks(&mut conn, id, &shot.definition).await?;
     report(&mut conn, shot, &how, triggered, status).await
 }
 
-/// Waits until the hook of a halted run has run: the daemon stops after this.
-async fn await_hook(handle: &Handle, definition: &Definition) {
-    if definition.on_halt.is_none() {
-        return;
+/// Waits until the hooks of the run have run: the daemon stops after this.
+async fn await_hooks(
+    conn: &mut Conn,
+    run: RunId,
+    definition: &Definition,
+) -> Result<(), store::Error> {
+    if !Hook::ALL.iter().any(|it| definition.hook(*it).is_some()) {
+        return Ok(());
     }
+    let is_open = |node: &NodeProgress| {
+        let is_hook = node.via.parse().is_ok_and(Via::is_hook);
+        is_hook && node.completed + node.failed + node.cancelled < node.total
+    };
     let until = Instant::now() + HOOK_MAX;
     while Instant::now() < until {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        let pipelines = Some(vec![definition.pipeline.clone()]);
-        let asked = handle.requests.send(Request::AnyWork(pipelines, reply));
-        if asked.is_err() || matches!(answer.await, Ok(Ok(false))) {
-            return;
+        if !query::progress(conn, run).await?.iter().any(is_open) {
+            break;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+    Ok(())
 }
 
 /// The output on stdout, everything else on stderr.

@@ -175,6 +175,9 @@ struct StepJson<'a> {
     output: Option<&'a RawValue>,
     started_at: Option<String>,
     completed_at: Option<String>,
+    /// Only where somebody has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered_by: Option<&'a str>,
     executions: Vec<ExecutionJson<'a>>,
 }
 
@@ -206,6 +209,7 @@ impl<'a> StepJson<'a> {
             output: step.output.as_deref(),
             started_at: step.started_at().map(time::rfc3339),
             completed_at: step.completed_at.map(time::rfc3339),
+            answered_by: step.answered_by.as_deref(),
             executions: step.executions.iter().map(ExecutionJson::of).collect(),
         }
     }

@@ -4,10 +4,12 @@
 //! wrong. Never: judges it (`check`) or makes the graph (`canonical`); `Pipeline::definition`
 //! asks them to. The YAML front end fills the same draft, so there is one semantics.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::graph::{Backoff, Definition, StepRunner, StepSpec};
+use super::graph::{Backoff, Definition, StepRunner, StepSpec, Unanswered};
 use super::{canonical, check};
+use crate::model::Hook;
 use crate::problem::{Problem, Problems};
 use crate::yaml::Mark;
 
@@ -23,7 +25,7 @@ pub(super) struct Name {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Draft {
     pub name: Name,
-    pub on_halt: Option<Name>,
+    pub hooks: BTreeMap<Hook, Name>,
     pub declared: Vec<Declared>,
     pub undeclared: Undeclared,
     /// `None` stands for a flow that is missing or unreadable, and has been reported.
@@ -79,7 +81,7 @@ pub(super) enum Kind {
         otherwise: Option<Path>,
     },
     Converge(To),
-    Dampen(Option<String>),
+    Dampen(Question),
     /// Unreadable and reported; whatever stands beside it is not judged by it.
     Broken,
 }
@@ -121,6 +123,58 @@ impl From<String> for To {
 impl From<(&str, Duration)> for To {
     fn from((name, delay): (&str, Duration)) -> Self {
         Self::step(name).delay(delay)
+    }
+}
+
+/// A question to a person, at which a branch waits, and the time within which it is to be answered.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use ductwork::{Pipeline, Question, Unanswered};
+///
+/// let three_days = Duration::from_secs(3 * 24 * 3600);
+/// let pipeline = Pipeline::named("Invoice")
+///     .start("Draft")
+///     .dampen(Question::new("Is the sum right?").within(three_days, Unanswered::Halt))
+///     .chain("Send");
+/// pipeline.check()?;
+/// # Ok::<(), ductwork::Problems>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Question {
+    pub(super) prompt: Option<String>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) then: Option<Unanswered>,
+    /// Where the timeout was written.
+    pub(super) place: Option<Mark>,
+}
+
+impl Question {
+    /// Asks `prompt`, and waits for the answer without limit; empty asks nothing in particular.
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self {
+            prompt: Some(prompt.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Waits so long, by the database's clock; then the branch makes the move `then`.
+    pub fn within(mut self, timeout: Duration, then: Unanswered) -> Self {
+        (self.timeout, self.then) = (Some(timeout), Some(then));
+        self
+    }
+}
+
+impl From<&str> for Question {
+    fn from(prompt: &str) -> Self {
+        Self::new(prompt)
+    }
+}
+
+impl From<String> for Question {
+    fn from(prompt: String) -> Self {
+        Self::new(prompt)
     }
 }
 
@@ -183,7 +237,7 @@ impl Pipeline {
     pub fn named(name: impl Into<String>) -> Self {
         let draft = Draft {
             name: To::step(name).step,
-            on_halt: None,
+            hooks: BTreeMap::new(),
             declared: Vec::new(),
             undeclared: Undeclared::Native,
             flow: None,
@@ -203,8 +257,22 @@ impl Pipeline {
     }
 
     /// The step that runs once, durably, for each run that halts.
-    pub fn on_halt(mut self, step: impl Into<String>) -> Self {
-        self.draft.on_halt = Some(To::step(step).step);
+    pub fn on_halt(self, step: impl Into<String>) -> Self {
+        self.hook(Hook::Halt, step)
+    }
+
+    /// The step that runs once, durably, for each run that completes.
+    pub fn on_complete(self, step: impl Into<String>) -> Self {
+        self.hook(Hook::Complete, step)
+    }
+
+    /// The step that runs once, durably, for each wait for a person.
+    pub fn on_wait(self, step: impl Into<String>) -> Self {
+        self.hook(Hook::Wait, step)
+    }
+
+    fn hook(mut self, hook: Hook, step: impl Into<String>) -> Self {
+        self.draft.hooks.insert(hook, To::step(step).step);
         self
     }
 
@@ -297,10 +365,10 @@ macro_rules! verbs {
                 self.then(Kind::Converge(to.into()))
             }
 
-            /// The branch waits for a person, who is asked `prompt`; empty asks nothing in
-            /// particular.
-            pub fn dampen(self, prompt: impl Into<String>) -> Self {
-                self.then(Kind::Dampen(Some(prompt.into())))
+            /// The branch waits for a person, who is asked this: a text, or a [`Question`] with a
+            /// deadline.
+            pub fn dampen(self, question: impl Into<Question>) -> Self {
+                self.then(Kind::Dampen(question.into()))
             }
         }
     };

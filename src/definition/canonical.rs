@@ -15,7 +15,10 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::builder::{Draft, Item, Kind, Path, To};
-use super::graph::{Backoff, Case, Definition, Edge, Node, NodeIndex, StepSpec, Target, Then};
+use super::graph::{
+    Backoff, Case, Deadline, Definition, Edge, Node, NodeIndex, StepSpec, Target, Then,
+};
+use crate::model::Hook;
 
 /// Why a stored definition cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -124,10 +127,12 @@ fn sound(definition: &Definition) -> Result<(), String> {
     if nodes.is_empty() {
         return Err("it has no nodes".into());
     }
-    if let Some(step) = &definition.on_halt
-        && !definition.steps.contains_key(step)
-    {
-        return Err(format!("on_halt names the step `{step}`, which is missing"));
+    for hook in Hook::ALL {
+        if let Some(step) = definition.hook(*hook)
+            && !definition.steps.contains_key(step)
+        {
+            return Err(format!("{hook} names the step `{step}`, which is missing"));
+        }
     }
     for (index, node) in nodes.iter().enumerate() {
         if let Some(step) = &node.step
@@ -206,11 +211,12 @@ pub(super) fn lower(draft: &Draft) -> Definition {
         lowering.list(0, items, Exit::End);
     }
     let nodes = lowering.nodes;
-    let on_halt = draft.on_halt.as_ref().and_then(|name| name.text.clone());
+    let hook = |hook| draft.hooks.get(&hook).and_then(|name| name.text.clone());
+    let hooks = Hook::ALL.iter().filter_map(|it| hook(*it));
     let mut steps: BTreeMap<String, StepSpec> = nodes
         .iter()
         .filter_map(|node| node.step.clone())
-        .chain(on_halt.clone())
+        .chain(hooks)
         .map(|step| (step, StepSpec::native()))
         .collect();
     for declared in &draft.declared {
@@ -219,7 +225,9 @@ pub(super) fn lower(draft: &Draft) -> Definition {
     }
     Definition {
         pipeline: draft.name.text.clone().unwrap_or_default(),
-        on_halt,
+        on_halt: hook(Hook::Halt),
+        on_complete: hook(Hook::Complete),
+        on_wait: hook(Hook::Wait),
         nodes,
         start_delay,
         steps,
@@ -234,7 +242,7 @@ struct Lowering {
 
 impl Lowering {
     /// Appends a node; its edge is set when what follows it is known.
-    fn push(&mut self, step: Option<String>, prompt: Option<String>) -> NodeIndex {
+    fn push(&mut self, step: Option<String>) -> NodeIndex {
         let base = step.clone().unwrap_or_else(|| "dampen".into());
         let appearance = self.appearances.entry(base.clone()).or_insert(0);
         *appearance += 1;
@@ -246,7 +254,8 @@ impl Lowering {
         self.nodes.push(Node {
             name,
             step,
-            prompt,
+            prompt: None,
+            deadline: None,
             next: Edge::End,
         });
         NodeIndex(self.nodes.len() - 1)
@@ -254,7 +263,7 @@ impl Lowering {
 
     fn target(&mut self, to: &To) -> Target {
         Target {
-            node: self.push(to.step.text.clone(), None),
+            node: self.push(to.step.text.clone()),
             delay: to.delay.map(whole_millis),
         }
     }
@@ -280,9 +289,14 @@ impl Lowering {
                     self.nodes[current].next = Edge::Chain(target);
                     current = target.node.0;
                 }
-                Kind::Dampen(prompt) => {
-                    let prompt = prompt.clone().filter(|prompt| !prompt.is_empty());
-                    let node = self.push(None, prompt);
+                Kind::Dampen(question) => {
+                    let node = self.push(None);
+                    let asked = &mut self.nodes[node.0];
+                    asked.prompt = question.prompt.clone().filter(|it| !it.is_empty());
+                    asked.deadline = question.timeout.map(|timeout| Deadline {
+                        timeout: whole_millis(timeout),
+                        then: question.then.unwrap_or_default(),
+                    });
                     self.nodes[current].next = Edge::Dampen(node);
                     current = node.0;
                 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
+use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Undeclared};
 use super::graph::StepRunner;
 use super::variables;
 use crate::yaml::Mark;
@@ -54,7 +54,7 @@ pub(super) fn check(draft: &Draft) -> Vec<Finding> {
     };
     check.name(&draft.name, "pipeline");
     check.steps();
-    if let Some(name) = &draft.on_halt {
+    for name in draft.hooks.values() {
         check.step_named(name);
     }
     if let Some(items) = &draft.flow {
@@ -314,7 +314,10 @@ impl<'a> Check<'a> {
                     let paths = cases.iter().map(|(_, path)| path).chain(otherwise);
                     self.paths(paths, item.place, depth);
                 }
-                Kind::Dampen(_) => self.node(item.place),
+                Kind::Dampen(question) => {
+                    self.node(item.place);
+                    self.question(question);
+                }
                 Kind::Broken => self.complete = false,
             }
             before = Some(&item.kind);
@@ -439,6 +442,29 @@ impl<'a> Check<'a> {
         self.step_named(&to.step);
     }
 
+    fn question(&mut self, question: &Question) {
+        match (question.timeout, question.then) {
+            (Some(timeout), _) if timeout < MILLISECOND => {
+                let help = "give a person some time, for example `timeout: 3d`, or leave it out to wait without limit";
+                self.report(
+                    question.place,
+                    "a question with a timeout of 0 cannot be answered",
+                    help,
+                );
+            }
+            (None, Some(_)) => {
+                let help =
+                    "say how long a person has: `dampen: { prompt: …, timeout: 3d, then: halt }`";
+                self.report(
+                    question.place,
+                    "`then` without a `timeout` has no effect",
+                    help,
+                );
+            }
+            _ => {}
+        }
+    }
+
     fn node(&mut self, place: Option<Mark>) {
         self.nodes += 1;
         if self.nodes == MAX_NODES + 1 {
@@ -448,7 +474,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// A step that the flow or `on_halt` names.
+    /// A step that the flow or a hook names.
     fn step_named(&mut self, name: &'a Name) {
         let Some(text) = name.text.as_deref() else {
             self.complete = false;
@@ -499,7 +525,7 @@ impl<'a> Check<'a> {
             };
             if self.declared.contains(name) && !self.used.contains(name) {
                 let message = format!("step `{name}` is not used");
-                let help = "use it in the flow or as `on_halt`, or remove it";
+                let help = "use it in the flow or as a hook (`on_halt`, `on_complete`, `on_wait`), or remove it";
                 self.report(declared.name.place, message, help);
             }
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::graph::{Definition, Edge, Node, Target, Then};
+use crate::model::Hook;
 
 /// The differences between `old` and `new`, each as a few words.
 pub fn differences(old: &Definition, new: &Definition) -> Vec<String> {
@@ -28,8 +29,10 @@ pub fn differences(old: &Definition, new: &Definition) -> Vec<String> {
             _ => {}
         }
     }
-    if old.on_halt != new.on_halt {
-        found.push("`on_halt` has changed".to_owned());
+    for hook in Hook::ALL {
+        if old.hook(*hook) != new.hook(*hook) {
+            found.push(format!("`{hook}` has changed"));
+        }
     }
     if found.is_empty() && old != new {
         found.push("its order or a delay has changed".to_owned());
@@ -65,7 +68,7 @@ fn spelled(definition: &Definition, node: &Node) -> String {
             format!("divert {cases:?} {}", name(otherwise))
         }
     };
-    format!("{:?} {edge}", node.prompt)
+    format!("{:?} {:?} {edge}", node.prompt, node.deadline)
 }
 
 #[cfg(test)]

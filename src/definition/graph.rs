@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::Hook;
+
 /// Position of a node in [`Definition::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -27,12 +29,18 @@ pub struct Definition {
     /// A step that runs once, durably, for each run that halts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_halt: Option<String>,
+    /// A step that runs once, durably, for each run that completes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_complete: Option<String>,
+    /// A step that runs once, durably, for each wait for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_wait: Option<String>,
     /// All nodes, in the order in which they are written; the first is the start.
     pub nodes: Vec<Node>,
     /// Delay before the start step, on top of the trigger's own.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "millis_opt")]
     pub start_delay: Option<Duration>,
-    /// How each step runs, by the step's name. Every step named by a node or by `on_halt` is here.
+    /// How each step runs, by the step's name. Every step named by a node or by a hook is here.
     pub steps: BTreeMap<String, StepSpec>,
 }
 
@@ -47,8 +55,32 @@ pub struct Node {
     /// The question of a dampen node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// The time within which somebody has to answer at a dampen node; `None` is without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
     /// The edge that leaves it.
     pub next: Edge,
+}
+
+/// How long a question waits for its answer, and what happens without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadline {
+    /// The time that a person has.
+    #[serde(with = "millis")]
+    pub timeout: Duration,
+    /// The move that is made in the person's place.
+    pub then: Unanswered,
+}
+
+/// The move of a branch whose question nobody has answered in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unanswered {
+    /// It halts.
+    #[default]
+    Halt,
+    /// It goes on with the value that was asked about.
+    Approve,
 }
 
 /// Where a transition leads, and how long it waits before it may be claimed.
@@ -215,9 +247,20 @@ impl Definition {
         Self {
             pipeline: pipeline.to_owned(),
             on_halt: None,
+            on_complete: None,
+            on_wait: None,
             nodes: Vec::new(),
             start_delay: None,
             steps: BTreeMap::new(),
+        }
+    }
+
+    /// The step that this hook calls.
+    pub fn hook(&self, hook: Hook) -> Option<&str> {
+        match hook {
+            Hook::Halt => self.on_halt.as_deref(),
+            Hook::Complete => self.on_complete.as_deref(),
+            Hook::Wait => self.on_wait.as_deref(),
         }
     }
 

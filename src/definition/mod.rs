@@ -17,6 +17,8 @@ pub mod yaml;
 #[cfg(test)]
 mod properties;
 
-pub use builder::{Path, Pipeline};
+pub use builder::{Path, Pipeline, Question};
 pub use check::{MAX_BUDGET, MAX_FACTOR};
-pub use graph::{Backoff, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then};
+pub use graph::{
+    Backoff, Deadline, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then, Unanswered,
+};

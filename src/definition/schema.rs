@@ -8,7 +8,14 @@ use serde_json::{Value, json};
 use super::check::{MAX_BUDGET, MAX_FACTOR, MAX_NAME};
 
 /// The keys of a pipeline; those that begin with `x-` are the author's own.
-pub const PIPELINE_KEYS: [&str; 4] = ["pipeline", "on_halt", "steps", "flow"];
+pub const PIPELINE_KEYS: [&str; 6] = [
+    "pipeline",
+    "on_halt",
+    "on_complete",
+    "on_wait",
+    "steps",
+    "flow",
+];
 /// The keys of a step.
 pub const STEP_KEYS: [&str; 9] = [
     "command",
@@ -53,6 +60,10 @@ pub const BACKOFF_KEYS: [&str; 4] = ["initial", "factor", "max", "jitter"];
 pub const SECRET_KEYS: [&str; 1] = ["secret"];
 /// The keys of a transition's target, where it is more than a name.
 pub const TARGET_KEYS: [&str; 2] = ["to", "delay"];
+/// The keys of a dampen, where it is more than a text.
+pub const QUESTION_KEYS: [&str; 3] = ["prompt", "timeout", "then"];
+/// The moves of a branch whose question nobody has answered in time.
+pub const UNANSWERED: [&str; 2] = ["halt", "approve"];
 /// The transitions.
 pub const VERBS: [&str; 9] = [
     "start", "chain", "divide", "combine", "expand", "collapse", "divert", "converge", "dampen",
@@ -73,6 +84,8 @@ pub fn json_schema() -> Value {
         "properties": {
             "pipeline": described("name", "The pipeline's name."),
             "on_halt": described("name", "A step that runs once for each run that halts."),
+            "on_complete": described("name", "A step that runs once for each run that completes."),
+            "on_wait": described("name", "A step that runs once for each wait for a person."),
             "steps": {
                 "description": "How each step runs, by its name.",
                 "type": "object",
@@ -246,7 +259,21 @@ fn transitions() -> Value {
         "converge": described("target", "The paths of the divert before it meet."),
         "dampen": {
             "description": "The branch waits for a person, who is asked this.",
-            "type": ["string", "null"]
+            "anyOf": [
+                { "type": ["string", "null"] },
+                {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": {
+                        "prompt": { "description": "The question.", "type": "string" },
+                        "timeout": described("duration", "The time within which somebody has to answer."),
+                        "then": {
+                            "description": "The move without an answer: `halt` (the default), or `approve`, which goes on with the value that was asked about.",
+                            "enum": UNANSWERED
+                        }
+                    }
+                }
+            ]
         }
     })
 }
@@ -271,6 +298,10 @@ mod tests {
             ("/$defs/target/anyOf/1/properties", TARGET_KEYS.as_slice()),
             ("/$defs/variable/anyOf/1/properties", SECRET_KEYS.as_slice()),
             ("/$defs/transition/anyOf/1/properties", VERBS.as_slice()),
+            (
+                "/$defs/transition/anyOf/1/properties/dampen/anyOf/1/properties",
+                QUESTION_KEYS.as_slice(),
+            ),
         ] {
             assert_eq!(keys(&schema, pointer), expected, "{pointer}");
         }

@@ -6,17 +6,18 @@
 //! digest must not depend on a host: the worker that starts a step expands its `env`.
 //! Tested in `yaml/tests.rs`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path as FilePath;
 use std::time::Duration;
 
-use super::builder::{Declared, Draft, Item, Kind, Name, Path, To, Undeclared};
+use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Undeclared};
 use super::canonical;
 use super::check::{self, Finding, shown};
-use super::graph::Definition;
-use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, TARGET_KEYS, VERBS};
+use super::graph::{Definition, Unanswered};
+use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, QUESTION_KEYS, TARGET_KEYS, UNANSWERED, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
+use crate::model::Hook;
 use crate::problem::{Position, Problem, Problems, lines, meant};
 use crate::yaml::Mark;
 
@@ -171,7 +172,7 @@ impl Reader {
                 text: None,
                 place: None,
             },
-            on_halt: None,
+            hooks: BTreeMap::new(),
             declared: Vec::new(),
             undeclared: Undeclared::Unjudged,
             flow: None,
@@ -197,9 +198,14 @@ impl Reader {
         for field in &fields {
             match field.key {
                 "pipeline" => draft.name = self.name(field.value, "pipeline"),
-                "on_halt" => draft.on_halt = Some(self.name(field.value, "step")),
                 "steps" => self.steps(field.value, &mut draft),
-                _ => draft.flow = self.flow(field),
+                "flow" => draft.flow = self.flow(field),
+                key => {
+                    if let Ok(hook) = key.parse::<Hook>() {
+                        let name = self.name(field.value, "step");
+                        draft.hooks.insert(hook, name);
+                    }
+                }
             }
         }
         for (key, help) in [
@@ -298,7 +304,9 @@ impl Reader {
 
     fn item(&mut self, tree: &Tree) -> Item {
         let (place, kind) = match &tree.value {
-            Value::Text(text) if text == "dampen" => (tree.place, Kind::Dampen(None)),
+            Value::Text(text) if text == "dampen" => {
+                (tree.place, Kind::Dampen(Question::default()))
+            }
             Value::Text(text) => {
                 if VERBS.contains(&text.as_str()) {
                     let message = format!("`{text}` does not say where to");
@@ -355,10 +363,11 @@ impl Reader {
             Some("divert") => self.divert(value),
             Some("converge") => Kind::Converge(self.target(value)),
             Some("dampen") => match &value.value {
-                Value::Null => Kind::Dampen(None),
-                Value::Text(prompt) => Kind::Dampen(Some(prompt.clone())),
+                Value::Null => Kind::Dampen(Question::default()),
+                Value::Text(prompt) => Kind::Dampen(Question::new(prompt)),
+                Value::Map(entries) => Kind::Dampen(self.question(entries)),
                 _ => {
-                    let help = "write `- dampen: \"what is asked\"`, or only `- dampen`";
+                    let help = "write `- dampen: \"the question\"`, or only `- dampen`";
                     let message =
                         format!("a dampen asks with a text, and this is {}", value.what());
                     self.report(value.place, message, help);
@@ -376,6 +385,46 @@ impl Reader {
                 Kind::Broken
             }
         }
+    }
+
+    /// `{ prompt: …, timeout: …, then: … }`.
+    fn question(&mut self, entries: &[(Tree, Tree)]) -> Question {
+        let mut question = Question::default();
+        for field in self.fields(entries, &QUESTION_KEYS, "a dampen") {
+            match (field.key, &field.value.value) {
+                ("timeout", _) => {
+                    question.timeout = self.duration(&field);
+                    question.place = Some(field.value.place);
+                }
+                ("prompt", Value::Text(prompt)) => question.prompt = Some(prompt.clone()),
+                ("prompt", Value::Null) => {}
+                ("then", Value::Text(then)) if UNANSWERED.contains(&then.as_str()) => {
+                    question.then = Some(match then.as_str() {
+                        "approve" => Unanswered::Approve,
+                        _ => Unanswered::Halt,
+                    });
+                    question.place = question.place.or(Some(field.value.place));
+                }
+                (key, value) => {
+                    let given = match value {
+                        Value::Text(text) => shown(text),
+                        _ => field.value.what().to_owned(),
+                    };
+                    let (message, help) = match key {
+                        "then" => (
+                            format!("without an answer a branch cannot do {given}"),
+                            "write `halt`, or `approve` to go on with the value that was asked about",
+                        ),
+                        _ => (
+                            format!("a dampen asks with a text, and this is {given}"),
+                            "write `prompt: \"the question\"`",
+                        ),
+                    };
+                    self.report(field.value.place, message, help);
+                }
+            }
+        }
+        question
     }
 
     /// A step, or `{ to: …, delay: … }`.

@@ -1,5 +1,6 @@
-//! Work that may take long and is nobody's turn: deleting runs whose retention is over, and finishing
-//! cancellations and deletions that were left half done.
+//! Work that may take long and is nobody's turn: deleting runs whose retention is over, finishing
+//! cancellations and deletions that were left half done, and deciding questions that nobody has answered
+//! in time.
 //!
 //! Owns: its pace, and a connection of its own, which is open only meanwhile: nothing that beats
 //! waits for it ([ADR 20](docs/adr/0020-wide-runs-part-by-part.md)). Never: claims work.
@@ -12,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::store::cancel::{self, Cancelling};
 use crate::store::prune::Pruning;
+use crate::store::resume;
 use crate::store::{Conn, Error, Location, Purpose};
 use crate::telemetry::events;
 
@@ -69,6 +71,15 @@ async fn work(
     abandoned: Duration,
     stopped: &Cell<bool>,
 ) -> Result<(), Error> {
+    loop {
+        let passed = resume::pass_deadlines(conn).await?;
+        if passed.approved + passed.halted > 0 {
+            events::deadlines_passed(passed.approved, passed.halted);
+        }
+        if !passed.more || stopped.get() {
+            break;
+        }
+    }
     for run in cancel::unfinished(conn, abandoned).await? {
         let mut cancelling = Cancelling::of(run, cancel::BATCH);
         loop {

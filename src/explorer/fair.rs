@@ -118,7 +118,7 @@ pub fn finish(
         conn.as_local().set_clock(state.clock);
         for run in runs(conn).map_err(told)? {
             if run.status == RunStatus::Dampened {
-                let _ = at_once(resume::resume(conn, run.id, None, None)).map_err(told)?;
+                let _ = at_once(resume::resume(conn, run.id, None, None, None)).map_err(told)?;
             }
         }
         // A process that sweeps finishes half done work.

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::definition::{Definition, Edge, Then};
 use crate::model::{HaltReason, RunId, Via};
+use crate::time;
 
 use super::advance;
 
@@ -111,6 +112,16 @@ impl HaltFact {
                 _ => format!("{returned}, which its transition cannot use; {quoted}"),
             });
         }
+        if self.is(HaltReason::Unanswered) {
+            let within = node
+                .and_then(|node| node.deadline)
+                .map(|it| format!(" within {}", time::whole(it.timeout)));
+            return Some(format!(
+                "nobody answered at {}{}",
+                self.node,
+                within.unwrap_or_default()
+            ));
+        }
         if self.is(HaltReason::ConditionUnmatched) {
             let quoted = self.output.as_ref().map(OutputFact::quoted);
             let quoted = quoted.unwrap_or_else(|| "it has none".to_owned());
@@ -187,6 +198,12 @@ impl HaltFact {
         }
         if self.is(HaltReason::PayloadTooLarge) && self.error.is_none() {
             return Some(limit("job_worker.max_payload"));
+        }
+        if self.is(HaltReason::Unanswered) {
+            return Some(Fix {
+                first: "have an answer ready".to_owned(),
+                note: "    # asks again",
+            });
         }
         if self.is(HaltReason::StepRefused) {
             return Some(Fix {

@@ -41,6 +41,8 @@ pub enum Restart {
 /// run as it halted the old one, so it is made anew.
 pub fn restart(view: HaltedView) -> Option<Restart> {
     match (view.step, view.split) {
+        // Nobody answered in time.
+        (StepStatus::Failed, false) if view.asked => Some(Restart::Ask),
         (StepStatus::Failed, false) => Some(Restart::Run),
         (StepStatus::Completed, false) if view.fits => Some(Restart::Advance),
         (StepStatus::Completed, false) if view.asked => Some(Restart::Ask),

@@ -113,7 +113,7 @@ events! {
         End = "end",
         /// It stops for good.
         Halt = "halt",
-        /// A person lets it go on.
+        /// A person lets it go on, or a deadline does.
         Resume = "resume",
         /// Its run is cancelled.
         Cancel = "cancel",
@@ -128,8 +128,10 @@ events! {
         Fail = "fail",
         /// Its branch has been advanced.
         Leave = "leave",
-        /// A person has answered.
+        /// A person has answered, or a deadline in the person's place.
         Resume = "resume",
+        /// Nobody has answered in time.
+        Expire = "expire",
         /// Its run is cancelled.
         Cancel = "cancel",
     }
@@ -249,6 +251,7 @@ impl Lifecycle for StepStatus {
             (Self::InProgress, StepEvent::Fail) => Ok(Self::Failed),
             (Self::Advancing, StepEvent::Leave) => Ok(Self::Completed),
             (Self::Waiting, StepEvent::Resume) => Ok(Self::Advancing),
+            (Self::Waiting, StepEvent::Expire) => Ok(Self::Failed),
             (Self::InProgress | Self::Advancing | Self::Waiting, StepEvent::Cancel) => {
                 Ok(Self::Cancelled)
             }

@@ -86,6 +86,8 @@ pub struct Leaf {
     pub node: String,
     /// The question that a person is asked there.
     pub prompt: Option<String>,
+    /// What happens without an answer, and when.
+    pub deadline: Option<String>,
     /// Its attempt at that.
     pub attempt: Option<u32>,
     /// The error of the attempt before.
@@ -295,7 +297,11 @@ fn active(facts: &Facts, run: &RunId) -> Why {
                 Some(prompt) => format!(": {prompt}"),
                 None => String::new(),
             };
-            let fact = format!("it waits for a person at {}{prompt}", leaf.node);
+            let deadline = match &leaf.deadline {
+                Some(deadline) => format!(" ({deadline})"),
+                None => String::new(),
+            };
+            let fact = format!("it waits for a person at {}{prompt}{deadline}", leaf.node);
             Why::new("dampened", fact).remedy(format!("ductworkd resume {run} [VALUE]"))
         }
         _ => Why::new(
@@ -538,6 +544,7 @@ mod tests {
 
     fn facts(leaf: Option<LeafState>) -> Facts {
         let leaf = leaf.map(|state| Leaf {
+            deadline: None,
             node: "Load".into(),
             prompt: Some("go on?".into()),
             attempt: Some(1),

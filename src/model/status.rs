@@ -119,6 +119,17 @@ words! {
         TransitionInvalid = "transition_invalid",
         PayloadTooLarge = "payload_too_large",
         StepUndefined = "step_undefined",
+        /// Nobody answered a question within its time.
+        Unanswered = "unanswered",
+    }
+    /// A step beside the flow: a run calls it at a moment of its life.
+    Hook {
+        /// Once for each run that halts.
+        Halt = "on_halt",
+        /// Once for each run that completes.
+        Complete = "on_complete",
+        /// Once for each wait for a person.
+        Wait = "on_wait",
     }
     /// The transition by which a step was reached.
     Via {
@@ -131,8 +142,12 @@ words! {
         Divert = "divert",
         Converge = "converge",
         Dampen = "dampen",
-        /// The hook of a halted run; not on any branch's way.
+        /// The hook of a halted run; like all hooks not on any branch's way.
         OnHalt = "on_halt",
+        /// The hook of a completed run.
+        OnComplete = "on_complete",
+        /// The hook of a wait for a person.
+        OnWait = "on_wait",
         /// A branch that ended: the transition leads nowhere.
         End = "end",
     }
@@ -141,6 +156,33 @@ words! {
         Supervisor = "supervisor",
         Advancer = "advancer",
         Worker = "worker",
+    }
+}
+
+impl Hook {
+    /// The transition by which its step is reached.
+    pub const fn via(self) -> Via {
+        match self {
+            Self::Halt => Via::OnHalt,
+            Self::Complete => Via::OnComplete,
+            Self::Wait => Via::OnWait,
+        }
+    }
+
+    /// The node of its step: no step of a flow can be named so.
+    pub const fn node(self) -> &'static str {
+        match self {
+            Self::Halt => "(on_halt)",
+            Self::Complete => "(on_complete)",
+            Self::Wait => "(on_wait)",
+        }
+    }
+}
+
+impl Via {
+    /// True for a hook, which moves no branch.
+    pub const fn is_hook(self) -> bool {
+        matches!(self, Self::OnHalt | Self::OnComplete | Self::OnWait)
     }
 }
 

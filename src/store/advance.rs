@@ -454,6 +454,8 @@ async fn load(
                     };
                     outcome::halt_reason(result, last.error_class.as_deref())
                 }
+                // Only a deadline fails a step that nobody runs.
+                None if definition.node(node).step.is_none() => HaltReason::Unanswered,
                 None => HaltReason::TransitionInvalid,
             };
             Ended::Failed(reason)

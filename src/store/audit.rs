@@ -210,7 +210,7 @@ statements! {
                'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
           FROM ductwork_transitions t
           LEFT JOIN (SELECT transition_id, count(*) AS n FROM ductwork_steps
-                      WHERE transition_id IS NOT NULL AND via <> 'on_halt'
+                      WHERE transition_id IS NOT NULL AND via NOT IN ('on_halt', 'on_complete', 'on_wait')
                       GROUP BY transition_id) s ON s.transition_id = t.id
           LEFT JOIN (SELECT f.branch_id, count(*) AS n
                        FROM ductwork_fan_outs f
@@ -229,7 +229,7 @@ statements! {
           FROM ductwork_steps s
           LEFT JOIN ductwork_runs r ON r.id = s.run_id
           LEFT JOIN ductwork_transitions t ON t.id = s.transition_id AND t.run_id = s.run_id
-         WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt') AND t.id IS NULL
+         WHERE s.source_step_id IS NULL AND s.via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait') AND t.id IS NULL
            AND (s.transition_id IS NOT NULL OR r.revived_from IS NULL) AND r.pruning_at IS NULL");
     /// Cancelled branches do not arrive. Until an expand is whole its branch does not wait, and some of
     /// its branches are still to come, which may have been cancelled.
@@ -288,7 +288,7 @@ statements! {
     I16 = found!("
         SELECT 'run' AS entity, id, 'is ' || status || ', but its times or its output say otherwise' AS detail
           FROM ductwork_runs WHERE ", odd_times!());
-    /// The hook of a halted run is its only live work. SQLite does not know how little is open, but
+    /// A run that is over has no live work but its hooks. SQLite does not know how little is open, but
     /// it looks up what is joined by CROSS JOIN in that order.
     I17 = found!("
         SELECT 'execution' AS entity, e.id, 'is open, but its run is ' || r.status AS detail
@@ -296,7 +296,8 @@ statements! {
          CROSS JOIN ductwork_steps s
          CROSS JOIN ductwork_runs r
          WHERE e.completed_at IS NULL AND s.id = e.step_id AND r.id = s.run_id
-           AND (r.status IN ('completed', 'cancelled') OR (r.status = 'halted' AND s.via <> 'on_halt'))
+           AND r.status IN ('completed', 'cancelled', 'halted')
+           AND s.via <> 'on_wait' AND s.via <> CASE r.status WHEN 'halted' THEN 'on_halt' ELSE 'on_complete' END
         UNION ALL
         SELECT 'advancement', a.id, 'is open, but its run is ' || r.status
           FROM ductwork_advancements a
@@ -325,7 +326,7 @@ statements! {
         SELECT 'step' AS entity, s.id, 'is ' || s.status || ', but its branch stands elsewhere' AS detail
           FROM ductwork_steps s
           LEFT JOIN ductwork_branches b ON b.id = s.branch_id
-         WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via <> 'on_halt'
+         WHERE s.status IN ('in_progress', 'advancing', 'waiting') AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
            AND (b.id IS NULL OR b.step_id <> s.id)");
     I19_LAST = found!("
         SELECT 'branch' AS entity, b.id, 'stands at a step that is not its last' AS detail
@@ -384,11 +385,32 @@ statements! {
         SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
           FROM ductwork_steps s
           LEFT JOIN ductwork_runs r ON r.id = s.run_id
-         WHERE s.via = 'on_halt' AND (r.status IS NULL OR r.status <> 'halted')
+         WHERE s.via IN ('on_halt', 'on_complete')
+           AND (r.status IS NULL OR r.status <> CASE s.via WHEN 'on_halt' THEN 'halted' ELSE 'completed' END)
         UNION ALL
-        SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
-          FROM ductwork_steps WHERE via = 'on_halt'
+        SELECT 'run', run_id, 'has ' || count(*) || ' hooks of its end'
+          FROM ductwork_steps WHERE via IN ('on_halt', 'on_complete')
          GROUP BY run_id HAVING count(*) > 1");
+    /// The nodes stand behind the names of all hooks, and before the steps, whose variables may have any name.
+    I23_COMPLETED = found!("
+        SELECT 'run' AS entity, r.id, 'has completed without its hook' AS detail
+          FROM ductwork_definitions d
+         CROSS JOIN ductwork_runs r
+         CROSS JOIN ductwork_branches b
+          LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.via = 'on_complete'
+         WHERE d.body LIKE '_\"pipeline\"_\"' || d.pipeline || '\",%\"on_complete\"_\"%\",\"nodes\"_[%'
+           AND r.definition = d.digest AND r.status = 'completed'
+           AND b.run_id = r.id AND b.fan_out_id IS NULL AND s.id IS NULL");
+    /// Its place is that of the question, below zero.
+    I23_WAITING = found!("
+        SELECT 'branch' AS entity, b.id, 'waits for a person without its hook' AS detail
+          FROM ductwork_runs r
+          JOIN ductwork_definitions d ON d.digest = r.definition
+               AND d.body LIKE '_\"pipeline\"_\"' || d.pipeline || '\",%\"on_wait\"_\"%\",\"nodes\"_[%'
+          JOIN ductwork_branches b ON b.run_id = r.id AND b.status = 'dampened'
+          JOIN ductwork_steps q ON q.id = b.step_id
+          LEFT JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = -q.ordinal AND s.via = 'on_wait'
+         WHERE r.status = 'dampened' AND s.id IS NULL");
     I24 = found!("
         SELECT 'step' AS entity, s.id, 'is a copy, but not from an earlier run of its lineage' AS detail
           FROM ductwork_steps s
@@ -414,6 +436,9 @@ statements! {
         SELECT 'advancement', id, 'has a lease that expired ' || (({now} - lease_until) / 1000000) || ' s ago'
           FROM ductwork_advancements
          WHERE completed_at IS NULL AND lease_until < {now} - :grace
+        UNION ALL
+        SELECT 'branch', branch_id, 'has a question whose deadline passed ' || (({now} - answer_by) / 1000000) || ' s ago'
+          FROM ductwork_deadlines WHERE answer_by < {now} - :grace AND unanswered IN ('halt', 'approve')
         UNION ALL
         SELECT 'run', id, 'is being cancelled, but nobody has gone on with it for '
                || (({now} - cancelling_at) / 1000000) || ' s'
@@ -582,7 +607,8 @@ invariants! {
     I20 Always "a branch waits exactly while its barrier is still to fire";
     I21 Always "a lineage of revived runs has one end";
     I22 Always "claims belong to registered processes";
-    I23 Always "a halted run has its hook, and no other run has one" unless nothing_has_halted;
+    I23 Always "a run that has ended or waits has its hook, and no other run has one"
+        unless nothing_has_halted, I23_COMPLETED, I23_WAITING;
     I24 Always "a copied step comes from an earlier run of the lineage, with the output that it had there"
         unless there_are_no_copies, I24_OUTPUTS unless there_are_no_copies;
     I25 Eventually "no claim outlives its lease, and nothing stays half done";
@@ -609,6 +635,7 @@ const BY_HASH: &[&str] = &[
     "I12",
     "I13",
     "I23",
+    "I23_COMPLETED",
     "I30",
     "I32",
     "I33",

@@ -70,16 +70,16 @@ statements! {
     SKETCH_STEPS = concat!("
         SELECT count(*) FILTER (WHERE ", odd_output!(), ") AS odd_output,
                count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
-               count(*) FILTER (WHERE via = 'on_halt') AS hooks,
+               count(*) FILTER (WHERE via IN ('on_halt', 'on_complete')) AS hooks,
                count(*) FILTER (WHERE transition_id IS NULL AND source_step_id IS NULL
-                                  AND via NOT IN ('start', 'on_halt')) AS unproduced,
+                                  AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait')) AS unproduced,
                {fingerprint:id;;;source_step_id IS NULL AND via <> 'dampen'} AS done,
                {fingerprint:id;;;source_step_id IS NULL AND via <> 'dampen'
                     AND (status IN ('advancing', 'completed') OR (status = 'cancelled' AND output IS NOT NULL))} AS succeeded,
                {fingerprint:id;;;status = 'in_progress'} AS in_progress,
-               {fingerprint:id;branch_id;;status IN ('in_progress', 'advancing', 'waiting') AND via <> 'on_halt'} AS standing,
-               {fingerprint:id;;;source_step_id IS NULL AND via <> 'on_halt' AND status IN ('completed', 'failed')} AS passed,
-               {fingerprint:transition_id;run_id;;via <> 'on_halt'} AS produced
+               {fingerprint:id;branch_id;;status IN ('in_progress', 'advancing', 'waiting') AND via NOT IN ('on_halt', 'on_complete', 'on_wait')} AS standing,
+               {fingerprint:id;;;source_step_id IS NULL AND via NOT IN ('on_halt', 'on_complete', 'on_wait') AND status IN ('completed', 'failed')} AS passed,
+               {fingerprint:transition_id;run_id;;via NOT IN ('on_halt', 'on_complete', 'on_wait')} AS produced
           FROM ductwork_steps");
     SKETCH_EXECUTIONS = concat!("
         SELECT count(*) FILTER (WHERE ", part_claimed!(), ") AS part_claimed,

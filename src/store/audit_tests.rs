@@ -228,6 +228,7 @@ async fn busy(conn: Conn) -> Hands {
         .divide([Path::to("B"), Path::from("C").chain("D")]);
     let split = split.combine("E").chain("F").build().unwrap();
     let ask = Pipeline::named("Ask")
+        .on_wait("Tell")
         .start("A")
         .dampen("go on?")
         .chain("B")
@@ -291,6 +292,14 @@ async fn busy(conn: Conn) -> Hands {
     advance::advance(&mut hands.conn, &ready, &limits, &hands.definitions)
         .await
         .unwrap();
+
+    hands.succeed("Ask", "\"told\"").await;
+
+    // Completed, with its hook still to run.
+    let done = Pipeline::named("Done").on_complete("Tell").start("A");
+    hands.trigger(&done.build().unwrap(), "1").await;
+    hands.succeed("Done", "2").await;
+    hands.advance().await;
 
     // Halted after an error, a crash and a second error, with its hook still to run.
     hands.trigger(&fail, "1").await;
@@ -499,6 +508,8 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I22", "DELETE FROM ductwork_processes WHERE role = 'advancer'"),
     ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_halt'"),
     ("I23", "UPDATE ductwork_runs SET status = 'completed' WHERE status = 'halted'"),
+    ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_complete'"),
+    ("I23", "DELETE FROM ductwork_steps WHERE via = 'on_wait'"),
     ("I23", "UPDATE ductwork_steps SET via = 'on_halt' WHERE run_id = (SELECT id FROM ductwork_runs WHERE status = 'halted' AND pipeline = 'Fail')"),
     ("I24", "UPDATE ductwork_steps SET source_step_id = id WHERE via = 'collapse'"),
     ("I24", "UPDATE ductwork_runs SET revived_from = (SELECT id FROM ductwork_runs WHERE status = 'halted' AND pipeline = 'Fail')

@@ -68,6 +68,7 @@ statements! {
     CANCEL_ADVANCEMENTS = "
         UPDATE ductwork_advancements SET completed_at = {now}, result = 'cancelled'
          WHERE {any:branch_id;b(id id)} AND completed_at IS NULL";
+    CANCEL_DEADLINES = "DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)}";
     /// An expand that has begun has produced the branches that are there.
     CANCEL_TRANSITIONS = "
         UPDATE ductwork_transitions
@@ -431,6 +432,7 @@ async fn close(
         let rows = Rows::new().ids("id", branches.iter().map(|it| it.id));
         let rows = [("b", (&rows).into())];
         conn.execute(&CANCEL_BRANCHES, &rows).await?;
+        conn.execute(&CANCEL_DEADLINES, &rows).await?;
         conn.execute(&CANCEL_ADVANCEMENTS, &rows).await?;
         conn.execute(&CANCEL_TRANSITIONS, &rows).await?;
     }

@@ -18,6 +18,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         context::STATEMENTS,
         logs::STATEMENTS,
         transition::STATEMENTS,
+        transition::hooks::STATEMENTS,
         transition::insert::STATEMENTS,
         definition::STATEMENTS,
         bench::data::STATEMENTS,

@@ -401,7 +401,7 @@ fn plan(finished: &[Finished], mut room: usize) -> Vec<Planned<'_>> {
 
 fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {
     let claimed = &finished.claimed;
-    let hook = claimed.via == Via::OnHalt;
+    let hook = claimed.via.is_hook();
     let mut planned = Planned {
         of: finished,
         step_status: None,
@@ -576,11 +576,16 @@ impl<'a> Planned<'a> {
 /// end. All others take two phases, through an advancer.
 fn simple(finished: &Finished) -> Option<Advance<'_>> {
     let output = finished.output.as_deref()?;
-    if finished.verdict != Verdict::Succeed || finished.claimed.via == Via::OnHalt {
+    let claimed = &finished.claimed;
+    if finished.verdict != Verdict::Succeed || claimed.via.is_hook() {
         return None;
     }
-    let node = finished.definition.find(&finished.claimed.node)?;
-    crate::machine::advance::decide_simple(output, node, &finished.definition)
+    let definition = &finished.definition;
+    let node = definition.find(&claimed.node)?;
+    let advance = crate::machine::advance::decide_simple(output, node, definition)?;
+    // The end of a run that calls a hook is left to an advancer.
+    let ends_run = matches!(advance, Advance::End { .. }) && claimed.fan_out_id.is_none();
+    (!ends_run || definition.on_complete.is_none()).then_some(advance)
 }
 
 fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {

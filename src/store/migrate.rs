@@ -50,6 +50,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(5, "troubles", "0005_troubles.sql"),
     migration!(6, "rolling upgrades", "0006_rolling_upgrades.sql"),
     migration!(7, "logs", "0007_logs.sql"),
+    migration!(8, "answers", "0008_answers.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -70,13 +70,16 @@ statement::statements! {
             SELECT 1 FROM ductwork_runs r
              WHERE r.pruning_at IS NOT NULL AND r.pruning_at <= {now} - :abandoned)
         OR EXISTS (
+            SELECT 1 FROM ductwork_deadlines d
+             WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve'))
+        OR EXISTS (
             SELECT 1 FROM ductwork_runs r {by:ductwork_runs_ended}
              WHERE :retained = 1 AND r.status IN ('completed', 'halted', 'cancelled')
                AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age)";
 }
 
 /// True where a cancellation or a deletion is half done and nobody has gone on with it for
-/// `abandoned`, or where a run has ended longer ago than `retention`.
+/// `abandoned`, where a question's deadline has passed, or where a run has ended longer ago than `retention`.
 pub async fn left_to_do(
     conn: &mut Conn,
     retention: Option<std::time::Duration>,

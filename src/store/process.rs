@@ -566,7 +566,7 @@ async fn give_back_executions(
             }),
             _ => {
                 failed.push(step_id);
-                if row.get::<String>("via")? != Via::OnHalt.as_str() {
+                if !row.get::<String>("via")?.parse().is_ok_and(Via::is_hook) {
                     halted.push(BranchId(row.get("branch_id")?));
                 }
             }

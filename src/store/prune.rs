@@ -64,9 +64,9 @@ statements! {
         SELECT r.id FROM {rows:b(id id)}
           JOIN ductwork_runs r ON {key:r.id;b.id}
          WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
-           AND (r.status <> 'halted' OR NOT EXISTS (
+           AND (r.status = 'cancelled' OR NOT EXISTS (
                 SELECT 1 FROM ductwork_branches br
-                  JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via = 'on_halt'
+                  JOIN ductwork_steps s ON {key:s.branch_id;br.id} AND s.via IN ('on_halt', 'on_complete')
                   JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.result IS NULL
                  WHERE {key:br.run_id;r.id} AND br.fan_out_id IS NULL))";
     /// That they are no roots is wrapped: PostgreSQL would read all branches of all fan-outs when it
@@ -79,10 +79,15 @@ statements! {
     PRUNABLE_ROOTS = "
         SELECT br.id FROM ductwork_branches br WHERE {any:br.run_id;b(id id)}";
     PRUNABLE_STEPS = "
-        SELECT s.id, t.id AS transition_id
+        SELECT s.id, t.id AS transition_id, CAST(CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END AS bigint) AS about_wait
           FROM ductwork_steps s
           LEFT JOIN ductwork_transitions t ON {key:t.from_step_id;s.id}
          WHERE {any:s.branch_id;b(id id)}";
+    /// The place in the queue of a hook that nobody has run since its run waited for a person.
+    PRUNE_AVAILABILITIES = "
+        DELETE FROM ductwork_availabilities
+         WHERE execution_id IN (SELECT e.id FROM ductwork_executions e
+                                 WHERE {any:e.step_id;b(id id)} AND e.result IS NULL)";
     BEGIN_PRUNING = "
         UPDATE ductwork_runs SET pruning_at = {now} WHERE {any:id;b(id id)}";
     PRUNE_TUPLES = "DELETE FROM ductwork_tuples WHERE {any:run_id;b(id id)}";
@@ -300,8 +305,8 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     Ok(Part { runs, more })
 }
 
-/// Branches with all that is theirs. Rows that refer to a row go before it. There are no
-/// availabilities: no execution of these runs is open.
+/// Branches with all that is theirs. Rows that refer to a row go before it. Of these
+/// runs only a hook of a wait may have an open execution.
 async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Error> {
     if branches.is_empty() {
         return Ok(());
@@ -310,9 +315,17 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
     let branches = [("b", (&branches).into())];
     let found = conn.fetch(&PRUNABLE_STEPS, &branches).await?;
     let steps = Rows::new().ids("id", ids(&found, "id")?);
-    let mut left = Vec::new();
+    let (mut left, mut about_waits) = (Vec::new(), Vec::new());
     for row in &found {
         left.extend(row.get::<Option<Uuid>>("transition_id")?);
+        if row.get::<i64>("about_wait")? == 1 {
+            about_waits.push(row.get::<Uuid>("id")?);
+        }
+    }
+    if !about_waits.is_empty() {
+        let rows = Rows::new().ids("id", about_waits);
+        conn.execute(&PRUNE_AVAILABILITIES, &[("b", (&rows).into())])
+            .await?;
     }
     let transitions = Rows::new().ids("id", left);
     for (statement, rows) in [

@@ -82,7 +82,7 @@ statements! {
          ORDER BY br.run_id, br.halt_reason";
     STEPS = "
         SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
-               s.input, s.output, s.completed_at
+               s.input, s.output, s.completed_at, s.answered_by
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
@@ -99,7 +99,8 @@ statements! {
                sum(CASE WHEN s.status IN ('advancing', 'completed') THEN 1 ELSE 0 END) AS completed,
                sum(CASE WHEN e.process_id IS NOT NULL THEN 1 ELSE 0 END) AS running,
                sum(CASE WHEN e.attempt > 1 THEN 1 ELSE 0 END) AS retrying,
-               sum(CASE WHEN s.status IN ('in_progress', 'advancing') THEN 1 ELSE 0 END) AS moving,
+               sum(CASE WHEN s.status IN ('in_progress', 'advancing')
+                         AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait') THEN 1 ELSE 0 END) AS moving,
                sum(CASE WHEN s.status = 'waiting' THEN 1 ELSE 0 END) AS waiting,
                sum(CASE WHEN s.status = 'failed' THEN 1 ELSE 0 END) AS failed,
                sum(CASE WHEN s.status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled
@@ -111,7 +112,7 @@ statements! {
          ORDER BY min(s.created_at), s.node";
     FAILED_STEPS = "
         SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
-               s.input, s.output, s.completed_at
+               s.input, s.output, s.completed_at, s.answered_by
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run AND s.status = 'failed' ORDER BY s.id LIMIT :n";
@@ -226,6 +227,8 @@ pub struct StepRow {
     pub output: Option<Box<RawValue>>,
     /// µs since 1970.
     pub completed_at: Option<i64>,
+    /// The person who answered at it.
+    pub answered_by: Option<String>,
     /// Its attempts, in order.
     pub executions: Vec<ExecutionRow>,
 }
@@ -299,7 +302,7 @@ pub struct NodeProgress {
     pub running: u64,
     /// Those whose open attempt is not their first.
     pub retrying: u64,
-    /// Those that will go on by themselves.
+    /// Those that will go on by themselves, hooks aside.
     pub moving: u64,
     /// Those that wait for a person.
     pub waiting: u64,
@@ -760,6 +763,7 @@ fn step_row(row: &Row) -> Result<StepRow, Error> {
         input: raw(row.get("input")?)?,
         output: optional_raw(row.get("output")?)?,
         completed_at: row.get("completed_at")?,
+        answered_by: row.get("answered_by")?,
         executions: Vec::new(),
     })
 }

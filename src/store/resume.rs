@@ -1,21 +1,26 @@
 //! Branches that wait for a person, and letting them go on.
 //!
-//! Owns: the end of a dampen. Never: judges the value that a person gave; the caller has
-//! made sure that it is JSON and not too long.
+//! Owns: the end of a dampen, by an answer or by a deadline that has passed. Never: judges the value that
+//! a person gave; the caller has made sure that it is JSON and not too long.
+
+use std::collections::BTreeMap;
 
 use crate::failpoint::failpoint;
 use crate::model::*;
+use crate::time;
 
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::{Rows, statements};
+use super::transition::hooks;
 
 statements! {
     RESUME_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
     WAITING_STEPS = "
-        SELECT s.id, s.branch_id, s.node, s.input, s.created_at
+        SELECT s.id, s.branch_id, s.node, s.input, s.created_at, d.answer_by, d.unanswered, {now} AS now
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id} AND s.status = 'waiting'
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;br.id}
          WHERE br.run_id = :run AND br.status = 'dampened'
          ORDER BY s.created_at, s.id";
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row
@@ -29,14 +34,37 @@ statements! {
         RETURNING ductwork_branches.step_id AS step_id";
     RESUME_STEPS = "
         UPDATE ductwork_steps
-           SET status = 'advancing', output = coalesce(:value, input), completed_at = {now}
+           SET status = 'advancing', output = coalesce(:value, input), completed_at = {now},
+               answered_by = :by
          WHERE status = 'waiting' AND id IN (SELECT b.id FROM {rows:b(id id)})";
-    RESUME_RUN = "
+    /// Without an answer and without an output: an advancer halts the branch.
+    FAIL_UNANSWERED = "
+        UPDATE ductwork_steps SET status = 'failed', completed_at = {now}
+         WHERE status = 'waiting' AND id IN (SELECT b.id FROM {rows:b(id id)})";
+    RESUME_RUNS = "
         UPDATE ductwork_runs
-           SET dampened = dampened - :n,
-               status = CASE WHEN dampened = :n THEN 'in_progress' ELSE 'dampened' END
-         WHERE id = :run AND status = 'dampened'";
+           SET dampened = dampened - b.n,
+               status = CASE WHEN dampened = b.n THEN 'in_progress' ELSE 'dampened' END
+          FROM {rows:b(id id, n int)}
+         WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') = 'dampened'";
+    /// Nobody has locked them: a branch is locked before its deadline.
+    PASSED_DEADLINES = "
+        SELECT d.branch_id, d.unanswered, br.step_id, br.run_id
+          FROM ductwork_deadlines d
+          LEFT JOIN ductwork_branches br ON {key:br.id;d.branch_id} AND br.status = 'dampened'
+         WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve')
+         ORDER BY d.answer_by, d.branch_id LIMIT :n";
+    END_DEADLINES = "DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)}";
+    /// Its branch may wait again by now, with a deadline that is yet to come.
+    END_PASSED_DEADLINES = "
+        DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)} AND answer_by <= {now}";
 }
+
+/// Deadlines of one transaction.
+const DEADLINES: usize = 100;
+
+/// The name that is kept where a deadline has answered.
+const DEADLINE: &str = "(deadline)";
 
 /// A step at which a branch waits for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +79,42 @@ pub struct WaitingStep {
     pub input: String,
     /// Since when it waits: µs since 1970.
     pub since: i64,
+    /// The deadline of the answer.
+    pub deadline: Option<Due>,
+}
+
+/// The deadline of a question, as seen at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// µs since 1970.
+    pub answer_by: i64,
+    /// The database's time when this was read.
+    pub now: i64,
+    /// The stored word for the move without an answer; a newer version may know others.
+    pub unanswered: String,
+}
+
+impl Due {
+    /// As people are told it.
+    pub fn words(&self) -> String {
+        let when = time::relative(self.answer_by.max(self.now.saturating_add(1)), self.now);
+        match self.unanswered.as_str() {
+            hooks::APPROVE => format!("without an answer it goes on with this value {when}"),
+            hooks::HALT => format!("without an answer it halts {when}"),
+            other => format!("without an answer: {other} {when}"),
+        }
+    }
+
+    pub(super) fn read(row: &Row, now: i64) -> Result<Option<Self>, Error> {
+        let Some(answer_by) = row.get("answer_by")? else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            answer_by,
+            now,
+            unanswered: row.get("unanswered")?,
+        }))
+    }
 }
 
 /// The result of a resumption.
@@ -79,18 +143,20 @@ pub async fn waiting(conn: &mut Conn, run_id: RunId) -> Result<Vec<WaitingStep>,
                 node: row.get("node")?,
                 input: row.get("input")?,
                 since: row.get("created_at")?,
+                deadline: Due::read(row, row.get("now")?)?,
             })
         })
         .collect()
 }
 
 /// Lets waiting branches of a run go on: the one at `step`, or all. `value` (one JSON value)
-/// replaces what they would go on with, and is for one step only.
+/// replaces what they would go on with, and is for one step only. `by` is the person who answers.
 pub async fn resume(
     conn: &mut Conn,
     run_id: RunId,
     step: Option<StepId>,
     value: Option<&str>,
+    by: Option<&str>,
 ) -> Result<Resume, Error> {
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
@@ -104,30 +170,16 @@ pub async fn resume(
         if value.is_some() && steps.len() > 1 {
             return Ok(Resume::Ambiguous(steps));
         }
-        let rows = Rows::new()
-            .ids("branch_id", steps.iter().map(|step| step.branch_id))
-            .ids("step_id", steps.iter().map(|step| step.step_id));
-        let mut resumed = Vec::new();
-        for row in conn
-            .fetch(&RESUME_BRANCHES, &[("b", (&rows).into())])
-            .await?
-        {
-            resumed.push(row.get::<uuid::Uuid>("step_id")?);
-        }
-        if resumed.is_empty() {
+        let answered = steps.iter().map(|step| Answered {
+            branch_id: step.branch_id,
+            step_id: step.step_id,
+            run_id,
+        });
+        let answered: Vec<Answered> = answered.collect();
+        let answer = Answer::Value { value, by };
+        let n = release(conn, &answered, answer).await?;
+        if n == 0 {
             return Ok(Resume::NotDampened(status));
-        }
-        let n = resumed.len();
-        let rows = Rows::new().ids("id", resumed);
-        let args = [("b", (&rows).into()), ("value", value.into())];
-        let steps = conn.execute(&RESUME_STEPS, &args).await?;
-        let args = [("run", run_id.0.into()), ("n", n.into())];
-        let runs = conn.execute(&RESUME_RUN, &args).await?;
-        if steps != n as u64 || runs != 1 {
-            return Err(Error::Corrupt(format!(
-                "I18: {n} branches of {run_id:?} were dampened, but {steps} steps waited and \
-                 {runs} runs knew of it"
-            )));
         }
         failpoint!(conn, "resume.written");
         Ok(Resume::Done(n))
@@ -135,4 +187,132 @@ pub async fn resume(
     let resumed = resumed.await?;
     failpoint!(conn, "resume.end");
     Ok(resumed)
+}
+
+/// A branch that waits for a person, as it was found.
+struct Answered {
+    branch_id: BranchId,
+    step_id: StepId,
+    run_id: RunId,
+}
+
+/// The answer to a question.
+#[derive(Clone, Copy)]
+enum Answer<'a> {
+    /// The branch goes on with this value, or with the one that was asked about.
+    Value {
+        value: Option<&'a str>,
+        by: Option<&'a str>,
+    },
+    /// Nobody has answered: the branch halts.
+    None,
+}
+
+/// Gives branches that wait to an advancer; how many of them were still waiting.
+async fn release(
+    conn: &mut Conn,
+    answered: &[Answered],
+    answer: Answer<'_>,
+) -> Result<usize, Error> {
+    let rows = Rows::new()
+        .ids("branch_id", answered.iter().map(|row| row.branch_id))
+        .ids("step_id", answered.iter().map(|row| row.step_id));
+    let mut resumed: Vec<uuid::Uuid> = Vec::new();
+    for row in conn
+        .fetch(&RESUME_BRANCHES, &[("b", (&rows).into())])
+        .await?
+    {
+        resumed.push(row.get("step_id")?);
+    }
+    if resumed.is_empty() {
+        return Ok(0);
+    }
+    resumed.sort();
+    let of_us = |row: &&Answered| resumed.binary_search(&row.step_id.0).is_ok();
+    let mut runs: BTreeMap<RunId, i64> = BTreeMap::new();
+    for row in answered.iter().filter(of_us) {
+        *runs.entry(row.run_id).or_default() += 1;
+    }
+    let branches = answered.iter().filter(of_us).map(|row| row.branch_id);
+    let branches = Rows::new().ids("id", branches);
+    conn.execute(&END_DEADLINES, &[("b", (&branches).into())])
+        .await?;
+    let rows = Rows::new().ids("id", resumed.iter().copied());
+    let rows = ("b", (&rows).into());
+    // I18: a branch that waits for a person stands at a step that does, of a run that knows of it.
+    match answer {
+        Answer::Value { value, by } => {
+            let args = [rows, ("value", value.into()), ("by", by.into())];
+            conn.write(&RESUME_STEPS, &args, resumed.len()).await?;
+        }
+        Answer::None => conn.write(&FAIL_UNANSWERED, &[rows], resumed.len()).await?,
+    }
+    let rows = Rows::new()
+        .ids("id", runs.keys().copied())
+        .ints("n", runs.values().copied());
+    conn.write(&RESUME_RUNS, &[("b", (&rows).into())], runs.len())
+        .await?;
+    Ok(resumed.len())
+}
+
+/// Questions that were decided because their time was over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Branches that go on with the value that was asked about.
+    pub approved: usize,
+    /// Branches that halt.
+    pub halted: usize,
+    /// There may be more.
+    pub more: bool,
+}
+
+/// Decides questions whose deadline has passed, oldest first, in one transaction.
+///
+/// RACE: a person answers, or cancels the run, at the same moment. All write the branch from
+/// 'dampened'; one of them finds it so. Proven by `of_an_answer_and_a_deadline_at_once_one_counts`.
+pub async fn pass_deadlines(conn: &mut Conn) -> Result<Passed, Error> {
+    failpoint!(conn, "deadlines.begin");
+    let passed = conn.transaction(async |conn| {
+        let found = conn
+            .fetch(&PASSED_DEADLINES, &[("n", DEADLINES.into())])
+            .await?;
+        let (mut approve, mut halt) = (Vec::new(), Vec::new());
+        for row in &found {
+            let (Some(step), Some(run)) = (
+                row.get::<Option<uuid::Uuid>>("step_id")?,
+                row.get::<Option<uuid::Uuid>>("run_id")?,
+            ) else {
+                // A program that knows no deadlines has answered.
+                continue;
+            };
+            let answered = Answered {
+                branch_id: BranchId(row.get("branch_id")?),
+                step_id: StepId(step),
+                run_id: RunId(run),
+            };
+            match row.get::<String>("unanswered")?.as_str() {
+                hooks::APPROVE => approve.push(answered),
+                _ => halt.push(answered),
+            }
+        }
+        let approval = Answer::Value {
+            value: None,
+            by: Some(DEADLINE),
+        };
+        let passed = Passed {
+            approved: release(conn, &approve, approval).await?,
+            halted: release(conn, &halt, Answer::None).await?,
+            more: found.len() == DEADLINES,
+        };
+        let branches: Result<Vec<uuid::Uuid>, Error> =
+            found.iter().map(|row| row.get("branch_id")).collect();
+        let rows = Rows::new().ids("id", branches?);
+        conn.execute(&END_PASSED_DEADLINES, &[("b", (&rows).into())])
+            .await?;
+        failpoint!(conn, "deadlines.written");
+        Ok(passed)
+    });
+    let passed = passed.await?;
+    failpoint!(conn, "deadlines.end");
+    Ok(passed)
 }

@@ -6,7 +6,9 @@
 //! statement. Never: decides where a branch takes up its work (`machine::revive`).
 //!
 //! Not copied: transitions and advancements (the crossings were made by the old run;
-//! copies name their originals as `source_step_id`), executions, the hook.
+//! copies name their originals as `source_step_id`), executions, hooks.
+
+use std::collections::BTreeSet;
 
 use crate::definition::Definition;
 use crate::failpoint::failpoint;
@@ -21,6 +23,7 @@ use super::definition::{self, Definitions};
 use super::error::Error;
 use super::statement::{Rows, statements};
 use super::transition::insert::{self, NewExecution};
+use super::transition::{Wait, hooks};
 
 statements! {
     /// RACE: prune deletes the run while it is revived. Both write this row, so either we find
@@ -66,7 +69,7 @@ statements! {
                s.status, s.input, s.output, s.created_at, s.completed_at
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
-         WHERE br.run_id = :from AND s.status = 'completed' AND s.via <> 'on_halt'
+         WHERE br.run_id = :from AND s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
            AND s.id NOT IN (SELECT b.id FROM {rows:b(id id)})";
     /// No copy: it has yet to be done.
     REVIVE_FAILED_STEPS = "
@@ -76,7 +79,7 @@ statements! {
                'in_progress', s.input, {now}
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
-         WHERE br.run_id = :from AND s.status = 'failed'";
+         WHERE br.run_id = :from AND s.status = 'failed' AND s.via <> 'dampen'";
     REVIVE_TUPLES = "
         INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
         SELECT :to, t.key, t.value, t.first_set_at, t.last_set_at
@@ -85,7 +88,7 @@ statements! {
     /// has no cycle, so a branch stands at a node once.
     HALTED_BRANCHES = "
         SELECT br.id, br.step_id AS from_step_id, {copied:br.id} AS branch_id,
-               {copied:br.step_id} AS step_id, s.status, s.node, s.via,
+               {copied:br.step_id} AS step_id, s.status, s.node, s.ordinal, s.via,
                substr(s.output, 1, 1) AS begins, br.halt_reason, {copied:f.id} AS fan_out_id
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
@@ -119,7 +122,7 @@ statements! {
                f.node AS fan_out_node,
                CASE WHEN f.via = 'divide' THEN br.ordinal END AS path
           FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.branch_id = br.id AND s.via <> 'on_halt'
+          JOIN ductwork_steps s ON s.branch_id = br.id AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
           LEFT JOIN ductwork_steps p ON {key:p.branch_id;br.id} AND p.ordinal = s.ordinal - 1
           LEFT JOIN ductwork_fan_outs g ON {key:g.branch_id;br.id} AND g.node = p.node
           LEFT JOIN ductwork_fan_outs f ON {key:f.id;br.fan_out_id} AND s.ordinal = 0
@@ -279,7 +282,7 @@ async fn copy(
     let rows = conn.fetch(&HALTED_BRANCHES, &both).await?;
     let read = match wanted.definition {
         Some(_) => None,
-        None => misfit(conn, &rows, &run.get::<String>("definition")?).await?,
+        None => needed(conn, &rows, &run.get::<String>("definition")?).await?,
     };
     let definition = wanted.definition.or(read.as_deref());
     let mut halted = Vec::new();
@@ -313,27 +316,45 @@ async fn copy(
     for chunk in halted.chunks(CHUNK) {
         set_in_motion(conn, chunk, &pipeline).await?;
     }
-    let asked = halted.iter().filter(|it| it.restart == Restart::Ask);
-    match asked.count() {
-        0 => {}
-        n => {
-            let args = [("to", to.0.into()), ("n", n.into())];
-            conn.write(&ASK_REVIVED_RUN, &args, 1).await?;
+    let asked: Vec<&Halted> = halted
+        .iter()
+        .filter(|it| it.restart == Restart::Ask)
+        .collect();
+    if !asked.is_empty() {
+        let args = [("to", to.0.into()), ("n", asked.len().into())];
+        conn.write(&ASK_REVIVED_RUN, &args, 1).await?;
+        let wait = |branch: &&Halted| {
+            let definition = definition?;
+            Some(Wait {
+                branch_id: branch.branch_id,
+                run_id: to,
+                pipeline: &pipeline,
+                definition,
+                node: definition.find(&branch.node)?,
+                ordinal: branch.ordinal,
+                transition: None,
+            })
+        };
+        let waits: Vec<Wait<'_>> = asked.iter().filter_map(wait).collect();
+        for waits in waits.chunks(CHUNK) {
+            // The command that revives wakes the workers of the run's pipeline.
+            hooks::begin_waits(conn, waits, &mut BTreeSet::new()).await?;
         }
     }
     Ok(Revive::Done(to))
 }
 
-/// The definition, where a branch halted because its output did not fit it. One that this version cannot
-/// read tells nothing, and the branch is advanced again.
-async fn misfit(
+/// The definition, where a branch halted because its output did not fit it, or because nobody answered.
+/// One that this version cannot read tells nothing, and the branch is advanced again.
+async fn needed(
     conn: &mut Conn,
     halted: &[super::Row],
     digest: &str,
 ) -> Result<Option<std::sync::Arc<Definition>>, Error> {
     for row in halted {
         let reason: String = row.get("halt_reason")?;
-        if reason == HaltReason::TransitionInvalid.as_str() {
+        let asks = [HaltReason::TransitionInvalid, HaltReason::Unanswered];
+        if asks.iter().any(|it| it.as_str() == reason) {
             let read = Definitions::default().read(conn, digest).await?;
             return Ok(read.ok());
         }
@@ -395,6 +416,9 @@ struct Halted {
     step_id: StepId,
     fan_out_id: Option<FanOutId>,
     restart: Restart,
+    /// Its node, and its step's place on it.
+    node: String,
+    ordinal: i64,
     /// Its original's step.
     from: StepId,
     /// That step has an output.
@@ -428,6 +452,8 @@ impl Halted {
             step_id: StepId(row.get("step_id")?),
             fan_out_id,
             restart,
+            node,
+            ordinal: row.get("ordinal")?,
             from: StepId(row.get("from_step_id")?),
             done: step == StepStatus::Completed,
         })

@@ -1,7 +1,7 @@
 //! Carrying out what `machine::advance` decided: a batch of branches crosses its edges.
 //!
-//! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run, from
-//! the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends
+//! Owns: every write that moves a branch: new rows (`insert`), arrivals, the end of a run and the steps
+//! beside its flow (`hooks`), from the rows that each branch's advance becomes (`plan`). Set-based: the number of statements depends
 //! on which kinds of advance are in the batch and how deep fan-ins cascade, never on how many
 //! branches there are.
 //! Never: opens or commits a transaction (the caller's fence does), decides.
@@ -11,6 +11,7 @@
 //! they are in progress, and their executions were the worker's. A transaction that still deadlocks
 //! is tried again whole.
 
+pub(super) mod hooks;
 pub(super) mod insert;
 mod plan;
 
@@ -27,9 +28,10 @@ use super::conn::Conn;
 use super::error::Error;
 use super::portion;
 use super::statement::{Rows, statements};
-use insert::{insert_children, insert_executions, insert_fan_outs, insert_steps};
-use plan::{Arriving, Input, Moved, NewExecution, NewStep, Standing, Writes, child, plan, via_of};
+use insert::{insert_children, insert_fan_outs};
+use plan::{Arriving, Input, Moved, Standing, Writes, child, plan, via_of};
 
+pub(super) use plan::Wait;
 pub use plan::{Crossed, Crossing};
 
 /// Rows per statement: enough that a statement's cost is its rows', few enough that a
@@ -40,9 +42,6 @@ const CHUNK: usize = if cfg!(feature = "failpoints") {
 } else {
     1_000
 };
-
-/// Runs whose hooks are made at once: each input has up to a hundred error messages.
-const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
 
 statements! {
     /// The one write that moves a branch. Its guard: the branch still stands at the step it is
@@ -123,18 +122,6 @@ statements! {
         UPDATE ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
           FROM {rows:b(id id, waiting int)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
-    /// The first hundred of each run: of a wide fan-out there may be a million.
-    HALTS_OF_RUNS = "
-        SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
-          FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
-                       row_number() OVER (PARTITION BY x.run_id ORDER BY x.id) AS place
-                  FROM {rows:b(id id)}
-                  JOIN ductwork_branches x ON {key:x.run_id;b.id} AND x.halt_reason IS NOT NULL) halted
-          JOIN ductwork_steps s ON {key:s.id;halted.step_id}
-          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
-               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
-         WHERE halted.place <= 100
-         ORDER BY halted.id";
     COMPLETE_TRANSITIONS = "
         UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
           FROM {rows:b(id id, branch_id id, via text, produced int)}
@@ -176,7 +163,10 @@ pub async fn cross(
             plan(index, branch, &mut writes, &mut crossed);
         }
         for step in &writes.steps {
-            produced.entry(step.transition).or_insert((step.via, 0)).1 += 1;
+            let Some(transition) = step.transition else {
+                continue;
+            };
+            produced.entry(transition).or_insert((step.via, 0)).1 += 1;
         }
         for branch in &standing {
             // Their steps are made in chunks, and never stand in `writes`.
@@ -235,6 +225,7 @@ async fn apply<'a>(
     }
     insert_fan_outs(conn, standing, &writes).await?;
     insert_children(conn, &mut writes, crossed).await?;
+    hooks::begin_waits(conn, &writes.waits, &mut crossed.available).await?;
     for (index, fan_out) in std::mem::take(&mut writes.spreads) {
         let branch = &standing[index];
         if let Some(Advance::Spread { to, elements }) = &branch.advance {
@@ -337,8 +328,11 @@ async fn end_runs(
         conn.execute(&COMPLETE_RUNS, &[("b", (&rows).into())])
             .await?;
         crossed.ended.extend(
-            roots.map(|root| (root.run_id, root.pipeline.to_owned(), RunStatus::Completed)),
+            roots
+                .clone()
+                .map(|root| (root.run_id, root.pipeline.to_owned(), RunStatus::Completed)),
         );
+        hooks::completed(conn, roots, crossed).await?;
     }
     if writes.halted_runs.is_empty() {
         return Ok(());
@@ -348,74 +342,8 @@ async fn end_runs(
     conn.execute(&HALT_RUNS, &[("b", (&rows).into())]).await?;
     let ended = |root: &&Standing<'_>| (root.run_id, root.pipeline.to_owned(), RunStatus::Halted);
     crossed.ended.extend(roots.iter().map(ended));
-    let hooked = |root: &&Standing<'_>| root.definition.on_halt.is_some();
-    let hooked: Vec<&Standing<'_>> = roots.into_iter().filter(hooked).collect();
-    for roots in hooked.chunks(HOOKS_AT_ONCE) {
-        enqueue_hooks(conn, roots, crossed).await?;
-    }
-    Ok(())
+    hooks::halted(conn, &roots, crossed).await
 }
-
-/// The hook of a halted run is a step like any other, made in the transaction that halts the
-/// run: it cannot be lost between a flag and a call, and cannot run for a halt that was rolled
-/// back (A16). It stands after the last step of the run's root branch.
-async fn enqueue_hooks(
-    conn: &mut Conn,
-    roots: &[&Standing<'_>],
-    crossed: &mut Crossed,
-) -> Result<(), Error> {
-    let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
-    let mut halts: HashMap<RunId, Vec<serde_json::Value>> = HashMap::new();
-    for halt in conn.fetch(&HALTS_OF_RUNS, &[("b", (&rows).into())]).await? {
-        let run = RunId(halt.get("run_id")?);
-        halts.entry(run).or_default().push(serde_json::json!({
-            "reason": halt.get::<String>("halt_reason")?,
-            "node": halt.get::<String>("node")?,
-            "step": halt.get::<String>("step")?,
-            "error_class": halt.get::<Option<String>>("error_class")?,
-            "error_message": halt.get::<Option<String>>("error_message")?,
-        }));
-    }
-    let (mut steps, mut executions) = (Vec::new(), Vec::new());
-    for root in roots {
-        let Some(step) = &root.definition.on_halt else {
-            continue;
-        };
-        let input = serde_json::json!({
-            "run_id": root.run_id.to_string(),
-            "pipeline": root.pipeline,
-            "halts": halts.remove(&root.run_id).unwrap_or_default(),
-        });
-        let id = StepId::new();
-        steps.push(NewStep {
-            id,
-            run_id: root.run_id,
-            branch_id: root.branch_id,
-            ordinal: root.from_ordinal + 1,
-            node: HOOK_NODE,
-            step,
-            via: Via::OnHalt,
-            transition: root.transition,
-            status: StepStatus::InProgress,
-            input: Input::Text(input.to_string().into()),
-        });
-        executions.push(NewExecution {
-            id: ExecutionId::new(),
-            step_id: id,
-            pipeline: root.pipeline,
-            attempt: 1,
-            retry_count: 0,
-            crash_count: 0,
-            due_in: Some(0),
-        });
-        crossed.available.insert(root.pipeline.to_owned());
-    }
-    insert_steps(conn, &steps).await?;
-    insert_executions(conn, &executions).await
-}
-
-/// The node of a hook's step: no step can be named so.
-pub const HOOK_NODE: &str = "(on_halt)";
 
 /// Arrivals, written to their barriers; those that are complete by it.
 async fn arrive(

@@ -14,6 +14,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::definition::{Definitions, short};
 use super::error::Error;
+use super::resume::Due;
 use super::statement::statements;
 use super::{process, query, stuck};
 
@@ -21,7 +22,7 @@ statements! {
     /// Those nearest to moving first, so that the limit cuts off what matters least.
     LEAVES = "
         SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
-               e.claimed_at, a.due_at, ad.process_id AS advancer_id,
+               e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
                CASE WHEN e.id IS NOT NULL
                     THEN (SELECT x.error_message FROM ductwork_executions x
                            WHERE x.step_id = s.id AND x.attempt = e.attempt - 1)
@@ -34,6 +35,7 @@ statements! {
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
           LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
           LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL
+          LEFT JOIN ductwork_deadlines d ON d.branch_id = b.id
          WHERE b.run_id = :run AND b.status IN ('in_progress', 'advancing', 'dampened')
          ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
                        WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
@@ -118,6 +120,7 @@ pub async fn facts(
             let place = definition.as_ref().ok();
             let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
             facts.leaves.push(Leaf {
+                deadline: Due::read(&row, facts.now)?.map(|due| due.words()),
                 prompt: place.and_then(|node| node.prompt.clone()),
                 attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
                 error: row.get("error_message")?,

@@ -376,6 +376,14 @@ pub fn cancellation_finished(run: crate::model::RunId) {
     info!(%run, "finished a cancellation that was left half done");
 }
 
+/// Questions were decided because nobody had answered in time.
+pub fn deadlines_passed(approved: usize, halted: usize) {
+    info!(
+        approved,
+        halted, "decided questions that nobody has answered in time"
+    );
+}
+
 /// Deleting or finishing what was left half done failed; it is tried again later.
 pub fn keeping_failed(error: &crate::store::Error) {
     error!(

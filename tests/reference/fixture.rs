@@ -427,7 +427,7 @@ impl EngineFixture {
             let prompt = definition.node(node).prompt.as_deref();
             let value = prompt.filter(|prompt| *prompt != AS_IT_IS);
             let step = Some(waits.step_id);
-            let resumed = resume::resume(&mut self.conn, run, step, value).await;
+            let resumed = resume::resume(&mut self.conn, run, step, value, None).await;
             let resumed = resumed.map_err(said)?;
             if resumed != Resume::Done(1) {
                 return Err(format!("{resumed:?}"));

@@ -177,18 +177,18 @@ on_every_database! {
             let waits = waiting(&mut driver.conn, run).await.unwrap();
             assert_eq!(waits.len(), 1);
             assert_eq!((waits[0].node.as_str(), waits[0].input.as_str()), ("dampen", "\"xA\""));
-            let other = resume(&mut driver.conn, run, Some(StepId::new()), value).await.unwrap();
+            let other = resume(&mut driver.conn, run, Some(StepId::new()), value, None).await.unwrap();
             assert_eq!(other, Resume::NotDampened(RunStatus::Dampened));
-            let done = resume(&mut driver.conn, run, None, value).await.unwrap();
+            let done = resume(&mut driver.conn, run, None, value, None).await.unwrap();
             assert_eq!(done, Resume::Done(1));
             driver.audit().await;
             assert_eq!(driver.run(run).await, (RunStatus::InProgress, None));
-            let again = resume(&mut driver.conn, run, Some(waits[0].step_id), value).await.unwrap();
+            let again = resume(&mut driver.conn, run, Some(waits[0].step_id), value, None).await.unwrap();
             assert_eq!(again, Resume::NotDampened(RunStatus::InProgress));
             assert_eq!(work(&mut driver).await, ["B"]);
             assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!(output))));
         }
-        let none = resume(&mut driver.conn, RunId::new(), None, None).await.unwrap();
+        let none = resume(&mut driver.conn, RunId::new(), None, None, None).await.unwrap();
         assert_eq!(none, Resume::NotFound);
     }
 
@@ -198,15 +198,15 @@ on_every_database! {
         work(&mut driver).await;
         let waits = waiting(&mut driver.conn, run).await.unwrap();
         assert_eq!(waits.len(), 3);
-        let which = resume(&mut driver.conn, run, None, Some("1")).await.unwrap();
+        let which = resume(&mut driver.conn, run, None, Some("1"), None).await.unwrap();
         assert_eq!(which, Resume::Ambiguous(waits.clone()));
         let first = waits.iter().find(|step| step.input == "\"x1A\"").unwrap();
-        let done = resume(&mut driver.conn, run, Some(first.step_id), Some("1")).await.unwrap();
+        let done = resume(&mut driver.conn, run, Some(first.step_id), Some("1"), None).await.unwrap();
         assert_eq!(done, Resume::Done(1));
         driver.audit().await;
         work(&mut driver).await;
         assert_eq!(driver.run(run).await, (RunStatus::Dampened, None));
-        let done = resume(&mut driver.conn, run, None, None).await.unwrap();
+        let done = resume(&mut driver.conn, run, None, None, None).await.unwrap();
         assert_eq!(done, Resume::Done(2));
         work(&mut driver).await;
         assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!("[x0AB,1B,x2AB]C"))));
@@ -221,7 +221,7 @@ on_every_database! {
                 let db = db.clone();
                 async move {
                     let mut conn = db.conn().await;
-                    resume(&mut conn, run, None, None).await.unwrap() == Resume::Done(1)
+                    resume(&mut conn, run, None, None, None).await.unwrap() == Resume::Done(1)
                 }
             }));
             assert_eq!(done.await.into_iter().filter(|done| *done).count(), 1);

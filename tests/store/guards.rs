@@ -160,7 +160,7 @@ on_every_database! {
         let run = driver.trigger(&of(p().start("A").dampen("")), "1").await;
         driver.work("P", |_| Did::Returned(json!(1))).await;
         by_hand(&mut driver, &CANCELLED_BY_HAND, run).await;
-        let refused = resume(&mut driver.conn, run, None, None).await;
+        let refused = resume(&mut driver.conn, run, None, None, None).await;
         if !matches!(refused, Err(Error::Corrupt(_))) {
             wrong.push(format!("RESUME_RUN: {refused:?}"));
         }
@@ -428,7 +428,7 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
         quicker.conn.script("BEGIN", "BEGIN").await.unwrap();
         by_hand(&mut quicker, &STANDS_ELSEWHERE, run).await;
         let resumed = tokio::task::spawn_local(async move {
-            resume(&mut person.conn, run, None, Some("2"))
+            resume(&mut person.conn, run, None, Some("2"), None)
                 .await
                 .unwrap()
         });

@@ -13,6 +13,7 @@ mod support;
 #[path = "../tripwires/mod.rs"]
 mod wires;
 
+mod answers;
 mod batches;
 mod bytes;
 mod claims;

@@ -203,7 +203,7 @@ on_every_database! {
             let definition = definition.build().unwrap();
             let run = driver.trigger(&definition, "\"x\"").await;
             work(&mut driver).await;
-            assert_eq!(resume(&mut driver.conn, run, None, None).await.unwrap(), Resume::Done(many));
+            assert_eq!(resume(&mut driver.conn, run, None, None, None).await.unwrap(), Resume::Done(many));
             work(&mut driver).await;
             assert_eq!(driver.run(run).await.0, RunStatus::Halted);
             let Revive::Done(next) = revive(&mut driver.conn, run).await.unwrap() else {
@@ -214,7 +214,7 @@ on_every_database! {
             let waiting = ductwork::store::resume::waiting(&mut driver.conn, next).await.unwrap();
             assert_eq!(waiting.len(), many);
             for step in waiting {
-                let resumed = resume(&mut driver.conn, next, Some(step.step_id), Some("[1]")).await;
+                let resumed = resume(&mut driver.conn, next, Some(step.step_id), Some("[1]"), None).await;
                 assert_eq!(resumed.unwrap(), Resume::Done(1));
                 driver.audit().await;
             }

@@ -73,6 +73,8 @@ pub struct NodeRow {
     to: Option<i64>,
     /// The output, where there is one step.
     output: Option<String>,
+    /// The person who answered there.
+    by: Option<String>,
 }
 
 /// The steps of each node, counted, in the order in which they were first reached.
@@ -104,6 +106,7 @@ pub fn by_node(steps: &[StepRow]) -> Vec<NodeRow> {
         }
         let output = step.output.as_ref().map(|output| output.get().to_owned());
         row.output = output.filter(|_| row.total == 1);
+        row.by = step.answered_by.clone().filter(|_| row.total == 1);
     }
     rows
 }
@@ -319,8 +322,10 @@ fn timeline(page: &Page<'_>, text: &mut String) {
             let _ = write!(line, "  {}", counts[at]);
             let used = width(&line);
             if let Some(output) = row.output.as_ref().filter(|_| used + 12 <= page.columns) {
+                let by = row.by.as_ref();
+                let by = by.map_or(String::new(), |by| format!("by {by}: "));
                 let output = cut_with(
-                    &short(output, page.columns),
+                    &short(&format!("{by}{output}"), page.columns),
                     page.columns - used - 2,
                     glyphs.more,
                 );

@@ -534,7 +534,7 @@ static KEPT: Statement = Statement::new(
       WHERE coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
         AND r.id NOT IN (SELECT n.revived_from FROM ductwork_runs n WHERE n.revived_from IS NOT NULL)
         AND NOT EXISTS (SELECT 1 FROM ductwork_steps s
-                         WHERE s.via = 'on_halt' AND s.status = 'in_progress')",
+                         WHERE s.via IN ('on_halt', 'on_complete') AND s.status = 'in_progress')",
 );
 static ENDED_LATELY: Statement = Statement::new(
     "EXPLORER_ENDED_LATELY",
@@ -684,7 +684,9 @@ impl Person {
                 ended.map(|ended| u64::from(ended.is_none()))
             }
             Verb::Revive(run) => revive::revive(conn, *run).await.map(|_| 1),
-            Verb::Resume(run) => resume::resume(conn, *run, None, None).await.map(|_| 1),
+            Verb::Resume(run) => resume::resume(conn, *run, None, None, None)
+                .await
+                .map(|_| 1),
             // One run per transaction, until there is none.
             Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });

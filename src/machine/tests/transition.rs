@@ -46,6 +46,7 @@ const STEP: &str = "
     advancing    leave        completed
     advancing    cancel       cancelled
     waiting      resume       advancing
+    waiting      expire       failed
     waiting      cancel       cancelled";
 const EXECUTION: &str = "
     queued       claim        claimed
@@ -61,7 +62,7 @@ const EXECUTION: &str = "
 /// The statements that make an event happen to what has a status, by what they guard.
 const GUARDS: &[(&str, &[&str], &[&str])] = &[
     ("run", &["dampen"], &["DAMPEN_RUNS"]),
-    ("run", &["resume one", "resume last"], &["RESUME_RUN"]),
+    ("run", &["resume one", "resume last"], &["RESUME_RUNS"]),
     ("run", &["complete"], &["COMPLETE_RUNS", "END_RUNS"]),
     ("run", &["halt"], &["HALT_RUNS"]),
     ("run", &["cancel"], &["CANCEL_RUN"]),
@@ -82,6 +83,7 @@ const GUARDS: &[(&str, &[&str], &[&str])] = &[
     ("step", &["fail"], &["FAIL_STEPS"]),
     ("step", &["leave"], &["LEAVE_STEPS"]),
     ("step", &["resume"], &["RESUME_STEPS"]),
+    ("step", &["expire"], &["FAIL_UNANSWERED"]),
     ("step", &["cancel"], &["CANCEL_STEPS"]),
 ];
 

@@ -43,6 +43,16 @@ statements! {
                   FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                  WHERE c.fan_out_id = b.from_id), {now}
           FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, from_id id)}";
+    /// The input is about the value at which a branch stands: the one that a person is asked about, or
+    /// the one that it ended with.
+    INSERT_HOOKS = "
+        INSERT INTO ductwork_steps
+            (id, run_id, branch_id, ordinal, node, step, via, transition_id, status, input, created_at)
+        SELECT b.id, b.run_id, b.branch_id, b.ordinal, b.node, b.step, b.via, b.transition_id, b.status,
+               b.about || CASE b.via WHEN 'on_wait' THEN s.input ELSE coalesce(br.output, s.output) END || '}', {now}
+          FROM {rows:b(id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, status text, about text)}
+          JOIN ductwork_branches br ON {key:br.id;b.branch_id}
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}";
     INSERT_EXECUTIONS = "
         INSERT INTO ductwork_executions
             (id, step_id, pipeline, attempt, retry_count, crash_count)
@@ -118,11 +128,13 @@ pub(super) async fn insert_children(
 
 pub(super) async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Result<(), Error> {
     let (mut texts, mut outputs, mut gathered) = (Vec::new(), Vec::new(), Vec::new());
+    let mut hooks = Vec::new();
     for step in steps {
         match &step.input {
             Input::Text(text) => texts.push((step, text.as_ref())),
             Input::OutputOf(from) => outputs.push((step, *from)),
             Input::GatheredFrom(from) => gathered.push((step, *from)),
+            Input::About(about) => hooks.push((step, about.as_str())),
         }
     }
     for chunk in texts.chunks(CHUNK) {
@@ -151,6 +163,12 @@ pub(super) async fn insert_steps(conn: &mut Conn, steps: &[NewStep<'_>]) -> Resu
         )
         .await?;
     }
+    for chunk in hooks.chunks(CHUNK) {
+        let rows =
+            columns(chunk.iter().map(|row| row.0)).texts("about", chunk.iter().map(|row| row.1));
+        conn.write(&INSERT_HOOKS, &[("b", (&rows).into())], chunk.len())
+            .await?;
+    }
     Ok(())
 }
 
@@ -163,7 +181,7 @@ fn columns<'a>(steps: impl Iterator<Item = &'a NewStep<'a>> + Clone) -> Rows<'a>
         .texts("node", steps.clone().map(|step| step.node))
         .texts("step", steps.clone().map(|step| step.step))
         .texts("via", steps.clone().map(|step| step.via.as_str()))
-        .ids("transition_id", steps.clone().map(|step| step.transition))
+        .optional_ids("transition_id", steps.clone().map(|step| step.transition))
         .texts("status", steps.map(|step| step.status.as_str()))
 }
 

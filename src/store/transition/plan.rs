@@ -88,6 +88,8 @@ pub(in crate::store) enum Input<'a> {
     Text(std::borrow::Cow<'a, str>),
     OutputOf(StepId),
     GatheredFrom(FanOutId),
+    /// A hook's: this text, the value at which its branch stands, and a closing brace.
+    About(String),
 }
 
 pub(in crate::store) struct NewStep<'a> {
@@ -98,7 +100,8 @@ pub(in crate::store) struct NewStep<'a> {
     pub node: &'a str,
     pub step: &'a str,
     pub via: Via,
-    pub transition: TransitionId,
+    /// `None`: no transition of its run made it.
+    pub transition: Option<TransitionId>,
     pub status: StepStatus,
     pub input: Input<'a>,
 }
@@ -174,6 +177,19 @@ pub(in crate::store) struct Writes<'a> {
     pub completed_runs: Vec<usize>,
     pub halted_runs: Vec<usize>,
     pub dampened: BTreeMap<RunId, i64>,
+    pub waits: Vec<Wait<'a>>,
+}
+
+/// A branch that begins to wait for a person.
+pub(in crate::store) struct Wait<'a> {
+    pub branch_id: BranchId,
+    pub run_id: RunId,
+    pub pipeline: &'a str,
+    pub definition: &'a Definition,
+    /// Its node, and that step's place on the branch.
+    pub node: NodeIndex,
+    pub ordinal: i64,
+    pub transition: Option<TransitionId>,
 }
 
 pub(in crate::store) struct Arriving {
@@ -306,7 +322,7 @@ pub(super) fn plan<'a>(
                 node: &node.name,
                 step: Via::Dampen.as_str(),
                 via: Via::Dampen,
-                transition: branch.transition,
+                transition: Some(branch.transition),
                 status: StepStatus::Waiting,
                 input: Input::OutputOf(branch.from),
             });
@@ -314,6 +330,15 @@ pub(super) fn plan<'a>(
                 .moved
                 .push(branch.moved(BranchStatus::Dampened, step));
             *writes.dampened.entry(branch.run_id).or_default() += 1;
+            writes.waits.push(Wait {
+                branch_id: branch.branch_id,
+                run_id: branch.run_id,
+                pipeline: branch.pipeline,
+                definition: branch.definition,
+                node: *at,
+                ordinal: branch.from_ordinal + 1,
+                transition: Some(branch.transition),
+            });
         }
     }
 }
@@ -397,7 +422,7 @@ fn enqueue<'a>(
         node: &node.name,
         step: node.step.as_deref().unwrap_or_default(),
         via,
-        transition: parent.transition,
+        transition: Some(parent.transition),
         status: StepStatus::InProgress,
         input,
     });

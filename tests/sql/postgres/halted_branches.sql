@@ -1,5 +1,5 @@
 SELECT br.id, br.step_id AS from_step_id, (left($1::uuid::text, 19) || substr(br.id::text, 20))::uuid AS branch_id,
-       (left($1::uuid::text, 19) || substr(br.step_id::text, 20))::uuid AS step_id, s.status, s.node, s.via,
+       (left($1::uuid::text, 19) || substr(br.step_id::text, 20))::uuid AS step_id, s.status, s.node, s.ordinal, s.via,
        substr(s.output, 1, 1) AS begins, br.halt_reason, (left($1::uuid::text, 19) || substr(f.id::text, 20))::uuid AS fan_out_id
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])

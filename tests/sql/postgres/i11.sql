@@ -3,7 +3,7 @@ WITH found AS MATERIALIZED (
                'says that it produced ' || coalesce(t.produced, 0) || ' steps, there are ' || coalesce(s.n, 0) AS detail
           FROM ductwork_transitions t
           LEFT JOIN (SELECT transition_id, count(*) AS n FROM ductwork_steps
-                      WHERE transition_id IS NOT NULL AND via <> 'on_halt'
+                      WHERE transition_id IS NOT NULL AND via NOT IN ('on_halt', 'on_complete', 'on_wait')
                       GROUP BY transition_id) s ON s.transition_id = t.id
           LEFT JOIN (SELECT f.branch_id, count(*) AS n
                        FROM ductwork_fan_outs f

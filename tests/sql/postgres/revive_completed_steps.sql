@@ -5,5 +5,5 @@ SELECT (left($1::uuid::text, 19) || substr(s.id::text, 20))::uuid, $1, (left($1:
        s.status, s.input, s.output, s.created_at, s.completed_at
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.branch_id = br.id
- WHERE br.run_id = $2 AND s.status = 'completed' AND s.via <> 'on_halt'
+ WHERE br.run_id = $2 AND s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
    AND s.id NOT IN (SELECT b.id FROM unnest($3::uuid[]) AS b(id))

@@ -4,4 +4,4 @@ SELECT (left($1::uuid::text, 19) || substr(s.id::text, 20))::uuid, $1, (left($1:
        'in_progress', s.input, (extract(epoch from statement_timestamp()) * 1000000)::bigint
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id])
- WHERE br.run_id = $2 AND s.status = 'failed'
+ WHERE br.run_id = $2 AND s.status = 'failed' AND s.via <> 'dampen'

@@ -1,13 +1,13 @@
 SELECT count(*) FILTER (WHERE (status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed')))) AS odd_output,
        count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
-       count(*) FILTER (WHERE via = 'on_halt') AS hooks,
+       count(*) FILTER (WHERE via IN ('on_halt', 'on_complete')) AS hooks,
        count(*) FILTER (WHERE transition_id IS NULL AND source_step_id IS NULL
-                          AND via NOT IN ('start', 'on_halt')) AS unproduced,
+                          AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait')) AS unproduced,
        coalesce(sum(uuid_hash_extended(id, 0)) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen'), 0)::text AS done,
        coalesce(sum(uuid_hash_extended(id, 0)) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen'
             AND (status IN ('advancing', 'completed') OR (status = 'cancelled' AND output IS NOT NULL))), 0)::text AS succeeded,
        coalesce(sum(uuid_hash_extended(id, 0)) FILTER (WHERE status = 'in_progress'), 0)::text AS in_progress,
-       coalesce(sum(uuid_hash_extended(id, uuid_hash_extended(branch_id, 0))) FILTER (WHERE status IN ('in_progress', 'advancing', 'waiting') AND via <> 'on_halt'), 0)::text AS standing,
-       coalesce(sum(uuid_hash_extended(id, 0)) FILTER (WHERE source_step_id IS NULL AND via <> 'on_halt' AND status IN ('completed', 'failed')), 0)::text AS passed,
-       coalesce(sum(uuid_hash_extended(transition_id, uuid_hash_extended(run_id, 0))) FILTER (WHERE via <> 'on_halt'), 0)::text AS produced
+       coalesce(sum(uuid_hash_extended(id, uuid_hash_extended(branch_id, 0))) FILTER (WHERE status IN ('in_progress', 'advancing', 'waiting') AND via NOT IN ('on_halt', 'on_complete', 'on_wait')), 0)::text AS standing,
+       coalesce(sum(uuid_hash_extended(id, 0)) FILTER (WHERE source_step_id IS NULL AND via NOT IN ('on_halt', 'on_complete', 'on_wait') AND status IN ('completed', 'failed')), 0)::text AS passed,
+       coalesce(sum(uuid_hash_extended(transition_id, uuid_hash_extended(run_id, 0))) FILTER (WHERE via NOT IN ('on_halt', 'on_complete', 'on_wait')), 0)::text AS produced
   FROM ductwork_steps

@@ -1,8 +1,8 @@
 SELECT r.id FROM unnest($1::uuid[]) AS b(id)
   JOIN ductwork_runs r ON r.id = ANY (ARRAY[b.id])
  WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = ANY (ARRAY[r.id]))
-   AND (r.status <> 'halted' OR NOT EXISTS (
+   AND (r.status = 'cancelled' OR NOT EXISTS (
         SELECT 1 FROM ductwork_branches br
-          JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[br.id]) AND s.via = 'on_halt'
+          JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[br.id]) AND s.via IN ('on_halt', 'on_complete')
           JOIN ductwork_executions e ON e.step_id = ANY (ARRAY[s.id]) AND e.result IS NULL
          WHERE br.run_id = ANY (ARRAY[r.id]) AND br.fan_out_id IS NULL))

@@ -1,5 +1,5 @@
 SELECT br.id, br.step_id AS from_step_id, CASE WHEN br.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(br.id), 17)) END AS branch_id,
-       CASE WHEN br.step_id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(br.step_id), 17)) END AS step_id, s.status, s.node, s.via,
+       CASE WHEN br.step_id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(br.step_id), 17)) END AS step_id, s.status, s.node, s.ordinal, s.via,
        substr(s.output, 1, 1) AS begins, br.halt_reason, CASE WHEN f.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(hex(f.id), 17)) END AS fan_out_id
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = br.step_id

@@ -10,8 +10,9 @@ WITH found AS MATERIALIZED (
         SELECT 'step', s.id, 'is a hook, but its run is ' || coalesce(r.status, 'missing')
           FROM ductwork_steps s
           LEFT JOIN ductwork_runs r ON r.id = s.run_id
-         WHERE s.via = 'on_halt' AND (r.status IS NULL OR r.status <> 'halted')
+         WHERE s.via IN ('on_halt', 'on_complete')
+           AND (r.status IS NULL OR r.status <> CASE s.via WHEN 'on_halt' THEN 'halted' ELSE 'completed' END)
         UNION ALL
-        SELECT 'run', run_id, 'has ' || count(*) || ' hooks'
-          FROM ductwork_steps WHERE via = 'on_halt'
+        SELECT 'run', run_id, 'has ' || count(*) || ' hooks of its end'
+          FROM ductwork_steps WHERE via IN ('on_halt', 'on_complete')
          GROUP BY run_id HAVING count(*) > 1) SELECT * FROM found LIMIT ?1

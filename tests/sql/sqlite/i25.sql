@@ -7,6 +7,9 @@ WITH found AS MATERIALIZED (
           FROM ductwork_advancements
          WHERE completed_at IS NULL AND lease_until < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1
         UNION ALL
+        SELECT 'branch', branch_id, 'has a question whose deadline passed ' || ((CAST(unixepoch('subsec') * 1000000 AS INTEGER) - answer_by) / 1000000) || ' s ago'
+          FROM ductwork_deadlines WHERE answer_by < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 AND unanswered IN ('halt', 'approve')
+        UNION ALL
         SELECT 'run', id, 'is being cancelled, but nobody has gone on with it for '
                || ((CAST(unixepoch('subsec') * 1000000 AS INTEGER) - cancelling_at) / 1000000) || ' s'
           FROM ductwork_runs WHERE cancelling_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1

@@ -5,5 +5,5 @@ SELECT CASE WHEN s.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(he
        s.status, s.input, s.output, s.created_at, s.completed_at
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.branch_id = br.id
- WHERE br.run_id = ?2 AND s.status = 'completed' AND s.via <> 'on_halt'
+ WHERE br.run_id = ?2 AND s.status = 'completed' AND s.via NOT IN ('on_halt', 'on_complete', 'on_wait')
    AND s.id NOT IN (SELECT b.id FROM (SELECT c0 AS id FROM ductwork_rows(?3)) AS b)

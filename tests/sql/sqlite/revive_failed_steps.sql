@@ -4,4 +4,4 @@ SELECT CASE WHEN s.id IS NOT NULL THEN unhex(substr(hex(?1), 1, 16) || substr(he
        'in_progress', s.input, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
   FROM ductwork_branches br
   JOIN ductwork_steps s ON s.id = br.step_id
- WHERE br.run_id = ?2 AND s.status = 'failed'
+ WHERE br.run_id = ?2 AND s.status = 'failed' AND s.via <> 'dampen'

@@ -1,13 +1,13 @@
 SELECT count(*) FILTER (WHERE (status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed')))) AS odd_output,
        count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
-       count(*) FILTER (WHERE via = 'on_halt') AS hooks,
+       count(*) FILTER (WHERE via IN ('on_halt', 'on_complete')) AS hooks,
        count(*) FILTER (WHERE transition_id IS NULL AND source_step_id IS NULL
-                          AND via NOT IN ('start', 'on_halt')) AS unproduced,
+                          AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait')) AS unproduced,
        CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen') AS TEXT) AS done,
        CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen'
             AND (status IN ('advancing', 'completed') OR (status = 'cancelled' AND output IS NOT NULL))) AS TEXT) AS succeeded,
        CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE status = 'in_progress') AS TEXT) AS in_progress,
-       CAST(ductwork_fingerprint(id, branch_id, 1) FILTER (WHERE status IN ('in_progress', 'advancing', 'waiting') AND via <> 'on_halt') AS TEXT) AS standing,
-       CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via <> 'on_halt' AND status IN ('completed', 'failed')) AS TEXT) AS passed,
-       CAST(ductwork_fingerprint(transition_id, run_id, 1) FILTER (WHERE via <> 'on_halt') AS TEXT) AS produced
+       CAST(ductwork_fingerprint(id, branch_id, 1) FILTER (WHERE status IN ('in_progress', 'advancing', 'waiting') AND via NOT IN ('on_halt', 'on_complete', 'on_wait')) AS TEXT) AS standing,
+       CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via NOT IN ('on_halt', 'on_complete', 'on_wait') AND status IN ('completed', 'failed')) AS TEXT) AS passed,
+       CAST(ductwork_fingerprint(transition_id, run_id, 1) FILTER (WHERE via NOT IN ('on_halt', 'on_complete', 'on_wait')) AS TEXT) AS produced
   FROM ductwork_steps

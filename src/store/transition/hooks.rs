@@ -1,0 +1,220 @@
+//! Steps beside the flow: the hooks of a run, and the deadlines of its questions.
+//!
+//! Owns: their rows. A hook is a step like any other, made in the transaction that makes it due: it cannot
+//! be lost between a flag and a call, and cannot run for what was rolled back (A16). It names the
+//! transition that called it, and moves no branch. The hook of a run's end stands behind the last step of
+//! the root branch; that of a wait has its question's place, below zero. Never: decides when a hook is due.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::definition::Unanswered;
+use crate::model::*;
+
+use super::super::conn::Conn;
+use super::super::error::Error;
+use super::super::micros;
+use super::super::statement::{Rows, statements};
+use super::insert::{insert_executions, insert_steps};
+use super::plan::{Crossed, Input, NewExecution, NewStep, Standing, Wait};
+
+/// Runs whose hooks are made at once: each input has up to a hundred error messages.
+const HOOKS_AT_ONCE: usize = if cfg!(feature = "failpoints") { 2 } else { 16 };
+
+statements! {
+    /// The first hundred of each run: of a wide fan-out there may be a million.
+    HALTS_OF_RUNS = "
+        SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
+          FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
+                       row_number() OVER (PARTITION BY x.run_id ORDER BY x.id) AS place
+                  FROM {rows:b(id id)}
+                  JOIN ductwork_branches x ON {key:x.run_id;b.id} AND x.halt_reason IS NOT NULL) halted
+          JOIN ductwork_steps s ON {key:s.id;halted.step_id}
+          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+         WHERE halted.place <= 100
+         ORDER BY halted.id";
+    /// A program that knows no deadlines may have left one behind.
+    INSERT_DEADLINES = "
+        INSERT INTO ductwork_deadlines (branch_id, answer_by, unanswered)
+        SELECT b.id, {now} + b.timeout, b.unanswered
+          FROM {rows:b(id id, timeout int, unanswered text)} WHERE true
+            ON CONFLICT (branch_id) DO UPDATE
+           SET answer_by = excluded.answer_by, unanswered = excluded.unanswered";
+}
+
+/// The hooks of runs that have halted.
+pub(super) async fn halted(
+    conn: &mut Conn,
+    roots: &[&Standing<'_>],
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    let hooked: Vec<&Standing<'_>> = roots
+        .iter()
+        .copied()
+        .filter(|root| root.definition.on_halt.is_some())
+        .collect();
+    for roots in hooked.chunks(HOOKS_AT_ONCE) {
+        let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
+        let mut halts: HashMap<RunId, Vec<Value>> = HashMap::new();
+        for halt in conn.fetch(&HALTS_OF_RUNS, &[("b", (&rows).into())]).await? {
+            let run = RunId(halt.get("run_id")?);
+            halts.entry(run).or_default().push(json!({
+                "reason": halt.get::<String>("halt_reason")?,
+                "node": halt.get::<String>("node")?,
+                "step": halt.get::<String>("step")?,
+                "error_class": halt.get::<Option<String>>("error_class")?,
+                "error_message": halt.get::<Option<String>>("error_message")?,
+            }));
+        }
+        let hooks = roots.iter().filter_map(|root| {
+            let input = json!({
+                "run_id": root.run_id.to_string(),
+                "pipeline": root.pipeline,
+                "halts": halts.remove(&root.run_id).unwrap_or_default(),
+            });
+            of_end(Hook::Halt, root, Input::Text(input.to_string().into()))
+        });
+        let hooks: Vec<_> = hooks.collect();
+        enqueue(conn, hooks, &mut crossed.available).await?;
+    }
+    Ok(())
+}
+
+/// The hooks of runs that have completed.
+pub(super) async fn completed<'a>(
+    conn: &mut Conn,
+    roots: impl Iterator<Item = &'a Standing<'a>>,
+    crossed: &mut Crossed,
+) -> Result<(), Error> {
+    let hooks = roots.filter_map(|root| {
+        let about = json!({ "run_id": root.run_id.to_string(), "pipeline": root.pipeline });
+        of_end(Hook::Complete, root, about_value(&about, "output"))
+    });
+    let hooks: Vec<_> = hooks.collect();
+    enqueue(conn, hooks, &mut crossed.available).await
+}
+
+/// The hooks and the deadlines of branches that have begun to wait for a person.
+pub(in crate::store) async fn begin_waits(
+    conn: &mut Conn,
+    waits: &[Wait<'_>],
+    available: &mut BTreeSet<String>,
+) -> Result<(), Error> {
+    let deadline = |wait: &Wait<'_>| {
+        let deadline = wait.definition.node(wait.node).deadline?;
+        Some((wait.branch_id, deadline))
+    };
+    let deadlines: Vec<_> = waits.iter().filter_map(deadline).collect();
+    if !deadlines.is_empty() {
+        let rows = Rows::new()
+            .ids("id", deadlines.iter().map(|row| row.0))
+            .ints("timeout", deadlines.iter().map(|row| micros(row.1.timeout)))
+            .texts("unanswered", deadlines.iter().map(|row| word(row.1.then)));
+        conn.write(&INSERT_DEADLINES, &[("b", (&rows).into())], deadlines.len())
+            .await?;
+    }
+    let hooks = waits.iter().filter_map(|wait| {
+        let node = wait.definition.node(wait.node);
+        let seconds = node.deadline.map(|it| seconds(it.timeout));
+        let about = json!({
+            "run_id": wait.run_id.to_string(),
+            "pipeline": wait.pipeline,
+            "node": node.name,
+            "prompt": node.prompt,
+            "timeout": seconds,
+            "then": node.deadline.map(|it| word(it.then)),
+        });
+        Some(NewStep {
+            id: StepId::new(),
+            run_id: wait.run_id,
+            branch_id: wait.branch_id,
+            ordinal: -wait.ordinal,
+            node: Hook::Wait.node(),
+            step: wait.definition.hook(Hook::Wait)?,
+            via: Hook::Wait.via(),
+            transition: wait.transition,
+            status: StepStatus::InProgress,
+            input: about_value(&about, "value"),
+        })
+        .map(|step| (step, wait.pipeline))
+    });
+    let hooks: Vec<_> = hooks.collect();
+    enqueue(conn, hooks, available).await
+}
+
+/// The word that is stored for it.
+fn word(then: Unanswered) -> &'static str {
+    match then {
+        Unanswered::Halt => HALT,
+        Unanswered::Approve => APPROVE,
+    }
+}
+
+/// The stored words for the move without an answer.
+pub(in crate::store) const HALT: &str = "halt";
+pub(in crate::store) const APPROVE: &str = "approve";
+
+fn seconds(timeout: Duration) -> Value {
+    match timeout.subsec_millis() {
+        0 => timeout.as_secs().into(),
+        _ => timeout.as_secs_f64().into(),
+    }
+}
+
+/// An object and, as its last field, the value at which the hook's branch stands.
+fn about_value<'a>(about: &Value, field: &str) -> Input<'a> {
+    let mut text = about.to_string();
+    text.truncate(text.len() - 1);
+    text.push_str(&format!(",\"{field}\":"));
+    Input::About(text)
+}
+
+fn of_end<'a>(
+    hook: Hook,
+    root: &'a Standing<'_>,
+    input: Input<'a>,
+) -> Option<(NewStep<'a>, &'a str)> {
+    let step = NewStep {
+        id: StepId::new(),
+        run_id: root.run_id,
+        branch_id: root.branch_id,
+        ordinal: root.from_ordinal + 1,
+        node: hook.node(),
+        step: root.definition.hook(hook)?,
+        via: hook.via(),
+        transition: Some(root.transition),
+        status: StepStatus::InProgress,
+        input,
+    };
+    Some((step, root.pipeline))
+}
+
+async fn enqueue(
+    conn: &mut Conn,
+    hooks: Vec<(NewStep<'_>, &str)>,
+    available: &mut BTreeSet<String>,
+) -> Result<(), Error> {
+    if hooks.is_empty() {
+        return Ok(());
+    }
+    let execution = |(step, pipeline): &(NewStep<'_>, &'_ str)| (step.id, (*pipeline).to_owned());
+    let executions: Vec<(StepId, String)> = hooks.iter().map(execution).collect();
+    let steps: Vec<NewStep<'_>> = hooks.into_iter().map(|(step, _)| step).collect();
+    insert_steps(conn, &steps).await?;
+    let executions = executions.iter().map(|(step_id, pipeline)| NewExecution {
+        id: ExecutionId::new(),
+        step_id: *step_id,
+        pipeline,
+        attempt: 1,
+        retry_count: 0,
+        crash_count: 0,
+        due_in: Some(0),
+    });
+    let executions: Vec<_> = executions.collect();
+    insert_executions(conn, &executions).await?;
+    available.extend(executions.iter().map(|row| row.pipeline.to_owned()));
+    Ok(())
+}

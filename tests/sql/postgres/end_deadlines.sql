@@ -1,0 +1,1 @@
+DELETE FROM ductwork_deadlines WHERE branch_id = ANY ($1::uuid[])

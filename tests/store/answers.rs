@@ -1,0 +1,268 @@
+//! Questions to people: their deadlines, their hooks, and who answered.
+
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
+use ductwork::model::*;
+use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::prune::prune;
+use ductwork::store::query;
+use ductwork::store::resume::{Passed, Resume, pass_deadlines, resume, waiting};
+use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::Statement;
+use serde_json::{Value, json};
+
+use crate::driver::{Did, Driver};
+use crate::flows::ink;
+use crate::on_every_database;
+use crate::support::Db;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+static PASS: Statement = Statement::new("TEST_PASS", "UPDATE ductwork_deadlines SET answer_by = 0");
+static DEADLINES: Statement = Statement::new(
+    "TEST_DEADLINES",
+    "SELECT count(*) AS n FROM ductwork_deadlines",
+);
+
+fn p() -> Pipeline {
+    Pipeline::named("P")
+}
+
+fn asking(question: impl Into<Question>) -> Definition {
+    let flow = p()
+        .on_halt("Halted")
+        .on_complete("Completed")
+        .on_wait("Asked");
+    flow.start("A").dampen(question).chain("B").build().unwrap()
+}
+
+fn timed(then: Unanswered) -> Definition {
+    asking(Question::new("sure?").within(HOUR, then))
+}
+
+/// Works on all that is due; the inputs of hooks, by their nodes.
+async fn work(driver: &mut Driver) -> Vec<(String, Value)> {
+    let mut told = Vec::new();
+    driver
+        .work("P", |claimed| {
+            if claimed.via.is_hook() {
+                let input = serde_json::from_str(claimed.input.get()).unwrap();
+                told.push((claimed.node.clone(), input));
+                return Did::Returned(json!("told"));
+            }
+            Did::Returned(ink(claimed))
+        })
+        .await;
+    told
+}
+
+async fn passed(driver: &mut Driver) -> Passed {
+    driver.conn.execute(&PASS, &[]).await.unwrap();
+    pass_deadlines(&mut driver.conn).await.unwrap()
+}
+
+async fn deadlines(driver: &mut Driver) -> i64 {
+    let row = driver.conn.fetch_optional(&DEADLINES, &[]).await.unwrap();
+    row.unwrap().get("n").unwrap()
+}
+
+async fn answered_by(driver: &mut Driver, run: RunId) -> Option<String> {
+    let detail = query::show(&mut driver.conn, run, None)
+        .await
+        .unwrap()
+        .unwrap();
+    detail.steps.into_iter().find_map(|step| step.answered_by)
+}
+
+on_every_database! {
+    async fn a_run_tells_its_hooks_that_it_waits_and_that_it_has_completed(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&asking("sure?"), "\"x\"").await;
+        let told = work(&mut driver).await;
+        assert_eq!(told, [("(on_wait)".to_owned(), json!({
+            "run_id": run.to_string(), "pipeline": "P", "node": "dampen", "prompt": "sure?",
+            "timeout": null, "then": null, "value": "xA",
+        }))]);
+        assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
+        let done = resume(&mut driver.conn, run, None, Some("\"y\""), Some("ana@here")).await.unwrap();
+        assert_eq!(done, Resume::Done(1));
+        let told = work(&mut driver).await;
+        assert_eq!(told, [("(on_complete)".to_owned(), json!({
+            "run_id": run.to_string(), "pipeline": "P", "output": "yB",
+        }))]);
+        assert_eq!(driver.run(run).await, (RunStatus::Completed, Some(json!("yB"))));
+        assert_eq!(answered_by(&mut driver, run).await.as_deref(), Some("ana@here"));
+        driver.audit().await;
+    }
+
+    async fn the_hook_of_a_run_that_ends_in_a_fan_out_has_the_array(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for flow in [p().start("A").divide(["B", "C"]), p().start("A").divide(["B", "C"]).combine("D")] {
+            let run = driver.trigger(&flow.on_complete("Completed").build().unwrap(), "\"x\"").await;
+            let told = work(&mut driver).await;
+            assert_eq!(told.len(), 1);
+            let output = driver.run(run).await.1.unwrap();
+            assert_eq!(told[0].1["output"], output);
+        }
+    }
+
+    async fn without_an_answer_a_branch_goes_on_or_halts_when_its_time_is_over(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let approved = driver.trigger(&timed(Unanswered::Approve), "\"x\"").await;
+        let halted = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+        let told = work(&mut driver).await;
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|(_, told)| told["timeout"] == 3_600 && told["then"].is_string()));
+        let asked = waiting(&mut driver.conn, approved).await.unwrap();
+        let due = asked[0].deadline.clone().unwrap();
+        let left = due.answer_by - due.now;
+        assert!((1..=3_600_000_000).contains(&left), "{left}");
+        assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap(), Passed::default(), "nothing is due");
+        assert!(work(&mut driver).await.is_empty());
+
+        let expected = Passed { approved: 1, halted: 1, more: false };
+        assert_eq!(passed(&mut driver).await, expected);
+        assert_eq!(deadlines(&mut driver).await, 0);
+        let mut told = work(&mut driver).await;
+        told.sort_by(|one, other| one.0.cmp(&other.0));
+        assert_eq!(told[0].0, "(on_complete)");
+        assert_eq!(told[1].1["halts"][0]["reason"], "unanswered");
+        assert_eq!(driver.run(approved).await, (RunStatus::Completed, Some(json!("xAB"))));
+        assert_eq!(answered_by(&mut driver, approved).await.as_deref(), Some("(deadline)"));
+        assert_eq!(driver.run(halted).await.0, RunStatus::Halted);
+        assert_eq!(answered_by(&mut driver, halted).await, None);
+        driver.audit().await;
+    }
+
+    async fn a_run_that_halted_without_an_answer_is_revived_to_ask_again(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+        work(&mut driver).await;
+        assert_eq!(passed(&mut driver).await.halted, 1);
+        work(&mut driver).await;
+        let Revive::Done(next) = revive(&mut driver.conn, run).await.unwrap() else {
+            panic!("it halted")
+        };
+        driver.audit().await;
+        assert_eq!(driver.run(next).await.0, RunStatus::Dampened);
+        assert_eq!(deadlines(&mut driver).await, 1);
+        let told = work(&mut driver).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].0.as_str(), &told[0].1["value"]), ("(on_wait)", &json!("xA")));
+        assert_eq!(resume(&mut driver.conn, next, None, None, None).await.unwrap(), Resume::Done(1));
+        work(&mut driver).await;
+        assert_eq!(driver.run(next).await, (RunStatus::Completed, Some(json!("xAB"))));
+        driver.audit().await;
+    }
+
+    async fn an_answer_and_a_cancellation_end_the_deadline(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for answer in [true, false] {
+            let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+            work(&mut driver).await;
+            assert_eq!(deadlines(&mut driver).await, 1);
+            match answer {
+                true => assert_eq!(resume(&mut driver.conn, run, None, None, None).await.unwrap(), Resume::Done(1)),
+                false => assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. })),
+            }
+            assert_eq!(deadlines(&mut driver).await, 0);
+            work(&mut driver).await;
+        }
+        driver.audit().await;
+    }
+
+    /// A program that knows no deadlines leaves them behind, and asks the same branch again.
+    async fn a_deadline_that_was_left_behind_decides_nothing(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = p().start("A").dampen(Question::new("sure?").within(HOUR, Unanswered::Halt));
+        let flow = flow.chain("B").dampen(Question::new("still?").within(HOUR, Unanswered::Halt));
+        let run = driver.trigger(&flow.build().unwrap(), "\"x\"").await;
+        work(&mut driver).await;
+        static KEEP: Statement = Statement::new("TEST_KEEP", "CREATE TABLE kept AS SELECT * FROM ductwork_deadlines");
+        static LEAVE: Statement = Statement::new("TEST_LEAVE", "INSERT INTO ductwork_deadlines SELECT * FROM kept");
+        driver.conn.execute(&KEEP, &[]).await.unwrap();
+        assert_eq!(resume(&mut driver.conn, run, None, None, None).await.unwrap(), Resume::Done(1));
+        driver.conn.execute(&LEAVE, &[]).await.unwrap();
+        // The branch is not waiting now.
+        assert_eq!(passed(&mut driver).await, Passed::default());
+        assert_eq!(deadlines(&mut driver).await, 0);
+        driver.conn.execute(&LEAVE, &[]).await.unwrap();
+        work(&mut driver).await;
+        // It waits again, with a deadline of its own.
+        assert_eq!(deadlines(&mut driver).await, 1);
+        assert_eq!(pass_deadlines(&mut driver.conn).await.unwrap(), Passed::default());
+        assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
+        assert_eq!(passed(&mut driver).await.halted, 1);
+        work(&mut driver).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Halted);
+        driver.audit().await;
+    }
+
+    async fn of_an_answer_and_a_deadline_at_once_one_counts(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.audited = false;
+        let (mut answered, mut halted) = (0, 0);
+        for _ in 0..25 {
+            let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+            work(&mut driver).await;
+            driver.conn.execute(&PASS, &[]).await.unwrap();
+            let (mut person, mut daemon) = (db.conn().await, db.conn().await);
+            let (said, passed) = tokio::join!(
+                async { resume(&mut person, run, None, Some("\"y\""), None).await.unwrap() == Resume::Done(1) },
+                async { pass_deadlines(&mut daemon).await.unwrap().halted == 1 },
+            );
+            assert!(said != passed, "{said} {passed}");
+            (answered, halted) = (answered + u32::from(said), halted + u32::from(passed));
+            work(&mut driver).await;
+            let status = if said { RunStatus::Completed } else { RunStatus::Halted };
+            assert_eq!(driver.run(run).await.0, status);
+            assert_eq!(deadlines(&mut driver).await, 0);
+        }
+        eprintln!("{answered} answers and {halted} deadlines came first");
+        crate::driver::audit(&mut driver.conn).await;
+    }
+
+    async fn a_hook_of_a_wait_moves_nothing_and_outlives_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&asking("sure?"), "\"x\"").await;
+        // The first step alone, then an advancer: the hook is left in the queue.
+        let claimed = driver.claim("P", 1).await;
+        let finished = [driver.finished(claimed.into_iter().next().unwrap(), Did::Returned(json!("y"))).await];
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        driver.advance(&branches).await;
+        let hook = driver.claim("P", 9).await.remove(0);
+        assert_eq!(hook.node, "(on_wait)");
+        assert!(matches!(cancel(&mut driver.conn, run).await.unwrap(), Cancel::Done { .. }));
+        driver.audit().await;
+        let finished = [driver.finished(hook, Did::Returned(json!("told"))).await];
+        driver.commit(&finished).await;
+        assert_eq!(driver.run(run).await.0, RunStatus::Cancelled);
+        driver.audit().await;
+    }
+
+    async fn retention_keeps_a_run_for_the_hook_of_its_end_but_not_for_that_of_a_wait(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let waited = driver.trigger(&p().on_wait("Asked").start("A").dampen("sure?").build().unwrap(), "\"x\"").await;
+        let ended = driver.trigger(&p().on_complete("Completed").start("A").build().unwrap(), "\"x\"").await;
+        let claimed = driver.claim("P", 2).await;
+        let mut finished = Vec::new();
+        for claimed in claimed {
+            finished.push(driver.finished(claimed, Did::Returned(json!("y"))).await);
+        }
+        driver.commit(&finished).await;
+        let branches = driver.claim_branches(9).await;
+        driver.advance(&branches).await;
+        assert!(matches!(cancel(&mut driver.conn, waited).await.unwrap(), Cancel::Done { .. }));
+        assert_eq!(driver.run(ended).await.0, RunStatus::Completed);
+        // Both hooks are in the queue.
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap(), 1);
+        driver.audit().await;
+        assert_eq!(driver.run(ended).await.0, RunStatus::Completed);
+        let told = work(&mut driver).await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(prune(&mut driver.conn, Duration::ZERO, 99).await.unwrap(), 1);
+        driver.audit().await;
+    }
+}
