@@ -49,6 +49,10 @@ const TABLES: &[(&str, &str)] = &[
         "SELECT execution_id, due_at FROM ductwork_availabilities ORDER BY execution_id",
     ),
     (
+        "itv",
+        "SELECT branch_id, answer_by, unanswered FROM ductwork_deadlines ORDER BY branch_id",
+    ),
+    (
         "iiivvvv",
         "SELECT id, branch_id, from_step_id, via, produced, retry_count, crash_count
            FROM ductwork_transitions ORDER BY id",

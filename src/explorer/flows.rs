@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::definition::builder::To;
-use crate::definition::{Definition, Path, Pipeline};
+use crate::definition::{Definition, Path, Pipeline, Question, Unanswered};
 use crate::model::RunStatus;
 
 /// All flows are of one pipeline, so that any worker may run any of them.
@@ -95,6 +95,17 @@ pub fn flow(name: &str) -> Flow {
             p().start("A").dampen("sure?").chain("B"),
             Some("xAB"),
         ),
+        // With an answer and without one it comes to the same.
+        (
+            "told",
+            p().on_wait("Hook")
+                .on_complete("Hook")
+                .start("A")
+                .dampen(Question::new("sure?").within(LEASE / 2, Unanswered::Approve))
+                .chain("B"),
+            Some("xAB"),
+        ),
+        ("told end", p().on_complete("Hook").start("A"), Some("xA")),
         (
             "nested",
             p().start("Many")

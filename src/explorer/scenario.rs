@@ -52,6 +52,8 @@ pub enum Who {
     CancelParts(usize),
     Revive(usize),
     Resume(usize),
+    /// Decides what nobody has answered in time.
+    Deadlines,
     Prune,
     /// Prunes what ended a tick ago.
     PruneOld,
@@ -168,6 +170,7 @@ impl Scenario {
             Who::CancelParts(run) => Actor::person(Verb::CancelParts(runs[run])),
             Who::Revive(run) => Actor::person(Verb::Revive(runs[run])),
             Who::Resume(run) => Actor::person(Verb::Resume(runs[run])),
+            Who::Deadlines => Actor::person(Verb::Deadlines),
             Who::Prune => Actor::person(Verb::Prune(Duration::ZERO)),
             Who::PruneOld => Actor::person(Verb::Prune(LEASE)),
             Who::LeavingWorker => leaving(Actor::worker(1)),
@@ -230,6 +233,7 @@ const KINDS: &[Kind] = &[
     kind("trigger", None, |_| Who::Trigger),
     kind("revive", Some(("bad", 4)), Who::Revive),
     kind("resume", Some(("dampen", 2)), Who::Resume),
+    kind("tell", Some(("told end", 1)), |_| Who::Advancer(2)),
     kind("cancel", None, Who::Cancel),
     kind("prune", Some(("chain", 1)), |_| Who::Prune),
 ];
@@ -370,6 +374,12 @@ pub fn triples() -> Vec<Scenario> {
             (0, 0, 0),
         ),
         two(
+            "a person and a deadline",
+            &[("told", 2)],
+            &[Resume(0), Deadlines, Advancer(1)],
+            (0, 1, 0),
+        ),
+        two(
             "late claims and commits",
             &[("chain", 0), ("flaky", 0)],
             &[Leasing(2), PutsBack],
@@ -482,6 +492,24 @@ pub fn sharp() -> Vec<Scenario> {
             "resumed twice",
             &[("dampen", 2), ("dampen", 2)],
             &[Resume(0), Resume(0), Resume(1), Advancer(1)],
+            (0, 0, 0),
+        ),
+        new(
+            "answered in time or not",
+            &[("told", 2)],
+            &[Resume(0), Deadlines, Worker(1), Prune],
+            (0, 1, 0),
+        ),
+        new(
+            "answered too late",
+            &[("told", 2), ("dampen", 2)],
+            &[Deadlines, Cancel(0), Advancer(1)],
+            (0, 1, 0),
+        ),
+        new(
+            "told of its end",
+            &[("told end", 1)],
+            &[Advancer(1), Worker(1), Prune],
             (0, 0, 0),
         ),
         new(

@@ -87,7 +87,12 @@ pub const GUARDED: &[Guarded] = &[
     ("COMPLETE_RUNS.1", 1, ACTIVE, ENDED),
     ("HALT_RUNS.1", 1, ACTIVE, ENDED),
     ("DAMPEN_RUNS.1", 1, ACTIVE, ENDED),
-    ("RESUME_RUN.1", 1, "status = 'dampened'", ENDED),
+    (
+        "RESUME_RUNS.1",
+        1,
+        "coalesce(ductwork_runs.status, '') = 'dampened'",
+        ENDED,
+    ),
     (
         "GIVE_BACK_BRANCHES.1",
         1,

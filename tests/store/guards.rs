@@ -162,7 +162,7 @@ on_every_database! {
         by_hand(&mut driver, &CANCELLED_BY_HAND, run).await;
         let refused = resume(&mut driver.conn, run, None, None, None).await;
         if !matches!(refused, Err(Error::Corrupt(_))) {
-            wrong.push(format!("RESUME_RUN: {refused:?}"));
+            wrong.push(format!("RESUME_RUNS: {refused:?}"));
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
     }

@@ -188,6 +188,8 @@ pub enum Verb {
     CancelParts(RunId),
     Revive(RunId),
     Resume(RunId),
+    /// Questions whose time is over.
+    Deadlines,
     /// Runs that ended so long ago.
     Prune(Duration),
 }
@@ -687,6 +689,7 @@ impl Person {
             Verb::Resume(run) => resume::resume(conn, *run, None, None, None)
                 .await
                 .map(|_| 1),
+            Verb::Deadlines => resume::pass_deadlines(conn).await.map(|_| 1),
             // One run per transaction, until there is none.
             Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });
