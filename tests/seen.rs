@@ -483,6 +483,63 @@ fn a_run_that_waits_for_a_person_says_what_for_and_how_to_answer() {
     );
 }
 
+const ASKS_IN_TIME: &str = r#"
+pipeline: Asks
+on_wait: Tell
+on_complete: Tell
+steps:
+  Draft: { command: [cat] }
+  Send: { command: [cat] }
+  Tell: { command: [sh, -c, 'cat >> told'] }
+flow: [{ start: Draft }, { dampen: { prompt: "send it?", timeout: 3d } }, { chain: Send }]
+"#;
+
+#[test]
+fn a_question_tells_its_deadline_and_keeps_who_answered() {
+    let place = Place::new(&[("Asks", ASKS_IN_TIME)]);
+    let waited = place.run(&["run", "Asks", "7"]);
+    let said = text(&waited.stderr);
+    assert_eq!(waited.status.code(), Some(3), "{said}");
+    let told = "dampen: send it? (without an answer it halts in 2d 23h)";
+    assert!(said.contains(told), "{said}");
+    // The daemon of `run` has stopped, and the hook has run before.
+    let hook: Value =
+        serde_json::from_slice(&std::fs::read(place.path().join("told")).unwrap()).unwrap();
+    assert_eq!(
+        (&hook["node"], &hook["value"]),
+        (&"dampen".into(), &7.into())
+    );
+    let id = place.json(&["runs", "--json"])[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let why = text(&place.run(&["why", &id]).stdout);
+    assert!(
+        why.contains("(without an answer it halts in 2d 23h)"),
+        "{why}"
+    );
+    let refused = place.run(&["resume", &id, "--by", ""]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let resumed = place.run(&["resume", &id, "8", "--by", "ana"]);
+    assert!(resumed.status.success(), "{resumed:?}");
+    let ended = place.run(&["start", "--until-idle"]);
+    assert!(ended.status.success(), "{ended:?}");
+    let page = text(&place.run(&["show", &id]).stdout);
+    assert!(page.contains("by ana: 8"), "{page}");
+    let shown = place.json(&["show", &id, "--json"]);
+    let steps = shown["steps"].as_array().unwrap();
+    let answered: Vec<_> = steps
+        .iter()
+        .filter(|step| step["answered_by"] == "ana")
+        .collect();
+    assert_eq!(answered.len(), 1, "{shown}");
+    let tails: Vec<_> = steps
+        .iter()
+        .filter(|step| step["node"] == "(on_complete)")
+        .collect();
+    assert_eq!(tails[0]["input"]["output"], 8, "{shown}");
+}
+
 #[test]
 fn a_run_that_was_made_before_is_not_said_to_be_triggered() {
     let place = Place::new(&[("Slow", SLOW)]);

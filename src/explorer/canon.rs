@@ -245,7 +245,7 @@ const HISTORY: &str = "
     ductwork_runs pipeline input triggered_at
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
     ductwork_fan_outs run_id via parent_fan_out_id parent_ordinal created_at
-    ductwork_steps run_id step created_at completed_at
+    ductwork_steps run_id step created_at completed_at answered_by
     ductwork_executions pipeline claimed_at completed_at error_message error_backtrace log
     ductwork_availabilities pipeline
     ductwork_transitions run_id opened_at completed_at

@@ -120,6 +120,14 @@ const SPARE: &[(&str, Shown)] = &[
     ),
     ("QUEUE_ATTEMPTS.1", Cost("the same")),
     ("INSERT_AVAILABILITIES.1", Cost("the same")),
+    (
+        "INSERT_AVAILABILITIES.2",
+        Cost("the head of a queue is looked up only where something goes before it"),
+    ),
+    (
+        "PRUNE_AVAILABILITIES.1",
+        Cost("an execution that has ended has no place in the queue"),
+    ),
     // Said once more where it is written.
     ("OPEN_TRANSITIONS.1", Depth("claimed in this transaction")),
     ("OPEN_ADVANCEMENTS.1", Depth("claimed in this transaction")),
@@ -170,6 +178,14 @@ const SPARE: &[(&str, Shown)] = &[
     (
         "FAILED_BRANCHES.1",
         Depth("the branch of a step that was open a moment ago"),
+    ),
+    (
+        "FAIL_UNANSWERED.1",
+        Depth("a branch that waits for a person stands at a step that does, and its row is ours"),
+    ),
+    (
+        "PASSED_DEADLINES.1",
+        Depth("the write that gives a branch to an advancer asks the same"),
     ),
     (
         "RESUME_STEPS.1",

@@ -86,7 +86,7 @@ pub struct Leaf {
     pub node: String,
     /// The question that a person is asked there.
     pub prompt: Option<String>,
-    /// What happens without an answer, and when.
+    /// The move without an answer, and its time, in words.
     pub deadline: Option<String>,
     /// Its attempt at that.
     pub attempt: Option<u32>,

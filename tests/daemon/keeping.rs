@@ -5,6 +5,7 @@ use std::time::Duration;
 use ductwork::model::RunStatus;
 use ductwork::store::cancel::Cancelling;
 use ductwork::store::prune::Pruning;
+use ductwork::store::query;
 use ductwork::store::statement::Statement;
 
 use crate::fixture::*;
@@ -35,7 +36,38 @@ static LEFT: Statement = Statement::new(
             (SELECT count(*) FROM ductwork_runs) AS n",
 );
 
+const ASKS: &str = r#"
+pipeline: Asks
+on_wait: Tell
+on_complete: Tell
+steps:
+  Draft: { command: [cat] }
+  Send: { command: [cat] }
+  Tell: { command: [sh, -c, 'input=$(cat); echo "$input" >> told'] }
+flow: [{ start: Draft }, { dampen: { prompt: "send it?", timeout: 1s, then: approve } }, { chain: Send }]
+"#;
+
 on_every_database! {
+    async fn a_question_that_nobody_answers_is_decided_by_the_daemon(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ASKS]).await;
+        let mut daemon = fixture.start();
+        let run = fixture.trigger("Asks", "7", 1).await[0];
+        // A run that waits is none that goes on by itself.
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "its time is over", async || {
+            let state = query::run_state(conn, run).await.unwrap().unwrap();
+            (state.status == RunStatus::Completed).then_some(())
+        })
+        .await;
+        let told = fixture.said("told", 2).await;
+        let told: Vec<serde_json::Value> = told.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&told[0]["prompt"], &told[0]["value"]), (&"send it?".into(), &7.into()));
+        assert_eq!(told[1]["output"], 7);
+        assert!(!daemon.logged("decided questions that nobody has answered in time").is_empty());
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     async fn what_was_left_half_done_is_finished_by_the_daemon(db: Db) {
         let settings = Settings { reaper_timeout: "4s", ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[WIDE]).await;

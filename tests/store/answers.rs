@@ -199,6 +199,18 @@ on_every_database! {
         driver.audit().await;
     }
 
+    async fn a_deadline_of_a_newer_version_is_left_to_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&timed(Unanswered::Halt), "\"x\"").await;
+        work(&mut driver).await;
+        static NEWER: Statement = Statement::new("TEST_NEWER", "UPDATE ductwork_deadlines SET unanswered = 'escalate'");
+        driver.conn.execute(&NEWER, &[]).await.unwrap();
+        assert_eq!(passed(&mut driver).await, Passed::default());
+        assert_eq!(deadlines(&mut driver).await, 1);
+        assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
+        driver.audit().await;
+    }
+
     async fn of_an_answer_and_a_deadline_at_once_one_counts(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.audited = false;

@@ -26,6 +26,32 @@ pub const GUARDED: &[Guarded] = &[
         "ductwork_branches.step_id = b.step_id",
         "a_branch_that_waits_elsewhere_by_now_is_not_resumed",
     ),
+    // A deadline that was left behind by a program that knows none, and is set anew at that moment.
+    (
+        "END_PASSED_DEADLINES.1",
+        1,
+        "answer_by <= {now}",
+        "a_deadline_that_is_set_meanwhile_is_kept",
+    ),
+    // With an answer or without one, the worlds' runs come to the same.
+    (
+        "PASSED_DEADLINES.2",
+        1,
+        "d.answer_by <= {now}",
+        "without_an_answer_a_branch_goes_on_or_halts_when_its_time_is_over",
+    ),
+    (
+        "PASSED_DEADLINES.3",
+        1,
+        "d.unanswered IN ('halt', 'approve')",
+        "a_deadline_of_a_newer_version_is_left_to_it",
+    ),
+    (
+        "REVIVE_FAILED_STEPS.2",
+        1,
+        "s.via <> 'dampen'",
+        "a_run_that_halted_without_an_answer_is_revived_to_ask_again",
+    ),
     // Two connections that are given up in a row, and what fenced the first of them arrives last.
     (
         "FENCE_EARLIER.1",
@@ -131,6 +157,12 @@ pub const GUARDED: &[Guarded] = &[
         1,
         "pipeline = :pipeline",
         "a_worker_claims_of_its_own_pipeline_alone",
+    ),
+    (
+        "INSERT_AVAILABILITIES.3",
+        1,
+        "heads.pipeline = b.pipeline",
+        "branches_of_two_pipelines_are_advanced_together",
     ),
     ("ORPHANS.1", 1, "completed_at IS NULL", ORPHANED),
     ("ORPHANS.3", 1, "lease_until < {now}", ORPHANED),

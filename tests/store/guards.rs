@@ -14,7 +14,7 @@ use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
 use ductwork::store::fault_injection;
 use ductwork::store::process::{self, Claimant};
-use ductwork::store::resume::{Resume, resume};
+use ductwork::store::resume::{self, Resume, resume};
 use ductwork::store::revive::revive;
 use ductwork::store::statement::Statement;
 use serde_json::json;
@@ -438,6 +438,47 @@ async fn a_branch_that_waits_elsewhere_by_now_is_not_resumed() {
             resumed.await.unwrap(),
             Resume::NotDampened(RunStatus::Dampened)
         );
+    })
+    .await;
+}
+
+/// A program that knows no deadlines had left one behind; between our look and our write the branch waits
+/// again, with a deadline that is yet to come.
+#[tokio::test]
+async fn a_deadline_that_is_set_meanwhile_is_kept() {
+    static LEFT: Statement = Statement::new(
+        "TEST_LEFT",
+        "INSERT INTO ductwork_deadlines (branch_id, answer_by, unanswered)
+         SELECT b.id, 0, 'halt' FROM ductwork_branches b WHERE b.run_id = :run",
+    );
+    static ANEW: Statement = Statement::new(
+        "TEST_ANEW",
+        "UPDATE ductwork_deadlines SET answer_by = {now} + 3600000000
+          WHERE branch_id IN (SELECT b.id FROM ductwork_branches b WHERE b.run_id = :run)",
+    );
+    static LEFT_OVER: Statement = Statement::new(
+        "TEST_LEFT_OVER",
+        "SELECT count(*) AS n FROM ductwork_deadlines",
+    );
+    crate::support::with(Db::postgres().await, |db| async move {
+        let mut watch = driver(&db).await;
+        let mut daemon = driver(&db).await;
+        let run = watch.trigger(&one(), "1").await;
+        by_hand(&mut watch, &LEFT, run).await;
+        let session = session(&mut daemon).await;
+        let mut quicker = driver(&db).await;
+        quicker.conn.script("BEGIN", "BEGIN").await.unwrap();
+        by_hand(&mut quicker, &ANEW, run).await;
+        let passed = tokio::task::spawn_local(async move {
+            resume::pass_deadlines(&mut daemon.conn).await.unwrap()
+        });
+        until_it_waits(&mut watch, session).await;
+        quicker.conn.script("COMMIT", "COMMIT").await.unwrap();
+        assert_eq!(passed.await.unwrap(), resume::Passed::default());
+        let left = watch.rows(&LEFT_OVER, &[]).await[0]
+            .get::<i64>("n")
+            .unwrap();
+        assert_eq!(left, 1);
     })
     .await;
 }

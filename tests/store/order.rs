@@ -73,4 +73,29 @@ on_every_database! {
     let nodes = next(&mut driver, 2, json!([1])).await;
     assert_eq!(nodes, ["Split 1", "A 1"]);
 }
+
+    /// Each goes before the backlog of its own pipeline.
+    async fn branches_of_two_pipelines_are_advanced_together(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let names = ["P", "Q"];
+        for name in names {
+            let split = Pipeline::named(name).start("A").divide(["B", "C"]).build().unwrap();
+            for input in ["1", "2"] {
+                driver.trigger(&split, input).await;
+            }
+            let claimed = driver.claim(name, 1).await.remove(0);
+            let finished = driver.finished(claimed, Did::Returned(json!(1))).await;
+            driver.commit(&[finished]).await;
+        }
+        let branches = driver.claim_branches(9).await;
+        assert_eq!(branches.len(), 2);
+        assert_eq!(driver.advance(&branches).await.moved, 2);
+        for name in names {
+            let claimed = driver.claim(name, 2).await;
+            let mut nodes: Vec<&str> = claimed.iter().map(|claimed| claimed.node.as_str()).collect();
+            nodes.sort();
+            assert_eq!(nodes, ["B", "C"], "{name}");
+        }
+        driver.audit().await;
+    }
 }

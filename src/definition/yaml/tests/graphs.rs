@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::definition::{self, Pipeline, StepRunner, StepSpec};
+use crate::definition::{self, Pipeline, Question, StepRunner, StepSpec, Unanswered};
 
 #[test]
 fn settings_are_read_as_they_are_written() {
@@ -332,4 +332,40 @@ fn expands_nest_and_the_innermost_is_collapsed_first() {
             "A.3: end",
         ]
     );
+}
+
+#[test]
+fn a_question_may_have_a_deadline_and_a_run_hooks() {
+    let of = |question: &str| {
+        let text = format!(
+            "pipeline: P\non_complete: C\non_wait: W\nsteps: {{ A: {{ command: [a] }}, \
+             C: {{ command: [c] }}, W: {{ command: [w] }} }}\nflow:\n  - start: A\n  - dampen: {question}\n"
+        );
+        parse(&text, file()).unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    let read = of("{ prompt: sure?, timeout: 3d, then: approve }");
+    let question =
+        Question::new("sure?").within(Duration::from_secs(3 * 86_400), Unanswered::Approve);
+    let command = |name: &str| StepSpec::command([name]);
+    let built = Pipeline::named("P")
+        .on_complete("C")
+        .on_wait("W")
+        .step("A", command("a"))
+        .step("C", command("c"))
+        .step("W", command("w"))
+        .start("A")
+        .dampen(question);
+    assert_eq!(read, built.build().unwrap());
+    assert!(
+        read.canonical().starts_with(
+            r#"{"pipeline":"P","on_complete":"C","on_wait":"W","nodes":[{"name":"A","step":"A","next":{"dampen":1}},{"name":"dampen","prompt":"sure?","deadline":{"timeout":259200000,"then":"approve"},"next":"end"}]"#
+        ),
+        "{}",
+        read.canonical()
+    );
+    // Without a word about it a branch halts; without a timeout it waits.
+    let halts = of("{ timeout: 1h }").nodes[1].deadline.unwrap();
+    assert_eq!(halts.then, Unanswered::Halt);
+    assert_eq!(of("{ prompt: sure? }").nodes[1].deadline, None);
+    assert_eq!(of("{ prompt: sure? }"), of("sure?"));
 }

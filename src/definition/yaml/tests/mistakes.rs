@@ -227,6 +227,23 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
             vec![(10, 13, "asks with a text")],
         ),
         (
+            &format!("{all}  - dampen: {{ prompt: [who], timeout: soon, then: ask, to: B }}\n"),
+            vec![
+                (10, 23, "asks with a text, and this is a list"),
+                (10, 39, "`timeout`: "),
+                (10, 51, "without an answer a branch cannot do `ask`"),
+                (10, 56, "unknown key `to` in a dampen"),
+            ],
+        ),
+        (
+            &format!("{all}  - dampen: {{ timeout: 0 }}\n"),
+            vec![(10, 24, "a question with a timeout of 0")],
+        ),
+        (
+            &format!("{all}  - dampen: {{ then: approve }}\n"),
+            vec![(10, 21, "`then` without a `timeout` has no effect")],
+        ),
+        (
             "  - start: A\n",
             vec![
                 (4, 3, "step `B` is not used"),
