@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use crate::config::Config;
 use crate::machine::stuck::{self, Stuck};
 use crate::model::{Role, RunId};
 use crate::problem::{Problem, Problems};
-use crate::process::proof;
+use crate::process::{live, proof, wakeup};
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
@@ -21,6 +22,7 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd health                  # of all hosts: for monitoring, cron
   ductworkd health --here           # of this host, or of this container alone
+  ductworkd health --live           # for a liveness probe: asks no database
   ductworkd health --pid 1 -v
 ")]
 pub struct Health {
@@ -30,14 +32,55 @@ pub struct Health {
     /// Only the supervisors of this host; in a container, only of this container
     #[arg(long, conflicts_with = "pid")]
     here: bool,
+    /// Only whether the loops of this host or container turn; a database that is away makes nobody unhealthy
+    #[arg(long, conflicts_with_all = ["pid", "here", "verbose"])]
+    live: bool,
     /// List all processes
     #[arg(short, long)]
     verbose: bool,
 }
 
+/// The answer of the stamps that the processes here leave.
+fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
+    let directory = wakeup::directory(&config.location()?.identity());
+    let found = directory.and_then(|directory| live::living(&directory));
+    let found = found.map_err(|error| {
+        let problem = Problem::new(format!("no stamps of processes can be read: {error}"));
+        Failure::failed(problem.help("run it as the user that `ductworkd` runs as"))
+    })?;
+    let still = found.iter().find(|living| !living.is_live());
+    let fine = !found.is_empty() && still.is_none();
+    if cli.out.json {
+        let processes = found.iter().map(|living| {
+            let age = living.age.as_millis() as u64;
+            serde_json::json!({ "pid": living.pid, "age_ms": age, "live": living.is_live() })
+        });
+        let processes: Vec<_> = processes.collect();
+        cli.out
+            .value(&serde_json::json!({ "live": fine, "processes": processes }))?;
+        return match fine {
+            true => Ok(()),
+            false => Err(Failure::Quiet(Code::Failed)),
+        };
+    }
+    match still {
+        Some(still) => Err(Failure::failed(Problem::new(still.to_string()).help(
+            "its supervisor or its service manager restarts it; TTIN makes its threads tell where they are",
+        ))),
+        None if found.is_empty() => Err(Failure::failed(
+            Problem::new("no `ductworkd` runs here with this database")
+                .help("start `ductworkd`; `ductworkd processes` shows those of other hosts"),
+        )),
+        None => cli.out.text(&format!("live: {n} of {n}\n", n = found.len())),
+    }
+}
+
 impl Health {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        if self.live {
+            return live(cli, &config);
+        }
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             if let Some(locked) = writable::locked(&mut conn).await?

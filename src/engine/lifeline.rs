@@ -46,7 +46,7 @@ pub const CHANNEL: &str = "ductwork";
 
 /// A loop that shows no progress for this long is wedged, and its process must not look alive
 /// (H8). Longer than any statement of ours: the widest fan-out takes seconds.
-const WEDGED_AFTER: Duration = Duration::from_secs(300);
+pub const WEDGED_AFTER: Duration = Duration::from_secs(300);
 
 /// Until what could not be locked is tried again.
 const LATER: Duration = Duration::from_millis(50);

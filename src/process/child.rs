@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::Config;
 use crate::engine::advancer::Advancer;
-use crate::engine::lifeline::{Lifeline, Request};
+use crate::engine::lifeline::{Lifeline, Request, WEDGED_AFTER};
 use crate::engine::reaper::Sweeper;
 use crate::engine::runner::Runner;
 use crate::engine::shared::{Mode, Shared};
@@ -109,6 +109,7 @@ impl Child {
         let mut watched = None;
         if self.supervisor.is_none() {
             adopt();
+            stamp(&lives, &location);
             if role == Role::Worker {
                 watched = self.be_watched(&lives);
             }
@@ -193,6 +194,22 @@ impl Child {
         };
         self.kinds.iter().map(of).max().unwrap_or_default()
     }
+}
+
+/// Stamps while the loops of these get on, until the process ends: a supervisor does it for its children.
+fn stamp(lives: &[Life], location: &Location) {
+    let shared: Vec<_> = lives.iter().map(|life| Arc::clone(&life.shared)).collect();
+    let requests = lives.first().map(|life| life.requests.clone());
+    let stamp = requests.and_then(|requests| Wakeup::new(location, requests).stamp());
+    let Some(mut stamp) = stamp else { return };
+    tokio::task::spawn_local(async move {
+        loop {
+            if shared.iter().all(|it| it.since_progress() < WEDGED_AFTER) {
+                stamp.touch();
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    });
 }
 
 fn role(kind: &ChildKind) -> Role {

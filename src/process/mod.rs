@@ -6,6 +6,7 @@
 //! - [`roster`] decides (pure); [`spawn`], [`signal`], [`orphan`] carry out.
 //! - [`identity`] says who a process is, beyond its number.
 //! - [`writer`] finds who has SQLite's lock.
+//! - [`live`] is for probes that must not ask the database.
 //! - [`wakeup`] and [`systemd`] are hints to others: nothing depends on them.
 //! - [`dump`] tells a person what every thread is doing.
 //! - [`watcher`] outlives a worker that has no supervisor, and ends what its steps left.
@@ -16,6 +17,7 @@ pub mod child;
 pub mod dump;
 pub mod hooks;
 pub mod identity;
+pub mod live;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 pub mod names;
 pub mod orphan;

@@ -31,6 +31,7 @@ use crate::telemetry::{Note, events};
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
+use super::live::Stamp;
 use super::orphan::{self, Living, TAG};
 use super::over::Over;
 use super::proof;
@@ -113,6 +114,7 @@ struct Supervisor {
     ready: watch::Sender<bool>,
     told_to_stop: watch::Sender<bool>,
     notify: Notify,
+    stamp: Option<Stamp>,
     began: Instant,
     /// The last reload failed.
     not_reloaded: bool,
@@ -264,6 +266,7 @@ impl Supervisor {
             ready: watch::Sender::new(false),
             told_to_stop: watch::Sender::new(false),
             notify: Notify::from_environment(),
+            stamp: wakeup.stamp(),
             began: Instant::now(),
             not_reloaded: false,
             stopping: None,
@@ -301,6 +304,7 @@ impl Supervisor {
             self.watch_own_beat();
             self.watch_the_writer(&rows.borrow());
             self.notify.watchdog();
+            self.stamp.iter_mut().for_each(Stamp::touch);
             if Instant::now() >= prune_at {
                 prune_at = Instant::now() + Duration::from_secs(60);
                 if let Some(retention) = self.setup.config.retention {

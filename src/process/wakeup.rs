@@ -17,6 +17,8 @@ use crate::engine::lifeline::Request;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
 
+use super::live::Stamp;
+
 pub use socket::directory;
 use socket::{Recipient, Sender, WakeupSocket};
 
@@ -60,6 +62,16 @@ impl Wakeup {
             // Without a directory nobody hears us but through the database.
             None => format!("{}:", uuid::Uuid::new_v4()),
         }
+    }
+
+    /// The stamp of this process's life, beside the sockets.
+    pub fn stamp(&self) -> Option<Stamp> {
+        let stamp = Stamp::new(self.dir.as_deref()?);
+        stamp
+            .map_err(
+                |error| tracing::warn!(%error, "no stamp of life: `health --live` finds nobody"),
+            )
+            .ok()
     }
 
     /// The handle that wakes others.

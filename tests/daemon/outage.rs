@@ -407,3 +407,56 @@ async fn succeeded(fixture: &mut DaemonFixture) -> usize {
         .filter(|e| e.result() == "success")
         .count()
 }
+
+/// A liveness probe that asked the database would restart every container while that is away.
+#[tokio::test]
+async fn a_liveness_probe_asks_no_database_and_sees_a_loop_that_stands_still() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[WORK]).await;
+    let live = |fixture: &DaemonFixture| {
+        let asked = fixture.run(&[], &["health", "--live"]);
+        let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
+        (asked.status.code(), said)
+    };
+    let (code, said) = live(&fixture);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("no `ductworkd` runs here with this database"),
+        "{said}"
+    );
+    for role in ["all", "worker"] {
+        fixture.configure(&format!("  role: {role}\n"));
+        let mut daemon = fixture.start();
+        eventually(PATIENCE, "its loop turns", async || {
+            (live(&fixture).0 == Some(0)).then_some(())
+        })
+        .await;
+        cluster.down();
+        assert_eq!(fixture.run(&[], &["health"]).status.code(), Some(69));
+        assert_eq!(live(&fixture), (Some(0), "live: 1 of 1\n".to_owned()));
+        daemon.send(Signal::SIGSTOP);
+        let said = eventually(PATIENCE, "it stands still", async || {
+            let (code, said) = live(&fixture);
+            (code == Some(1)).then_some(said)
+        })
+        .await;
+        assert!(
+            said.contains(&format!(
+                "the loop of process {} has stood still for ",
+                daemon.pid()
+            )),
+            "{said}"
+        );
+        daemon.send(Signal::SIGCONT);
+        eventually(PATIENCE, "it goes on", async || {
+            (live(&fixture).0 == Some(0)).then_some(())
+        })
+        .await;
+        cluster.up();
+        daemon.stop().await;
+        assert_eq!(live(&fixture).0, Some(1), "{role}");
+    }
+}

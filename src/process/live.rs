@@ -1,0 +1,180 @@
+//! A stamp of life, for probes that must ask nobody: a database that is away makes no process unfit.
+//!
+//! Owns: a file for each supervisor and each process of a role of its own, in the directory of the
+//! wakeups, and how it is read. Never: judges what the process does; heartbeats are for that.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::identity::{self, Identity};
+use super::roster::Pid;
+
+/// The age at which a stamp says that the loop of its process stands still.
+pub const STALE_AFTER: Duration = Duration::from_secs(5);
+
+/// The shortest time between two stamps.
+const EVERY: Duration = Duration::from_secs(1);
+
+const PREFIX: &str = "live-";
+
+/// Written once for each turn of a loop.
+pub struct Stamp {
+    file: File,
+    path: PathBuf,
+    me: String,
+    last: Option<Duration>,
+}
+
+impl Stamp {
+    /// This process's, in `directory`.
+    pub fn new(directory: &Path) -> io::Result<Self> {
+        let me = Identity::current();
+        let path = directory.join(format!("{PREFIX}{}", me.pid));
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
+        Ok(Self {
+            file,
+            path,
+            me: format!("{} {}", me.pid_namespace, me.started_ticks),
+            last: None,
+        })
+    }
+
+    /// The loop has turned.
+    pub fn touch(&mut self) {
+        let Some(now) = now() else { return };
+        if self.last.is_some_and(|last| now < last + EVERY) {
+            return;
+        }
+        self.last = Some(now);
+        // One write, and always as long: who reads meanwhile reads the one or the other.
+        let line = format!("{} {:020}\n", self.me, now.as_millis());
+        if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
+            tracing::debug!(%error, "no stamp of life");
+        }
+    }
+}
+
+impl Drop for Stamp {
+    fn drop(&mut self) {
+        // One that stays is passed over: its process is dead.
+        let _left_behind = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Since the host has started; the same for all its processes, and set by nobody.
+fn now() -> Option<Duration> {
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .ok()
+        .map(Duration::from)
+}
+
+/// A living process, by its stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Living {
+    /// Its pid.
+    pub pid: Pid,
+    /// How long ago its loop turned.
+    pub age: Duration,
+}
+
+impl Living {
+    /// True when its loop turns.
+    pub fn is_live(&self) -> bool {
+        self.age < STALE_AFTER
+    }
+}
+
+impl fmt::Display for Living {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.age.as_secs();
+        write!(
+            to,
+            "the loop of process {} has stood still for {seconds}s",
+            self.pid
+        )
+    }
+}
+
+/// The processes of this pid namespace that stamp in `directory`.
+pub fn living(directory: &Path) -> io::Result<Vec<Living>> {
+    let namespace = Identity::current().pid_namespace;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let Some(pid) = pid.and_then(|pid| pid.parse::<Pid>().ok()) else {
+            continue;
+        };
+        // It may have gone meanwhile.
+        let Ok(text) = std::fs::read_to_string(entry.path()) else {
+            continue;
+        };
+        found.extend(read(&text, &namespace, pid));
+    }
+    Ok(found)
+}
+
+fn read(text: &str, namespace: &str, pid: Pid) -> Option<Living> {
+    let mut words = text.split_ascii_whitespace();
+    let (theirs, started, at) = (words.next()?, words.next()?, words.next()?);
+    let started: u64 = started.parse().ok()?;
+    let at = Duration::from_millis(at.parse().ok()?);
+    let is_it = identity::stat(pid).is_some_and(|stat| stat.started_ticks == started);
+    (theirs == namespace && is_it).then(|| Living {
+        pid,
+        age: now().unwrap_or_default().saturating_sub(at),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_while_its_loop_turns_and_is_gone_with_its_stamp() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(living(place.path()).unwrap(), []);
+        let mut stamp = Stamp::new(place.path()).unwrap();
+        assert_eq!(
+            living(place.path()).unwrap(),
+            [],
+            "its loop has not turned yet"
+        );
+        stamp.touch();
+        let found = living(place.path()).unwrap();
+        assert_eq!(found[0].pid, std::process::id() as Pid);
+        assert!(found[0].is_live());
+        drop(stamp);
+        assert_eq!(living(place.path()).unwrap(), []);
+    }
+
+    #[test]
+    fn an_old_stamp_tells_of_a_loop_that_stands_still_and_another_process_is_passed_over() {
+        let me = Identity::current();
+        let at = now().unwrap().saturating_sub(Duration::from_secs(7));
+        let line =
+            |namespace: &str, ticks: u64| format!("{namespace} {ticks} {:020}\n", at.as_millis());
+        let of = |text: &str| read(text, &me.pid_namespace, me.pid);
+        let found = of(&line(&me.pid_namespace, me.started_ticks)).unwrap();
+        assert!(!found.is_live());
+        assert!(
+            found.to_string().ends_with("has stood still for 7s"),
+            "{found}"
+        );
+        assert_eq!(of(&line(&me.pid_namespace, me.started_ticks + 1)), None);
+        assert_eq!(of(&line("pid:[1]", me.started_ticks)), None);
+        assert_eq!(of("what somebody else wrote"), None);
+    }
+}
