@@ -380,6 +380,12 @@ pub fn triples() -> Vec<Scenario> {
             (0, 1, 0),
         ),
         two(
+            "a wait that nobody was told of",
+            &[("told", 2)],
+            &[Cancel(0), Prune, Worker(1)],
+            (0, 0, 0),
+        ),
+        two(
             "late claims and commits",
             &[("chain", 0), ("flaky", 0)],
             &[Leasing(2), PutsBack],
