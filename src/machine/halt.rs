@@ -22,6 +22,8 @@ pub struct HaltFact {
     pub via: String,
     /// The error of the last attempt: at its step, or at advancing from it.
     pub error: Option<String>,
+    /// The class of that error, where it is one of a step.
+    pub class: Option<String>,
     /// The output of its step, where that has one.
     pub output: Option<OutputFact>,
     /// The branches into which it had been split there.
@@ -186,12 +188,22 @@ impl HaltFact {
         self.error.clone()
     }
 
+    /// True where the step said no itself, so that it says the same again until somebody changes it or its
+    /// input. Time, memory and the machine may be other ones at the next attempt.
+    fn is_certain(&self) -> bool {
+        let killed = |class: &String| class.starts_with("Signal(");
+        match self.is(HaltReason::JobRetriesExhausted) {
+            true => !self.class.as_ref().is_some_and(killed),
+            false => self.is(HaltReason::StepRefused),
+        }
+    }
+
     /// The actions after which a revival does not halt here again; `None` for what a revival alone may
     /// mend.
     fn first(&self) -> Option<Fix> {
         let limit = |key| Fix {
             first: format!("raise `{key}`, and send SIGHUP to `ductworkd`"),
-            note: "",
+            note: String::new(),
         };
         if self.is(HaltReason::MaxFanoutExceeded) {
             return Some(limit("pipeline_advancer.steps.max_depth"));
@@ -202,13 +214,13 @@ impl HaltFact {
         if self.is(HaltReason::Unanswered) {
             return Some(Fix {
                 first: "have an answer ready".to_owned(),
-                note: "    # asks again",
+                note: "    # asks again".to_owned(),
             });
         }
-        if self.is(HaltReason::StepRefused) {
+        if self.is_certain() {
             return Some(Fix {
                 first: format!("fix {}", self.node),
-                note: "    # with --latest where the pipeline's file was changed",
+                note: "    # add --latest if you edited the pipeline's file; or trigger it again with another input".to_owned(),
             });
         }
         if !self.is(HaltReason::TransitionInvalid) && !self.is(HaltReason::ConditionUnmatched) {
@@ -218,15 +230,17 @@ impl HaltFact {
         Some(match (&self.output, self.via == Via::Dampen.as_str()) {
             (None, _) => Fix {
                 first: "this should not be: run `ductworkd audit`".to_owned(),
-                note: "",
+                note: String::new(),
             },
             (Some(_), true) => Fix {
                 first: "have another answer ready".to_owned(),
-                note: "    # asks again; with --latest where the pipeline's file was changed",
+                note: "    # asks again; add --latest if you edited the pipeline's file".to_owned(),
             },
             (Some(_), false) => Fix {
                 first: format!("fix {node}"),
-                note: "    # runs that step again; with --latest where the pipeline's file was changed",
+                note: format!(
+                    "    # reruns {node}; add --latest if you edited the pipeline's file"
+                ),
             },
         })
     }
@@ -235,7 +249,7 @@ impl HaltFact {
 /// The actions before a revival, and a note beside its command.
 struct Fix {
     first: String,
-    note: &'static str,
+    note: String,
 }
 
 fn then(edge: &Edge) -> Option<Then> {
@@ -248,7 +262,7 @@ fn then(edge: &Edge) -> Option<Then> {
 /// The remedy of a run that halted so.
 pub fn remedy(halts: &[HaltFact], run: RunId) -> String {
     match halts.iter().find_map(HaltFact::first) {
-        Some(Fix { first, note }) => format!("{first}; then: ductworkd revive {run}{note}"),
+        Some(Fix { first, note }) => format!("{first}, then: ductworkd revive {run}{note}"),
         None => format!("ductworkd revive {run}"),
     }
 }
@@ -371,15 +385,31 @@ mod tests {
         assert_eq!(of(HaltReason::JobTimedOut, None), revive);
         let invalid = of(HaltReason::TransitionInvalid, Some("1"));
         assert!(
-            invalid.starts_with(&format!("fix List; then: {revive} ")),
+            invalid.starts_with(&format!("fix List, then: {revive} ")),
             "{invalid}"
         );
         assert!(invalid.contains("--latest"), "{invalid}");
         let refused = of(HaltReason::StepRefused, None);
         assert!(
-            refused.starts_with(&format!("fix List; then: {revive} ")),
+            refused.starts_with(&format!("fix List, then: {revive} ")),
             "{refused}"
         );
+        // A step that says no says the same again; one that was killed may not be the next time.
+        let exhausted = |class: &str| {
+            let mut fact = fact(HaltReason::JobRetriesExhausted, "List", None);
+            fact.class = Some(class.to_owned());
+            remedy(&[fact], run)
+        };
+        for class in ["ExitStatus(1)", "output_invalid", "command_not_found"] {
+            assert_eq!(
+                exhausted(class),
+                format!(
+                    "fix List, then: {revive}    # add --latest if you edited the pipeline's file; or \
+                     trigger it again with another input"
+                )
+            );
+        }
+        assert_eq!(exhausted("Signal(KILL)"), revive);
         let wide = of(HaltReason::MaxFanoutExceeded, Some("[]"));
         assert!(
             wide.starts_with("raise `pipeline_advancer.steps.max_depth`"),

@@ -9,6 +9,8 @@ use std::time::Duration;
 use crate::model::*;
 use crate::time;
 
+use super::why;
+
 /// Work that is no older than this is on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
@@ -189,7 +191,7 @@ impl Facts {
         let (cause, why, remedy) = self.unmoved(
             &workers,
             &format!("worker of {pipeline}"),
-            super::why::START_WORKER,
+            &self.start(pipeline),
             waiting,
         )?;
         Some(self.report(cause, waiting, &what, &why, remedy))
@@ -198,9 +200,18 @@ impl Facts {
     fn ready(&self, waiting: &Waiting) -> Option<Stuck> {
         let advancers = self.movers(Role::Advancer, &waiting.pipeline);
         let what = format!("a branch of {} is ready", waiting.pipeline);
-        let (cause, why, remedy) =
-            self.unmoved(&advancers, "advancer", "start `ductworkd`", waiting)?;
+        let (cause, why, remedy) = self.unmoved(&advancers, "advancer", why::START, waiting)?;
         Some(self.report(cause, waiting, &what, &why, remedy))
+    }
+
+    /// The remedy where no worker of a pipeline is alive.
+    fn start(&self, pipeline: &str) -> String {
+        let own = |process: &Mover| process.pipeline.as_deref() == Some(pipeline);
+        let daemon = |process: &&Mover| process.role == Role::Supervisor && self.alive(process);
+        match self.processes.iter().find(daemon) {
+            Some(daemon) if !self.processes.iter().any(own) => why::reload(pipeline, daemon.pid),
+            _ => why::START.to_owned(),
+        }
     }
 
     /// Those alive that could move something of a pipeline.

@@ -140,9 +140,13 @@ pub struct BarrierFact {
     pub arrived: i64,
 }
 
-/// The remedy where work waits for a worker.
-pub(super) const START_WORKER: &str = "start `ductworkd` with this pipeline among its `pipelines`, or \
-                                       send SIGHUP to one that runs and does not know it yet";
+/// The remedy where work waits for a worker and there is no daemon, or none that has only to be told.
+pub const START: &str = "start `ductworkd`";
+
+/// The remedy where a daemon runs that does not know a pipeline.
+pub fn reload(pipeline: &str, pid: u32) -> String {
+    format!("the running daemon does not know {pipeline} yet; reload it: kill -HUP {pid}")
+}
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -271,15 +275,7 @@ fn active(facts: &Facts, run: &RunId) -> Why {
     }
     match leaf.state {
         LeafState::Queued { due_at } if due_at > facts.now => {
-            let attempt = attempt(leaf);
-            let when = time::relative(due_at, facts.now);
-            let fact = format!(
-                "{}{attempt} is not due before {} ({when}){place}{}",
-                leaf.node,
-                time::rfc3339(due_at),
-                before(leaf)
-            );
-            Why::new("not_due", fact)
+            Why::new("not_due", not_due(facts, leaf, due_at, &place))
         }
         LeafState::Queued { .. } => queued(facts, leaf, &place),
         LeafState::Ready { from } if from > facts.now => {
@@ -355,8 +351,8 @@ fn telling(facts: &Facts) -> &Leaf {
 /// The process that runs or advances a leaf, if there is one.
 fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let (id, since, verb) = match leaf.state {
-        LeafState::Running { process, since } => (process, since, "runs"),
-        LeafState::Advancing { process, since } => (process, since, "is advanced"),
+        LeafState::Running { process, since } => (process, since, "running"),
+        LeafState::Advancing { process, since } => (process, since, "advancing"),
         _ => return None,
     };
     let Some(process) = process(facts, id) else {
@@ -371,7 +367,10 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let at = format!("{} (pid {})", process.host, process.pid);
     if process.is_alive(facts.stale_after) {
         let attempt = attempt(leaf);
-        let fact = format!("{}{attempt} {verb} on {at} for {span}{place}", leaf.node);
+        let fact = format!(
+            "{}{attempt} has been {verb} on {at} for {span}{place}",
+            leaf.node
+        );
         return Some(Why::new("running", fact));
     }
     let age = time::whole(process.age);
@@ -418,7 +417,23 @@ fn ready(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             "no_advancer",
             format!("{} has ended, but no advancer is alive{place}", leaf.node),
         )
-        .remedy("start `ductworkd`".into()),
+        .remedy(START.to_owned()),
+    }
+}
+
+/// A step that waits for its time: to be tried again, or at all.
+fn not_due(facts: &Facts, leaf: &Leaf, due_at: i64, place: &str) -> String {
+    let (node, at) = (&leaf.node, time::rfc3339(due_at));
+    let when = time::relative(due_at, facts.now);
+    match leaf.attempt {
+        Some(attempt @ 2..) => {
+            let failed = match &leaf.error {
+                Some(error) => format!("; attempt {} failed: {error}", attempt - 1),
+                None => String::new(),
+            };
+            format!("{node} waits to retry: attempt {attempt} is due {when} ({at}){place}{failed}")
+        }
+        _ => format!("{node} is due {when} ({at}){place}"),
     }
 }
 
@@ -468,7 +483,15 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
             (dead, stale) => format!(" ({dead} dead, {stale} with a stale heartbeat)"),
         };
         let fact = format!("{node} is due, but no worker of {pipeline} is alive{known}{place}");
-        return Why::new("no_worker", fact).remedy(START_WORKER.into());
+        // One whose worker has died starts another: it knows the pipeline.
+        let daemon = facts
+            .processes
+            .iter()
+            .find(|it| it.role == Role::Supervisor && it.is_alive(facts.stale_after));
+        return Why::new("no_worker", fact).remedy(match daemon {
+            Some(daemon) if others.is_empty() => reload(pipeline, daemon.pid),
+            _ => START.to_owned(),
+        });
     }
     if let Some(quiet) = all_quiet(&alive) {
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
@@ -701,8 +724,22 @@ mod tests {
         });
         assert_eq!(
             why(&facts).fact,
-            "Slow (attempt 3) runs on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
+            "Slow (attempt 3) has been running on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
         );
+    }
+
+    #[test]
+    fn a_daemon_that_does_not_know_a_pipeline_has_only_to_be_told() {
+        let mut facts = facts(Some(LeafState::Queued { due_at: NOW }));
+        assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
+        facts.processes.push(process(Role::Supervisor, 1));
+        assert_eq!(
+            why(&facts).remedy.as_deref(),
+            Some("the running daemon does not know P yet; reload it: kill -HUP 7")
+        );
+        // One whose worker has died knows it.
+        facts.processes.push(process(Role::Worker, 60));
+        assert_eq!(why(&facts).remedy.as_deref(), Some("start `ductworkd`"));
     }
 
     #[test]
@@ -740,11 +777,16 @@ mod tests {
             let mut facts = facts(Some(state));
             assert!(!why(&facts).fact.contains("attempt before"), "{state:?}");
             facts.leaves[0].error = Some("no such host".into());
+            facts.leaves[0].attempt = Some(3);
             let fact = why(&facts).fact;
-            assert!(
-                fact.ends_with("; the attempt before: no such host"),
-                "{fact}"
-            );
+            let retry = "Load waits to retry: attempt 3 is due in 9s (2023-11-14T22:13:29.000000Z); attempt 2 failed: no such host";
+            match state {
+                LeafState::Queued { .. } => assert_eq!(fact, retry),
+                _ => assert!(
+                    fact.ends_with("; the attempt before: no such host"),
+                    "{fact}"
+                ),
+            }
         }
     }
 
@@ -771,7 +813,7 @@ mod tests {
         assert_eq!(why(&facts).remedy, None);
         facts.status = RunStatus::Halted;
         facts.halts.push(HaltFact {
-            reason: HaltReason::JobRetriesExhausted.to_string(),
+            reason: HaltReason::JobTimedOut.to_string(),
             node: "Load".into(),
             error: Some("exit status 3".into()),
             ..HaltFact::default()
@@ -779,7 +821,7 @@ mod tests {
         let answer = why(&facts);
         assert_eq!(
             answer.fact,
-            "it halted 1m 30s ago: job_retries_exhausted at Load: exit status 3"
+            "it halted 1m 30s ago: job_timed_out at Load: exit status 3"
         );
         let revive = "ductworkd revive 00000000-0000-0000-0000-000000000000";
         assert_eq!(answer.remedy.as_deref(), Some(revive));

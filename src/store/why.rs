@@ -57,7 +57,7 @@ statements! {
                f.width, coalesce(e.error_message,
                    (SELECT a.error_message FROM ductwork_transitions t
                       JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'error'
-                     WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message
+                     WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message, e.error_class
           FROM halted b
           JOIN ductwork_steps s ON {key:s.id;b.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;b.id} AND f.node = s.node
@@ -187,6 +187,7 @@ pub async fn halts(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<HaltFact
             node: row.get("node")?,
             via: row.get("via")?,
             error: row.get("error_message")?,
+            class: row.get("error_class")?,
             output: output.zip(size).map(|(text, size)| OutputFact {
                 size: size.unsigned_abs(),
                 text,

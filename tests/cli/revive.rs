@@ -44,7 +44,7 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     place.write("pipelines/list.yml", text);
     let (ended, id) = halted(&place, "List");
     let said = "Names returned a string; `expand: Greet` needs a list or an object; it is `\"in\"`";
-    let remedy = format!("fix Names; then: ductworkd revive {}", &id[id.len() - 8..]);
+    let remedy = format!("fix Names, then: ductworkd revive {}", &id[id.len() - 8..]);
     assert!(ended.stderr.contains(said), "{ended:?}");
     assert!(ended.stderr.contains(&remedy), "{ended:?}");
     for verb in ["why", "show"] {
@@ -60,7 +60,7 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     let next = revived(place.run(["revive", &id]).fine());
     work(&place);
     let shown = place.run(["show", &id]);
-    let revived_as = format!("it was revived as {next}");
+    let revived_as = format!("it was revived: ductworkd show {}", &next[next.len() - 8..]);
     assert!(shown.fine().stdout.contains(&revived_as), "{shown:?}");
     let json = place.run(["show", &next, "--json"]).json();
     assert_eq!(
@@ -98,7 +98,8 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
     write(&[("A", "cat"), ("B", "cat"), ("C", "cat")]);
     let told = place.run(["revive", &first]);
     let second = revived(&told);
-    let note = "the configuration has another Two now (the step `B` has changed)";
+    let note =
+        "Two has changed since (the step `B` has changed). The new run uses the old definition.";
     assert!(told.stderr.contains(note), "{told:?}");
     assert!(
         told.stderr.contains(&format!(
@@ -143,7 +144,13 @@ fn a_revival_says_that_the_file_differs_and_goes_on_with_it_when_asked_to() {
         "{shown:?}"
     );
     let gone = place.run(["revive", &second, "--latest"]);
-    gone.failed(1, &format!("was revived before, as {third}"));
+    gone.failed(1, &format!("was already revived as {third}"));
+    // Before a person is asked for the definition of a run that is not to be made.
+    write(&[("A", "cat"), ("B", "cat"), ("C", "cat")]);
+    let asked = super::typed(&place, &format!("revive {second}"), b"y\n");
+    let seen = format!("{}{}", asked.stdout, asked.stderr);
+    assert!(seen.contains("was already revived as"), "{asked:?}");
+    assert!(!seen.contains("[y/N]"), "{asked:?}");
     place.run(["audit"]).fine();
 }
 
@@ -182,11 +189,8 @@ fn a_step_that_waits_to_be_tried_again_and_one_that_refused_say_what_they_said_l
     super::send(&daemon, nix::sys::signal::Signal::SIGTERM);
     assert!(daemon.wait().unwrap().success());
     assert!(
-        fact.starts_with("Later (attempt 2) is not due before "),
+        fact.starts_with("Later waits to retry: attempt 2 is due in "),
         "{fact}"
     );
-    assert!(
-        fact.ends_with("; the attempt before: no such host"),
-        "{fact}"
-    );
+    assert!(fact.ends_with("; attempt 1 failed: no such host"), "{fact}");
 }
