@@ -846,7 +846,15 @@ fn a_key_makes_one_run() {
     assert_eq!(second.json()["run_id"], first.json()["run_id"]);
     let third = place.run(["trigger", "Hello", "2", "--key", "k"]);
     assert_eq!(third.code, Some(0));
-    assert!(third.stderr.contains("another input"), "{third:?}");
+    assert!(
+        third
+            .stderr
+            .contains("had a different input; your input was ignored"),
+        "{third:?}"
+    );
+    let told = place.run(["trigger", "Hello", "2", "--key", "k", "--json"]);
+    assert_eq!(told.json()["input_differs"], true);
+    assert_eq!(second.json()["input_differs"], serde_json::Value::Null);
     place
         .run(["trigger", "Hello", "1", "--key", ""])
         .failed(2, "a key has");
@@ -1317,13 +1325,13 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         let ended = Ended::of(child.wait_with_output().unwrap());
         assert_eq!(
             (ended.code, ended.stdout.as_str()),
-            (Some(1), ""),
+            (Some(130), ""),
             "{ended:?}"
         );
         let told = format!("the run {id} is left in progress");
         assert!(ended.stderr.contains(&told), "{ended:?}");
         assert!(
-            ended.stderr.contains("`ductworkd start` goes on"),
+            ended.stderr.contains("continue it with `ductworkd start`"),
             "{ended:?}"
         );
     }
@@ -1424,7 +1432,7 @@ fn a_run_says_what_came_of_it() {
         (&again.json()["run_id"], &again.json()["created"]),
         (&told["run_id"], &false.into())
     );
-    assert!(again.stderr.contains("another input"), "{again:?}");
+    assert!(again.stderr.contains("had a different input"), "{again:?}");
     run(&["Slow", "1", "--key", ""], Stdio::piped()).failed(2, "a key has");
 
     let halted = run(&["Slow", "0", "--json"], Stdio::piped());

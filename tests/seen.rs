@@ -252,7 +252,8 @@ fn no_picture_is_torn_while_a_hundred_attempts_fail() {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        assert!(shown.contains("lines of log not shown"), "{shown}");
+        // Nothing is missed by a person whose run has completed.
+        assert!(!shown.contains("log line"), "{shown}");
     }
 }
 
@@ -367,7 +368,7 @@ fn the_page_of_a_run_has_a_timeline_and_tells_of_each_failed_attempt() {
         "halted: 3 steps completed, 1 failed in ",
         "  Try, element 2 of 3 (2 attempts): exit status 3: no luck with 2\n",
         "  look at it:  ductworkd show ",
-        "  go on:       ductworkd revive ",
+        "  go on:       fix Try, then: ductworkd revive ",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -391,8 +392,10 @@ fn the_page_of_a_run_has_a_timeline_and_tells_of_each_failed_attempt() {
     assert!(order.is_sorted(), "{shown}");
     let row = lines[order[1]];
     assert!(row.contains('█') && row.contains("×3 ✓ 2 ✗ 1 ↻ 1"), "{row}");
+    // A command is never cut.
+    let whole = lines.len() - 1;
     assert!(
-        lines.iter().all(|line| line.chars().count() <= 80),
+        lines[..whole].iter().all(|line| line.chars().count() <= 80),
         "{shown}"
     );
     for attempt in ["attempt 1 after ", "attempt 2 after "] {
@@ -407,8 +410,14 @@ fn the_page_of_a_run_has_a_timeline_and_tells_of_each_failed_attempt() {
             "{shown}"
         );
     }
+    let (why, go_on) = (lines[lines.len() - 2], lines[lines.len() - 1]);
+    assert_eq!(why, format!("why it halted: ductworkd why {}", &id[28..]));
+    let remedy = format!("fix Try, then: ductworkd revive {}    # ", &id[28..]);
+    assert!(go_on.starts_with(&format!("go on: {remedy}")), "{shown}");
+    let told = text(&place.run(&["why", &id]).stdout);
+    assert!(told.contains(&format!("remedy: {remedy}")), "{told}");
     assert!(
-        lines[lines.len() - 1].ends_with(&format!("go on: ductworkd revive {}", &id[28..])),
+        go_on.ends_with("or trigger it again with another input"),
         "{shown}"
     );
     assert!(!shown.contains("ExitStatus"), "{shown}");
@@ -551,6 +560,12 @@ fn a_run_that_was_made_before_is_not_said_to_be_triggered() {
         let ended = place.run(&["run", "Slow", "1", "--key", "k"]);
         assert!(text(&ended.stderr).contains(said), "{ended:?}");
     }
+    // Nor to have taken the moment in which its output was read.
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    let hour = "UPDATE ductwork_runs SET triggered_at = completed_at - 3600000000";
+    conn.execute(hour, []).unwrap();
+    let ended = place.run(&["run", "Slow", "1", "--key", "k"]);
+    assert!(text(&ended.stderr).contains(" in 1 h 00 min"), "{ended:?}");
 }
 
 #[test]
@@ -570,6 +585,98 @@ fn an_interrupted_run_says_what_it_waits_for_and_how_not_to() {
     let told = "stopping: waiting for the steps that run: Wait; Ctrl-C again stops at once\n";
     assert!(said.contains(told), "{said}");
     assert_eq!(ended.status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn a_person_who_waits_for_nobody_is_told_so() {
+    let place = Place::new(&[("Slow", SLOW), ("Halts", HALTS)]);
+    place.go();
+    let size = (24, 80);
+    let seen = |args: &str| {
+        let child = place.on_terminal(args, size, &[]);
+        let mut last = Vec::new();
+        let code = watched(child, size, 512, |screen| last = screen.lines());
+        (code, last.join("\n"))
+    };
+    let (code, shown) = seen("trigger Slow 7");
+    assert_eq!(code, Some(0), "{shown}");
+    let note = "note: no `ductworkd` works on Slow now: start `ductworkd`, or";
+    assert!(shown.contains(note), "{shown}");
+    let id = place.json(&["runs", "--json"])[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    // Whether there is a terminal or not.
+    for args in [&["trigger", "Slow", "8", "--wait"][..], &["watch", &id]] {
+        let mut command = place.prepared(env!("CARGO_BIN_EXE_ductworkd"));
+        let command = command
+            .args(args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("remedy: ") {
+            let mut line = String::new();
+            assert!(
+                std::io::BufRead::read_line(&mut stderr, &mut line).unwrap() > 0,
+                "{said}"
+            );
+            said.push_str(&line);
+        }
+        assert!(
+            said.contains(
+                "note: First is due, but no worker of Slow is alive\nremedy: start `ductworkd`\n"
+            ),
+            "{said}"
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let _daemon = place.daemon();
+    let watched = place.run(&["watch", &id, "--json"]);
+    let told: Value = serde_json::from_slice(&watched.stdout).unwrap();
+    assert_eq!(
+        (&told["run_id"], &told["status"], &told["output"]),
+        (&id.as_str().into(), &"completed".into(), &7.into())
+    );
+    let (_, shown) = seen("trigger Slow 9");
+    assert!(!shown.contains("note: "), "{shown}");
+}
+
+/// A step with a name that no narrow terminal shows on a line.
+const LONG: &str = r#"
+pipeline: Long
+steps:
+  TheFirstStepOfThisPipelineHasALongName: { command: [sh, -c, "sleep 0.3; cat"] }
+  TheSecondStepOfThisPipelineHasALongName: { command: [sh, -c, "sleep 0.3; cat"] }
+  Halt: { command: [sh, -c, "echo no luck >&2; exit 65"] }
+flow: [{ start: TheFirstStepOfThisPipelineHasALongName }, { chain: TheSecondStepOfThisPipelineHasALongName }, { chain: Halt }]
+"#;
+
+#[test]
+fn the_last_picture_is_whole_where_a_row_is_wider_than_the_terminal() {
+    let place = Place::new(&[("Long", LONG)]);
+    let size = (30, 30);
+    let child = place.on_terminal("run Long 1", size, &[]);
+    let mut last = Vec::new();
+    let code = watched(child, size, 512, |screen| last = screen.lines());
+    assert_eq!(code, Some(1), "{last:#?}");
+    let at = last
+        .iter()
+        .position(|line| line.starts_with("Long "))
+        .unwrap();
+    assert_eq!(
+        last[at + 1..at + 6],
+        [
+            " ✓ TheFirstStepOfThisPipelineH",
+            "asALongName",
+            " ✓ TheSecondStepOfThisPipeline",
+            "HasALongName",
+            " ✗ Halt"
+        ],
+        "{last:#?}"
+    );
 }
 
 #[test]

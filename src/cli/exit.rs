@@ -19,6 +19,8 @@ pub enum Code {
     Usage = 2,
     /// The run waits for a person.
     Waiting = 3,
+    /// It was told to stop before the run had ended: SIGINT, as a shell tells it.
+    Interrupted = 130,
     /// The database cannot be reached (EX_UNAVAILABLE).
     Unavailable = 69,
 }
@@ -30,6 +32,7 @@ impl Code {
             Self::Failed => "failed",
             Self::Usage => "usage",
             Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
             Self::Unavailable => "unavailable",
         }
     }

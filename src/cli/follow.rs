@@ -6,6 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
 use crate::model::{RunId, RunStatus, short as short_id};
@@ -16,6 +17,7 @@ use crate::store::{self, Conn};
 use super::exit::{Code, Failure};
 use super::glyphs::{Glyphs, glyphs};
 use super::live::{Frame, Look, Screen, Style, Tree, counted, span};
+use super::nobody::Lookout;
 use super::out::{clean, short};
 use super::terminal::Terminal;
 use super::{attempt, columns, hint, value};
@@ -74,6 +76,8 @@ pub struct Follow<'a> {
     pub style: Style,
     /// Whether a waiting run is followed until somebody has answered.
     pub patient: bool,
+    /// The configuration of a run that others work: it is told when nobody does.
+    pub others: Option<&'a Config>,
 }
 
 /// Follows a run until it rests; `None` when it is gone. `stopping` tells whether whoever works it is
@@ -83,7 +87,8 @@ pub async fn to_rest(
     follow: &Follow<'_>,
     view: &mut View<'_>,
     stopping: &dyn Fn() -> bool,
-) -> Result<Option<RunStatus>, store::Error> {
+) -> Result<Option<RunStatus>, Failure> {
+    let mut lookout = follow.others.map(Lookout::new);
     // The questions, asked for again only where there are more or fewer: each is read with its value.
     let mut asked = (0, Vec::new());
     loop {
@@ -111,6 +116,9 @@ pub async fn to_rest(
             && !still_waits(conn, follow.run).await?
         {
             continue;
+        }
+        if let Some(lookout) = lookout.as_mut().filter(|_| !rests) {
+            view.notes.extend(lookout.look(conn, follow.run).await?);
         }
         view.show(&seen, rests);
         if rests {
@@ -162,12 +170,20 @@ async fn questions(conn: &mut Conn, follow: &Follow<'_>) -> Result<Vec<String>, 
     let waiting = resume::waiting(conn, follow.run).await?;
     let asked = waiting.iter().take(RETRIES);
     Ok(asked
-        .map(|step| question(step, follow.definition))
+        .map(|step| question(step, waiting.len(), follow.definition))
         .collect())
 }
 
-/// The question that a waiting step asks.
-fn question(step: &WaitingStep, definition: &Definition) -> String {
+/// The name of a step that waits, with the id that `resume --step` takes where it is one of several.
+pub fn place(step: &WaitingStep, of: usize) -> String {
+    match of {
+        0 | 1 => clean(&step.node),
+        _ => format!("{} ({})", clean(&step.node), short_id(step.step_id)),
+    }
+}
+
+/// The question that a waiting step asks, one of so many.
+fn question(step: &WaitingStep, of: usize, definition: &Definition) -> String {
     let prompt = definition
         .find(&step.node)
         .and_then(|at| definition.node(at).prompt.clone());
@@ -176,8 +192,8 @@ fn question(step: &WaitingStep, definition: &Definition) -> String {
         None => String::new(),
     };
     match prompt {
-        Some(prompt) => format!("{}: {}{deadline}", clean(&step.node), short(&prompt, 1_000)),
-        None => format!("{}{deadline}", clean(&step.node)),
+        Some(prompt) => format!("{}: {}{deadline}", place(step, of), short(&prompt, 1_000)),
+        None => format!("{}{deadline}", place(step, of)),
     }
 }
 
@@ -189,6 +205,8 @@ pub struct View<'a> {
     screen: Option<Screen>,
     terminal: Option<&'a Terminal>,
     hidden: u64,
+    /// Lines to show above the picture.
+    notes: Vec<String>,
     since: Instant,
     frame: usize,
     said: Vec<String>,
@@ -218,6 +236,7 @@ impl<'a> View<'a> {
             screen,
             terminal,
             hidden: 0,
+            notes: Vec::new(),
             since: Instant::now(),
             frame: 0,
             said: Vec::new(),
@@ -296,26 +315,30 @@ impl<'a> View<'a> {
                 "answer: ductworkd resume {id} [VALUE]"
             )));
         }
-        if self.hidden > 0 {
-            let lines_of_log = counted(self.hidden, "line");
-            let hidden = format!("{lines_of_log} of log not shown (DUCTWORK_LOGGER__LEVEL=info)");
-            lines.push(style.dim(&hidden));
+        if self.hidden > 0 && rests && seen.status != Some(RunStatus::Completed) {
+            let (hidden, id) = (counted(self.hidden, "log line"), short_id(self.follow.run));
+            let text = format!("{hidden} hidden; see them with: ductworkd logs {id}");
+            lines.push(style.dim(&hint::pasteable(&text)));
         }
         lines
     }
 
     /// The lines of log that are shown.
     fn above(&mut self) -> Vec<String> {
-        let Some(terminal) = self.terminal else {
-            return Vec::new();
-        };
-        let lines = terminal.lines();
-        self.hidden += lines.hidden;
-        lines.shown
+        let mut shown = std::mem::take(&mut self.notes);
+        if let Some(terminal) = self.terminal {
+            let lines = terminal.lines(Some(self.follow.run));
+            self.hidden += lines.hidden;
+            shown.extend(lines.shown);
+        }
+        shown
     }
 
     /// The changes, at most once a second.
     fn say(&mut self, seen: &Seen, rests: bool, took: &str) {
+        for note in self.notes.drain(..) {
+            say(&note);
+        }
         if rests {
             let status = match seen.status {
                 Some(status) => super::runs::word(status),
@@ -435,7 +458,8 @@ pub async fn report(
             say(&style.yellow(&format!("run {id} waits for a person")));
             let waiting = resume::waiting(conn, run).await?;
             for step in waiting.iter().take(TOLD) {
-                say(&format!("  {}", question(step, follow.definition)));
+                let question = question(step, waiting.len(), follow.definition);
+                say(&format!("  {question}"));
                 for line in decide(&step.input, style) {
                     say(&format!("    {line}"));
                 }

@@ -12,7 +12,7 @@ use crate::store::query::NodeProgress;
 
 use super::columns::{cut, width, wrapped};
 use super::flow::{self, Place};
-use super::glyphs::Glyphs;
+use super::glyphs::{Glyphs, glyphs};
 
 /// The widest and the narrowest bar.
 const BAR: usize = 24;
@@ -203,12 +203,25 @@ impl Frame {
         // The title, and where the cursor waits.
         let last = &self.last[..self.last.len().min(rows.saturating_sub(2)).max(1)];
         let room = rows.saturating_sub(2 + last.len()).min(self.rows.len());
+        // Where rows are left out, one says how many, unless that leaves no others.
+        let told = room < self.rows.len() && room > 2;
+        let room = room - usize::from(told);
         // One that is done stays in sight.
         let from = self.first.saturating_sub(1).min(self.rows.len() - room);
         let shown = &self.rows[from..from + room];
-        let lines = std::iter::once(&self.title).chain(shown).chain(last);
+        let more = told.then(|| left_out(from, self.rows.len() - from - room));
+        let lines = std::iter::once(&self.title).chain(shown);
+        let lines = lines.chain(&more).chain(last);
         lines.map(|line| cut(line, columns)).collect()
     }
+}
+
+/// The line in place of rows that have no room.
+fn left_out(above: usize, below: usize) -> String {
+    let places = [(above, "above"), (below, "below")];
+    let some = places.iter().filter(|(count, _)| *count > 0);
+    let some: Vec<String> = some.map(|(count, at)| format!("{count} {at}")).collect();
+    format!("{} {}", glyphs().more, some.join(", "))
 }
 
 /// Draws frames over each other.
@@ -266,7 +279,11 @@ fn over(drawn: &[usize], above: &[String], lines: &[String], columns: usize) -> 
     for line in above.chain(lines.iter().cloned()) {
         // The last frame's line may have been longer. Cleared before, because after a line that
         // is as wide as the terminal the cursor still stands on its last letter.
-        text.push_str("\x1b[K");
+        // Where it takes several rows, what stands on those is cleared as well.
+        text.push_str(match width(&line) > columns {
+            true => "\x1b[J",
+            false => "\x1b[K",
+        });
         text.push_str(&line);
         text.push_str("\r\n");
     }
@@ -353,7 +370,13 @@ mod tests {
             first: 30,
             ..frame(false)
         };
-        assert_eq!(late.fit(10, 80)[7], "row 29");
+        assert_eq!(late.fit(10, 80)[6], "row 29");
+        let more = glyphs().more;
+        assert_eq!(late.fit(10, 80)[7], format!("{more} 24 above"));
+        assert_eq!(
+            frame(false).fit(10, 80)[7],
+            format!("{more} 11 above, 13 below")
+        );
         let more = Frame {
             last: (0..5).map(|line| format!("last {line}")).collect(),
             ..frame(false)
@@ -402,6 +425,8 @@ mod tests {
         assert_eq!(first, "\x1b[?2026h\r\x1b[Kabcd\r\n\x1b[J\x1b[?2026l");
         assert!(over(&[4, 4], &[], &lines, 4).contains("\x1b[2A"));
         assert!(over(&[4, 4], &[], &lines, 3).contains("\x1b[4A"));
+        // The rows below are cleared before a line that goes on there.
+        assert!(over(&[4, 4], &[], &lines, 3).contains("\x1b[Jabcd\r\n"));
         let above = ["a line of log".to_owned()];
         let text = over(&[4], &above, &lines, 8);
         assert!(

@@ -23,6 +23,7 @@ mod init;
 mod live;
 mod logs;
 mod migrate;
+mod nobody;
 mod out;
 mod patiently;
 mod processes;

@@ -9,6 +9,7 @@ use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
 
 use super::exit::Failure;
+use super::nobody;
 use super::out::short;
 use super::setup::{self, CliContext};
 
@@ -100,7 +101,8 @@ impl Resume {
                     ));
                 }
             };
-            setup::wake_for(&mut conn, &config, run).await?;
+            let pipeline = setup::wake_for(&mut conn, &config, run).await?;
+            nobody::note(&mut conn, &config, &pipeline).await?;
             match cli.out.json {
                 true => cli.out.value(&json!({ "run_id": run, "resumed": resumed })),
                 false => cli.out.text(&format!("{run} resumed\n")),

@@ -7,16 +7,17 @@ use serde_json::json;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::definition::difference::differences;
-use crate::machine::why;
+use crate::machine::why::trigger_again;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::revive::{self, Wanted};
-use crate::store::{Conn, Purpose};
+use crate::store::{Conn, Purpose, why};
 
 use super::exit::Failure;
 use super::follow;
+use super::nobody;
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 
@@ -54,6 +55,13 @@ impl Revive {
             let Some(found) = query::run(&mut conn, run).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
+            // Before anybody is asked anything.
+            if found.status == RunStatus::Halted
+                && let Some(next) = why::revived_as(&mut conn, run).await?
+            {
+                let refusal = revive::Revive::AlreadyRevived(next);
+                return Err(refused(refusal, &found, &config));
+            }
             let pipelines = match (self.latest, found.status) {
                 (true, _) => cli.pipelines(&config)?,
                 // A mistake in a file keeps no run from going on as it was.
@@ -86,10 +94,11 @@ impl Revive {
             let pipeline = setup::wake_for(&mut conn, &config, revived).await?;
             if let Some(changed) = note {
                 follow::say(&format!(
-                    "note: the configuration has another {pipeline} now ({changed}); the new run keeps the \
-                     definition that it was started with. Should it halt again: ductworkd revive {revived} --latest"
+                    "note: {pipeline} has changed since ({changed}). The new run uses the old definition. If it \
+                     halts again, try: ductworkd revive {revived} --latest"
                 ));
             }
+            nobody::note(&mut conn, &config, &pipeline).await?;
             match cli.out.json {
                 true => cli.out.value(&json!({
                     "run_id": revived, "pipeline": pipeline, "revived_from": run,
@@ -127,8 +136,8 @@ fn asked() -> bool {
 /// The answer of the person at the terminal. Asked on standard error: the other is for the result.
 fn confirmed(pipeline: &str, changed: &str) -> bool {
     eprint!(
-        "The configuration has another {pipeline} now: {changed}.\n\
-         Go on with that, as with --latest? Otherwise the run keeps its own. [y/N] "
+        "The definition of {pipeline} has changed since this run started: {changed}.\n\
+         Use the new definition (--latest)? \"No\" keeps the old one. [y/N] "
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
@@ -139,7 +148,7 @@ fn confirmed(pipeline: &str, changed: &str) -> bool {
 
 fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
     let id: RunId = run.id;
-    let again = || why::trigger_again(&run.pipeline, run.input.get(), id);
+    let again = || trigger_again(&run.pipeline, run.input.get(), id);
     let (message, help) = match refusal {
         revive::Revive::NotHalted(RunStatus::Completed) => (
             format!("the run {id} completed: there is nothing to revive"),
@@ -151,10 +160,10 @@ fn refused(refusal: revive::Revive, run: &Run, config: &Config) -> Failure {
         ),
         revive::Revive::NotHalted(status) => (
             format!("the run {id} is {status}: only halted runs are revived"),
-            format!("`ductworkd why {id}` says what keeps it"),
+            format!("`ductworkd why {id}` says what it is waiting for"),
         ),
         revive::Revive::AlreadyRevived(next) => (
-            format!("the run {id} was revived before, as {next}"),
+            format!("the run {id} was already revived as {next}"),
             format!("`ductworkd show {next}` shows it"),
         ),
         revive::Revive::Disagrees(found) => (

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::model::{Hook, RunId, RunStatus, Via};
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
 use crate::store;
@@ -22,8 +22,9 @@ use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::{Conn, Location, Purpose};
 use crate::telemetry::{Level, LogFormat};
+use crate::time;
 
-use super::exit::Failure;
+use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::out::Out;
@@ -119,9 +120,13 @@ async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result
             format!("stopped, and the run {id} may be left in progress: {error}")
         }
     };
-    Err(Failure::failed(Problem::new(left).help(format!(
-        "`ductworkd start` goes on with it; `ductworkd watch {id}` shows it then"
-    ))))
+    let problem = Problem::new(left).help(format!(
+        "continue it with `ductworkd start`; then follow it with `ductworkd watch {id}`"
+    ));
+    Err(Failure::Problems(
+        Code::Interrupted,
+        Problems(vec![problem]),
+    ))
 }
 
 /// Follows a run to where it rests, and prints what came of it.
@@ -154,6 +159,14 @@ async fn follow(
     let status = {
         let screen = terminal.map(Terminal::file).transpose()?.map(Screen::on);
         let mut view = View::new(&how, screen, terminal);
+        // One of an earlier command has its own span.
+        if !triggered.created
+            && let Some(run) = query::run(&mut conn, id).await?
+        {
+            let now = query::now(&mut conn).await?;
+            let age = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
+            view = view.begun(age);
+        }
         let stopping = || *handle.stopping.borrow();
         follow::to_rest(&mut conn, &how, &mut view, &stopping).await?
     };
@@ -199,7 +212,8 @@ async fn report(
         output if shot.out.json => shot.out.value(&Answer {
             run_id: triggered.run_id,
             pipeline: &shot.definition.pipeline,
-            created: triggered.created,
+            created: Some(triggered.created),
+            input_differs: triggered.input_differs.then_some(true),
             status,
             output,
         }),
@@ -222,6 +236,7 @@ impl Shot {
             definition: &self.definition,
             style: self.style,
             patient: false,
+            others: None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod page;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::machine::halt::remedy;
 use crate::model::*;
 use crate::store::Purpose;
 use crate::store::definition::Definitions;
@@ -95,9 +96,12 @@ impl Show {
                 RunStatus::Halted => crate::store::why::revived_as(&mut conn, run).await?,
                 _ => None,
             };
+            let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
             let mut text = page::draw(&page::Page {
                 detail: &detail,
                 revived_as,
+                explained: why::explained(&halts),
+                remedy: (!facts.is_empty()).then(|| remedy(&facts, run)),
                 definition: definition.as_deref().ok(),
                 nodes,
                 troubled: placed,
@@ -109,9 +113,6 @@ impl Show {
             if let Some(unreadable) = unreadable {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
-            }
-            if !halts.is_empty() {
-                text.push_str(&why::halted(&halts, run, revived_as));
             }
             cli.out.text(&hint::pasteable(&text))
         })

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::model::RunId;
 use crate::problem::Problem;
 
 use super::exit::Failure;
@@ -93,8 +94,10 @@ impl Terminal {
         })
     }
 
-    /// The lines that have come since this was asked last.
-    pub fn lines(&self) -> Lines {
+    /// The lines that have come since this was asked last. Those about other runs than `of` are not even
+    /// counted.
+    pub fn lines(&self, of: Option<RunId>) -> Lines {
+        let of = of.map_or_else(String::new, |run| run.to_string());
         let mut caught = locked(&self.caught);
         let mut lines = Lines {
             shown: Vec::new(),
@@ -103,7 +106,7 @@ impl Terminal {
         for line in caught.lines.drain(..) {
             match self.log || !line.contains("run_id=") {
                 true => lines.shown.push(line),
-                false => lines.hidden += 1,
+                false => lines.hidden += u64::from(line.contains(&of)),
             }
         }
         lines
@@ -131,7 +134,7 @@ impl Drop for Terminal {
         if nix::unistd::dup2_stderr(&self.real).is_ok() {
             self.wait(|caught| caught.ended);
         }
-        for line in self.lines().shown {
+        for line in self.lines(None).shown {
             let _ = self.real.write_all(format!("{line}\n").as_bytes());
         }
     }

@@ -12,6 +12,7 @@ use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, say};
+use super::nobody::{self, Lookout};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 use super::shot;
@@ -58,8 +59,12 @@ pub struct Answer<'a> {
     pub run_id: RunId,
     /// Of this pipeline.
     pub pipeline: &'a str,
-    /// False: its key had started it before.
-    pub created: bool,
+    /// False: its key had started it before. Absent where nobody has just asked for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<bool>,
+    /// Only where its key had started it before with another input, and true then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_differs: Option<bool>,
     /// Its outcome, where the command waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
@@ -96,7 +101,8 @@ impl Trigger {
             let mut answer = Answer {
                 run_id: triggered.run_id,
                 pipeline,
-                created: triggered.created,
+                created: Some(triggered.created),
+                input_differs: triggered.input_differs.then_some(true),
                 status: None,
                 output: None,
             };
@@ -110,8 +116,11 @@ impl Trigger {
                     made(triggered)
                 )),
             }
+            if !self.wait {
+                nobody::note(&mut conn, &config, pipeline).await?;
+            }
             if self.wait {
-                let end = wait(&mut conn, triggered.run_id).await?;
+                let end = wait(&mut conn, triggered.run_id, Lookout::new(&config)).await?;
                 answer.status = Some(end.status);
                 answer.output = end.output;
             }
@@ -130,6 +139,7 @@ impl Trigger {
                         definition,
                         style: shot::style(),
                         patient: false,
+                        others: None,
                     };
                     follow::report(&mut conn, &how, status).await
                 }
@@ -162,13 +172,20 @@ pub fn made(triggered: &Triggered) -> &'static str {
 /// Says so where a key leads to a run with another input.
 pub fn note_other_input(triggered: &Triggered) {
     if triggered.input_differs {
-        note("the key was used before, with another input; that run is not changed");
+        let run = triggered.run_id;
+        note(&format!(
+            "this key already belongs to run {run}, which had a different input; your input was ignored"
+        ));
     }
 }
 
 /// Waits until a run has ended, or nothing of it goes on unless a person answers: by looking, ever less
 /// often, because nobody wakes it.
-async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
+async fn wait(
+    conn: &mut Conn,
+    run: RunId,
+    mut lookout: Lookout<'_>,
+) -> Result<query::RunState, Failure> {
     let mut look_every = Duration::from_millis(10);
     loop {
         let Some(state) = query::run_state(conn, run).await? else {
@@ -183,6 +200,9 @@ async fn wait(conn: &mut Conn, run: RunId) -> Result<query::RunState, Failure> {
             if rests && follow::still_waits(conn, run).await? {
                 return Ok(state);
             }
+        }
+        for line in lookout.look(conn, run).await? {
+            say(&line);
         }
         tokio::time::sleep(look_every).await;
         look_every = (look_every * 3 / 2).min(LOOK_EVERY_MAX);

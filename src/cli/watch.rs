@@ -8,14 +8,12 @@ use crate::store::definition::Definitions;
 use crate::store::query;
 use crate::time;
 
-use super::exit::Failure;
+use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable};
 use super::live::Screen;
 use super::setup::{self, CliContext};
+use super::trigger::Answer;
 use super::{shot, terminal};
-
-/// Ended by SIGINT, as a shell tells it.
-const INTERRUPTED: u8 = 130;
 
 /// Watches a run until it ends.
 #[derive(Debug, clap::Args)]
@@ -51,6 +49,7 @@ impl Watch {
                 definition: &definition,
                 style: shot::style(),
                 patient: true,
+                others: Some(&config),
             };
             let screen = match !cli.out.json && is_drawable() {
                 true => Some(Screen::on(terminal::stderr()?)),
@@ -66,14 +65,21 @@ impl Watch {
                         if interrupted.is_ok() {
                             follow::say(&format!("the run goes on; ductworkd watch {run} shows it again"));
                         }
-                        return Ok(ExitCode::from(INTERRUPTED));
+                        return Ok(ExitCode::from(Code::Interrupted as u8));
                     }
                     status = follow::to_rest(&mut conn, &how, &mut view, &|| false) => status?,
                 }
             };
             let state = query::run_state(&mut conn, run).await?;
             match state.and_then(|state| state.output) {
-                Some(output) if cli.out.json => cli.out.raw(&format!("{}\n", output.get()))?,
+                output if cli.out.json => cli.out.value(&Answer {
+                    run_id: run,
+                    pipeline: &found.pipeline,
+                    created: None,
+                    input_differs: None,
+                    status,
+                    output,
+                })?,
                 Some(output) => cli.out.result(&output)?,
                 None => {}
             }

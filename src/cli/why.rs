@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
+use crate::config::Config;
 use crate::definition::Definition;
-use crate::machine::halt::{self, HaltFact};
-use crate::machine::why::why;
-use crate::model::RunId;
+use crate::machine::halt::HaltFact;
+use crate::machine::why::{Why as Answer, why};
+use crate::model::{RunId, RunStatus};
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
@@ -38,41 +39,14 @@ impl Why {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
-            let stale_after = config.supervisor.reaper_timeout;
-            let definitions = Definitions::default();
-            let facts = crate::store::why::facts(&mut conn, run, stale_after, &definitions);
-            let facts = waiting("looking at the run", facts).await?;
-            let Some(mut facts) = facts else {
+            let asked = asked(&mut conn, &config, run);
+            let Some((status, why)) = waiting("looking at the run", asked).await? else {
                 return Err(setup::no_run(&run.to_string()));
             };
-            let processes = process::processes(&mut conn).await?;
-            let me = Identity::current();
-            for process in &mut facts.processes {
-                let row = processes.iter().find(|row| row.id == process.id);
-                process.dead = row.is_some_and(|row| proof::is_dead(&me, row));
-            }
-            let mut why = why(&facts);
-            // Nothing moves then, whatever else there is to say of a run that could.
-            if !facts.status.is_terminal()
-                && let (Some(fact), writer) =
-                    setup::obstacle(&mut conn, &config, &processes).await?
-            {
-                let (cause, remedy) = match writer {
-                    Some(_) => (
-                        "write_lock_held",
-                        "wait until it has ended its transaction, or end it",
-                    ),
-                    None => (
-                        "not_writable",
-                        "mend that; a daemon that runs goes on by itself, and where none does, start `ductworkd`",
-                    ),
-                };
-                (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
-            }
             if cli.out.json {
                 return cli.out.value(&json!({
                     "run_id": run,
-                    "status": facts.status,
+                    "status": status,
                     "cause": why.cause,
                     "fact": why.fact,
                     "remedy": why.remedy.as_deref().map(hint::pasteable),
@@ -80,8 +54,10 @@ impl Why {
             }
             let mut text = format!("{}\n", out::clean(&why.fact));
             if why.cause == "dampened" {
-                for step in resume::waiting(&mut conn, run).await?.iter().take(ASKED) {
-                    text.push_str(&format!("  {}\n", out::clean(&step.node)));
+                let steps = resume::waiting(&mut conn, run).await?;
+                for step in steps.iter().take(ASKED) {
+                    let place = follow::place(step, steps.len());
+                    text.push_str(&format!("  {place}\n"));
                     for line in follow::decide(&step.input, shot::style()) {
                         text.push_str(&format!("    {line}\n"));
                     }
@@ -97,6 +73,49 @@ impl Why {
             cli.out.text(&text)
         })
     }
+}
+
+/// The one fact that keeps a run; `None` when there is no such run.
+pub async fn ask(conn: &mut Conn, config: &Config, run: RunId) -> Result<Option<Answer>, Failure> {
+    Ok(asked(conn, config, run).await?.map(|(_, why)| why))
+}
+
+/// The same, and the run's state.
+async fn asked(
+    conn: &mut Conn,
+    config: &Config,
+    run: RunId,
+) -> Result<Option<(RunStatus, Answer)>, Failure> {
+    let stale_after = config.supervisor.reaper_timeout;
+    let definitions = Definitions::default();
+    let facts = crate::store::why::facts(conn, run, stale_after, &definitions);
+    let Some(mut facts) = facts.await? else {
+        return Ok(None);
+    };
+    let processes = process::processes(conn).await?;
+    let me = Identity::current();
+    for process in &mut facts.processes {
+        let row = processes.iter().find(|row| row.id == process.id);
+        process.dead = row.is_some_and(|row| proof::is_dead(&me, row));
+    }
+    let mut why = why(&facts);
+    // Nothing moves then, whatever else there is to say of a run that could.
+    if !facts.status.is_terminal()
+        && let (Some(fact), writer) = setup::obstacle(conn, config, &processes).await?
+    {
+        let (cause, remedy) = match writer {
+            Some(_) => (
+                "write_lock_held",
+                "wait until it has ended its transaction, or end it",
+            ),
+            None => (
+                "not_writable",
+                "mend that; a daemon that runs goes on by itself, and where none does, start `ductworkd`",
+            ),
+        };
+        (why.cause, why.fact, why.remedy) = (cause, fact, Some(remedy.to_owned()));
+    }
+    Ok(Some((facts.status, why)))
 }
 
 /// A branch that halted, and what there is to say of that.
@@ -124,8 +143,8 @@ pub async fn halts(
     Ok(halts.collect())
 }
 
-/// The halts that no failed step shows, a line for each, and the remedy of the run.
-pub fn halted(halts: &[Halt], run: RunId, revived_as: Option<RunId>) -> String {
+/// The halts that no failed step shows, a line for each.
+pub fn explained(halts: &[Halt]) -> String {
     let mut text = String::new();
     for halt in halts.iter().filter(|halt| !halt.fact.is_of_step()) {
         let (node, reason) = (&halt.fact.node, &halt.fact.reason);
@@ -135,14 +154,6 @@ pub fn halted(halts: &[Halt], run: RunId, revived_as: Option<RunId>) -> String {
             .unwrap_or("nothing more is known");
         let line = format!("{reason} at {node}: {explanation}");
         text.push_str(&format!("{}\n", paint(out::BAD, &out::clean(&line))));
-    }
-    if !text.is_empty() {
-        let facts: Vec<HaltFact> = halts.iter().map(|halt| halt.fact.clone()).collect();
-        let remedy = match revived_as {
-            Some(next) => format!("it was revived as {next}"),
-            None => out::clean(&halt::remedy(&facts, run)),
-        };
-        text.push_str(&format!("{} {remedy}\n", paint(out::DIM, "remedy:")));
     }
     text
 }

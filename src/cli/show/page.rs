@@ -39,6 +39,10 @@ pub struct Page<'a> {
     pub detail: &'a RunDetail,
     /// The run that goes on in its place.
     pub revived_as: Option<RunId>,
+    /// Why it halted, as far as no failed step shows that: whole lines.
+    pub explained: String,
+    /// The remedy of a run that halted.
+    pub remedy: Option<String>,
     /// Its definition, where this version can read it.
     pub definition: Option<&'a Definition>,
     /// Its steps by node.
@@ -192,30 +196,47 @@ pub fn draw(page: &Page<'_>) -> String {
             let _ = writeln!(text, "{}", paint(out::DIM, &more));
         }
     }
-    if let Some(next) = next(&page.detail.run, page.revived_as) {
-        let _ = writeln!(text, "\n{}", paint(out::DIM, &next));
+    if !page.explained.is_empty() {
+        let _ = write!(text, "\n{}", page.explained);
+    }
+    let next = next(page);
+    if !next.is_empty() {
+        text.push('\n');
+    }
+    for line in next {
+        let _ = writeln!(text, "{}", paint(out::DIM, &line));
     }
     text
 }
 
-/// The command that one may want next.
-fn next(run: &crate::store::query::Run, revived_as: Option<RunId>) -> Option<String> {
-    let id = run.id;
-    if let Some(next) = revived_as {
-        return Some(format!("it was revived: ductworkd show {next}"));
+/// The commands that one may want next, each on a line of its own: a narrow terminal breaks none in two.
+fn next(page: &Page<'_>) -> Vec<String> {
+    let id = page.detail.run.id;
+    if let Some(next) = page.revived_as {
+        return vec![format!("it was revived: ductworkd show {next}")];
     }
-    Some(match run.status {
-        RunStatus::Halted => format!("why: ductworkd why {id}   go on: ductworkd revive {id}"),
-        RunStatus::Dampened => format!("answer: ductworkd resume {id} [VALUE]"),
-        RunStatus::InProgress => {
-            format!("look on: ductworkd watch {id}   what keeps it: ductworkd why {id}")
+    match page.detail.run.status {
+        RunStatus::Halted => {
+            let revive = || format!("ductworkd revive {id}");
+            let remedy = page.remedy.clone().unwrap_or_else(revive);
+            vec![
+                format!("why it halted: ductworkd why {id}"),
+                format!("go on: {}", out::clean(&remedy)),
+            ]
         }
-        RunStatus::Completed | RunStatus::Cancelled => return None,
-    })
+        RunStatus::Dampened => vec![format!("answer: ductworkd resume {id} [VALUE]")],
+        RunStatus::InProgress => vec![
+            format!("follow it: ductworkd watch {id}"),
+            format!("why it is waiting: ductworkd why {id}"),
+        ],
+        RunStatus::Completed | RunStatus::Cancelled => Vec::new(),
+    }
 }
 
 fn head(page: &Page<'_>, text: &mut String) {
     let (run, now) = (&page.detail.run, page.detail.now);
+    // A label stands before each value.
+    let room = page.columns.saturating_sub(12).clamp(20, ROOM);
     let status = paint(style(run.status), word(run.status));
     let pipeline = paint(out::BOLD, &out::clean(&run.pipeline));
     let _ = writeln!(text, "{} {pipeline} {status} {}", run.id, took(run, now));
@@ -248,7 +269,7 @@ fn head(page: &Page<'_>, text: &mut String) {
             "not yet wholly: its branches are closed part by part",
         );
     }
-    line("input", &short(run.input.get(), ROOM));
+    line("input", &short(run.input.get(), room));
     if let Some(output) = run
         .output
         .as_ref()
@@ -510,10 +531,14 @@ fn asked(page: &Page<'_>, step: &StepRow, text: &mut String) {
         .definition
         .and_then(|it| it.node(it.find(&step.node)?).prompt.clone());
     let prompt = prompt.unwrap_or_else(|| "goes on with this value, or another".to_owned());
-    let (mark, node) = (
+    let (mark, mut node) = (
         paint(out::ASKS, page.glyphs.asks),
         paint(out::BOLD, &out::clean(&step.node)),
     );
+    // As `resume --step` takes it.
+    if page.waiting.len() > 1 {
+        let _ = write!(node, " ({})", crate::model::short(step.id));
+    }
     let _ = writeln!(
         text,
         "\n{mark} {node} waits for a person: {}",

@@ -1,0 +1,95 @@
+//! Work that nobody is there to do: a person who asks or waits for it is told so.
+//!
+//! Owns: when that is told, once, and in which words. Never: decides what keeps a run (`machine::why` does).
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use crate::config::Config;
+use crate::machine::why;
+use crate::model::{Role, RunId};
+use crate::store::Conn;
+use crate::store::process::{self, ProcessRow};
+
+use super::exit::Failure;
+use super::follow::say;
+use super::hint;
+use super::out::clean;
+use super::processes::{State, Witness};
+
+/// A daemon that is there has taken the work by then.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// Between two later looks.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// The causes that no process which is there will mend.
+const CAUSES: [&str; 8] = [
+    "no_worker",
+    "no_advancer",
+    "process_gone",
+    "quiet",
+    "trouble",
+    "unreadable",
+    "write_lock_held",
+    "not_writable",
+];
+
+/// Tells a person at a terminal, who has just given work to a pipeline, that no living process works it.
+pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(());
+    }
+    let processes = process::processes(conn).await?;
+    let witness = Witness::of(config);
+    let works = |it: &ProcessRow| it.pipeline.as_deref() == Some(pipeline);
+    let lives = |it: &ProcessRow| witness.state(it) == State::Healthy;
+    if processes.iter().any(|it| works(it) && lives(it)) {
+        return Ok(());
+    }
+    let daemon = |it: &&ProcessRow| it.role == Role::Supervisor && lives(it);
+    let remedy = match processes.iter().find(daemon) {
+        Some(daemon) if !processes.iter().any(works) => why::reload(pipeline, daemon.pid),
+        _ => "start `ductworkd`, or `ductworkd start --until-idle`".to_owned(),
+    };
+    say(&clean(&format!(
+        "note: no `ductworkd` works on {pipeline} now: {remedy}"
+    )));
+    Ok(())
+}
+
+/// Looks now and then, while somebody waits for a run, whether anybody is there to move it.
+pub struct Lookout<'a> {
+    config: &'a Config,
+    next: Instant,
+    told: bool,
+}
+
+impl<'a> Lookout<'a> {
+    /// From now on.
+    pub fn new(config: &'a Config) -> Self {
+        Self {
+            config,
+            next: Instant::now() + FIRST_LOOK,
+            told: false,
+        }
+    }
+
+    /// The lines that say why nobody moves the run, the first time that it is so.
+    pub async fn look(&mut self, conn: &mut Conn, run: RunId) -> Result<Vec<String>, Failure> {
+        if self.told || Instant::now() < self.next {
+            return Ok(Vec::new());
+        }
+        let why = super::why::ask(conn, self.config, run).await?;
+        self.next = Instant::now() + LOOK_EVERY;
+        let Some(why) = why.filter(|why| CAUSES.contains(&why.cause)) else {
+            return Ok(Vec::new());
+        };
+        self.told = true;
+        let remedy = why.remedy.as_deref().unwrap_or_default();
+        Ok(vec![
+            clean(&format!("note: {}", why.fact)),
+            clean(&hint::pasteable(&format!("remedy: {remedy}"))),
+        ])
+    }
+}
