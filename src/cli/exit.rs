@@ -4,9 +4,10 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use crate::problem::{Problem, Problems};
-use crate::{process, store, telemetry};
+use crate::{config, process, store, telemetry};
 
 use super::refusal;
 
@@ -88,13 +89,40 @@ impl From<Problems> for Failure {
     }
 }
 
+/// The server that this command speaks to, and the name of its address's origin.
+static SERVER: OnceLock<(String, String)> = OnceLock::new();
+
+/// Keeps them for messages about a database that cannot be used.
+pub fn remember(database: &config::Database) {
+    if let Some(server) = database.url.server() {
+        // The first configuration of a process is its only one.
+        let _ = SERVER.set((server, database.origin.clone()));
+    }
+}
+
+/// A remedy that names the server, and the place where its address is written.
+fn located(remedy: &str) -> String {
+    match SERVER.get() {
+        Some((server, origin)) => match remedy.contains("the server is running") {
+            true => remedy
+                .replace("the server is", &format!("the server at {server} is"))
+                .replace("`database.url`", &format!("the URL (from {origin})")),
+            false => remedy.replace(
+                "`database.url`",
+                &format!("the URL of {server} (from {origin})"),
+            ),
+        },
+        None => remedy.to_owned(),
+    }
+}
+
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
         match error {
             store::Error::Unavailable { source, .. } => Self::Problems(
                 Code::Unavailable,
-                Problems(vec![problem.help(source.remedy())]),
+                Problems(vec![problem.help(located(source.remedy()))]),
             ),
             store::Error::Gone(_) => {
                 Self::failed(problem.help("nothing is wrong: give the same command again"))

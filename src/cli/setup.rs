@@ -17,7 +17,7 @@ use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
 
 use super::Embedded;
-use super::exit::Failure;
+use super::exit::{self, Failure};
 use super::out::{Out, short};
 use super::patiently::waiting;
 
@@ -39,7 +39,9 @@ pub struct CliContext {
 impl CliContext {
     /// The configuration.
     pub fn config(&self) -> Result<Config, Failure> {
-        Ok(Config::load_here(self.file.clone(), self.env.clone())?)
+        let config = Config::load_here(self.file.clone(), self.env.clone())?;
+        exit::remember(&config.database);
+        Ok(config)
     }
 
     /// All pipelines that can be triggered here.
@@ -122,7 +124,11 @@ pub fn exists(config: &Config) -> Result<(), Failure> {
                 }
                 _ => "`ductworkd` makes it when it starts, and so does `ductworkd migrate`",
             };
-            Err(Failure::failed(Problem::new(message).help(help)))
+            let problem = Problem::new(message);
+            Err(Failure::failed(match start::use_above(config) {
+                Some(above) => problem.help(above),
+                None => problem.help(help),
+            }))
         }
         _ => Ok(()),
     }
@@ -136,8 +142,9 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
         Found::None => {
             let problem = Problem::new(format!("there is no run {shown}"));
             Err(Failure::failed(problem.help(format!(
-                "`ductworkd runs` lists them; one that is older than the newest {NEWEST} is found by \
-                 its first digits, not by its last"
+                "`ductworkd runs` lists them; runs older than the newest {} can be found only by their \
+                 first digits",
+                grouped(NEWEST)
             ))))
         }
         Found::Ambiguous(runs) => Err(ambiguous(conn, &shown, &runs).await?),
@@ -152,16 +159,39 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
     }
 }
 
+/// A number in groups of three digits.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    groups.join(",")
+}
+
+/// Runs that are told where several have the same digits.
+const CANDIDATES: usize = 6;
+
 /// Several runs have these digits: some of them, as a list shows them.
 async fn ambiguous(conn: &mut Conn, shown: &str, runs: &[RunId]) -> Result<Failure, Failure> {
     let now = query::now(conn).await?;
     let mut candidates = Vec::new();
-    for id in runs {
+    for id in runs.iter().take(CANDIDATES) {
         if let Some(run) = query::run(conn, *id).await? {
             let (pipeline, at) = (short(&run.pipeline, 60), run.triggered_at);
             let (status, age) = (run.status, time::relative(at, now));
             candidates.push(format!("{id} ({pipeline}, {status}, {age})"));
         }
+    }
+    if let Some(more @ 1..) = runs.len().checked_sub(CANDIDATES) {
+        let least = if runs.len() >= query::CANDIDATES {
+            "at least "
+        } else {
+            ""
+        };
+        candidates.push(format!("… and {least}{more} more"));
     }
     let message = format!("several runs have an id that begins or ends with `{shown}`");
     let help = format!("give more digits; there are {}", candidates.join(", "));
@@ -186,12 +216,12 @@ pub fn find_pipeline<'a>(
     let names = || pipelines.iter().map(|one| one.pipeline.as_str());
     let help = match nearest(name, names()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if pipelines.is_empty() => {
+        None if pipelines.is_empty() => start::use_above(config).unwrap_or_else(|| {
             format!(
                 "there is none at all in {}",
                 config.pipelines_path.display()
             )
-        }
+        }),
         None => format!(
             "there are: {}",
             names().take(20).collect::<Vec<_>>().join(", ")
@@ -247,6 +277,20 @@ pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, 
     }
 }
 
+/// True where a bracket closes, at this line and column, what a comma has just gone on with.
+fn follows_comma(bytes: &[u8], line: usize, column: usize) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return false;
+    };
+    let above = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let chars = above.map(|line| line.chars().count()).sum::<usize>() + column.saturating_sub(1);
+    let at = text
+        .char_indices()
+        .nth(chars)
+        .map_or(text.len(), |(at, _)| at);
+    text[..at].trim_end().ends_with(',') && text[at..].starts_with(['}', ']'])
+}
+
 /// One JSON value, given as text or, as `-`, on standard input.
 pub fn json(
     given: &str,
@@ -273,12 +317,16 @@ pub fn json(
     }
     parse_json(&bytes, max).map_err(|error| {
         let help = match &error {
-            JsonProblem::Empty => "leave it out for `null`",
+            JsonProblem::Empty => "leave it out for `null`".to_owned(),
             JsonProblem::TooLarge { .. } => {
-                "pass large data by reference, or raise `job_worker.max_payload`"
+                "pass large data by reference, or raise `job_worker.max_payload`".to_owned()
             }
-            _ if given == "-" => "one JSON value is read from standard input",
-            _ => "strings need double quotes of their own: '\"text\"'",
+            JsonProblem::Syntax { line, column, .. } if follows_comma(&bytes, *line, *column) => {
+                "remove the comma before the closing bracket".to_owned()
+            }
+            _ if given == "-" => "one JSON value is read from standard input".to_owned(),
+            _ if Path::new(given).is_file() => format!("to read a file: `- < {given}`"),
+            _ => "strings need double quotes of their own: '\"text\"'".to_owned(),
         };
         let mut problem =
             Problem::new(format!("the {what} is not one JSON value: {error}")).help(help);

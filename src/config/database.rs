@@ -69,6 +69,37 @@ impl DatabaseUrl {
         &self.url
     }
 
+    /// Host and port of a server, as the address has them.
+    pub fn server(&self) -> Option<String> {
+        let rest = match &self.path {
+            Some(_) => return None,
+            None => self.url.split_once("://")?.1,
+        };
+        let (authority, query) = match rest.split_once(['/', '?']) {
+            Some((authority, _)) => (authority, rest.split_once('?').map(|(_, query)| query)),
+            None => (rest, None),
+        };
+        let host = authority
+            .rsplit_once('@')
+            .map_or(authority, |(_, host)| host);
+        let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
+        let query = query.unwrap_or_default();
+        let named = |wanted: &str| {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let value = pairs.find(|(name, _)| *name == wanted)?.1;
+            percent_decoded(value)
+        };
+        let port = named("port").unwrap_or_else(|| "5432".to_owned());
+        Some(match (host, after.contains(':')) {
+            ("", _) => {
+                let host = named("host").or_else(|| named("hostaddr"));
+                format!("{}:{port}", host.unwrap_or_else(|| "localhost".to_owned()))
+            }
+            (host, true) => host.to_owned(),
+            (host, false) => format!("{host}:{port}"),
+        })
+    }
+
     /// The file of an SQLite database, absolute where the configuration's directory is.
     pub fn sqlite_path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -333,6 +364,25 @@ fn bad_port(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_named_without_the_user_and_the_password() {
+        for (url, server) in [
+            ("postgres://u:p%40ss@db.example/x", "db.example:5432"),
+            (
+                "postgres://u:p@127.0.0.1:1/x?sslmode=disable",
+                "127.0.0.1:1",
+            ),
+            ("postgres://[::1]:6000/x", "[::1]:6000"),
+            ("postgres:///x?host=%2Frun%2Fpg&port=7", "/run/pg:7"),
+            ("postgres://localhost", "localhost:5432"),
+        ] {
+            let url = DatabaseUrl::parse(url, Path::new("/")).unwrap();
+            assert_eq!(url.server().as_deref(), Some(server));
+        }
+        let file = DatabaseUrl::parse("sqlite://a.db", Path::new("/")).unwrap();
+        assert_eq!(file.server(), None);
+    }
 
     #[test]
     fn a_parameter_that_would_be_left_out_is_refused() {

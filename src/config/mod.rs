@@ -83,6 +83,8 @@ impl Handed {
 pub struct Config {
     /// The file, absolute; `None` when there is none and the defaults hold.
     pub file: Option<PathBuf>,
+    /// Sections of that file that are for other environments, and were not read.
+    pub others: Vec<String>,
     /// Where relative paths begin: the file's directory.
     pub base_dir: PathBuf,
     /// The environment whose section was read.
@@ -144,6 +146,8 @@ impl std::fmt::Debug for Secret {
 /// Where everything is kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Database {
+    /// The variable or the key that the address came from, for people.
+    pub origin: String,
     /// The address.
     pub url: DatabaseUrl,
 }
@@ -428,6 +432,13 @@ impl Config {
         }
     }
 
+    /// A configuration in a directory above, where there is none here.
+    pub fn above(&self) -> Option<PathBuf> {
+        let above = self.base_dir.ancestors().skip(1);
+        let above = above.filter(|_| self.file.is_none());
+        above.flat_map(source::places).find(|file| file.is_file())
+    }
+
     /// Variables that hold the database's address or a part of it: not for steps.
     pub fn secret_variables(&self) -> &[String] {
         &self.secret_variables
@@ -437,7 +448,7 @@ impl Config {
     /// leases are judged by the supervisor's settings, and work lies in one database.
     pub fn fixed(&self, other: &Self) -> Vec<&'static str> {
         let differ = [
-            (self.database != other.database, "database"),
+            (self.database.url != other.database.url, "database"),
             (self.supervisor != other.supervisor, "supervisor"),
             (self.role != other.role, "role"),
         ];
@@ -498,10 +509,11 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let file = source.map(|source| source.path.clone());
     let parent = file.as_deref().and_then(Path::parent);
     let base_dir = parent.unwrap_or(cwd).to_owned();
-    let (url, secret_variables) = read.database_url(&base_dir);
+    let (url, origin, secret_variables) = read.database_url(&base_dir);
     let pipelines_path = read.one("pipelines_path", value::path);
     Config {
-        database: Database { url },
+        others: source.map_or_else(Vec::new, |source| source.others(&environment)),
+        database: Database { origin, url },
         pipelines: read.one("pipelines", value::names),
         pipelines_path: base_dir.join(pipelines_path).components().collect(),
         role: match read.one("role", value::choice) {

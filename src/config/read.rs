@@ -164,8 +164,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The database's address, and the names of the variables that it came from.
-    pub fn database_url(&mut self, base_dir: &Path) -> (DatabaseUrl, Vec<String>) {
+    /// The database's address, the variable or key that it came from, and the names of all variables
+    /// that hold a part of it.
+    pub fn database_url(&mut self, base_dir: &Path) -> (DatabaseUrl, String, Vec<String>) {
         let mut secrets: Vec<String> = URL_VARIABLES
             .iter()
             .flat_map(|name| [(*name).to_owned(), format!("{name}_FILE")])
@@ -186,7 +187,14 @@ impl<'a> Reader<'a> {
         }
         secrets.sort();
         secrets.dedup();
-        (self.choose_url(from_file, base_dir), secrets)
+        let origin = match (self.url_name(), self.source) {
+            (Some(name), _) => name,
+            (None, Some(source)) if from_file.is_some() => {
+                format!("`database.url` of {}", source.shown.display())
+            }
+            _ => "the default of `database.url`".to_owned(),
+        };
+        (self.choose_url(from_file, base_dir), origin, secrets)
     }
 
     fn choose_url(
@@ -233,6 +241,15 @@ impl<'a> Reader<'a> {
             self.fail(&Origin::File, vec![fault]);
             fallback
         })
+    }
+
+    /// The variable that says where the database is, if one does.
+    fn url_name(&self) -> Option<String> {
+        let is_set = |name: &String| (self.vars)(name).is_some_and(|text| !text.trim().is_empty());
+        let mut names = URL_VARIABLES
+            .iter()
+            .flat_map(|name| [(*name).to_owned(), format!("{name}_FILE")]);
+        names.find(is_set)
     }
 
     fn url_variable(&mut self) -> Option<(String, Result<String, String>)> {

@@ -37,6 +37,11 @@ pub struct Source {
     pub text: String,
 }
 
+/// The files that a directory's configuration may be.
+pub fn places(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    PLACES.iter().map(|place| directory.join(place))
+}
+
 impl Source {
     /// The file that was asked for, or the one that is there, or none.
     pub fn find(asked: Option<&Path>, cwd: &Path) -> Result<Option<Self>, Problem> {
@@ -70,7 +75,7 @@ impl Source {
         let bytes = file::read(&path, MAX_BYTES).map_err(|refused| match refused {
             Refused::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 problem("the configuration file does not exist".into())
-                    .help("name the one that is there with -c, or let `ductworkd init` make one")
+                    .help("pass an existing file with -c, or create one with `ductworkd init`")
             }
             Refused::Io(error) => {
                 problem(format!("the configuration file cannot be read: {error}"))
@@ -119,6 +124,18 @@ impl Source {
         }
     }
 
+    /// The sections for other environments than this one.
+    pub fn others(&self, environment: &str) -> Vec<String> {
+        let (document, _) = yaml::parse(&self.text, MAX_NODES);
+        let entries = document.as_ref().and_then(Node::as_map).unwrap_or_default();
+        let names = entries.iter().filter(|entry| is_map(&entry.value));
+        names
+            .map(|entry| entry.key.clone())
+            .filter(|name| !is_extension(name) && !is_key(name))
+            .filter(|name| name != "default" && name != environment)
+            .collect()
+    }
+
     /// The settings of `environment`, with every unknown key reported, and every one that has no
     /// meaning any more.
     pub fn section(
@@ -131,15 +148,9 @@ impl Source {
         let section = match document {
             // It lacks what its faults are about.
             _ if !faults.is_empty() => None,
-            Some(node) if node.is_null() => {
-                faults.push(empty());
-                None
-            }
+            // Nothing but comments: the defaults, as where there is no file.
+            Some(node) if node.is_null() => None,
             Some(node) => choose(node, environment, &mut faults),
-            None if faults.is_empty() => {
-                faults.push(empty());
-                None
-            }
             None => None,
         };
         if let Some(section) = &section {
@@ -167,18 +178,6 @@ pub fn position(text: &str, at: Mark) -> Position {
     let mut position = Position::of(&line, 1, at.column, at.width);
     position.line = at.line;
     position
-}
-
-fn empty() -> Fault {
-    Fault {
-        at: Some(Mark {
-            line: 1,
-            column: 1,
-            width: 1,
-        }),
-        message: "the configuration file is empty".into(),
-        help: Some("begin with `default:` and the keys below it".into()),
-    }
 }
 
 fn is_extension(name: &str) -> bool {
@@ -450,7 +449,7 @@ fn unknown_override(name: &str) -> Option<Problem> {
     let flat = |name: &str| name.replace('_', "");
     let meant = known.iter().find(|known| flat(known) == flat(name));
     if let Some(meant) = meant.filter(|_| !URL_VARIABLES.contains(&name)) {
-        let problem = Problem::new(format!("{name}: overrides no key"));
+        let problem = Problem::new(format!("{name}: matches no configuration key"));
         return Some(problem.help(format!("did you mean {meant}?")));
     }
     if !rest.contains("__") && !top.contains(&first.as_str()) {
@@ -467,7 +466,7 @@ fn unknown_override(name: &str) -> Option<Problem> {
                 .help(format!("set one of its keys, such as {example}")),
         );
     }
-    let problem = Problem::new(format!("{name}: overrides no key"));
+    let problem = Problem::new(format!("{name}: matches no configuration key"));
     Some(match nearest(name, known.iter().map(String::as_str)) {
         Some(known) => problem.help(format!("did you mean {known}?")),
         None => problem.help(format!("an override is named like {}", known[0])),

@@ -168,6 +168,8 @@ fn the_shipped_configuration_says_the_defaults() {
         // All that may differ is where the two stand.
         for config in [&mut shipped, &mut built_in] {
             config.base_dir = PathBuf::new();
+            config.others = Vec::new();
+            config.database.origin = String::new();
             config.pipelines_path = PathBuf::from(config.pipelines_path.file_name().unwrap());
             let name = config.database.url.sqlite_path().unwrap().file_name();
             let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
@@ -528,6 +530,7 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
         config.file = None;
         config.base_dir = PathBuf::new();
         config.pipelines_path = config.pipelines_path.file_name().unwrap().into();
+        config.database.origin = String::new();
         let name = config.database.url.sqlite_path().unwrap().file_name();
         let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
         config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
@@ -614,17 +617,17 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
     for (name, message, help) in [
         (
             "DUCTWORK_JOB_WORKER__CONT",
-            "overrides no key",
+            "matches no configuration key",
             "did you mean DUCTWORK_JOB_WORKER__COUNT?",
         ),
         (
             "DUCTWORK_JOB_WORKER_COUNT",
-            "overrides no key",
+            "matches no configuration key",
             "did you mean DUCTWORK_JOB_WORKER__COUNT?",
         ),
         (
             "DUCTWORK_SUPERVISOR__REAPER_TIMOUT",
-            "overrides no key",
+            "matches no configuration key",
             "did you mean DUCTWORK_SUPERVISOR__REAPER_TIMEOUT?",
         ),
         (
@@ -639,7 +642,7 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
         ),
         (
             "DUCTWORK_ZZZ__YYY",
-            "overrides no key",
+            "matches no configuration key",
             "an override is named like DUCTWORK_DATABASE__URL",
         ),
     ] {
@@ -1179,14 +1182,18 @@ fn a_misspelt_variable_without_two_underscores_is_told_and_what_steps_are_handed
 }
 
 #[test]
+fn an_empty_file_is_as_good_as_none() {
+    let none = Desk::new().config();
+    for text in ["", "\n\n", "# nothing\n", "---\n", "\u{feff}"] {
+        let found = Desk::new().file("ductwork.yml", text).config();
+        assert_eq!(found.job_worker, none.job_worker, "{text:?}");
+    }
+}
+
+#[test]
 fn a_file_that_is_none_is_refused() {
     let huge = format!("role: all\n#{}\n", "x".repeat(1024 * 1024));
     for (bytes, expected) in [
-        (&b""[..], "1:1 the configuration file is empty"),
-        (b"\n\n", "1:1 the configuration file is empty"),
-        (b"# nothing\n", "1:1 the configuration file is empty"),
-        (b"---\n", "1:1 the configuration file is empty"),
-        (b"\xef\xbb\xbf", "1:1 the configuration file is empty"),
         (
             huge.as_bytes(),
             "the configuration file is larger than 1 MiB",

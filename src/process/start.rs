@@ -248,8 +248,18 @@ fn signals(installed: std::io::Result<Signals>) -> Result<Signals, Error> {
 pub fn no_pipelines(config: &Config) -> Problem {
     let path = config.pipelines_path.display();
     let problem = Problem::new(format!("there are no pipelines in {path}"));
-    let help = "write one there, or let `ductworkd init` make an example";
-    problem.help(help)
+    problem.help(use_above(config).unwrap_or_else(|| {
+        "add a file there, create an example with `ductworkd init`, or change to your project's directory".to_owned()
+    }))
+}
+
+/// The remedy where there is no configuration here and one in a directory above.
+pub fn use_above(config: &Config) -> Option<String> {
+    let above = config.above()?;
+    let (file, parent) = (above.display(), above.parent()?.display());
+    Some(format!(
+        "there is a configuration in {parent}: use -c {file}"
+    ))
 }
 
 fn child_argv(options: &Options) -> ChildArgv {

@@ -26,8 +26,8 @@ pub const FEWEST_DIGITS: usize = 4;
 /// many of the newest. All others are found by their first digits.
 pub const NEWEST: usize = 200_000;
 
-/// As many runs are told where digits stand for several.
-const CANDIDATES: usize = 6;
+/// As many runs are found where digits stand for several.
+pub const CANDIDATES: usize = 100;
 
 macro_rules! run_columns {
     () => {

@@ -68,3 +68,25 @@ fn a_daemon_that_may_not_write_its_file_does_not_start() {
         "{ended:?}"
     );
 }
+
+#[test]
+fn a_database_that_a_server_does_not_have_is_told_with_the_server_and_the_place_of_its_address() {
+    let server = std::env::var("DUCTWORK_TEST_POSTGRES_URL");
+    let server = server.expect("scripts/test starts a server");
+    let (address, _) = server.rsplit_once('/').unwrap();
+    let host = address.rsplit_once(['@', '/']).unwrap().1;
+    let place = Place::ready();
+    let mut command = place.command();
+    let command = command.arg("runs");
+    let command = command.env(
+        "DUCTWORK_DATABASE_URL",
+        format!("{address}/no_such_database"),
+    );
+    let ended = Ended::of(command.output().unwrap());
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    let told = format!("correct its name in the URL of {host}");
+    assert!(
+        ended.stderr.contains(&told) && ended.stderr.contains("(from DUCTWORK_DATABASE_URL)"),
+        "{ended:?}"
+    );
+}

@@ -133,4 +133,4 @@ pub(in crate::store) trait DriverError {
 
 /// The remedy where the server was not reached.
 pub(in crate::store) const UNREACHED: &str =
-    "check that the server runs and that `database.url` leads to it";
+    "check that the server is running, and that `database.url` is right";
