@@ -624,12 +624,13 @@ impl Worker {
             _ if !starts => {}
             _ => {
                 let next = match finished.verdict {
-                    outcome::Verdict::Again { delay, .. } => {
-                        format!("again in {:.1} s", delay.as_secs_f64())
-                    }
+                    outcome::Verdict::Again { delay, .. } => match delay.is_zero() {
+                        true => "retry now".to_owned(),
+                        false => format!("retry in {:.1} s", delay.as_secs_f64()),
+                    },
                     outcome::Verdict::Fail => match finished.ending {
                         Ending::Error { retryable, .. } if !retryable => {
-                            "none: it is not to be tried again".to_owned()
+                            "none: not retryable".to_owned()
                         }
                         _ => "none: out of budget".to_owned(),
                     },

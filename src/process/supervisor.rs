@@ -129,6 +129,8 @@ struct Stopping {
     signal: Option<nix::sys::signal::Signal>,
     /// It is in the log already.
     told: bool,
+    /// Nothing is waited for.
+    at_once: bool,
 }
 
 /// A stop that takes no longer is one line of the log, when it is over.
@@ -394,11 +396,13 @@ impl Supervisor {
     fn stop(&mut self, immediate: bool) {
         failpoint!("supervisor.stopping");
         self.notify.stopping();
-        self.stopping.get_or_insert_with(|| Stopping {
+        let stopping = self.stopping.get_or_insert_with(|| Stopping {
             since: Instant::now(),
             signal: None,
             told: false,
+            at_once: false,
         });
+        stopping.at_once |= immediate;
         self.told_to_stop.send_replace(true);
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
@@ -491,7 +495,8 @@ impl Supervisor {
             }
             Err(problems) => {
                 tracing::error!(
-                    "the configuration was not reloaded, nothing has changed:\n{problems}"
+                    %problems,
+                    "the configuration was not reloaded; the old one stays in use"
                 );
             }
         }
@@ -644,6 +649,11 @@ impl Supervisor {
         let why = match child.killed {
             Some(Cause::Crash) if child.unregistered_since.is_some() => "it has not registered",
             Some(Cause::Crash) => "it stands still",
+            _ if self.stopping.as_ref().is_some_and(|it| it.at_once) => {
+                let why = "stopping at once was asked for";
+                tracing::info!(child_pid = pid, child = %child.kind, why, "killing a child");
+                return;
+            }
             _ => "it was told to end, and did not",
         };
         tracing::warn!(child_pid = pid, child = %child.kind, why, "killing a child");
@@ -762,6 +772,9 @@ impl Supervisor {
             self.notify.ready();
             tracing::info!(
                 children = self.children.len(),
+                database = %self.setup.config.database.url,
+                config = self.setup.config.file.as_ref().map(|file| file.display().to_string()),
+                pipelines = named(&self.setup.pipelines),
                 ms = self.began.elapsed().as_millis() as u64,
                 "ready"
             );
@@ -806,6 +819,16 @@ impl Supervisor {
         if self.requests.send(Request::Sweep(done)).is_ok() {
             let _ = tokio::time::timeout(LAST_SWEEP, swept).await;
         }
+    }
+}
+
+/// Some of these names, and how many more there are.
+fn named(pipelines: &[String]) -> String {
+    const NAMED: usize = 10;
+    let some = &pipelines[..pipelines.len().min(NAMED)];
+    match pipelines.len() - some.len() {
+        0 => some.join(", "),
+        more => format!("{} and {more} more", some.join(", ")),
     }
 }
 

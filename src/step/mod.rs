@@ -23,7 +23,7 @@ mod scratch;
 pub mod socket;
 mod spawn;
 mod stderr;
-mod verdict;
+pub mod verdict;
 
 use std::time::Duration;
 

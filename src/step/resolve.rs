@@ -43,8 +43,8 @@ pub fn resolve(program: &str, cwd: &Path, path: Option<&OsStr>) -> Result<PathBu
     // Not fit to be executed, but there: executing it gives the better error.
     not_executable.ok_or_else(|| {
         let message = format!(
-            "`{program}` is in no directory of PATH ({}); a program beside the configuration is \
-             written with a slash: `./{program}`",
+            "`{program}` was not found in PATH ({}); for a file of your own, write its path, e.g. \
+             `steps/{program}`",
             first_of(path)
         );
         StepError::new("command_not_found", message)

@@ -98,6 +98,19 @@ fn with_log(error: StepError, log: Option<String>) -> StepError {
     }
 }
 
+/// The class of the error that an output is which is no JSON value.
+pub const OUTPUT_INVALID: &str = "output_invalid";
+
+/// The beginnings of the advice with which the message of such an error ends.
+pub const ADVICE: [&str; 2] = ["Print only the value", "JSON needs double quotes:"];
+
+/// True for a value as Python prints it: strings in single quotes.
+fn is_python(bytes: &[u8]) -> bool {
+    let inner = bytes.trim_ascii_start();
+    let inner = inner.iter().find(|byte| !b"[{( ".contains(byte));
+    inner == Some(&b'\'')
+}
+
 /// The value that a successful command returned.
 fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepError> {
     if said.overflowed {
@@ -118,11 +131,17 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
             Err(too_large(how, max_payload))
         }
         Err(problem) => Err(StepError::new(
-            "output_invalid",
+            OUTPUT_INVALID,
             format!(
-                "{source} is not one JSON value: {problem}; it begins {}. Print only the \
-                 value (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
-                excerpt(bytes)
+                "{source} is not one JSON value: {problem}; it begins {}. {}",
+                excerpt(bytes),
+                match is_python(bytes) {
+                    true => format!("{} in Python, `print(json.dumps(value))`", ADVICE[1]),
+                    false => format!(
+                        "{} (and the rest to stderr), or write it to the file $DUCTWORK_OUTPUT",
+                        ADVICE[0]
+                    ),
+                }
             ),
         )),
     }
@@ -204,6 +223,15 @@ mod tests {
         ] {
             assert!(error.message.contains(part), "{part}: {}", error.message);
         }
+    }
+
+    #[test]
+    fn an_output_in_pythons_quotes_says_how_json_is_printed() {
+        let python = error(judged(0, said(b"{'a': 1}\n")));
+        let advice = ". JSON needs double quotes: in Python, `print(json.dumps(value))`";
+        assert!(python.message.ends_with(advice), "{}", python.message);
+        let error = error(judged(0, said(b"[it's]\n")));
+        assert!(!error.message.contains("Python"), "{}", error.message);
     }
 
     #[test]

@@ -162,15 +162,20 @@ pub fn draining(steps: Vec<Arc<Assignment>>, left: Duration) {
     }
     let named = steps.iter().take(NAMED);
     let named: Vec<String> = named
-        .map(|it| format!("{} of {}", it.step, it.run_id))
+        .map(|it| format!("{} of {}", it.step, crate::model::short(it.run_id)))
         .collect();
     let more = steps.len().saturating_sub(NAMED);
+    let (count, seconds) = (steps.len(), left.as_secs_f64().round() as u64);
+    let running = match count {
+        1 => "1 running step".to_owned(),
+        count => format!("{count} running steps"),
+    };
     info!(
-        steps = steps.len(),
-        seconds = left.as_secs(),
+        steps = count,
+        seconds,
         at_work = named.join(", "),
         more,
-        "waiting for the steps at work; those that do not end in time are stopped"
+        "stopping: waiting up to {seconds} s for {running}; Ctrl-C again stops at once"
     );
 }
 

@@ -142,7 +142,11 @@ impl Writer {
         out.push_str(&paint("1", &process));
         out.push(' ');
         escape(&cut(&record.message), false, &mut out);
+        let laid_out = |name: &str| name == LINES && matches!(self.form, Form::Pretty { .. });
         for (name, value) in &record.fields {
+            if laid_out(name) {
+                continue;
+            }
             out.push(' ');
             out.push_str(&paint("2", &format!("{name}=")));
             match value {
@@ -156,12 +160,21 @@ impl Writer {
                 value => out.push_str(&value.to_string()),
             }
         }
+        // Indented, none of them passes for another event.
+        let lines = record.fields.iter().filter(|(name, _)| laid_out(name));
+        for line in lines.flat_map(|(_, value)| value.as_str().unwrap_or_default().lines()) {
+            out.push_str("\n    ");
+            escape(&cut(line), false, &mut out);
+        }
         out
     }
 }
 
 /// Where the last eight digits of an id begin: the others are the time, mostly. The verbs take these for the whole id.
 const ID_SHORT: usize = 28;
+
+/// The field whose text has lines of its own.
+const LINES: &str = "problems";
 
 fn is_id(name: &str, text: &str) -> bool {
     (name == "run" || name.ends_with("_id"))
@@ -346,6 +359,23 @@ mod tests {
             "{pretty}"
         );
         assert!(pretty.contains("plain=\"\\u{202e}\""), "{pretty}");
+    }
+
+    #[test]
+    fn problems_have_lines_of_their_own_below_a_pretty_line() {
+        let record = record(
+            "not reloaded",
+            &[
+                ("problems", "error: a\n --> b:1\u{1b}".into()),
+                ("n", 1.into()),
+            ],
+        );
+        assert_eq!(
+            line(PRETTY, None, &record),
+            "12:00:01.123 INFO  worker not reloaded n=1\n    error: a\n     --> b:1\\u{1b}\n"
+        );
+        let journal = line(Form::Journal, None, &record);
+        assert_eq!(journal.matches('\n').count(), 1, "{journal:?}");
     }
 
     #[test]

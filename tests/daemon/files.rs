@@ -159,7 +159,7 @@ fn deleted(suffix: &'static str, finishes: bool) {
         }
         let (status, _) = daemon.ended(PATIENCE).await;
         assert_eq!(status.code(), Some(2), "{status}");
-        let drained = daemon.logged("waiting for the steps at work");
+        let drained = daemon.logged("stopping: waiting up to ");
         assert_eq!(!drained.is_empty(), finishes, "{drained:#?}");
         fixture.conn = db.connect().await;
         drop(elsewhere);

@@ -44,7 +44,7 @@ on_every_database! {
         std::fs::write(&broken, "pipeline: Broken\nflow: [{ start: Nobody }]\n").unwrap();
         daemon.send(Signal::SIGHUP);
         let said = daemon.says("not reloaded").await;
-        assert!(said[0]["msg"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
+        assert!(said[0]["problems"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
         std::fs::write(fixture.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says_times("not reloaded", 2).await;
@@ -112,7 +112,7 @@ on_every_database! {
             daemon.send(Signal::SIGHUP);
             let said = daemon.says_times("not reloaded", times + 1).await;
             let told = format!("`{key}` changes with a restart only");
-            assert!(said[times]["msg"].as_str().unwrap().contains(&told), "{said:#?}");
+            assert!(said[times]["problems"].as_str().unwrap().contains(&told), "{said:#?}");
         }
         // The same in other words is no reason to disturb anybody.
         std::fs::write(&file, format!("# mine\n{good}")).unwrap();

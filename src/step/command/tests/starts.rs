@@ -156,7 +156,7 @@ async fn what_cannot_be_executed_is_an_error_that_says_why() {
         (
             &["no-such-program"],
             "command_not_found",
-            "`./no-such-program`",
+            "`steps/no-such-program`",
         ),
         (&[""], "command_invalid", "the command is empty"),
         (&[], "command_invalid", "the command is empty"),
