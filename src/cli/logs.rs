@@ -9,9 +9,11 @@ use serde::Serialize;
 use crate::model::*;
 use crate::problem::{Problem, nearest};
 use crate::store::logs::{self, Logged};
+use crate::store::query::Spread;
 use crate::store::{Conn, Purpose, query};
 use crate::time;
 
+use super::attempt;
 use super::exit::Failure;
 use super::out::{self, paint, short};
 use super::setup::{self, CliContext};
@@ -32,7 +34,8 @@ const ROOM: usize = 100;
   ductworkd logs 5d91c07e --json | jq -r 'select(.result != \"success\") | .log'
 ",
     after_help = "Of each attempt the end is kept: 16 KiB, or 64 KiB where it explains an error. It is there when the \
-                  attempt has ended, and is deleted with the run. As JSON, each attempt is a line of its own."
+                  attempt has ended, and is deleted with the run; an attempt that is ended from outside, with its worker \
+                  or with a cancelled run, leaves none. As JSON, each attempt is a line of its own."
 )]
 pub struct Logs {
     /// The run's id, or some of its first or last digits
@@ -51,7 +54,7 @@ impl Logs {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let mut shown = Shown::default();
-            loop {
+            let status = loop {
                 // Asked first, so that nothing is missed that was written before the end.
                 let Some(state) = query::run_state(&mut conn, run).await? else {
                     return Err(setup::no_run(&run.to_string()));
@@ -62,17 +65,31 @@ impl Logs {
                     known(&mut conn, run, self.step.as_deref()).await?;
                 }
                 if over {
-                    break;
+                    break state.status;
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
-            }
+            };
             match shown.attempts == 0 && !cli.out.json {
-                true => cli
-                    .out
-                    .text("no attempt that has ended has written anything to stderr\n"),
+                true => cli.out.text(&format!("{}\n", none(status))),
                 false => Ok(()),
             }
         })
+    }
+}
+
+/// Why there is nothing to show.
+fn none(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::Completed => "the steps of this run wrote nothing to stderr",
+        RunStatus::Halted => {
+            "the steps of this run wrote nothing to stderr; an attempt that died with its worker leaves no log"
+        }
+        RunStatus::Cancelled => {
+            "no log: the steps that ended wrote nothing to stderr, and those that the cancellation ended leave none"
+        }
+        RunStatus::InProgress | RunStatus::Dampened => {
+            "no log yet: a step's log appears when the attempt has ended"
+        }
     }
 }
 
@@ -148,6 +165,9 @@ struct Line<'a> {
     execution_id: ExecutionId,
     node: &'a str,
     step: &'a str,
+    /// Only inside of a fan-out: which element, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    elements: Vec<ElementJson<'a>>,
     attempt: u32,
     result: ExecutionResult,
     error_class: Option<&'a str>,
@@ -157,6 +177,27 @@ struct Line<'a> {
     log: &'a str,
 }
 
+#[derive(Serialize)]
+struct ElementJson<'a> {
+    /// The node whose output was expanded.
+    node: &'a str,
+    /// 1, 2, ….
+    element: i64,
+    of: i64,
+}
+
+impl<'a> ElementJson<'a> {
+    fn all(spreads: &'a [Spread]) -> Vec<Self> {
+        let expands = spreads.iter().rev().filter(|spread| spread.via == "expand");
+        let one = |spread: &'a Spread| Self {
+            node: &spread.node,
+            element: spread.ordinal + 1,
+            of: spread.width,
+        };
+        expands.map(one).collect()
+    }
+}
+
 async fn print(
     cli: &CliContext,
     conn: &mut Conn,
@@ -164,8 +205,10 @@ async fn print(
     logged: &Logged,
     follows: bool,
 ) -> Result<(), Failure> {
+    let spreads = query::spreads(conn, logged.branch_id).await?;
     if cli.out.json {
         return cli.out.value(&Line {
+            elements: ElementJson::all(&spreads),
             run_id: run,
             execution_id: logged.execution,
             node: &logged.node,
@@ -186,12 +229,13 @@ async fn print(
     };
     cli.out.text(&text(
         logged,
+        &attempt::element(&spreads),
         &cli.out.time(logged.completed_at, now),
         follows,
     ))
 }
 
-fn text(logged: &Logged, when: &str, follows: bool) -> String {
+fn text(logged: &Logged, element: &str, when: &str, follows: bool) -> String {
     let style = match logged.result {
         ExecutionResult::Success => out::GOOD,
         ExecutionResult::Cancelled | ExecutionResult::Released => out::DIM,
@@ -203,8 +247,12 @@ fn text(logged: &Logged, when: &str, follows: bool) -> String {
     }
     let _ = write!(
         text,
-        "{}  attempt {}  {}  {}",
+        "{}{}  attempt {}  {}  {}",
         paint(out::BOLD, &short(&logged.node, ROOM)),
+        match element {
+            "" => String::new(),
+            element => format!(", {element}"),
+        },
         logged.attempt,
         paint(style, logged.result.as_str()),
         paint(out::DIM, when),
@@ -214,9 +262,16 @@ fn text(logged: &Logged, when: &str, follows: bool) -> String {
     }
     text.push('\n');
     for line in logged.log.lines() {
-        let _ = writeln!(text, "  {}", out::clean(line).trim_end());
+        let _ = writeln!(text, "  {}", readable(line).trim_end());
     }
     text
+}
+
+/// A line as its step meant it: without colours, which would go on behind it, and with its tabs.
+fn readable(line: &str) -> String {
+    let plain = anstream::adapter::strip_str(line).to_string();
+    let parts: Vec<String> = plain.split('\t').map(out::clean).collect();
+    parts.join("\t")
 }
 
 #[cfg(test)]
@@ -228,6 +283,7 @@ mod tests {
         let logged = Logged {
             execution: ExecutionId::new(),
             step_id: StepId::new(),
+            branch_id: BranchId::new(),
             node: "Load".into(),
             step: "Load".into(),
             attempt: 2,
@@ -236,12 +292,13 @@ mod tests {
             result: ExecutionResult::Error,
             error_class: Some("E".into()),
             error_message: Some("no\nEnd  attempt 9".into()),
-            log: "one\r\nEnd  attempt 9\u{1b}[2J\n".into(),
+            log: "one\r\nEnd  attempt 9\u{1b}[2J\n\u{1b}[31mred\u{1b}[0m\tb\u{202e}\n".into(),
         };
-        let plain = anstream::adapter::strip_str(&text(&logged, "now", true)).to_string();
+        let plain =
+            anstream::adapter::strip_str(&text(&logged, "element 2 of 7", "now", true)).to_string();
         assert_eq!(
             plain,
-            "\nLoad  attempt 2  error  now  no\\nEnd  attempt 9\n  one\n  End  attempt 9\\u{1b}[2J\n"
+            "\nLoad, element 2 of 7  attempt 2  error  now  no\\nEnd  attempt 9\n  one\n  End  attempt 9\n  red\tb\\u{202e}\n"
         );
     }
 }

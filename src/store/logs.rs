@@ -22,7 +22,7 @@ statements! {
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run GROUP BY s.node ORDER BY min(s.created_at), s.node";
     LOGS = "
-        SELECT e.id, e.step_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
+        SELECT e.id, e.step_id, s.branch_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
                e.error_message, coalesce(e.log, e.error_backtrace) AS log
           FROM {rows:b(id id, after int)}
           JOIN ductwork_executions e ON {key:e.step_id;b.id} AND e.attempt > b.after
@@ -45,6 +45,8 @@ pub struct Logged {
     pub execution: ExecutionId,
     /// The step that it is an attempt at.
     pub step_id: StepId,
+    /// The branch of that step.
+    pub branch_id: BranchId,
     /// Its node.
     pub node: String,
     /// Its step.
@@ -102,6 +104,7 @@ pub async fn logs(conn: &mut Conn, steps: &[(StepId, u32)]) -> Result<Vec<Logged
         Ok(Logged {
             execution: ExecutionId(row.get("id")?),
             step_id: StepId(row.get("step_id")?),
+            branch_id: BranchId(row.get("branch_id")?),
             node: row.get("node")?,
             step: row.get("step")?,
             attempt: row.count("attempt")?,

@@ -1,4 +1,4 @@
-SELECT e.id, e.step_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
+SELECT e.id, e.step_id, s.branch_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
        e.error_message, coalesce(e.log, e.error_backtrace) AS log
   FROM (SELECT c0 AS id, c1 AS after FROM ductwork_rows(?1)) AS b
   JOIN ductwork_executions e ON e.step_id = b.id AND e.attempt > b.after
