@@ -285,7 +285,144 @@ fn a_database_that_cannot_be_reached_is_69() {
         let ended = Ended::of(output);
         ended.failed(69, "the database cannot be reached");
         assert!(!ended.stderr.contains("secret"), "{ended:?}");
+        let help = "check that the server at 127.0.0.1:1 is running, and that the URL (from DATABASE_URL) is right";
+        assert!(ended.stderr.contains(help), "{ended:?}");
     }
+    let text = format!("default:\n  database: {{ url: \"{url}\" }}\n");
+    place.write("ductwork.yml", &text);
+    let ended = place.run(["runs"]);
+    let origin = "127.0.0.1:1 is running, and that the URL (from `database.url` of ductwork.yml)";
+    assert!(ended.stderr.contains(origin), "{ended:?}");
+}
+
+#[test]
+fn a_configuration_without_keys_is_as_good_as_none_and_one_above_is_named() {
+    let place = Place::ready();
+    place.write("ductwork.yml", "# nothing but the defaults\n");
+    place.run(["check"]).fine();
+    place.write("below/x", "");
+    let below = |args: &[&str]| {
+        let mut command = place.command();
+        let command = command.current_dir(place.path().join("below")).args(args);
+        Ended::of(command.output().unwrap())
+    };
+    let told = format!(
+        ": use -c {}/ductwork.yml",
+        place.path().canonicalize().unwrap().display()
+    );
+    for args in [&["runs"][..], &["start"], &["trigger", "Hello"]] {
+        let ended = below(args);
+        assert!(ended.stderr.contains(&told), "{ended:?}");
+    }
+}
+
+#[test]
+fn check_says_which_sections_it_did_not_look_at() {
+    let place = Place::ready();
+    let text = "default: \n  role: all\nproduction:\n  job_worker: { cuont: 5 }\n";
+    place.write("ductwork.yml", text);
+    let ended = place.run(["check"]);
+    ended.fine();
+    let told = "· not checked: production (name it with -e)";
+    assert!(ended.stdout.contains(told), "{ended:?}");
+    place.run(["check", "-e", "production"]).failed(2, "cuont");
+    let json = place.run(["check", "--json"]).json();
+    assert_eq!(json["not_checked"], serde_json::json!(["production"]));
+}
+
+#[test]
+fn check_notes_scripts_that_would_not_start() {
+    let place = Place::ready();
+    place.write("steps/plain.sh", "echo 1\n");
+    let plain = place.path().join("steps/plain.sh");
+    std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = "pipeline: Odd\nsteps:\n  A: { command: [sh, steps/gone.sh] }\n  B: { command: [steps/plain.sh] }\n\
+                flow: [{ start: A }, { chain: B }]\n";
+    place.write("pipelines/odd.yml", text);
+    let ended = place.run(["check"]);
+    ended.fine();
+    for part in [
+        "! step `A` of pipeline `Odd`: there is no script `steps/gone.sh`; it would be ",
+        "! step `B` of pipeline `Odd`: `steps/plain.sh` has no `#!` line; begin it with `#!/bin/sh`",
+    ] {
+        assert!(ended.stdout.contains(part), "{part}: {ended:?}");
+    }
+}
+
+#[test]
+fn an_input_says_how_it_is_mended() {
+    let place = Place::ready();
+    place.write("big.json", "[1]");
+    for (input, help) in [
+        ("[1, ]", "remove the comma before the closing bracket"),
+        ("{\"a\":1,}", "remove the comma before the closing bracket"),
+        ("big.json", "to read a file: `- < big.json`"),
+        ("hello", "double quotes"),
+    ] {
+        let ended = place.run(["trigger", "Hello", input]);
+        ended.failed(2, "the input is not one JSON value");
+        assert!(ended.stderr.contains(help), "{ended:?}");
+    }
+}
+
+#[test]
+fn the_logs_of_a_fan_out_say_whose_they_are() {
+    let place = Place::ready();
+    let text = "pipeline: Wide\nsteps:\n  A: { command: [cat] }\n  \
+                B: { command: [sh, -c, 'read -r n; [ \"$n\" = 2 ] || exit 0; echo two >&2'] }\n\
+                flow: [{ start: A }, { expand: B }]\n";
+    place.write("pipelines/wide.yml", text);
+    place.run(["run", "Wide", "[1,2,3]"]);
+    let id = place.run(["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let logs = place.run(["logs", &id]);
+    assert!(
+        logs.fine()
+            .stdout
+            .starts_with("B, element 2 of 3  attempt 1  success"),
+        "{logs:?}"
+    );
+    let json = place.run(["logs", &id, "--json"]).json();
+    assert_eq!(
+        json["elements"],
+        serde_json::json!([{ "node": "A", "element": 2, "of": 3 }])
+    );
+    let open = place.trigger("1");
+    let none = place.run(["logs", &open]);
+    assert_eq!(
+        none.stdout,
+        "no log yet: a step's log appears when the attempt has ended\n"
+    );
+    // A state is called the same in the list and in its filter.
+    for word in ["running", "in_progress"] {
+        let listed = place.run(["runs", "--status", word]);
+        assert!(listed.fine().stdout.contains(" running "), "{listed:?}");
+    }
+    place.run(["cancel", &open]).fine();
+    let none = place.run(["logs", &open]);
+    assert!(
+        none.stdout
+            .contains("those that the cancellation ended leave none"),
+        "{none:?}"
+    );
+}
+
+#[test]
+fn an_output_that_is_no_json_has_its_remedy_on_a_line_of_its_own() {
+    let place = Place::ready();
+    let text = "pipeline: Talk\nsteps: { Talk: { command: [echo, \"{'a': 1}\"], max_retry: 0 } }\nflow: [{ start: Talk }]\n";
+    place.write("pipelines/talk.yml", text);
+    let ended = place.run(["run", "Talk"]);
+    let advice = "\n    JSON needs double quotes: in Python, `print(json.dumps(value))`\n";
+    assert!(ended.stderr.contains(advice), "{ended:?}");
+    let id = place.run(["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let shown = place.run(["show", &id]);
+    assert!(shown.stdout.contains(advice.trim_start()), "{shown:?}");
 }
 
 #[test]
@@ -327,7 +464,14 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
         .mode();
     assert_eq!(mode & 0o111, 0o111 & mode, "it can be executed");
     std::fs::write(dir.join("steps/greet.sh"), "mine").unwrap();
-    place.run(["init", "a dir"]).failed(1, "exists already");
+    let again = place.run(["init", "a dir"]);
+    again.failed(1, "exist already: ");
+    assert_eq!(again.stderr.matches("error: ").count(), 1, "{again:?}");
+    assert_eq!(
+        again.stderr.matches("overwrites nothing").count(),
+        1,
+        "{again:?}"
+    );
     assert_eq!(
         std::fs::read_to_string(dir.join("steps/greet.sh")).unwrap(),
         "mine"
@@ -617,6 +761,9 @@ fn an_error_is_json_on_standard_error_where_json_was_asked_for() {
     let said = error(&place, &["runs", "--json", "--limt", "3"], 2);
     assert_eq!(said["code"], "usage");
     assert_eq!(said["message"], "unexpected argument '--limt' found");
+    let said = error(&place, &["trigger", "--json"], 2);
+    let whole = "the following required arguments were not provided: <PIPELINE>";
+    assert_eq!(said["message"], whole);
     place.write(
         "ductwork.yml",
         "default:\n  job_worker: { cuont: 5, x: 1 }\n",
@@ -646,7 +793,7 @@ fn the_whole_of_path_is_nobodys_answer() {
     assert!(
         ended
             .stderr
-            .contains("is in no directory of PATH (/first, /second, /third and 2 more)"),
+            .contains("was not found in PATH (/first, /second, /third and 2 more)"),
         "{ended:?}"
     );
 }
@@ -700,6 +847,11 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
         let told = format!("{candidate} (Hello, in_progress, ");
         assert!(several.stderr.contains(&told), "{several:?}");
     }
+    for input in 0..8 {
+        place.trigger(&input.to_string());
+    }
+    let many = place.run(["show", &id[..4]]);
+    assert!(many.stderr.contains(", … and 4 more"), "{many:?}");
 }
 
 #[test]
@@ -1042,7 +1194,7 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
     place.age(31);
     // Nobody is there to be asked.
     let nobody = place.run(["prune"]);
-    nobody.failed(2, "nothing was deleted: there is nobody to ask");
+    nobody.failed(2, "nothing was deleted: there is no terminal to confirm on");
     assert!(
         nobody.stderr.contains("--yes") && nobody.stderr.contains("--older-than"),
         "{nobody:?}"
@@ -1051,7 +1203,9 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
         let ended = typed(&place, "prune", answer);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(
-            ended.stdout.contains("3 runs ended at least 30d 0h ago"),
+            ended.stdout.contains(
+                "Delete 3 runs that ended more than 30d ago (`retention` of the configuration), with their steps and logs? [y/N]"
+            ),
             "{ended:?}"
         );
         assert!(ended.stdout.contains("nothing was deleted"), "{ended:?}");
@@ -1059,14 +1213,19 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
     let ended = typed(&place, "prune --limit 1", b"y\n");
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(
-        ended.stdout.contains("1 run ended") && ended.stdout.contains("1 run deleted"),
+        ended
+            .stdout
+            .contains("Delete 1 run that ended more than 30d ago (`retention` of the configuration), with its steps")
+            && ended.stdout.contains("1 run deleted"),
         "{ended:?}"
     );
     // A person who names an age is asked as well, and can see first what it would be.
     let refused = typed(&place, "prune --older-than 1d", b"n\n");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(
-        refused.stdout.contains("2 runs ended at least 1d 0h ago.")
+        refused
+            .stdout
+            .contains("Delete 2 runs that ended more than 1d ago")
             && refused.stdout.contains("[y/N]"),
         "{refused:?}"
     );
@@ -1077,14 +1236,20 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
         let dry = place.run(args);
         dry.fine();
         assert!(
-            dry.stdout.starts_with("2 runs would be deleted: "),
+            dry.stdout.starts_with("2 runs that ended more than "),
             "{dry:?}"
         );
     }
     let dry = place.run(["prune", "--older-than", "90d", "--dry-run", "--json"]);
     assert_eq!(dry.fine().json()["would_prune"], 0);
+    // A number may be meant as days, or as seconds.
+    place
+        .run(["prune", "--older-than", "1", "--dry-run"])
+        .failed(2, "1");
+    let all = place.run(["prune", "--older-than", "0s", "--dry-run"]);
+    assert!(all.stdout.contains("more than 0s ago"), "{all:?}");
     // No question where there is nothing to lose, or where it has been answered.
-    let told = typed(&place, "prune --older-than 0 --limit 1 --yes", b"");
+    let told = typed(&place, "prune --older-than 0s --limit 1 --yes", b"");
     assert!(
         told.code == Some(0) && !told.stdout.contains("[y/N]"),
         "{told:?}"
@@ -1107,7 +1272,7 @@ fn prune_asks_a_person_unless_it_was_told_an_age() {
 fn the_context_is_read_and_written_by_the_run_of_the_environment() {
     let place = Place::ready();
     let id = place.trigger("1");
-    place.run(["context", "list"]).failed(2, "which run?");
+    place.run(["context", "list"]).failed(2, "no run given");
     place
         .run(["context", "set", "a", "{\"b\": 1}", "--run", &id])
         .fine();
@@ -1328,6 +1493,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             (Some(130), ""),
             "{ended:?}"
         );
+        assert!(!ended.stderr.contains("and did not"), "{ended:?}");
         let told = format!("the run {id} is left in progress");
         assert!(ended.stderr.contains(&told), "{ended:?}");
         assert!(

@@ -2,6 +2,7 @@
 //!
 //! Owns: how an error is told, with the element of the fan-out where it happened. Never: colours.
 
+use crate::step::verdict::{ADVICE, OUTPUT_INVALID};
 use crate::store::query::{ExecutionRow, Spread};
 
 use super::out::{clean, short};
@@ -18,8 +19,31 @@ pub fn error(execution: &ExecutionRow) -> Option<String> {
     Some(told(result.as_str(), class, message))
 }
 
+/// The advice at the end of an error's message, for a line of its own: a narrow terminal would cut it off.
+pub fn advice(execution: &ExecutionRow) -> Option<&str> {
+    let message = execution.error_message.as_deref()?;
+    let output = execution.error_class.as_deref() == Some(OUTPUT_INVALID);
+    parted(message).1.filter(|_| output)
+}
+
+/// A message and the advice at its end.
+fn parted(message: &str) -> (&str, Option<&str>) {
+    let at = ADVICE.iter().find_map(|advice| message.rfind(advice));
+    match at {
+        Some(at) => (
+            message[..at].trim_end_matches([' ', '.']),
+            Some(&message[at..]),
+        ),
+        None => (message, None),
+    }
+}
+
 /// An error in words. A class is for programs; people read what it stands for, where the message does not say so.
 pub fn told(result: &str, class: Option<&str>, message: Option<&str>) -> String {
+    let message = match class {
+        Some(OUTPUT_INVALID) => message.map(|message| parted(message).0),
+        _ => message,
+    };
     let inner = |name: &str| {
         let inner = class?.strip_prefix(name)?.strip_prefix('(')?;
         inner.strip_suffix(')')
@@ -35,7 +59,7 @@ pub fn told(result: &str, class: Option<&str>, message: Option<&str>) -> String 
     };
     let text = match message {
         None => class,
-        Some(message) if class.is_empty() || message == class => message.to_owned(),
+        Some(message) if message.starts_with(&class) => message.to_owned(),
         Some(message) => format!("{class}: {message}"),
     };
     short(&text, ROOM)
@@ -102,6 +126,20 @@ mod tests {
                 "process crashed",
             ),
             ("timed_out", None, Some("after 3s"), "timed out: after 3s"),
+            (
+                "timed_out",
+                Some("timed_out"),
+                Some("timed out after 1s"),
+                "timed out after 1s",
+            ),
+            (
+                "error",
+                Some("output_invalid"),
+                Some(
+                    "stdout is not one JSON value: it begins \"x\". Print only the value, or else",
+                ),
+                "output invalid: stdout is not one JSON value: it begins \"x\"",
+            ),
         ] {
             assert_eq!(told(result, class, message), text);
         }

@@ -22,7 +22,7 @@ use super::setup::{self, CliContext};
 It reads one snapshot, changes nothing, and may run beside the daemon.
 ")]
 pub struct Audit {
-    /// How old something may get that is to be mended by itself [default: 60s]
+    /// Ignore problems younger than this; the daemon repairs them itself [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     grace: Option<Duration>,
 }

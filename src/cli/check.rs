@@ -1,5 +1,7 @@
 //! `check`: the configuration and all pipelines, every problem at once.
 
+mod scripts;
+
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,6 +52,7 @@ impl Check {
             notes.extend(exceptions(&config, &all));
             notes.extend(interrupted(&config, &pipelines));
         }
+        notes.extend(doubtful(&config, &pipelines));
         programs(&config, &pipelines, cli, &mut problems);
         let fine = problems.is_empty();
         if cli.out.json {
@@ -58,6 +61,7 @@ impl Check {
                 "ok": fine,
                 "config": config.file,
                 "environment": config.environment,
+                "not_checked": config.others,
                 "pipelines": names.collect::<Vec<_>>(),
                 "problems": problems.iter().map(of_problem).collect::<Vec<_>>(),
                 "notes": notes.iter().map(of_problem).collect::<Vec<_>>(),
@@ -285,12 +289,51 @@ fn command(
     program(argv, &cwd, path.or(environment.get("PATH")))
 }
 
+/// Commands of which the program is there and the script may not be.
+fn doubtful(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
+    if config.role == DaemonRole::Advancer {
+        return Vec::new();
+    }
+    let mut notes = Vec::new();
+    for found in pipelines {
+        let pipeline = &found.definition;
+        for (name, step) in &pipeline.steps {
+            let StepRunner::Command(argv) = &step.run else {
+                continue;
+            };
+            let cwd = step.cwd.as_ref();
+            let cwd = cwd.map_or(config.base_dir.clone(), |cwd| config.base_dir.join(cwd));
+            let path = std::env::var_os("PATH");
+            let file = argv
+                .first()
+                .and_then(|it| resolve(it, &cwd, path.as_deref()).ok());
+            let doubt = file
+                .map(|file| cwd.join(file))
+                .filter(|file| file.is_file());
+            let doubt = doubt.and_then(|file| scripts::doubt(argv, &file, &cwd, path.as_deref()));
+            let Some((message, help)) = doubt else {
+                continue;
+            };
+            let message = format!(
+                "step `{name}` of pipeline `{}`: {message}",
+                pipeline.pipeline
+            );
+            notes.push(Problem {
+                file: found.file.clone(),
+                at: found.steps_at.get(name).cloned(),
+                ..Problem::new(message).help(help)
+            });
+        }
+    }
+    notes
+}
+
 fn program(argv: &[String], cwd: &Path, path: Option<&OsStr>) -> Option<(String, String)> {
     let program = argv.first()?;
     let file = match resolve(program, cwd, path) {
         Ok(file) => cwd.join(file),
         Err(error) => {
-            let help = "install it, or write the path to it".to_owned();
+            let help = format!("install {program}, or give its path");
             return Some((error.message, help));
         }
     };
@@ -335,9 +378,14 @@ fn summary(config: &Config, pipelines: &[&Found], notes: &[Problem]) -> String {
     let good = paint(out::GOOD, "✓");
     let file = match &config.file {
         Some(file) => out::clean(&file.display().to_string()),
-        None => "no configuration: the defaults hold".to_owned(),
+        None => "no configuration file: the defaults are used".to_owned(),
     };
     let mut text = format!("{good} {file} ({})\n", out::clean(&config.environment));
+    if !config.others.is_empty() {
+        let others = out::clean(&config.others.join(", "));
+        let other = format!("not checked: {others} (name it with -e)");
+        text.push_str(&format!("{} {other}\n", paint(out::DIM, "·")));
+    }
     text.push_str(&format!(
         "{} {} (not contacted)\n",
         paint(out::DIM, "·"),

@@ -71,8 +71,8 @@ impl Context {
             (Some(own), Some(run)) if run.parse() == Ok(own.run) => of_worker(cli, &own, self.verb),
             (_, Some(run)) => of_database(cli, &run, self.verb),
             (None, None) => {
-                let problem = Problem::new("which run?");
-                let help = format!("give --run RUN; inside of a step {RUN_VARIABLE} says it");
+                let problem = Problem::new("no run given");
+                let help = format!("add --run RUN (inside a step it is taken from {RUN_VARIABLE})");
                 Err(Failure::usage(problem.help(help)))
             }
         }

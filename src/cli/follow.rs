@@ -441,6 +441,9 @@ pub async fn report(
                 let error = step.executions.iter().rev().find_map(attempt::error);
                 let error = error.unwrap_or_else(|| "no error was told".to_owned());
                 say(&format!("  {place} ({attempts}): {error}"));
+                if let Some(advice) = step.executions.iter().rev().find_map(attempt::advice) {
+                    say(&format!("    {}", clean(advice)));
+                }
             }
             if failed.len() > TOLD {
                 say("  and more");

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::problem::{Problem, Problems};
+use crate::problem::Problem;
 use crate::step::resolve::resolve;
 
-use super::exit::{Code, Failure};
+use super::exit::Failure;
 use super::out::{self, paint};
 use super::setup::CliContext;
 
@@ -76,17 +76,21 @@ impl Init {
         };
         let files: Vec<&File> = COMMON.iter().chain(steps).collect();
         let taken = |file: &&&File| self.dir.join(file.path).symlink_metadata().is_ok();
-        let taken: Vec<Problem> = files
-            .iter()
-            .filter(taken)
-            .map(|file| {
-                let path = self.dir.join(file.path);
-                let problem = Problem::new(format!("{} exists already", path.display()));
-                problem.help("nothing is overwritten: name another directory, or move it away")
-            })
-            .collect();
-        if !taken.is_empty() {
-            return Err(Failure::Problems(Code::Failed, Problems(taken)));
+        let taken: Vec<&str> = files.iter().filter(taken).map(|file| file.path).collect();
+        if let [first, others @ ..] = taken.as_slice() {
+            let first = self.dir.join(first);
+            let message = match others {
+                [] => format!("{} exists already", first.display()),
+                others => format!(
+                    "{} files exist already: {}, {}",
+                    taken.len(),
+                    first.display(),
+                    others.join(", ")
+                ),
+            };
+            return Err(Failure::failed(Problem::new(message).help(
+                "`init` overwrites nothing: choose another directory, or move the existing file",
+            )));
         }
         for file in &files {
             self.write(file)?;

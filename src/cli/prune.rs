@@ -27,7 +27,7 @@ it --yes is needed.
 ")]
 pub struct Prune {
     /// How long ago they ended, at least [default: `retention` of the configuration]
-    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    #[arg(long, value_name = "DURATION", value_parser = older_than)]
     older_than: Option<Duration>,
     /// At most this many
     #[arg(long, value_name = "N")]
@@ -38,6 +38,17 @@ pub struct Prune {
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
+}
+
+/// An age with a unit: what is deleted does not come back, and a bare number may be meant as days.
+fn older_than(text: &str) -> Result<Duration, String> {
+    let bare = text
+        .trim()
+        .ends_with(|last: char| last.is_ascii_digit() || last == '.');
+    match bare && text.trim() != "0" {
+        true => Err("write the unit as well: `30d`, `12h`, `0s`".to_owned()),
+        false => super::duration(text),
+    }
 }
 
 impl Prune {
@@ -53,10 +64,10 @@ impl Prune {
         // A script that names an age means it; that of the configuration may be nobody's thought.
         let sure = self.yes || (self.older_than.is_some() && !terminal);
         if !sure && !terminal && !self.dry_run {
-            let problem = Problem::new("nothing was deleted: there is nobody to ask");
+            let problem = Problem::new("nothing was deleted: there is no terminal to confirm on");
             return Err(Failure::usage(problem.help(format!(
                 "give --older-than 30d, or --yes for the `retention` of the configuration ({})",
-                time::span(older_than)
+                age(older_than)
             ))));
         }
         let limit = self.limit.unwrap_or(u64::MAX);
@@ -67,9 +78,9 @@ impl Prune {
                 let said = match cli.out.json {
                     true => cli.out.value(&serde_json::json!({ "would_prune": old })),
                     false => cli.out.text(&format!(
-                        "{} would be deleted: ended at least {} ago\n",
+                        "{} that ended more than {} ago would be deleted\n",
                         counted(old, "run"),
-                        time::span(older_than)
+                        age(older_than)
                     )),
                 };
                 return said;
@@ -103,18 +114,28 @@ impl Prune {
     }
 }
 
+/// An age as people write it: `30d`, not `30d 0h`.
+fn age(of: Duration) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let seconds = of.as_secs();
+    let even = |(unit, _): &&(u64, &str)| seconds >= *unit && seconds.is_multiple_of(*unit);
+    match units.iter().find(even) {
+        _ if of.is_zero() => "0s".to_owned(),
+        Some((unit, name)) if of.subsec_nanos() == 0 => format!("{}{name}", seconds / unit),
+        _ => time::span(of),
+    }
+}
+
 /// The answer of the person at the terminal. Asked on standard error: the other is for the result.
 fn confirmed(old: u64, older_than: Duration, by_configuration: bool) -> bool {
-    let (runs, age) = (counted(old, "run"), time::span(older_than));
+    let (runs, age) = (counted(old, "run"), age(older_than));
     let of = match by_configuration {
         true => " (`retention` of the configuration)",
         false => "",
     };
     eprint!(
-        "{runs} ended at least {age} ago{of}.\n\
-         Delete {}, with all that belongs to {}? [y/N] ",
-        if old == 1 { "it" } else { "them" },
-        if old == 1 { "it" } else { "them" },
+        "Delete {runs} that ended more than {age} ago{of}, with {} steps and logs? [y/N] ",
+        if old == 1 { "its" } else { "their" },
     );
     let _ = std::io::stderr().flush();
     let mut answer = String::new();

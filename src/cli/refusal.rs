@@ -35,10 +35,14 @@ pub fn of(code: Code, Problems(problems): &Problems) -> Value {
 
 /// The error of a command line that cannot be read.
 pub fn of_usage(text: &str) -> Value {
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default();
-    let message = first.strip_prefix("error: ").unwrap_or(first);
-    let help: Vec<&str> = lines.collect();
-    let problem = Problem::new(message).help(help.join("; "));
+    // The message goes on to the first empty line, such as with the arguments that are missing.
+    let (message, help) = text.split_once("\n\n").unwrap_or((text, ""));
+    let lines = |text: &'_ str, between: &str| {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines.collect::<Vec<_>>().join(between)
+    };
+    let message = lines(message, " ");
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    let problem = Problem::new(message).help(lines(help, "; "));
     of(Code::Usage, &Problems(vec![problem]))
 }

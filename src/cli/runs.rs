@@ -4,6 +4,7 @@ use std::cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -15,8 +16,10 @@ use crate::store::query::{self, Run, RunFilter};
 use crate::store::{Conn, Purpose};
 use crate::time;
 
+use super::columns::cut_with;
 use super::exit::Failure;
 use super::follow::is_drawable;
+use super::glyphs::glyphs;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
 use super::patiently::patiently;
@@ -34,7 +37,7 @@ pub struct Runs {
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// In this state only; may be given several times
-    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = status)]
+    #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = statuses())]
     status: Vec<RunStatus>,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
@@ -151,7 +154,15 @@ fn list(runs: &[Run], to: Out, now: i64) -> String {
     };
     let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
     let headings = ["RUN", "PIPELINE", "STATUS", "TRIGGERED", "TOOK", ""];
-    out::table(&headings, &rows)
+    let text = out::table(&headings, &rows);
+    match to.terminal {
+        false => text,
+        // A reason goes on in no other row.
+        true => text
+            .lines()
+            .map(|line| format!("{}\n", cut_with(line, to.columns(), glyphs().more)))
+            .collect(),
+    }
 }
 
 /// Draws the list over itself, until a person has seen enough.
@@ -198,17 +209,19 @@ fn ids(runs: &[Run], people: bool) -> HashMap<RunId, String> {
     runs.iter().map(id).collect()
 }
 
-fn status(word: &str) -> Result<RunStatus, String> {
-    let known = |status: &&RunStatus| self::word(**status) == word;
-    if let Some(status) = RunStatus::ALL.iter().find(known) {
-        return Ok(*status);
-    }
-    word.parse().map_err(|_| {
-        let words: Vec<&str> = RunStatus::ALL
-            .iter()
-            .map(|status| self::word(*status))
-            .collect();
-        format!("one of {}", words.join(", "))
+/// The words for states: those that the list shows, and those that programs read.
+fn statuses() -> impl TypedValueParser<Value = RunStatus> {
+    let value = |status: &RunStatus| match (word(*status), status.as_str()) {
+        (word, stored) if word == stored => PossibleValue::new(word),
+        (word, stored) => PossibleValue::new(word).alias(stored),
+    };
+    let words: Vec<PossibleValue> = RunStatus::ALL.iter().map(value).collect();
+    PossibleValuesParser::new(words).try_map(|given| {
+        let shown = |status: &&RunStatus| word(**status) == given;
+        match RunStatus::ALL.iter().find(shown) {
+            Some(status) => Ok(*status),
+            None => given.parse().map_err(|_| format!("`{given}` is no state")),
+        }
     })
 }
 
@@ -225,6 +238,7 @@ pub fn took(run: &Run, now: i64) -> String {
 pub fn word(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Dampened => "waiting",
+        RunStatus::InProgress => "running",
         other => other.as_str(),
     }
 }

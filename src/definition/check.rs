@@ -377,8 +377,8 @@ impl<'a> Check<'a> {
             }
             (_, Kind::Collapse(_)) if open_expands == 0 => {
                 let message = "`collapse` without an open expand in the same list";
-                let help = "write `expand` before it; an expand around a path is collapsed after \
-                            that path's list, not in it";
+                let help = "add an `expand` before it; if the `expand` stands outside this path's list, put \
+                            the `collapse` outside as well";
                 self.report(place, message, help);
             }
             _ => {}

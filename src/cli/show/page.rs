@@ -496,6 +496,9 @@ fn trouble(page: &Page<'_>, step: &StepRow, spreads: &[Spread], text: &mut Strin
         let line = format!("attempt {}{took}: {error}", execution.attempt);
         let _ = writeln!(text, "    {}", paint(out::BAD, &line));
         let is_last = last.is_some_and(|last| last.id == execution.id);
+        if let Some(advice) = attempt::advice(execution).filter(|_| is_last) {
+            let _ = writeln!(text, "      {}", out::clean(advice));
+        }
         let room = if is_last { LOG_LINES } else { EARLIER_LINES };
         log(
             execution.error_backtrace.as_deref().unwrap_or_default(),

@@ -1,0 +1,188 @@
+//! Scripts that would not start, or that are not there, as far as a command shows it.
+//!
+//! Owns: what is noted of a command whose program exists. Never: starts anything.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::Path;
+
+use crate::step::resolve::resolve;
+
+/// Programs whose first argument is a script, and the letters of options that take code in its place.
+const INTERPRETERS: [(&str, &str); 12] = [
+    ("sh", "cs"),
+    ("bash", "cs"),
+    ("dash", "cs"),
+    ("zsh", "cs"),
+    ("python", "cm"),
+    ("python3", "cm"),
+    ("node", "epr"),
+    ("ruby", "er"),
+    ("perl", "eEMm"),
+    ("php", "r"),
+    ("lua", "el"),
+    ("Rscript", "e"),
+];
+
+/// Endings by which a word is known to be a script.
+const ENDINGS: [&str; 9] = [
+    ".sh", ".bash", ".py", ".js", ".mjs", ".rb", ".pl", ".php", ".R",
+];
+
+/// A `#!` line is no longer.
+const FIRST_LINE: u64 = 256;
+
+/// A doubt, and the remedy.
+pub type Note = (String, String);
+
+/// The doubt about a command, if there is one; its program was found as `file`.
+pub fn doubt(argv: &[String], file: &Path, cwd: &Path, path: Option<&OsStr>) -> Option<Note> {
+    missing(argv, cwd).or_else(|| unstartable(&argv[0], file, cwd, path))
+}
+
+/// The script of an interpreter is not there.
+fn missing(argv: &[String], cwd: &Path) -> Option<Note> {
+    let (program, arguments) = argv.split_first()?;
+    let name = Path::new(program).file_name()?.to_str()?;
+    let (_, code) = INTERPRETERS.iter().find(|(known, _)| *known == name)?;
+    let takes_code =
+        |option: &str| option.starts_with("--") || option.contains(|c| code.contains(c));
+    for argument in arguments {
+        match argument.strip_prefix('-') {
+            Some(option) if takes_code(option) => return None,
+            Some(_) => {}
+            None => {
+                let file = cwd.join(argument);
+                let gone = is_script(argument) && !file.exists();
+                return gone.then(|| {
+                    (
+                        format!("there is no script `{argument}`"),
+                        format!("it would be {}", file.display()),
+                    )
+                });
+            }
+        }
+    }
+    None
+}
+
+/// True for a word that is meant as a relative path.
+fn is_script(word: &str) -> bool {
+    let odd = |char: char| char.is_whitespace() || "$*'\"`;|&<>(){}".contains(char);
+    let known = word.contains('/') || ENDINGS.iter().any(|ending| word.ends_with(ending));
+    known && !word.starts_with('/') && !word.contains("://") && !word.contains(odd)
+}
+
+/// The kernel cannot start a file of one's own: it does not say with which interpreter, or with one that is not there.
+fn unstartable(program: &str, file: &Path, cwd: &Path, path: Option<&OsStr>) -> Option<Note> {
+    if !program.contains('/') {
+        return None;
+    }
+    let mut first = Vec::new();
+    let opened = std::fs::File::open(file).ok()?;
+    opened.take(FIRST_LINE).read_to_end(&mut first).ok()?;
+    let Some(line) = first.strip_prefix(b"#!") else {
+        // A binary of some kind, of which the kernel may know more.
+        let text = !first.contains(&0) && std::str::from_utf8(&first).is_ok();
+        return text.then(|| {
+            (
+                format!("`{program}` has no `#!` line"),
+                format!("begin it with `#!/bin/sh`, or write `command: [sh, {program}]`"),
+            )
+        });
+    };
+    let line = line.split(|byte| *byte == b'\n').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    if line.ends_with('\r') {
+        return Some((
+            format!("the `#!` line of `{program}` ends with a carriage return"),
+            format!("save it with the line ends of Unix: sed -i 's/\\r$//' {program}"),
+        ));
+    }
+    let mut words = line.split_whitespace();
+    let interpreter = words.next()?;
+    let help = |name: &str| format!("install {name}, or correct the first line of {program}");
+    if !cwd.join(interpreter).exists() {
+        let message = format!("`{program}` begins with `#!{interpreter}`, which does not exist");
+        return Some((message, help(interpreter)));
+    }
+    let by_name = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
+    let name = words.find(|word| by_name && !word.starts_with('-') && !word.contains('='))?;
+    let missing = resolve(name, cwd, path).is_err();
+    missing.then(|| {
+        let message =
+            format!("`{program}` begins with `#!{line}`, and `{name}` was not found in PATH");
+        (message, help(name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(dir: &Path, argv: &[&str]) -> Option<String> {
+        let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+        let path = Some(OsStr::new("/usr/bin:/bin"));
+        doubt(&argv, &dir.join(&argv[0]), dir, path).map(|(message, _)| message)
+    }
+
+    #[test]
+    fn a_script_that_is_not_there_is_noted_and_code_is_not_taken_for_one() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.py"), "").unwrap();
+        for fine in [
+            &["python3", "a.py"][..],
+            &["python3", "-u", "a.py"],
+            &["python3", "-m", "steps/b.py"],
+            &["sh", "-c", "cat steps/b.sh"],
+            &["sh", "-ec", "steps/b.sh"],
+            &["node", "-e", "b.js"],
+            &["perl", "-ne", "print b.pl"],
+            &["jq", "b.py"],
+            &["sh", "/opt/b.sh"],
+            &["bash"],
+        ] {
+            assert_eq!(noted(dir.path(), fine), None, "{fine:?}");
+        }
+        for gone in [
+            &["python3", "b.py"][..],
+            &["python3", "-u", "b.py"],
+            &["/usr/bin/python3", "b.py", "a.py"],
+            &["sh", "-eu", "b.py"],
+        ] {
+            let told = Some("there is no script `b.py`".to_owned());
+            assert_eq!(noted(dir.path(), gone), told, "{gone:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_kernel_cannot_start_is_noted() {
+        let dir = tempfile::tempdir().unwrap();
+        for (text, told) in [
+            (&b"#!/bin/sh\necho 1\n"[..], None),
+            (b"#!/usr/bin/env sh\n", None),
+            (b"#!/usr/bin/env -S sh -e\n", None),
+            (b"\x7fELF\0\0", None),
+            (b"echo 1\n", Some("has no `#!` line")),
+            (
+                b"#!/bin/sh\r\necho 1\r\n",
+                Some("ends with a carriage return"),
+            ),
+            (
+                b"#!/no/such/thing -u\n",
+                Some("`#!/no/such/thing`, which does not exist"),
+            ),
+            (
+                b"#!/usr/bin/env no-such-thing\n",
+                Some("`no-such-thing` was not found in PATH"),
+            ),
+        ] {
+            std::fs::write(dir.path().join("step"), text).unwrap();
+            let found = noted(dir.path(), &["./step"]);
+            match told {
+                None => assert_eq!(found, None, "{text:?}"),
+                Some(told) => assert!(found.is_some_and(|it| it.contains(told)), "{told}"),
+            }
+        }
+    }
+}
