@@ -6,7 +6,7 @@ SELECT b.halt_reason, s.node, s.via, CAST(octet_length(s.output) AS bigint) AS s
        f.width, coalesce(e.error_message,
            (SELECT a.error_message FROM ductwork_transitions t
               JOIN ductwork_advancements a ON a.transition_id = t.id AND a.result = 'error'
-             WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message
+             WHERE t.from_step_id = s.id ORDER BY a.id DESC LIMIT 1)) AS error_message, e.error_class
   FROM halted b
   JOIN ductwork_steps s ON s.id = ANY (ARRAY[b.step_id])
   LEFT JOIN ductwork_fan_outs f ON f.branch_id = ANY (ARRAY[b.id]) AND f.node = s.node
