@@ -144,12 +144,19 @@ impl std::fmt::Debug for Secret {
 }
 
 /// Where everything is kept.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Database {
     /// The variable or the key that the address came from, for people.
     pub origin: String,
     /// The address.
     pub url: DatabaseUrl,
+}
+
+/// The same database, wherever its address is written: a reload names the file in full.
+impl PartialEq for Database {
+    fn eq(&self, other: &Self) -> bool {
+        self.url == other.url
+    }
 }
 
 /// A daemon's role.
@@ -448,7 +455,7 @@ impl Config {
     /// leases are judged by the supervisor's settings, and work lies in one database.
     pub fn fixed(&self, other: &Self) -> Vec<&'static str> {
         let differ = [
-            (self.database.url != other.database.url, "database"),
+            (self.database != other.database, "database"),
             (self.supervisor != other.supervisor, "supervisor"),
             (self.role != other.role, "role"),
         ];

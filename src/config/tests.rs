@@ -169,7 +169,6 @@ fn the_shipped_configuration_says_the_defaults() {
         for config in [&mut shipped, &mut built_in] {
             config.base_dir = PathBuf::new();
             config.others = Vec::new();
-            config.database.origin = String::new();
             config.pipelines_path = PathBuf::from(config.pipelines_path.file_name().unwrap());
             let name = config.database.url.sqlite_path().unwrap().file_name();
             let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
@@ -530,7 +529,6 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
         config.file = None;
         config.base_dir = PathBuf::new();
         config.pipelines_path = config.pipelines_path.file_name().unwrap().into();
-        config.database.origin = String::new();
         let name = config.database.url.sqlite_path().unwrap().file_name();
         let url = format!("sqlite://{}", name.unwrap().to_str().unwrap());
         config.database.url = DatabaseUrl::parse(&url, Path::new("/")).unwrap();
