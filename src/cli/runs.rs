@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::model::*;
@@ -170,8 +171,10 @@ async fn watch(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<(), F
     let terminal = terminal::stderr()?;
     let mut screen = Screen::on(terminal);
     let coloured = shot::style().colour;
-    let enough = tokio::signal::ctrl_c();
-    let mut enough = std::pin::pin!(enough);
+    // From before the first picture on, which says how this is ended.
+    let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
+        Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
+    })?;
     loop {
         let runs = query::runs(conn, filter, &mut |_| {}).await?;
         let now = query::now(conn).await?;
@@ -190,7 +193,7 @@ async fn watch(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<(), F
         screen.draw(&[], &frame);
         tokio::select! {
             biased;
-            _ = &mut enough => return Ok(()),
+            _ = enough.recv() => return Ok(()),
             () = tokio::time::sleep(WATCH_EVERY) => {}
         }
     }
