@@ -33,8 +33,9 @@ use super::trouble::Trouble;
 use super::worker_state::{Answer, Operation, Terms, WorkerState};
 use super::{Link, Policy, Waker, chance, spread};
 
-/// How long a worker that is to end tries to store its last results when the database is away.
-/// Then it ends without: its claims are recovered, and the steps run again.
+/// How long a worker that is to end tries to store its last results when the database is away, from the end of its
+/// last step: that may have taken all the time between TERM and KILL. Then it ends without: its claims are recovered,
+/// and the steps run again.
 pub const LAST_COMMIT: Duration = Duration::from_secs(5);
 
 /// How long what was claimed ahead waits while no slot takes any of it, before somebody else
@@ -116,6 +117,7 @@ impl Worker {
         };
         let mut modes = self.shared.modes();
         let (mut stopped, mut draining) = (false, false);
+        let mut last_step_ended = None;
         loop {
             self.shared.progress();
             for done in state.slots.take_done() {
@@ -137,9 +139,12 @@ impl Worker {
                     stopped = true;
                     self.shared.stop_all(cause);
                 }
-                if state.slots.is_empty() && Instant::now() >= until + LAST_COMMIT {
-                    events::results_lost(state.work.finished().len());
-                    break;
+                if state.slots.is_empty() {
+                    let ended = *last_step_ended.get_or_insert_with(Instant::now);
+                    if Instant::now() >= until.max(ended) + LAST_COMMIT {
+                        events::results_lost(state.work.finished().len());
+                        break;
+                    }
                 }
             }
             let turned = self.turn(&mut state, mode).await;

@@ -20,8 +20,8 @@ use crate::engine::worker::{LAST_COMMIT, Worker};
 use crate::engine::{Policy, Waker};
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
-use crate::step::StopCause;
 use crate::step::registry::Registry;
+use crate::step::{Limits, StopCause};
 use crate::store::Location;
 use crate::store::definition::Definitions;
 use crate::store::process::NewProcess;
@@ -43,8 +43,8 @@ use super::watcher::Watched;
 /// leaves, and another supervisor may be starting: the host must be clean within 2 s.
 const ORPHANED_DRAIN: Duration = Duration::from_millis(500);
 
-/// From the end of a drain until loops are given up that still wait for the database. Those that
-/// can end by themselves have done so by then.
+/// From when the steps of a drain have ended until loops are given up that still wait for the database. Those
+/// that can end by themselves have done so by then.
 const GIVEN_UP: Duration = Duration::from_secs(LAST_COMMIT.as_secs() + 1);
 
 /// Between two looks for adopted zombies; far longer than a step's end takes to be noticed.
@@ -512,7 +512,15 @@ async fn time_is_up(mode: Mode, stopped: bool) -> StopCause {
     let Mode::Drain { until, cause } = mode else {
         return std::future::pending().await;
     };
-    let until = if stopped { until + GIVEN_UP } else { until };
+    // A step that is stopped may take all of its grace.
+    let grace = match cause {
+        StopCause::Shutdown => Limits::default().kill_grace,
+        StopCause::Cancel | StopCause::Abandon => Duration::ZERO,
+    };
+    let until = match stopped {
+        true => until + grace + GIVEN_UP,
+        false => until,
+    };
     tokio::time::sleep_until(until.into()).await;
     cause
 }

@@ -257,7 +257,7 @@ pub fn sweep_failed(error: &crate::store::Error) {
 pub fn results_lost(count: usize) {
     error!(
         count,
-        "ending without storing results: the database is away; their steps run again"
+        "ending without storing results: the database has taken none of them; their steps run again"
     );
 }
 

@@ -49,6 +49,14 @@ steps:
 flow: [{ start: Leave }]
 "#;
 
+/// A step that does not listen to TERM, the first time.
+const DEAF: &str = r#"
+pipeline: Deaf
+steps:
+  A: { command: [sh, -c, 'trap "" TERM; [ $DUCTWORK_ATTEMPT -gt 1 ] && exit 0; echo $$ >> pids; while :; do sleep 0.1; done'] }
+flow: [{ start: A }]
+"#;
+
 /// A pipeline whose step tells its pid and waits for a file.
 fn waits(name: &str) -> String {
     format!(
@@ -137,6 +145,34 @@ on_every_database! {
         let executions = fixture.succeeded_once_each().await;
         let crashed = executions.iter().filter(|e| e.result() == "process_crashed");
         assert_eq!(crashed.count(), 2, "{executions:#?}");
+        fixture.audited().await;
+    }
+
+    /// As much as it is given between TERM and KILL, which is as long as a worker tries to store its last results.
+    async fn a_step_that_takes_all_of_its_grace_at_a_stop_is_released_at_no_cost(db: Db) {
+        let settings = Settings { shutdown_timeout: "200ms", max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[DEAF]).await;
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        let mut advancer = fixture.start_as(&ADVANCER, &["start"]);
+        fixture.trigger("Deaf", "1", 2).await;
+        for pid in fixture.pids("pids", 2).await {
+            assert!(lives(pid), "nothing to stop: the test is empty");
+        }
+        worker.send(Signal::SIGTERM);
+        let (status, took) = worker.ended(PATIENCE).await;
+        assert_eq!(status.code(), Some(0), "{status}");
+        assert!(took > Duration::from_secs(5), "it needed no grace: {took:?}");
+        assert!(worker.logged("without storing").is_empty(), "{:#?}", worker.log());
+        let executions = fixture.executions().await;
+        let released = executions.iter().filter(|e| e.result() == "released");
+        assert_eq!(released.count(), 2, "{executions:#?}");
+
+        let mut worker = fixture.start_as(&WORKER, &["start"]);
+        fixture.completed(PATIENCE).await;
+        worker.stop().await;
+        advancer.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
         fixture.audited().await;
     }
 
