@@ -12,7 +12,7 @@
 //
 // - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
 //   forms
-// - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`yaml`]: files as trees, every value with its place
+// - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
 // - [`store`]: the only SQL · [`step`]: what users run
@@ -82,6 +82,10 @@ mod model;
 pub mod problem;
 #[cfg(not(feature = "internals"))]
 mod problem;
+#[cfg(feature = "internals")]
+pub mod proc;
+#[cfg(not(feature = "internals"))]
+mod proc;
 #[cfg(feature = "internals")]
 pub mod process;
 #[cfg(not(feature = "internals"))]

@@ -50,7 +50,7 @@ const GIVEN_UP: Duration = Duration::from_secs(LAST_COMMIT.as_secs() + 1);
 /// Between two looks for adopted zombies; far longer than a step's end takes to be noticed.
 const GLEAN_EVERY: Duration = Duration::from_secs(5);
 
-/// How long a role of its own hunts, at its end, what its steps left behind.
+/// How long a process hunts, at its end, what its steps left behind.
 const STRAYS_BOUND: Duration = Duration::from_millis(250);
 
 /// A process that works: a child of a supervisor, or a role of its own.
@@ -105,10 +105,14 @@ impl Child {
         };
         let role = role(&first.kind);
 
-        // A supervisor looks after what a dead child's steps leave behind.
+        // A supervisor looks after what a dead child's steps leave behind; a worker after what its own do, as long
+        // as it lives.
+        let adopts = self.supervisor.is_none() || role == Role::Worker;
+        if adopts {
+            adopt();
+        }
         let mut watched = None;
         if self.supervisor.is_none() {
-            adopt();
             stamp(&lives, &location);
             if role == Role::Worker {
                 watched = self.be_watched(&lives);
@@ -149,7 +153,8 @@ impl Child {
                 code
             }
         };
-        if self.supervisor.is_none() {
+        // Before its row is gone: a successor that finds one hunts for them.
+        if adopts {
             end_strays().await;
         }
         if let Some(watched) = watched {
@@ -541,8 +546,8 @@ async fn orphaned(parent: Option<u32>) {
     }
 }
 
-/// A role of its own has no supervisor that takes in what daemonising steps leave behind, and
-/// may be pid 1: it does so itself.
+/// Takes in what daemonising steps leave behind, so that it can be ended with their executions. A role of its own
+/// has no supervisor that would, and may be pid 1.
 fn adopt() {
     if let Err(error) = spawn::become_subreaper() {
         tracing::warn!(%error, "cannot adopt what steps leave behind");
@@ -558,7 +563,8 @@ fn adopt() {
     });
 }
 
-/// Processes that steps left behind end with a role of its own, as they do with a supervisor.
+/// Processes that steps have left behind and that nobody could tell to be an execution's end with their worker, whether its
+/// supervisor is still there or not.
 async fn end_strays() {
     match orphan::sweep(&Living::default(), STRAYS_BOUND).await {
         Ok(sweep) if sweep.killed > 0 => {

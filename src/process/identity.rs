@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid as NixPid;
 
 use super::roster::Pid;
+pub(super) use crate::proc::stat;
 
 /// The facts recorded in a process's row. A fact that could not be read is empty or
 /// zero, and proves nothing.
@@ -85,45 +86,6 @@ fn is_gone(pid: Pid, started_ticks: u64) -> bool {
 /// True when it is dead, but for somebody to wait for it.
 pub(super) fn is_corpse(pid: Pid) -> bool {
     stat(pid).is_none_or(|stat| stat.is_corpse())
-}
-
-/// The fields of `/proc/PID/stat` that are needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
-    /// `R`, `S`, `D`, `Z`, …
-    pub state: u8,
-    pub parent: Pid,
-    pub group: Pid,
-    pub threads: u64,
-    pub started_ticks: u64,
-}
-
-impl Stat {
-    /// A first thread that ended while others go on looks like a zombie as well.
-    pub(super) fn is_corpse(&self) -> bool {
-        matches!(self.state, b'Z' | b'X') && self.threads <= 1
-    }
-}
-
-/// The kernel's word about a process; `None` when there is none (or it is hidden).
-pub(super) fn stat(pid: Pid) -> Option<Stat> {
-    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
-}
-
-pub(super) fn parse_stat(line: &[u8]) -> Option<Stat> {
-    // The name is in parentheses and may itself hold parentheses, blanks and anything else.
-    let end = line.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    // The first of these is the third of proc(5).
-    let field = |number: usize| fields.get(number - 3).copied();
-    Some(Stat {
-        state: *field(3)?.as_bytes().first()?,
-        parent: field(4)?.parse().ok()?,
-        group: field(5)?.parse().ok()?,
-        threads: field(20)?.parse().ok()?,
-        started_ticks: field(22)?.parse().ok()?,
-    })
 }
 
 #[cfg(test)]
@@ -265,24 +227,6 @@ mod tests {
         for mut child in containers {
             drop(child.stdin.take());
             child.wait().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_name_cannot_forge_the_rest_of_the_line() {
-        let line = b"42 (a) Z 1 1 (b)) S 7 9 8 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 12345 0 0";
-        assert_eq!(
-            parse_stat(line),
-            Some(Stat {
-                state: b'S',
-                parent: 7,
-                group: 9,
-                threads: 3,
-                started_ticks: 12345
-            })
-        );
-        for torn in [&b""[..], b"42", b"42 (x)", b"42 (x) S 1", b"42 (x) S x 1 1"] {
-            assert_eq!(parse_stat(torn), None);
         }
     }
 }

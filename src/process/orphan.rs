@@ -19,6 +19,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid as NixPid;
 
 use crate::model::ProcessId;
+use crate::proc::{environment, has};
 use crate::step::PROCESS;
 
 use super::identity;
@@ -184,31 +185,6 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
 fn pids() -> io::Result<impl Iterator<Item = Pid>> {
     let entries = std::fs::read_dir("/proc")?.flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
-}
-
-/// True when it was born with this variable. A dead one has none.
-fn has(pid: Pid, variable: &[u8]) -> bool {
-    environment(pid)
-        .split(|byte| *byte == 0)
-        .any(|entry| entry == variable)
-}
-
-/// The environment that a process was started with; empty when it cannot be read.
-fn environment(pid: Pid) -> Vec<u8> {
-    let read = |path: String| std::fs::read(path).unwrap_or_default();
-    let own = read(format!("/proc/{pid}/environ"));
-    // A first thread that has ended has none, while others go on.
-    if own.is_empty()
-        && identity::stat(pid).is_some_and(|stat| stat.threads > 1)
-        && let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task"))
-    {
-        let environments = threads.flatten().map(|thread| {
-            let environ = thread.path().join("environ");
-            read(environ.to_string_lossy().into_owned())
-        });
-        return environments.max_by_key(Vec::len).unwrap_or_default();
-    }
-    own
 }
 
 /// True when it may be killed.

@@ -1,7 +1,7 @@
 //! Command steps: one execution, one process.
 //!
 //! Owns: driving a program from its input to its outcome, and ending it when its time is up.
-//! Never: leaves a process or a file behind, whichever way the execution ends.
+//! Never: leaves a file behind, or a process that still can be told to be its own, whichever way the execution ends.
 //!
 //! The step ends when the program itself ends, not when its pipes close: a grandchild may
 //! hold those for ever.
@@ -37,6 +37,7 @@ use super::scratch::{OutputFile, Scratch};
 use super::socket::serve::{Pass, Service};
 use super::spawn::{Ends, Image, spawn};
 use super::stderr::Log;
+use super::strays::{Commands, Known};
 use super::verdict::{Said, judge, too_large};
 use super::{
     Assignment, Limits, Outcome, PROCESS, Performed, StepError, StopCause, StopSignal, elapsed,
@@ -75,6 +76,9 @@ const CHUNK: usize = 16 * 1024;
 /// The same for the log, where a chunk may be thousands of events.
 const LOG_CHUNK: usize = 4 * 1024;
 
+/// The variable that tells a step its execution. Each process that it starts inherits that.
+const EXECUTION: &str = "DUCTWORK_EXECUTION_ID";
+
 /// The variable that names an environment of the configuration.
 const SECTION: &str = "DUCTWORK_ENV";
 
@@ -89,6 +93,7 @@ pub struct CommandRunner {
     /// The environment of the configuration, where nothing else says it.
     config_section: Option<String>,
     contexts: Option<Service>,
+    commands: Commands,
 }
 
 /// The values that one execution alone is given.
@@ -118,8 +123,9 @@ struct Rest {
     taken: usize,
 }
 
-struct Running {
+struct Running<'a> {
     child: Child,
+    known: Known<'a>,
     stdin: Option<Rest>,
     stdout: pipe::Receiver,
     stderr: pipe::Receiver,
@@ -142,6 +148,7 @@ impl CommandRunner {
             limits,
             config_section: None,
             contexts: None,
+            commands: Commands::default(),
         }
     }
 
@@ -223,7 +230,7 @@ impl CommandRunner {
         env: &BTreeMap<String, String>,
         cwd: Option<&str>,
         given: Given<'_>,
-    ) -> Result<Running, Outcome> {
+    ) -> Result<Running<'_>, Outcome> {
         let cwd = match cwd {
             Some(cwd) => self.base_dir.join(cwd),
             None => self.base_dir.clone(),
@@ -246,6 +253,7 @@ impl CommandRunner {
             let error = match spawn(&image, ends) {
                 Ok(process) => {
                     return Ok(Running {
+                        known: self.commands.know(process.id().as_raw()),
                         child: Child::new(process),
                         stdin,
                         stdout,
@@ -283,7 +291,7 @@ impl CommandRunner {
             ("DUCTWORK_PIPELINE", assignment.pipeline.clone()),
             ("DUCTWORK_STEP", assignment.step.clone()),
             ("DUCTWORK_STEP_ID", step_id.to_string()),
-            ("DUCTWORK_EXECUTION_ID", execution_id.to_string()),
+            (EXECUTION, execution_id.to_string()),
             ("DUCTWORK_ATTEMPT", attempt.to_string()),
             ("DUCTWORK_IDEMPOTENCY_KEY", step_id.to_string()),
             ("DUCTWORK_FENCING_TOKEN", attempt.to_string()),
@@ -314,13 +322,14 @@ impl CommandRunner {
     async fn perform(
         &self,
         assignment: &Assignment,
-        running: Running,
+        running: Running<'_>,
         output: OutputFile,
         stop: &mut StopSignal,
         log: &mut Log<'_>,
     ) -> Outcome {
         let Running {
             child,
+            known,
             stdin,
             mut stdout,
             mut stderr,
@@ -378,6 +387,12 @@ impl CommandRunner {
             return self.cut_off(cut, Left::Stuck, log);
         }
         let status = child.collect();
+        let mark = format!("{EXECUTION}={}", assignment.execution_id);
+        let strays = known.end_strays(&mark).await;
+        if strays > 0 {
+            tracing::debug!(execution_id = %assignment.execution_id, step = %assignment.step, processes = strays,
+                "ended what a step left behind");
+        }
         failpoint!("exec.ended");
         leftovers(&stdout, |bytes| printed.push(bytes, &Notify::new()));
         leftovers(&stderr, |bytes| log.push(bytes));

@@ -4,7 +4,7 @@
 //! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
-//! `scratch`, `socket` and `resolve` before it, `spawn` and `child` for the process itself, `stderr`
+//! `scratch`, `socket` and `resolve` before it, `spawn`, `child` and `strays` for its processes, `stderr`
 //! and `mask` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
@@ -23,6 +23,7 @@ mod scratch;
 pub mod socket;
 mod spawn;
 mod stderr;
+mod strays;
 pub mod verdict;
 
 use std::time::Duration;

@@ -102,6 +102,27 @@ steps:
 flow: [{ start: A }]
 "#;
 
+/// Each attempt leaves a process with a session of its own, a child of that with another one, and one whose parent
+/// is gone already.
+const DETACHING: &str = r#"
+pipeline: Detaching
+steps:
+  A: { command: [sh, leave.sh, fails] }
+  B: { command: [sh, leave.sh, waits] }
+flow: [{ start: A }, { chain: B }]
+"#;
+
+const LEAVE: &str = r#"
+for pid in $(cat strays 2>/dev/null); do
+  case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo $pid >> beside ;; esac
+done
+before=$(cat strays 2>/dev/null | wc -l)
+setsid sh -c 'echo $$ >> strays; setsid sleep 1000 & echo $! >> strays; wait' >/dev/null 2>&1 &
+setsid sh -c 'setsid sleep 1000 >/dev/null 2>&1 & echo $! >> strays' >/dev/null 2>&1
+until [ $(cat strays | wc -l) -ge $((before + 3)) ]; do sleep 0.01; done
+case $1-$DUCTWORK_ATTEMPT in fails-1) exit 1 ;; waits-*) sleep 1000 ;; esac
+"#;
+
 /// Kills a supervisor and its worker so that neither learns of the other's end.
 async fn kill_both(daemon: &mut Daemon, worker: &str) {
     let worker = daemon.child(worker, None).await;
@@ -263,6 +284,62 @@ flow: [{ start: A }]
         fixture.audited().await;
     }
 
+    /// Its row ends in order, so no successor hunts for what they have left: it does so itself, before it lets go of
+    /// them.
+    async fn a_worker_whose_supervisor_was_killed_ends_what_its_steps_have_left_before_it_leaves(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
+        let mut daemon = fixture.start();
+        fixture.trigger("Haunted", "1", 3).await;
+        let ghosts = fixture.pids("ghosts", 3).await;
+        // Another daemon waits for the work.
+        let mut other = fixture.start();
+        other.child("worker Haunted", None).await;
+        for pid in &ghosts {
+            assert!(lives(*pid), "nothing to end: the test is empty");
+        }
+        let held = daemon.child("worker Haunted", None).await;
+        daemon.send(Signal::SIGKILL);
+        daemon.ended(PATIENCE).await;
+        daemon.gone(Duration::from_secs(5)).await;
+        assert!(!lives(held));
+        fixture.completed(PATIENCE).await;
+        assert_eq!(fixture.lines("again").len(), 3);
+        assert_eq!(fixture.lines("haunted"), [""; 0], "they ran beside each other");
+        for pid in &ghosts {
+            assert!(!lives(*pid), "{pid} is left");
+        }
+        other.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        let released = executions.iter().filter(|e| e.result() == "released");
+        assert_eq!(released.count(), 3, "{executions:#?}");
+        fixture.audited().await;
+    }
+
+    /// While their worker lives: of an attempt that fails, of one that succeeds, and of one that is cancelled.
+    async fn what_an_execution_left_behind_is_gone_when_its_attempt_has_ended(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[DETACHING]).await;
+        std::fs::write(fixture.path("leave.sh"), LEAVE).unwrap();
+        let mut daemon = fixture.start();
+        let run = fixture.trigger("Detaching", "1", 1).await[0];
+        let strays = fixture.pids("strays", 9).await;
+        let last = strays[6..].to_vec();
+        assert!(last.iter().all(|pid| lives(*pid)), "nothing to end: the test is empty");
+        for pid in &strays[..6] {
+            assert!(!lives(*pid), "{pid} is left of {strays:?}");
+        }
+        assert_eq!(fixture.lines("beside"), [""; 0], "they ran beside each other");
+        let worker = daemon.child("worker Detaching", None).await;
+        let run = run.to_string();
+        let (status, _) = fixture.start_as(&[], &["cancel", &run]).ended(PATIENCE).await;
+        assert!(status.success(), "{status}");
+        for pid in last {
+            gone(pid, PATIENCE).await;
+        }
+        assert_eq!(daemon.children("worker Detaching"), [worker]);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     /// Nobody is left who knows of them but the database.
     async fn what_the_steps_of_the_dead_left_behind_is_gone_before_they_run_again(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[HAUNTED]).await;
@@ -372,7 +449,10 @@ flow: [{ start: A }]
         }
         fixture.completed(PATIENCE).await;
         other_fixture.completed(PATIENCE).await;
-        assert!(lives(alive) && lives(strange), "a step of a living worker may leave something behind");
+        // With their own attempts they end.
+        for pid in [alive, strange] {
+            gone(pid, PATIENCE).await;
+        }
         for daemon in [&mut other, &mut next, &mut stranger] {
             daemon.stop().await;
         }

@@ -235,7 +235,7 @@ fn in_a_process_of_its_own(test: &str, directory: &Path) -> Option<std::process:
         return None;
     }
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-    let name = format!("step::command::tests::starts::{test}");
+    let name = format!("step::command::tests::{test}");
     command.args([&name, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(INNER, "1").env("TMPDIR", directory);
     Some(command)

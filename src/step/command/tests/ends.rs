@@ -358,3 +358,50 @@ async fn the_end_of_a_log_is_kept_once_however_the_step_ended() {
     assert!(log.starts_with("…\n") && log.ends_with("\n100000"), "{log}");
     assert!(log.len() <= LOG_MAX + "…\n".len());
 }
+
+#[test]
+fn what_a_command_detached_is_gone_when_it_has_ended_and_nothing_of_another_one() {
+    let test = "ends::what_a_command_detached_is_gone_when_it_has_ended_and_nothing_of_another_one";
+    let directory = tempfile::tempdir().unwrap();
+    if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    // As of a native step.
+    let mut native = std::process::Command::new("sleep")
+        .arg("1000")
+        .spawn()
+        .unwrap();
+    let (ends, goes_on) = (Stage::new("1"), Stage::new("1"));
+    let works = async {
+        while !goes_on.path("mark").exists() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let script = "setsid sh -c 'setsid sleep 1000 & touch detached; wait' >/dev/null 2>&1 &
+            (setsid sleep 1000 &) >/dev/null 2>&1
+            until [ -e detached ]; do sleep 0.01; done; echo 2";
+        let done = ends.sh(script).await;
+        let left = goes_on.processes();
+        std::fs::write(goes_on.path("go"), "").unwrap();
+        (value(done), left)
+    };
+    let other = goes_on.sh(
+        "setsid sleep 1000 >/dev/null 2>&1 & touch mark; until [ -e go ]; do sleep 0.01; done; echo 3",
+    );
+    let ((done, left), other) = runtime.block_on(async { tokio::join!(works, other) });
+    assert_eq!((done.as_str(), value(other).as_str()), ("2", "3"));
+    assert!(
+        left.len() >= 2,
+        "of the one that went on only {left:?} is left"
+    );
+    assert!(is_alive(native.id() as i32), "it was killed with a command");
+    native.kill().unwrap();
+    native.wait().unwrap();
+}

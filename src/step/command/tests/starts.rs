@@ -219,7 +219,7 @@ async fn a_program_that_is_being_installed_is_waited_for_a_little() {
 
 #[test]
 fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
-    let test = "a_process_short_of_descriptors_starts_nothing_and_blames_nobody";
+    let test = "starts::a_process_short_of_descriptors_starts_nothing_and_blames_nobody";
     let directory = tempfile::tempdir().unwrap();
     if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
         let done = command.output().unwrap();
@@ -260,7 +260,7 @@ fn a_process_short_of_descriptors_starts_nothing_and_blames_nobody() {
 fn a_user_short_of_processes_starts_nothing_and_blames_nobody() {
     /// Nobody is this user, so that nobody else counts.
     const ALONE: u32 = 64_320;
-    let test = "a_user_short_of_processes_starts_nothing_and_blames_nobody";
+    let test = "starts::a_user_short_of_processes_starts_nothing_and_blames_nobody";
     let directory = tempfile::tempdir().unwrap();
     if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
         let anybody = PermissionsExt::from_mode(0o1777);
@@ -296,7 +296,7 @@ fn a_user_short_of_processes_starts_nothing_and_blames_nobody() {
 
 #[test]
 fn a_step_dies_with_the_process_that_started_it() {
-    let test = "a_step_dies_with_the_process_that_started_it";
+    let test = "starts::a_step_dies_with_the_process_that_started_it";
     let directory = tempfile::tempdir().unwrap();
     if let Some(mut command) = in_a_process_of_its_own(test, directory.path()) {
         let mark = directory.path().join("mark");

@@ -1,0 +1,119 @@
+//! The kernel's word about a process, in `/proc`.
+//!
+//! Owns: reading its status, its environment and its children. Never: signals anybody, or waits for anybody.
+
+use std::io;
+
+/// A process's number.
+pub type Pid = i32;
+
+/// The flag of a process that is about to be a corpse, and has no environment any more.
+const EXITING: u64 = 0x4;
+
+/// The fields of `/proc/PID/stat` that are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `Z`, …
+    pub state: u8,
+    /// The process that gets its status.
+    pub parent: Pid,
+    /// Its process group.
+    pub group: Pid,
+    /// Its session.
+    pub session: Pid,
+    /// It is on its way to be a corpse.
+    pub is_exiting: bool,
+    /// How many threads it has.
+    pub threads: u64,
+    /// When the kernel started it, in clock ticks since boot.
+    pub started_ticks: u64,
+}
+
+impl Stat {
+    /// A first thread that ended while others go on looks like a zombie as well.
+    pub fn is_corpse(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+}
+
+/// The kernel's word about a process; `None` when there is none (or it is hidden).
+pub fn stat(pid: Pid) -> Option<Stat> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(line: &[u8]) -> Option<Stat> {
+    // The name is in parentheses and may itself hold parentheses, blanks and anything else.
+    let end = line.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(line.get(end + 1..)?).ok()?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    // The first of these is the third of proc(5).
+    let field = |number: usize| fields.get(number - 3).copied();
+    Some(Stat {
+        state: *field(3)?.as_bytes().first()?,
+        parent: field(4)?.parse().ok()?,
+        group: field(5)?.parse().ok()?,
+        session: field(6)?.parse().ok()?,
+        is_exiting: field(9)?.parse::<u64>().ok()? & EXITING != 0,
+        threads: field(20)?.parse().ok()?,
+        started_ticks: field(22)?.parse().ok()?,
+    })
+}
+
+/// True when it was born with this variable. A dead one has none.
+pub fn has(pid: Pid, variable: &[u8]) -> bool {
+    environment(pid)
+        .split(|byte| *byte == 0)
+        .any(|entry| entry == variable)
+}
+
+/// The environment that a process was started with; empty when it cannot be read.
+pub fn environment(pid: Pid) -> Vec<u8> {
+    let read = |path: String| std::fs::read(path).unwrap_or_default();
+    let own = read(format!("/proc/{pid}/environ"));
+    // A first thread that has ended has none, while others go on.
+    if own.is_empty()
+        && stat(pid).is_some_and(|stat| stat.threads > 1)
+        && let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task"))
+    {
+        let environments = threads.flatten().map(|thread| {
+            let environ = thread.path().join("environ");
+            read(environ.to_string_lossy().into_owned())
+        });
+        return environments.max_by_key(Vec::len).unwrap_or_default();
+    }
+    own
+}
+
+/// The children of this process's first thread, the dead ones included: those that come to us when their own
+/// parents end are always among them.
+pub fn children_of_first_thread() -> io::Result<Vec<Pid>> {
+    let pid = std::process::id();
+    let list = std::fs::read_to_string(format!("/proc/self/task/{pid}/children"))?;
+    let children = list.split_ascii_whitespace();
+    Ok(children.filter_map(|pid| pid.parse().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_forge_the_rest_of_the_line() {
+        let line = b"42 (a) Z 1 1 (b)) S 7 9 8 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 12345 0 0";
+        assert_eq!(
+            parse_stat(line),
+            Some(Stat {
+                state: b'S',
+                parent: 7,
+                group: 9,
+                session: 8,
+                is_exiting: true,
+                threads: 3,
+                started_ticks: 12345
+            })
+        );
+        for torn in [&b""[..], b"42", b"42 (x)", b"42 (x) S 1", b"42 (x) S x 1 1"] {
+            assert_eq!(parse_stat(torn), None);
+        }
+    }
+}

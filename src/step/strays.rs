@@ -1,0 +1,136 @@
+//! The processes that a command has left behind.
+//!
+//! Owns: finding them when the command has ended, and ending them. Never: touches a process that another
+//! execution or a native step has started.
+//!
+//! A process that has left the command's group comes to the nearest subreaper when its parents end, which is the
+//! worker itself. So to learn that a command has left nobody, which is the rule, the worker reads one list, that of
+//! its own children. One that it does not know is the execution's when it is in the command's session, or was born
+//! with the execution's id in its environment. Nobody can tell whose a process is that has thrown away both; it
+//! ends with the worker.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid as NixPid;
+
+use crate::exec;
+use crate::proc;
+use crate::proc::Pid;
+
+/// Between two looks; a killed process needs about that long to die.
+const ROUND: Duration = Duration::from_millis(1);
+
+/// How long they are hunted. One that is not dead by then sits in the kernel.
+const BOUND: Duration = Duration::from_secs(1);
+
+/// The commands that run, which have left nothing yet.
+#[derive(Debug, Default)]
+pub struct Commands(Mutex<HashSet<Pid>>);
+
+/// One of them, for as long as it is there.
+#[derive(Debug)]
+pub struct Known<'a> {
+    all: &'a Commands,
+    leader: Pid,
+}
+
+impl Commands {
+    fn pids(&self) -> MutexGuard<'_, HashSet<Pid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes note of a command that has started. It leads a session.
+    pub fn know(&self, leader: Pid) -> Known<'_> {
+        self.pids().insert(leader);
+        Known { all: self, leader }
+    }
+}
+
+impl Drop for Known<'_> {
+    fn drop(&mut self) {
+        self.all.pids().remove(&self.leader);
+    }
+}
+
+impl Known<'_> {
+    /// Ends all that the command has left, once it was collected itself; `mark` is in the environment of all that
+    /// it started. Returns how many they were.
+    pub async fn end_strays(self, mark: &str) -> usize {
+        let (commands, leader) = (self.all, self.leader);
+        drop(self);
+        let began = Instant::now();
+        let mut killed = HashSet::new();
+        let mut ended = 0;
+        // The kernel may not be able to list children; then only the command's group was ended.
+        while let Ok(children) = proc::children_of_first_thread() {
+            let unknown: Vec<Pid> = {
+                let known = commands.pids();
+                let unknown = children.iter().filter(|pid| !known.contains(*pid));
+                unknown.copied().collect()
+            };
+            let look = look(&unknown, leader, mark.as_bytes(), &mut killed);
+            ended += look.killed;
+            // RACE: one dies between the list and the look at it, and its own children, which the list lacks, come
+            // to us. A corpse has none any more, so the list is read once more. Raced by
+            // `what_an_execution_left_behind_is_gone_when_its_attempt_has_ended`.
+            let is_whole = || proc::children_of_first_thread().is_ok_and(|now| now == children);
+            if !look.left && (!look.died || is_whole()) {
+                break;
+            }
+            if began.elapsed() >= BOUND {
+                tracing::warn!(leader, "what a step has left behind does not die");
+                break;
+            }
+            if look.left {
+                tokio::time::sleep(ROUND).await;
+            }
+        }
+        ended
+    }
+}
+
+/// The result of one look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    /// So many were killed for the first time.
+    killed: usize,
+    /// Somebody is to be looked for again.
+    left: bool,
+    /// Somebody is dead.
+    died: bool,
+}
+
+/// Kills those of our children that the command has left, and takes away those of them that are dead.
+fn look(children: &[Pid], leader: Pid, mark: &[u8], killed: &mut HashSet<Pid>) -> Look {
+    let mut look = Look::default();
+    for pid in children {
+        let Some(stat) = proc::stat(*pid) else {
+            continue;
+        };
+        let is_ours = stat.session == leader || killed.contains(pid);
+        let number = NixPid::from_raw(*pid);
+        if stat.is_corpse() {
+            look.died = true;
+            if is_ours {
+                let _status = exec::wait(number, libc::WNOHANG);
+                // Its number may come to mean somebody else.
+                killed.remove(pid);
+            }
+        } else if is_ours || proc::has(*pid, mark) {
+            // Its number means nobody else: it is our child, and nobody but us takes it away.
+            if stat.group == *pid {
+                let _gone = killpg(number, Signal::SIGKILL);
+            }
+            let _gone = kill(number, Signal::SIGKILL);
+            look.killed += usize::from(killed.insert(*pid));
+            look.left = true;
+        } else if stat.is_exiting {
+            // It has no environment any more, and may have children that are ours.
+            look.left = true;
+        }
+    }
+    look
+}
