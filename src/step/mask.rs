@@ -1,10 +1,12 @@
 //! The secrets of a step, covered in its log.
 //!
 //! Owns: the search for them in a stream, whichever way it is cut. Never: knows where a secret
-//! came from, or finds one in another form (in Base64, say).
+//! came from, or finds one in another form than that of a quoted text (in Base64, say).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+
+use super::quoted;
 
 /// Written in a secret's place.
 const COVER: &[u8] = b"***";
@@ -16,7 +18,7 @@ const SHORTEST: usize = 4;
 /// almost is one costs little.
 const PIECE: usize = 64;
 
-/// More pieces than this cost too much at every byte.
+/// More pieces than this cost too much at every byte; other forms of the same do not count.
 const MOST: usize = 1024;
 
 /// The secrets of one step, and the end of its log that may be the beginning of one.
@@ -39,27 +41,18 @@ impl Mask {
     /// Covers these values; `None` where there is nothing to cover. A log is read by lines, so each line of
     /// a value is covered.
     pub fn new(secrets: &[String]) -> Result<Option<Self>, TooMuch> {
-        let mut pieces: Vec<Vec<u8>> = Vec::new();
-        // Programs log their errors as JSON.
         let lines = secrets.iter().flat_map(|secret| secret.lines());
-        let forms = lines.flat_map(|line| [line.trim().to_owned(), escaped(line.trim())]);
-        for line in forms {
-            let mut rest = line.as_bytes();
-            while rest.len() > PIECE {
-                // No piece is too short to be covered.
-                let (piece, more) = rest.split_at(PIECE.min(rest.len() - SHORTEST));
-                pieces.push(piece.to_owned());
-                rest = more;
-            }
-            if rest.len() >= SHORTEST {
-                pieces.push(rest.to_owned());
-            }
-        }
-        pieces.sort_by(|one, other| other.len().cmp(&one.len()).then(one.cmp(other)));
-        pieces.dedup();
-        if pieces.len() > MOST {
+        let lines: BTreeSet<&str> = lines.map(str::trim).collect();
+        let as_they_are: BTreeSet<Vec<u8>> =
+            lines.iter().flat_map(|line| cut(line.as_bytes())).collect();
+        if as_they_are.len() > MOST {
             return Err(TooMuch);
         }
+        let forms = lines.iter().flat_map(|line| quoted::forms(line));
+        let mut pieces = as_they_are;
+        pieces.extend(forms.flat_map(|form| cut(form.as_bytes())));
+        let mut pieces: Vec<Vec<u8>> = pieces.into_iter().collect();
+        pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len()));
         let mut by_first: HashMap<u8, Vec<Vec<u8>>> = HashMap::new();
         for piece in pieces {
             by_first.entry(piece[0]).or_default().push(piece);
@@ -73,17 +66,34 @@ impl Mask {
         Ok((!mask.pieces.is_empty()).then_some(mask))
     }
 
-    /// A whole text, covered.
-    pub fn text(&self, text: &str) -> String {
-        let pieces = Arc::clone(&self.pieces);
-        let mut mask = Self {
-            pieces,
+    /// The same, at the beginning of a text.
+    fn afresh(&self) -> Self {
+        Self {
+            pieces: Arc::clone(&self.pieces),
             held: Vec::new(),
             ahead: 0,
             covering: false,
-        };
+        }
+    }
+
+    /// A whole text, covered.
+    pub fn text(&self, text: &str) -> String {
         // All of it is looked at, so no character is cut.
-        String::from_utf8_lossy(&mask.covered(text.as_bytes(), true)).into_owned()
+        String::from_utf8_lossy(&self.afresh().covered(text.as_bytes(), true)).into_owned()
+    }
+
+    /// The beginning of these bytes, covered: more than `enough` bytes, unless that is all.
+    pub fn beginning(&self, bytes: &[u8], enough: usize) -> Vec<u8> {
+        let mut mask = self.afresh();
+        let mut out = Vec::new();
+        for chunk in bytes.chunks(enough.max(1)) {
+            out.extend(mask.cover(chunk));
+            if out.len() > enough {
+                return out;
+            }
+        }
+        out.extend(mask.finish());
+        out
     }
 
     /// The next bytes of the log, covered. Those at the end that may begin a secret are held back.
@@ -128,10 +138,20 @@ impl Mask {
     }
 }
 
-/// The text between the quotation marks of a JSON string.
-fn escaped(text: &str) -> String {
-    let quoted = serde_json::Value::from(text).to_string();
-    quoted[1..quoted.len() - 1].to_owned()
+/// The pieces in which a value is looked for.
+fn cut(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut pieces = Vec::new();
+    let mut rest = value;
+    while rest.len() > PIECE {
+        // No piece is too short to be covered.
+        let (piece, more) = rest.split_at(PIECE.min(rest.len() - SHORTEST));
+        pieces.push(piece.to_owned());
+        rest = more;
+    }
+    if rest.len() >= SHORTEST {
+        pieces.push(rest.to_owned());
+    }
+    pieces
 }
 
 #[cfg(test)]
@@ -192,6 +212,44 @@ mod tests {
     fn a_secret_in_a_json_string_is_covered() {
         let text = r#"{"token":"ab\"c\\d"}"#;
         assert_eq!(covered(&[r#"ab"c\d"#], &[text]), r#"{"token":"***"}"#);
+    }
+
+    #[test]
+    fn a_secret_is_covered_as_programs_quote_it() {
+        let secret = r#"pä/s\w"ö€r😀d'"#;
+        let escape = |text: &str| text.replace('\\', r"\\");
+        let json = r#"pä/s\\w\"ö€r😀d'"#;
+        for form in [
+            secret,
+            json,
+            &json.replace('/', r"\/"),
+            r#"p\u00e4/s\\w\"\u00f6\u20acr\ud83d\ude00d'"#,
+            r#"p\u00E4/s\\w\"\u00F6\u20ACr\uD83D\uDE00d'"#,
+            r#"p\u00e4\/s\\w\"\u00f6\u20acr\ud83d\ude00d'"#,
+            // As Python's repr, ascii, and repr of bytes.
+            &escape(secret).replace('\'', r"\'"),
+            r#"p\xe4/s\\w"\xf6\u20acr\U0001f600d\'"#,
+            r#"p\xc3\xa4/s\\w"\xc3\xb6\xe2\x82\xacr\xf0\x9f\x98\x80d\'"#,
+        ] {
+            let text = format!("<{form}>");
+            assert_eq!(covered(&[secret], &[&text]), "<***>", "{form}");
+        }
+        // With one kind of quotation mark Python chooses the other one.
+        assert_eq!(covered(&[r"it's\1"], &[r#"["it's\\1"]"#]), r#"["***"]"#);
+        assert_eq!(covered(&["tab\there"], &[r"tab\there"]), "***");
+    }
+
+    #[test]
+    fn the_beginning_of_a_text_has_no_beginning_of_a_secret() {
+        let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
+        for before in 0..40 {
+            let text = format!("{}s3cr3t-key and much more of it", "x".repeat(before));
+            let begins = mask.beginning(text.as_bytes(), 20);
+            let begins = String::from_utf8(begins).unwrap();
+            assert!(!begins.contains("s3c"), "{begins}");
+            assert!(begins.len() > 20, "{begins}");
+        }
+        assert_eq!(mask.beginning(b"s3cr", 20), b"s3cr");
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! outcome costs (a retry, a crash, nothing) is decided by `machine::outcome`.
 //!
 //! A command step is read top down: `command` drives one execution, with `environment`,
-//! `scratch`, `socket` and `resolve` before it, `spawn`, `child` and `strays` for its processes, `stderr`
-//! and `mask` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
+//! `scratch`, `socket` and `resolve` before it, `spawn`, `child` and `strays` for its processes, `stderr`,
+//! `mask` and `quoted` for its log, and `verdict`, `report` and `output` for what it said. Native steps are
 //! `registry`, `native` and `context`.
 
 mod child;
@@ -16,6 +16,7 @@ mod error;
 mod mask;
 pub mod native;
 pub mod output;
+mod quoted;
 pub mod registry;
 pub mod report;
 pub(crate) mod resolve;
