@@ -116,7 +116,12 @@ pub fn output(bytes: &[u8]) {
         Err(JsonProblem::TooLarge { max }) => assert!(bytes.len() > max),
         Err(JsonProblem::Empty) => assert!(bytes.iter().all(u8::is_ascii_whitespace)),
     }
-    let filled = report::fill(StepError::new("ExitStatus(1)", "it failed"), bytes, MAX);
+    let filled = report::fill(
+        StepError::new("ExitStatus(1)", "it failed"),
+        bytes,
+        MAX,
+        None,
+    );
     for text in [&filled.class, &filled.message] {
         assert!(!text.is_empty() && !text.contains('\0'));
     }

@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 use super::child::Child;
 use super::context::ContextStore;
 use super::environment::{Added, Asked, Environment, Inherit, Unusable, traceparent};
+use super::mask::Mask;
 use super::output::room;
 use super::resolve::{explain, resolve};
 use super::scratch::{OutputFile, Scratch};
@@ -210,15 +211,12 @@ impl CommandRunner {
         };
         let running = match self.start(assignment, argv, env, cwd, given).await {
             Ok(running) => running,
-            Err(outcome) => return outcome.into(),
+            Err(outcome) => return covered(outcome, mask.as_ref()).into(),
         };
         on_started(running.child.id());
         let mut log = Log::new(assignment, self.limits.stderr_tail).covered_by(mask.clone());
         let outcome = self.perform(assignment, running, output, &mut stop, &mut log);
-        let outcome = match mask {
-            Some(mask) => outcome.await.covered_by(&mask),
-            None => outcome.await,
-        };
+        let outcome = covered(outcome.await, mask.as_ref());
         let log = unsaid(&outcome, &log);
         Performed { outcome, log }
     }
@@ -440,7 +438,8 @@ impl CommandRunner {
         };
         let (tail, max) = (log.tail(), self.limits.max_payload);
         let large = output.length().max(printed.bytes.len() as u64) > LARGE;
-        let judged = move || judged(status, &printed, &output, tail, max);
+        let mask = log.mask().cloned();
+        let judged = move || judged(status, &printed, &output, tail, mask.as_ref(), max);
         if !large {
             return judged();
         }
@@ -473,6 +472,14 @@ impl CommandRunner {
                 }
             }
         }
+    }
+}
+
+/// The same, without secrets.
+fn covered(outcome: Outcome, mask: Option<&Mask>) -> Outcome {
+    match mask {
+        Some(mask) => outcome.covered_by(mask),
+        None => outcome,
     }
 }
 
@@ -517,6 +524,7 @@ fn judged(
     printed: &Printed,
     output: &OutputFile,
     log: Option<String>,
+    mask: Option<&Mask>,
     max_payload: usize,
 ) -> Outcome {
     let file = match output.read(room(max_payload)) {
@@ -539,6 +547,7 @@ fn judged(
         overflowed: printed.overflowed,
         file: &file,
         log,
+        mask,
     };
     judge(status, said, max_payload)
 }

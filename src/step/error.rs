@@ -8,6 +8,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use super::StepError;
+use super::mask::Mask;
 
 /// Longest error class: a word for machines, not a text.
 const CLASS_MAX: usize = 256;
@@ -90,9 +91,14 @@ pub(super) fn storable(mut text: String, max_bytes: usize) -> String {
     text
 }
 
-/// The first bytes of something that is no JSON, in quotes and on one line.
-pub(super) fn excerpt(bytes: &[u8]) -> String {
+/// The first bytes of something that is no JSON, in quotes and on one line. Covered before it is cut: half of a secret
+/// is not found any more, and tells enough.
+pub(super) fn excerpt(bytes: &[u8], mask: Option<&Mask>) -> String {
     const SHOWN: usize = 200;
+    let bytes: Cow<'_, [u8]> = match mask {
+        Some(mask) => mask.beginning(bytes, SHOWN).into(),
+        None => bytes.into(),
+    };
     let shown = &bytes[..bytes.len().min(SHOWN)];
     let shown: Cow<'_, str> = String::from_utf8_lossy(shown);
     let more = if bytes.len() > SHOWN { "…" } else { "" };
@@ -136,7 +142,10 @@ mod tests {
 
     #[test]
     fn an_excerpt_is_one_line_whatever_it_holds() {
-        assert_eq!(excerpt(b"a\n\x1b[1m\xff"), "\"a\\n\\u{1b}[1m\u{fffd}\"");
-        assert!(excerpt(&[b'x'; 500]).ends_with("\"…"));
+        assert_eq!(
+            excerpt(b"a\n\x1b[1m\xff", None),
+            "\"a\\n\\u{1b}[1m\u{fffd}\""
+        );
+        assert!(excerpt(&[b'x'; 500], None).ends_with("\"…"));
     }
 }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Visitor};
 use serde_json::value::RawValue;
 
+use super::mask::Mask;
 use super::{StepError, output};
 
 /// Each field is read by itself, so that one which makes no sense takes no other with it.
@@ -53,8 +54,9 @@ fn text(raw: &RawValue) -> Option<String> {
     read::<Text>(raw).filter(|_| is_string).map(|text| text.0)
 }
 
-/// Lets what the step said about its failure replace the fields of `error`.
-pub fn fill(error: StepError, said: &[u8], max: usize) -> StepError {
+/// Lets what the step said about its failure replace the fields of `error`. Its texts are covered before they are cut to
+/// what is kept of them: a part of a secret would not be found any more.
+pub fn fill(error: StepError, said: &[u8], max: usize, mask: Option<&Mask>) -> StepError {
     let envelope = output::parse_json(said, max)
         .ok()
         .and_then(|json| serde_json::from_str::<Envelope>(json.get()).ok());
@@ -62,10 +64,13 @@ pub fn fill(error: StepError, said: &[u8], max: usize) -> StepError {
         return error;
     };
     let field = |name: &str| fields.get(name).map(AsRef::as_ref);
+    let covered = |text: String| match mask {
+        Some(mask) => mask.text(&text),
+        None => text,
+    };
     let said = |name: &str| {
-        field(name)
-            .and_then(text)
-            .filter(|text| !text.trim().is_empty())
+        let said = field(name).and_then(text);
+        said.filter(|text| !text.trim().is_empty()).map(covered)
     };
     // Made anew, so that the same bounds hold for what the step says.
     let mut filled = StepError::new(
@@ -76,7 +81,7 @@ pub fn fill(error: StepError, said: &[u8], max: usize) -> StepError {
     filled.retryable = field("retryable").and_then(read).unwrap_or(error.retryable);
     filled.retry_after = field("retry_after").and_then(wait).or(error.retry_after);
     match field("backtrace").and_then(backtrace) {
-        Some(backtrace) => filled.backtrace(backtrace),
+        Some(backtrace) => filled.backtrace(covered(backtrace)),
         None => filled,
     }
 }
@@ -107,7 +112,7 @@ mod tests {
 
     fn filled(said: &str) -> StepError {
         let error = StepError::new("ExitStatus(1)", "exit status 1").backtrace("log");
-        fill(error, said.as_bytes(), 100_000)
+        fill(error, said.as_bytes(), 100_000, None)
     }
 
     #[test]

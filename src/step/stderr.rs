@@ -54,6 +54,11 @@ impl<'a> Log<'a> {
         self
     }
 
+    /// Covers the secrets that are not to be in it.
+    pub fn mask(&self) -> Option<&Mask> {
+        self.mask.as_ref()
+    }
+
     /// Takes what was read.
     pub fn push(&mut self, bytes: &[u8]) {
         match self.mask.as_mut().map(|mask| mask.cover(bytes)) {

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::value::RawValue;
 
 use super::error::excerpt;
+use super::mask::Mask;
 use super::output::{JsonProblem, parse_json};
 use super::stderr::last_line;
 use super::{Outcome, StepError, report};
@@ -26,8 +27,10 @@ pub struct Said<'a> {
     pub overflowed: bool,
     /// The content of `$DUCTWORK_OUTPUT`; it wins over stdout when it is not empty.
     pub file: &'a [u8],
-    /// The end of its log.
+    /// The end of its log, covered.
     pub log: Option<String>,
+    /// Covers its secrets in what is told of a failure.
+    pub mask: Option<&'a Mask>,
 }
 
 /// Judges a command that ended by itself.
@@ -88,7 +91,7 @@ fn reported(error: StepError, said: Said<'_>, max_payload: usize) -> StepError {
     } else {
         said.file
     };
-    report::fill(with_log(error, said.log), report, max_payload)
+    report::fill(with_log(error, said.log), report, max_payload, said.mask)
 }
 
 fn with_log(error: StepError, log: Option<String>) -> StepError {
@@ -134,7 +137,7 @@ fn returned(said: &Said<'_>, max_payload: usize) -> Result<Box<RawValue>, StepEr
             OUTPUT_INVALID,
             format!(
                 "{source} is not one JSON value: {problem}; it begins {}. {}",
-                excerpt(bytes),
+                excerpt(bytes, said.mask),
                 match is_python(bytes) {
                     true => format!("{} in Python, `print(json.dumps(value))`", ADVICE[1]),
                     false => format!(
@@ -172,6 +175,7 @@ mod tests {
             overflowed: false,
             file: b"",
             log: Some("first\nlast".into()),
+            mask: None,
         }
     }
 
@@ -232,6 +236,40 @@ mod tests {
         assert!(python.message.ends_with(advice), "{}", python.message);
         let error = error(judged(0, said(b"[it's]\n")));
         assert!(!error.message.contains("Python"), "{}", error.message);
+    }
+
+    #[test]
+    fn a_secret_is_covered_before_a_text_is_cut() {
+        let mask = Mask::new(&["s3cr3t-key".into()]).unwrap().unwrap();
+        let told = |status, stdout: &str| {
+            let said = Said {
+                stdout: stdout.as_bytes(),
+                overflowed: false,
+                file: b"",
+                log: None,
+                mask: Some(&mask),
+            };
+            let error = error(judge(ExitStatus::from_raw(status), said, 1_000_000));
+            format!(
+                "{} {} {}",
+                error.class,
+                error.message,
+                error.backtrace.unwrap_or_default()
+            )
+        };
+        // The secret lies across each of the places where something is cut, in every way.
+        for cut in [200, 256, 8 * 1024, 64 * 1024] {
+            for before in cut - 12..=cut {
+                let text = format!("{}s3cr3t-key", "x".repeat(before));
+                let mut told_of = vec![told(0, &text)];
+                for field in ["type", "message", "backtrace"] {
+                    told_of.push(told(256, &format!(r#"{{"error":{{"{field}":"{text}"}}}}"#)));
+                }
+                for told in told_of {
+                    assert!(!told.contains("s3c"), "{cut} {before}");
+                }
+            }
+        }
     }
 
     #[test]
