@@ -1,5 +1,7 @@
 //! `health`: the processes, and work that does not move although it should.
 
+use std::time::Instant;
+
 use serde::Serialize;
 
 use crate::config::Config;
@@ -82,78 +84,91 @@ impl Health {
             return live(cli, &config);
         }
         setup::block_on(async {
-            let mut conn = setup::connect(&config, Purpose::Query).await?;
-            if let Some(locked) = writable::locked(&mut conn).await?
-                && self.cannot_read(&locked)
-            {
-                return unreadable(cli, &locked);
+            let began = Instant::now();
+            match self.look(cli, &config).await {
+                // RACE: the table was locked after we had asked whether it is, or so shortly before that it might
+                // have been for a moment. Proven by
+                // `a_lock_that_is_as_young_as_the_question_is_told_all_the_same`.
+                Err(failure) => match setup::lock_in_the_way(&config, &failure, began).await {
+                    Some(locked) => unreadable(cli, &locked),
+                    None => Err(failure),
+                },
+                done => done,
             }
-            let processes = process::processes(&mut conn).await?;
-            let now = query::now(&mut conn).await?;
-            let witness = Witness::of(&config);
-            let me = &witness.me;
-            // Without a supervisor above it, a process in the foreground answers for itself.
-            let asked = |process: &&ProcessRow| match self.pid {
-                Some(pid) => process.pid == pid && process.host == me.host,
-                None if self.here => {
-                    process.supervisor.is_none() && me.would_know(&proof::identity(process))
-                }
-                None => process.supervisor.is_none(),
-            };
-            let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
-            let stale: Vec<&ProcessRow> = asked
-                .iter()
-                .copied()
-                .filter(|process| witness.state(process) != State::Healthy)
-                .collect();
-            // An answer for one host or process alone decides whether that is restarted.
-            let (obstacle, writer, stuck) = match self.here || self.pid.is_some() {
-                true => (None, None, Vec::new()),
-                false => {
-                    let (what, who) = setup::obstacle(&mut conn, &config, &processes).await?;
-                    (what, who, stuck(&mut conn, &witness, &processes).await?)
-                }
-            };
-            let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
-            let dead = stale.iter().filter(dead).count();
-            let fine =
-                !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
-            if cli.out.json {
-                let shown = if self.verbose {
-                    json(&processes, &witness)
-                } else {
-                    Vec::new()
-                };
-                let answer = serde_json::json!({
-                    "healthy": fine,
-                    "supervisors": asked.len(),
-                    "stale": stale.len(),
-                    "dead": dead,
-                    "obstacle": obstacle,
-                    "writer": writer.as_ref().map(|writer| writer.pid),
-                    "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
-                    "processes": self.verbose.then_some(shown),
-                });
-                cli.out.value(&answer)?;
-                return if fine {
-                    Ok(())
-                } else {
-                    Err(Failure::Quiet(Code::Failed))
-                };
-            }
-            if self.verbose && !processes.is_empty() {
-                cli.out.text(&table(cli, &processes, &witness, now))?;
-            }
-            let problem = self.problem(&witness, &asked, &stale, dead);
-            let obstacle = obstacle.as_deref().map(mend);
-            let stuck = stuck.iter().map(problem_of);
-            let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
-            if !problems.is_empty() {
-                return Err(Failure::Problems(Code::Failed, Problems(problems)));
-            }
-            let n = asked.len();
-            cli.out.text(&format!("healthy: {n} of {n}\n"))
         })
+    }
+
+    async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
+        let mut conn = setup::connect(config, Purpose::Look).await?;
+        if let Some(locked) = writable::locked(&mut conn).await?
+            && self.cannot_read(&locked)
+        {
+            return unreadable(cli, &locked);
+        }
+        let processes = process::processes(&mut conn).await?;
+        let now = query::now(&mut conn).await?;
+        let witness = Witness::of(config);
+        let me = &witness.me;
+        // Without a supervisor above it, a process in the foreground answers for itself.
+        let asked = |process: &&ProcessRow| match self.pid {
+            Some(pid) => process.pid == pid && process.host == me.host,
+            None if self.here => {
+                process.supervisor.is_none() && me.would_know(&proof::identity(process))
+            }
+            None => process.supervisor.is_none(),
+        };
+        let asked: Vec<&ProcessRow> = processes.iter().filter(asked).collect();
+        let stale: Vec<&ProcessRow> = asked
+            .iter()
+            .copied()
+            .filter(|process| witness.state(process) != State::Healthy)
+            .collect();
+        // An answer for one host or process alone decides whether that is restarted.
+        let (obstacle, writer, stuck) = match self.here || self.pid.is_some() {
+            true => (None, None, Vec::new()),
+            false => {
+                let (what, who) = setup::obstacle(&mut conn, config, &processes).await?;
+                (what, who, stuck(&mut conn, &witness, &processes).await?)
+            }
+        };
+        let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
+        let dead = stale.iter().filter(dead).count();
+        let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
+        if cli.out.json {
+            let shown = if self.verbose {
+                json(&processes, &witness)
+            } else {
+                Vec::new()
+            };
+            let answer = serde_json::json!({
+                "healthy": fine,
+                "supervisors": asked.len(),
+                "stale": stale.len(),
+                "dead": dead,
+                "obstacle": obstacle,
+                "writer": writer.as_ref().map(|writer| writer.pid),
+                "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
+                "processes": self.verbose.then_some(shown),
+            });
+            cli.out.value(&answer)?;
+            return if fine {
+                Ok(())
+            } else {
+                Err(Failure::Quiet(Code::Failed))
+            };
+        }
+        if self.verbose && !processes.is_empty() {
+            cli.out.text(&table(cli, &processes, &witness, now))?;
+        }
+        let problem = self.problem(&witness, &asked, &stale, dead);
+        let obstacle = obstacle.as_deref().map(mend);
+        let stuck = stuck.iter().map(problem_of);
+        let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
+        if !problems.is_empty() {
+            return Err(Failure::Problems(Code::Failed, Problems(problems)));
+        }
+        let n = asked.len();
+        cli.out.text(&format!("healthy: {n} of {n}\n"))
     }
 
     /// True when it would wait for whoever has locked that. For one host or process alone only heartbeats are read.

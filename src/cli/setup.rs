@@ -3,6 +3,7 @@
 //! Owns: how the command line comes to these. Never: prints.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use crate::config::Config;
 use crate::definition::Definition;
@@ -11,8 +12,10 @@ use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
+use crate::store::patience;
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
+use crate::store::writable::Locked;
 use crate::store::{self, Conn, Location, Purpose, migrate};
 use crate::time;
 
@@ -73,6 +76,17 @@ pub async fn connect_or_create(config: &Config, purpose: Purpose) -> Result<Conn
         Ok(conn)
     })
     .await
+}
+
+/// The lock because of which a command that began then has failed, if that is why: it has waited for one as long as it
+/// does, and the lock is still there.
+pub async fn lock_in_the_way(config: &Config, failure: &Failure, began: Instant) -> Option<Locked> {
+    // Other failures come at once, and an answer was given already.
+    if began.elapsed() < patience::LOOK || !matches!(failure, Failure::Problems(..)) {
+        return None;
+    }
+    let mut conn = config.location().ok()?.connect(Purpose::Look).await.ok()?;
+    store::writable::locked(&mut conn).await.ok()?
 }
 
 /// The reason why nobody can write, if nobody has for a lease; and the process, if it is one.

@@ -1,5 +1,7 @@
 //! `why`: the one fact that keeps a run from moving, and the remedy.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use crate::config::Config;
@@ -7,6 +9,7 @@ use crate::definition::Definition;
 use crate::machine::halt::HaltFact;
 use crate::machine::why::{Why as Answer, why};
 use crate::model::{RunId, RunStatus};
+use crate::problem::Problem;
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
@@ -37,41 +40,55 @@ impl Why {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
         setup::block_on(async {
-            let mut conn = setup::connect(&config, Purpose::Query).await?;
-            let run = setup::find_run(&mut conn, &self.run).await?;
-            let asked = asked(&mut conn, &config, run);
-            let Some((status, why)) = waiting("looking at the run", asked).await? else {
-                return Err(setup::no_run(&run.to_string()));
-            };
-            if cli.out.json {
-                return cli.out.value(&json!({
-                    "run_id": run,
-                    "status": status,
-                    "cause": why.cause,
-                    "fact": why.fact,
-                    "remedy": why.remedy.as_deref().map(hint::pasteable),
-                }));
-            }
-            let mut text = format!("{}\n", out::clean(&why.fact));
-            if why.cause == "dampened" {
-                let steps = resume::waiting(&mut conn, run).await?;
-                for step in steps.iter().take(ASKED) {
-                    let place = follow::place(step, steps.len());
-                    text.push_str(&format!("  {place}\n"));
-                    for line in follow::decide(&step.input, shot::style()) {
-                        text.push_str(&format!("    {line}\n"));
+            let began = Instant::now();
+            match self.look(cli, &config).await {
+                Err(failure) => match setup::lock_in_the_way(&config, &failure, began).await {
+                    Some(locked) => {
+                        let help = "wait until that session has ended its transaction, or end it";
+                        Err(Failure::failed(Problem::new(locked.fact).help(help)))
                     }
+                    None => Err(failure),
+                },
+                done => done,
+            }
+        })
+    }
+
+    async fn look(&self, cli: &CliContext, config: &Config) -> Result<(), Failure> {
+        let mut conn = setup::connect(config, Purpose::Look).await?;
+        let run = setup::find_run(&mut conn, &self.run).await?;
+        let asked = asked(&mut conn, config, run);
+        let Some((status, why)) = waiting("looking at the run", asked).await? else {
+            return Err(setup::no_run(&run.to_string()));
+        };
+        if cli.out.json {
+            return cli.out.value(&json!({
+                "run_id": run,
+                "status": status,
+                "cause": why.cause,
+                "fact": why.fact,
+                "remedy": why.remedy.as_deref().map(hint::pasteable),
+            }));
+        }
+        let mut text = format!("{}\n", out::clean(&why.fact));
+        if why.cause == "dampened" {
+            let steps = resume::waiting(&mut conn, run).await?;
+            for step in steps.iter().take(ASKED) {
+                let place = follow::place(step, steps.len());
+                text.push_str(&format!("  {place}\n"));
+                for line in follow::decide(&step.input, shot::style()) {
+                    text.push_str(&format!("    {line}\n"));
                 }
             }
-            if let Some(remedy) = &why.remedy {
-                text.push_str(&format!(
-                    "{} {}\n",
-                    paint(out::DIM, "remedy:"),
-                    out::clean(&hint::pasteable(remedy))
-                ));
-            }
-            cli.out.text(&text)
-        })
+        }
+        if let Some(remedy) = &why.remedy {
+            text.push_str(&format!(
+                "{} {}\n",
+                paint(out::DIM, "remedy:"),
+                out::clean(&hint::pasteable(remedy))
+            ));
+        }
+        cli.out.text(&text)
     }
 }
 

@@ -59,6 +59,8 @@ pub enum Purpose {
     Lifeline,
     /// Reading and administration: the planner as it is.
     Query,
+    /// Reading what is wrong: somebody's lock is not waited for, but told.
+    Look,
 }
 
 impl Location {

@@ -27,7 +27,7 @@ mod fault;
 pub mod fault_injection;
 pub mod logs;
 pub mod migrate;
-mod patience;
+pub(crate) mod patience;
 pub mod portion;
 pub mod process;
 pub mod prune;

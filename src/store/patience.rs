@@ -26,6 +26,10 @@ const LIFELINE_MIN: Duration = Duration::from_secs(1);
 /// An audit of a large database takes minutes for one statement. Nobody waits for it but a person.
 const QUERY: Duration = Duration::from_secs(30 * 60);
 
+/// A person who asks what is wrong waits so long for a lock. Then it is known to be one that stays, and is told
+/// (`writable::locked`).
+pub const LOOK: Duration = Duration::from_secs(6);
+
 /// The bounds of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -60,11 +64,11 @@ impl Patience {
             // Twice the time between two beats, so that another connection can be opened, and
             // beat, before anybody takes the process for dead.
             Purpose::Lifeline => bounded((lease / 3).max(LIFELINE_MIN), lease / 8, true),
-            Purpose::Query => Self {
+            Purpose::Query | Purpose::Look => Self {
                 answer: QUERY,
                 statement: None,
-                lock: None,
-                hurried: false,
+                lock: (purpose == Purpose::Look).then_some(LOOK),
+                hurried: purpose == Purpose::Look,
                 silence,
             },
         }

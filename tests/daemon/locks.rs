@@ -200,6 +200,38 @@ async fn health_names_the_table_and_the_session(db: Db) {
     daemon.stop().await;
 }
 
+/// Asked as soon as the table is locked.
+async fn a_young_lock_is_told(db: Db) {
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[LONG]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let run = fixture.trigger("Long", "1", 1).await[0].to_string();
+    fixture.pids("pids", 1).await;
+    for verb in [&["health"][..], &["health", "--json"], &["why", &run]] {
+        let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let lock = "BEGIN; LOCK TABLE ductwork_processes IN ACCESS EXCLUSIVE MODE";
+        sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+        let began = std::time::Instant::now();
+        let done = fixture.run(&[], verb);
+        let took = began.elapsed();
+        let said = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        assert_eq!(done.status.code(), Some(1), "{verb:?}: {said}");
+        let named = "the table ductwork_processes is locked by the session with pid ";
+        assert!(said.contains(named), "{verb:?}: {said}");
+        assert!(took < Duration::from_secs(15), "{verb:?}: {took:?}");
+        sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+        foreign.close().await.unwrap();
+    }
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_is_as_young_as_the_question_is_told_all_the_same() {
+    support::with(Db::postgres().await, a_young_lock_is_told).await;
+}
+
 #[tokio::test]
 async fn a_locked_table_is_named_by_health_with_the_session_that_has_the_lock() {
     support::with(Db::postgres().await, health_names_the_table_and_the_session).await;

@@ -283,7 +283,7 @@ fn configured(
             ("tcp_keepalives_count", "3".to_owned()),
         ]);
     match purpose {
-        Purpose::Query => options,
+        Purpose::Query | Purpose::Look => options,
         Purpose::Engine | Purpose::Lifeline => options.options([
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),

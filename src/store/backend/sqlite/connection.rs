@@ -395,7 +395,7 @@ fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
 fn cache_kib(purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Engine => 8_000,
-        Purpose::Lifeline | Purpose::Query => 2_000,
+        Purpose::Lifeline | Purpose::Query | Purpose::Look => 2_000,
     }
 }
 
