@@ -103,12 +103,15 @@ pub async fn obstacle(
     if let Some(locked) = store::writable::locked(conn).await? {
         return Ok((Some(locked.fact), None));
     }
+    let location = config.location()?;
+    if let Some(full) = store::writable::full(&location) {
+        return Ok((Some(full), None));
+    }
     let lease = config.supervisor.reaper_timeout;
     // A heartbeat proves the contrary, whatever this session, or this disk, may look like.
     if processes.iter().any(|process| process.age < lease) {
         return Ok((None, None));
     }
-    let location = config.location()?;
     Ok((store::writable::refused(conn, &location).await?, None))
 }
 

@@ -367,8 +367,12 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     let at = format!("{} (pid {})", process.host, process.pid);
     if process.is_alive(facts.stale_after) {
         let attempt = attempt(leaf);
+        let trouble = process.trouble.as_deref().filter(|it| !is_of_a_start(it));
+        let trouble = trouble.map_or_else(String::new, |trouble| {
+            format!("; its {} has trouble: {trouble}", process.role)
+        });
         let fact = format!(
-            "{}{attempt} has been {verb} on {at} for {span}{place}",
+            "{}{attempt} has been {verb} on {at} for {span}{place}{trouble}",
             leaf.node
         );
         return Some(Why::new("running", fact));
@@ -389,6 +393,13 @@ fn held(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
         time::whole(facts.stale_after)
     );
     Some(Why::new("process_stale", fact).remedy(remedy))
+}
+
+/// True for a trouble that keeps something else from beginning: this has begun.
+fn is_of_a_start(trouble: &str) -> bool {
+    ["definition ", "an execution ", "step "]
+        .iter()
+        .any(|of| trouble.starts_with(of))
 }
 
 /// A leaf that waits for an advancer.
@@ -692,6 +703,30 @@ mod tests {
             ..facts(Some(queued(-5)))
         };
         assert_eq!(why(&unread).cause, "unreadable");
+    }
+
+    /// Its result may have been there for long, and not be stored.
+    #[test]
+    fn what_runs_is_told_with_the_trouble_of_its_worker() {
+        let mut worker = process(Role::Worker, 1);
+        let running = LeafState::Running {
+            process: worker.id,
+            since: NOW - 5 * SECOND,
+        };
+        for (trouble, told) in [
+            ("the database could not carry out it now", true),
+            ("definition 0123456789ab cannot be read", false),
+            ("step B cannot be started: no processes", false),
+        ] {
+            worker.trouble = Some(trouble.to_owned());
+            let facts = Facts {
+                processes: vec![worker.clone()],
+                ..facts(Some(running))
+            };
+            let why = why(&facts);
+            assert_eq!(why.cause, "running");
+            assert_eq!(why.fact.contains(trouble), told, "{}", why.fact);
+        }
     }
 
     #[test]

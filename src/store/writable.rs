@@ -110,6 +110,15 @@ pub fn allowed(location: &Location) -> Result<(), Error> {
     }
 }
 
+/// The full disk of SQLite's file, of which not even root has any left. Heartbeats may find a place in the log that
+/// was there already, while the result of a step finds none: so it is told at once.
+pub fn full(location: &Location) -> Option<String> {
+    let file = location.file()?;
+    let disk = statvfs(file).ok()?;
+    // Some file systems do not count.
+    (disk.blocks() > 0 && disk.blocks_free() == 0).then(|| no_room(file))?
+}
+
 /// Of the disk that a file of SQLite's is on.
 fn no_room(file: &Path) -> Option<String> {
     let disk = statvfs(file).ok()?;

@@ -74,6 +74,40 @@ async fn health_and_why_tell_that_the_disk_is_full() {
     );
 }
 
+/// Long before a lease is over: everybody has just beaten.
+#[tokio::test]
+async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
+    let disk = Disk::mount();
+    let file = disk.0.path().join("d.db");
+    let location = Location::sqlite(&file);
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let url = format!("sqlite://{}", file.display());
+    let settings = Settings {
+        reaper_timeout: "10m",
+        ..Settings::default()
+    };
+    let mut fixture = DaemonFixture::at(&url, conn, settings, &[STEADY]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    assert!(fixture.run(&[], &["health"]).status.success());
+    // Its branch waits, and does not end meanwhile.
+    let hour = std::time::Duration::from_secs(3600);
+    let run = fixture.trigger_in(hour, "Steady", "1", 1).await[0].to_string();
+    let filler = disk.0.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    let full = std::io::copy(&mut std::io::repeat(0), &mut file).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    told_that_nobody_can_write(&mut fixture, &run, &[], "is full, so that nobody can write").await;
+    std::fs::remove_file(&filler).unwrap();
+    drop(file);
+    eventually(PATIENCE, "health is content", async || {
+        fixture.run(&[], &["health"]).status.success().then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn health_and_why_tell_that_the_server_only_reads() {
     crate::support::with(crate::support::Db::postgres().await, |db| async move {
