@@ -855,6 +855,46 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
 }
 
 #[test]
+fn a_run_whose_payload_is_damaged_hides_no_other_and_is_named() {
+    let place = Place::ready();
+    let (damaged, other) = (place.trigger("1"), place.trigger("2"));
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    let sql = "UPDATE ductwork_runs SET input = '{\"a\":' WHERE input = '1'";
+    assert_eq!(conn.execute(sql, []).unwrap(), 1);
+    let list = place.run(["runs"]);
+    list.fine();
+    let lines: Vec<&str> = list.stdout.lines().skip(1).collect();
+    assert_eq!(lines.len(), 2, "{list:?}");
+    for line in lines {
+        assert_eq!(line.contains("damaged"), line.contains(&damaged), "{line}");
+    }
+    assert!(list.stdout.contains(&other), "{list:?}");
+    let json = place.run(["runs", "--json"]).json();
+    let of = |id: &str| {
+        let runs = json.as_array().unwrap();
+        runs.iter().find(|run| run["id"] == id).unwrap().clone()
+    };
+    let told = of(&damaged)["damaged"].to_string();
+    assert!(
+        told.contains(&format!("the input of the run {damaged}")),
+        "{told}"
+    );
+    assert!(of(&other).get("damaged").is_none() && of(&other)["input"] == 2);
+    for verb in ["show", "why"] {
+        let ended = place.run([verb, &damaged]);
+        ended.failed(1, &format!("the input of the run {damaged} is damaged"));
+        assert!(ended.stderr.contains("ductworkd audit"), "{ended:?}");
+        place.run([verb, &other]).fine();
+    }
+    // A step of it.
+    let sql = "UPDATE ductwork_steps SET input = 'x' WHERE input = '2'";
+    assert_eq!(conn.execute(sql, []).unwrap(), 1);
+    place
+        .run(["show", &other])
+        .failed(1, "the input of the step ");
+}
+
+#[test]
 fn an_input_that_is_not_one_json_value_is_2_and_says_where() {
     let place = Place::ready();
     let deep = "[".repeat(129) + &"]".repeat(129);

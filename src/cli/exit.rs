@@ -119,6 +119,7 @@ fn located(remedy: &str) -> String {
 impl From<store::Error> for Failure {
     fn from(error: store::Error) -> Self {
         let problem = Problem::new(one_line(&telemetry::chain(&error)));
+        let remedy = error.remedy();
         match error {
             store::Error::Unavailable { source, .. } => Self::Problems(
                 Code::Unavailable,
@@ -142,6 +143,7 @@ impl From<store::Error> for Failure {
             store::Error::Retryable { .. } => Self::failed(
                 problem.help("somebody else has had a lock for long; try again when it is free"),
             ),
+            store::Error::Damaged { .. } => Self::failed(problem.help(remedy.unwrap_or_default())),
             // A service manager does not start the daemon again, either.
             store::Error::Misplaced(_) | store::Error::Configured(_) => Self::usage(problem),
             _ => Self::failed(problem),

@@ -150,7 +150,7 @@ fn list(runs: &[Run], to: Out, now: i64) -> String {
             Cell::styled(word(run.status), style(run.status)),
             Cell::new(to.time(run.triggered_at, now)),
             Cell::new(took(run, now)),
-            Cell::styled(run.halt_reasons.join(", "), out::BAD),
+            Cell::styled(remarks(run), out::BAD),
         ]
     };
     let rows: Vec<Vec<Cell>> = runs.iter().map(row).collect();
@@ -164,6 +164,13 @@ fn list(runs: &[Run], to: Out, now: i64) -> String {
             .map(|line| format!("{}\n", cut_with(line, to.columns(), glyphs().more)))
             .collect(),
     }
+}
+
+/// Why a run halted, and whether it can be read.
+fn remarks(run: &Run) -> String {
+    let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
+    let remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
+    remarks.join(", ")
 }
 
 /// Draws the list over itself, until a person has seen enough.
@@ -272,6 +279,9 @@ pub struct RunJson<'a> {
     completed_at: Option<String>,
     halted_at: Option<String>,
     halt_reasons: &'a [String],
+    /// Only where the input or the output is not JSON: which, and why. Null stands in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
 }
 
 impl<'a> RunJson<'a> {
@@ -289,6 +299,7 @@ impl<'a> RunJson<'a> {
             completed_at: run.completed_at.map(time::rfc3339),
             halted_at: run.halted_at.map(time::rfc3339),
             halt_reasons: &run.halt_reasons,
+            damaged: run.damaged.as_ref().map(ToString::to_string),
         }
     }
 }

@@ -98,6 +98,18 @@ pub enum Error {
     /// A stored value cannot be understood.
     #[error("the database holds what this program does not understand: {0}")]
     Corrupt(String),
+    /// A stored input or output is no JSON value: the file is damaged, or somebody has written there.
+    #[error("the {column} of the {entity} {id} is damaged: it is not JSON: {problem}")]
+    Damaged {
+        /// Input or output.
+        column: &'static str,
+        /// The kind of row.
+        entity: &'static str,
+        /// Its key.
+        id: uuid::Uuid,
+        /// The reader's word.
+        problem: String,
+    },
     /// The database refuses the value ([`Error::blames_the_value`]), or the statement: a bug,
     /// or a schema that somebody has changed.
     #[error("the database refused statement {statement}")]
@@ -127,6 +139,9 @@ impl Error {
         match self {
             Self::Unavailable { source, .. } => Some(source.remedy()),
             Self::Hindered { source, .. } if source.is_damage() => Some(source.remedy()),
+            Self::Damaged { .. } => Some(
+                "`ductworkd audit` tells what else is wrong; put a backup back, or correct that value by hand",
+            ),
             _ => None,
         }
     }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 
 use crate::model::*;
 
-use super::claim::raw;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::{Rows, statements};
@@ -184,6 +183,8 @@ pub struct Run {
     pub cancelling_at: Option<i64>,
     /// Why branches of it halted, each reason once.
     pub halt_reasons: Vec<String>,
+    /// Its input or its output is not JSON. In a list null stands in its place; alone it is not read.
+    pub damaged: Option<Error>,
 }
 
 impl Run {
@@ -464,8 +465,11 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
     };
     let mut runs = [run_row(&row)?];
     halt_reasons(conn, &mut runs).await?;
-    let [run] = runs;
-    Ok(Some(run))
+    let [mut run] = runs;
+    match run.damaged.take() {
+        Some(damaged) => Err(damaged),
+        None => Ok(Some(run)),
+    }
 }
 
 /// The state of a run: one row by its key, for whoever waits for its end.
@@ -477,7 +481,7 @@ pub async fn run_state(conn: &mut Conn, id: RunId) -> Result<Option<RunState>, E
         Ok(RunState {
             pipeline: row.get("pipeline")?,
             status: row.word("status")?,
-            output: optional_raw(row.get("output")?)?,
+            output: payload(&row, "output", "run", id.0)?,
         })
     })
     .transpose()
@@ -732,13 +736,25 @@ async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error>
 }
 
 fn run_row(row: &Row) -> Result<Run, Error> {
+    let id: Uuid = row.get("id")?;
+    let mut damaged = None;
+    // One that is damaged must not hide the others of a list.
+    let mut payload = |column| match payload(row, column, "run", id) {
+        Err(error @ Error::Damaged { .. }) => {
+            damaged = Some(error);
+            Ok(None)
+        }
+        read => read,
+    };
+    let (input, output) = (payload("input")?, payload("output")?);
     Ok(Run {
-        id: RunId(row.get("id")?),
+        damaged,
+        id: RunId(id),
         pipeline: row.get("pipeline")?,
         definition: row.get("definition")?,
         status: row.word("status")?,
-        input: raw(row.get("input")?)?,
-        output: optional_raw(row.get("output")?)?,
+        input: input.unwrap_or_else(null),
+        output,
         trigger_key: row.get("trigger_key")?,
         revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
         triggered_at: row.get("triggered_at")?,
@@ -752,22 +768,41 @@ fn run_row(row: &Row) -> Result<Run, Error> {
 }
 
 fn step_row(row: &Row) -> Result<StepRow, Error> {
+    let id: Uuid = row.get("id")?;
+    let payload = |column| payload(row, column, "step", id);
     Ok(StepRow {
-        id: StepId(row.get("id")?),
+        id: StepId(id),
         branch_id: BranchId(row.get("branch_id")?),
         node: row.get("node")?,
         step: row.get("step")?,
         via: row.get("via")?,
         source_step_id: row.get::<Option<Uuid>>("source_step_id")?.map(StepId),
         status: row.word("status")?,
-        input: raw(row.get("input")?)?,
-        output: optional_raw(row.get("output")?)?,
+        input: payload("input")?.unwrap_or_else(null),
+        output: payload("output")?,
         completed_at: row.get("completed_at")?,
         answered_by: row.get("answered_by")?,
         executions: Vec::new(),
     })
 }
 
-fn optional_raw(text: Option<String>) -> Result<Option<Box<RawValue>>, Error> {
-    text.map(raw).transpose()
+fn null() -> Box<RawValue> {
+    RawValue::NULL.to_owned()
+}
+
+/// A payload of the row with this key, if it has one.
+fn payload(
+    row: &Row,
+    column: &'static str,
+    entity: &'static str,
+    id: Uuid,
+) -> Result<Option<Box<RawValue>>, Error> {
+    let text: Option<String> = row.get(column)?;
+    let damaged = |problem: serde_json::Error| Error::Damaged {
+        column,
+        entity,
+        id,
+        problem: problem.to_string(),
+    };
+    text.map(RawValue::from_string).transpose().map_err(damaged)
 }

@@ -39,6 +39,7 @@ async fn raised(conn: &mut Conn, sql: &'static str) -> (&'static str, bool, Stri
         Error::Schema(_) => "schema",
         Error::Misplaced(_) => "misplaced",
         Error::Corrupt(_) => "corrupt",
+        Error::Damaged { .. } => "damaged",
     };
     (variant, error.blames_the_value(), format!("{error:?}"))
 }
