@@ -64,6 +64,7 @@ impl Run {
             file: cli.file,
             env: cli.env,
             until_idle: false,
+            suspends: true,
             environment: shot::environment(&config, quiet),
         };
         shot::run(config, cli.embedded, &options, shot)

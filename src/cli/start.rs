@@ -47,6 +47,7 @@ impl Start {
             file: cli.file,
             env: cli.env,
             until_idle: self.until_idle,
+            suspends: false,
             environment: Vec::new(),
         };
         Ok(start::start(config, cli.embedded, options)?)

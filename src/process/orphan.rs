@@ -181,6 +181,48 @@ pub fn hunt(process: ProcessId, bound: Duration) -> io::Result<Sweep> {
     }
 }
 
+/// Stops these children and all that descends from them, known by their tags. Returns those that it stopped.
+///
+/// RACE: a process executes another program at the moment of the look, and has no environment for that long. With
+/// its parents stopped nothing new comes, so a few looks that find nobody are enough. Raced by
+/// `a_run_on_a_terminal_is_suspended_and_goes_on_like_any_program`.
+pub fn stop_family<'a>(
+    children: impl Iterator<Item = &'a Pid>,
+    tags: &HashSet<String>,
+) -> HashSet<Pid> {
+    const LOOKS: u32 = 4;
+    let stop = |pid: Pid| {
+        let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGSTOP);
+    };
+    // The children first, so that nobody starts a step meanwhile.
+    let mut stopped: HashSet<Pid> = children.copied().collect();
+    stopped.iter().copied().for_each(stop);
+    let mut in_vain = 0;
+    while in_vain < LOOKS {
+        let is_new = |pid: &Pid| {
+            let is_of_them = || tag_of(*pid).is_some_and(|tag| tags.contains(&tag));
+            !stopped.contains(pid) && is_of_them() && !identity::is_corpse(*pid)
+        };
+        let found: Vec<Pid> =
+            pids().map_or_else(|_| Vec::new(), |all| all.filter(is_new).collect());
+        in_vain = match found.is_empty() {
+            true => in_vain + 1,
+            false => 0,
+        };
+        found.iter().copied().for_each(stop);
+        stopped.extend(found);
+        std::thread::sleep(ROUND);
+    }
+    stopped
+}
+
+/// Lets those that were stopped go on.
+pub fn go_on(stopped: HashSet<Pid>) {
+    for pid in stopped {
+        let _gone = signal::kill(NixPid::from_raw(pid), Signal::SIGCONT);
+    }
+}
+
 /// Every process that there is, as far as it can be seen from here.
 fn pids() -> io::Result<impl Iterator<Item = Pid>> {
     let entries = std::fs::read_dir("/proc")?.flatten();

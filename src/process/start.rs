@@ -153,6 +153,8 @@ pub struct Options {
     pub env: Option<String>,
     /// End when no work is left.
     pub until_idle: bool,
+    /// TSTP suspends it, as it does other programs; a daemon claims nothing more.
+    pub suspends: bool,
     /// Changes to the environment of the children (`None` removes).
     pub environment: Vec<(OsString, Option<OsString>)>,
 }
@@ -206,6 +208,7 @@ pub fn start_until(
             config: Arc::clone(&config),
             pipelines: served,
             argv: child_argv(options),
+            suspends: options.suspends,
             environment: options.environment.clone(),
             hooks: embedded.hooks.clone(),
             reload: reloader(options, embedded),

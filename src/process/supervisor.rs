@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
@@ -66,6 +67,8 @@ pub struct Setup {
     pub pipelines: Vec<String>,
     /// How a child of this kind is started: its arguments.
     pub argv: ChildArgv,
+    /// TSTP suspends it with all that it has started.
+    pub suspends: bool,
     /// Changes to the children's environment.
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// Reads the configuration and the pipelines again.
@@ -421,6 +424,18 @@ impl Supervisor {
         }
     }
 
+    /// Stands still with the children and their steps until somebody sends CONT, as a job of a terminal does. Everybody
+    /// judges others by what it has seen since it woke up, so nobody is taken for dead afterwards.
+    fn suspend(&self) {
+        let tags = self.children.values().map(|it| it.tag.clone()).collect();
+        let stopped = orphan::stop_family(self.children.keys(), &tags);
+        // It takes effect at once: the whole process stands still in this call.
+        if let Err(error) = nix::sys::signal::raise(Signal::SIGSTOP) {
+            tracing::error!(%error, "it cannot be suspended");
+        }
+        orphan::go_on(stopped);
+    }
+
     fn signalled(&mut self, event: SignalEvent, dumper: &std::io::Result<Dumper>) {
         match event {
             SignalEvent::Stop {
@@ -435,6 +450,7 @@ impl Supervisor {
                     tracing::info!(signal = signal.as_str(), again, "stopping at once");
                 }
             }
+            SignalEvent::Quiet if self.setup.suspends => self.suspend(),
             SignalEvent::Quiet => {
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
                 self.handle(roster::Event::Quiet(true));

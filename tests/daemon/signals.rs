@@ -35,7 +35,68 @@ async fn under_way(fixture: &mut DaemonFixture) -> (Daemon, [i32; 3]) {
     (daemon, [step, advancer, worker])
 }
 
+/// A step of a run that is suspended.
+const HOLDS: &str = "
+pipeline: Holds
+steps: { A: { command: [sh, -c, 'sleep 1000 & echo $$ $! >> held; until [ -e go ]; do sleep 0.05; done; kill $!; cat'] } }
+flow: [{ start: A }]
+";
+
+/// A terminal on which somebody types Ctrl-Z, and then `fg`.
+const SUSPENDS: &str = r#"
+import os, pty, signal, sys, threading, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+
+def drain():
+    try:
+        while os.read(terminal, 4096): pass
+    except OSError: pass
+threading.Thread(target=drain, daemon=True).start()
+
+family = []
+
+def until(what, holds):
+    end = time.monotonic() + 20
+    while not (got := holds()):
+        assert time.monotonic() < end, (what, [(it, *stat(it)) for it in family])
+        time.sleep(0.02)
+    return got
+
+def stat(pid):
+    fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+    return fields[0], int(fields[1])
+
+def held():
+    try: return open("held").read().split()
+    except FileNotFoundError: return []
+
+family = [int(it) for it in until("the step runs", lambda: len(held()) == 2 and held())]
+family.append(stat(family[0])[1])
+os.write(terminal, b"\x1a")
+_, status = until("it is suspended", lambda: (it := os.waitpid(pid, os.WUNTRACED | os.WNOHANG))[0] and it)
+assert os.WIFSTOPPED(status), status
+until("all that it started stands still", lambda: all(stat(it)[0] == "T" for it in family))
+os.kill(pid, signal.SIGCONT)
+until("they go on", lambda: all(stat(it)[0] != "T" for it in family))
+open("go", "w").close()
+_, status = until("it ends", lambda: (it := os.waitpid(pid, os.WNOHANG))[0] and it)
+assert os.waitstatus_to_exitcode(status) == 0, status
+"#;
+
 on_every_database! {
+    async fn a_run_on_a_terminal_is_suspended_and_goes_on_like_any_program(db: Db) {
+        let settings = Settings { max_retry: 0, max_crash: 0, ..Settings::default() };
+        let mut fixture = DaemonFixture::new(&db, settings, &[HOLDS]).await;
+        let done = fixture.run(&["python3", "-c", SUSPENDS], &["run", "Holds", "1"]);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        fixture.completed(PATIENCE).await;
+        let executions = fixture.succeeded_once_each().await;
+        assert_eq!(executions.len(), 1, "{executions:#?}");
+        fixture.audited().await;
+    }
+
     async fn a_bad_file_changes_nothing_and_a_good_one_adds_a_pipeline(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITING]).await;
         let (mut daemon, before) = under_way(&mut fixture).await;
