@@ -1450,6 +1450,50 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let place = Place::empty();
+    for argument in ["--help", "--version", "help"] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let output = place
+            .command()
+            .arg(argument)
+            .stdout(full.unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{argument}: {output:?}");
+    }
+}
+
+/// As a worker does when the attempt is over.
+#[test]
+fn a_context_that_is_refused_is_1_and_says_why() {
+    let place = Place::empty();
+    let socket = place.path().join("worker");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let worker = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut asked, _) = listener.accept().unwrap();
+            let mut first = String::new();
+            std::io::BufRead::read_line(&mut std::io::BufReader::new(&asked), &mut first).unwrap();
+            let answer = "{\"refused\":{\"message\":\"this attempt of the step is over\"}}\n";
+            asked.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let run = "01a20ccd-d292-7106-9636-d5490e17b855";
+    let way = format!("{run}:token:{}", socket.display());
+    for verb in [&["get", "k"][..], &["set", "k", "1"]] {
+        let mut command = place.command();
+        command.arg("context").args(verb);
+        command
+            .env("DUCTWORK_CONTEXT", &way)
+            .env("DUCTWORK_RUN_ID", run);
+        let ended = Ended::of(command.output().unwrap());
+        ended.failed(1, "this attempt of the step is over");
+    }
+    worker.join().unwrap();
+}
+
+#[test]
 fn an_output_that_cannot_be_written_is_an_error_and_no_panic() {
     let place = Place::empty();
     let full = std::fs::OpenOptions::new()

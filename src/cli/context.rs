@@ -82,17 +82,7 @@ impl Context {
 /// Inside of a step: neither the configuration nor the database is needed.
 fn of_worker(cli: &CliContext, own: &Address, verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::Get { key } => match ask::get(own, &key) {
-            // 1 says that the key is not set.
-            Err(error @ ask::Error::Refused(_)) => {
-                let problem = Problem::new(telemetry::chain(&error));
-                Err(Failure::Problems(
-                    Code::Unavailable,
-                    Problems(vec![problem]),
-                ))
-            }
-            value => got(cli, own.run, &key, value?),
-        },
+        Verb::Get { key } => got(cli, own.run, &key, ask::get(own, &key)?),
         Verb::List => listed(cli, &ask::list(own)?),
         Verb::Set { key, value } => {
             // The worker knows the limit.

@@ -181,9 +181,16 @@ fn run(args: impl IntoIterator<Item = OsString>, embedded: Embedded) -> ExitCode
                 return ExitCode::from(error.exit_code() as u8);
             }
             // Help and version go to standard output with 0, all else to standard error with 2.
-            // Where nobody reads, there is nobody to tell.
-            let _ = error.print();
-            return ExitCode::from(error.exit_code() as u8);
+            // Where nobody reads, there is nobody to tell; a disk that is full is somebody's concern.
+            let flushed = error.print().and_then(|()| std::io::stdout().flush());
+            return match flushed {
+                Err(lost)
+                    if lost.kind() != std::io::ErrorKind::BrokenPipe && !error.use_stderr() =>
+                {
+                    ExitCode::FAILURE
+                }
+                _ => ExitCode::from(error.exit_code() as u8),
+            };
         }
     };
     let json = cli.json;

@@ -92,6 +92,7 @@ impl Advancer {
             Err(error) if error.is_unavailable() => link.failed(&error),
             Err(error) => {
                 // A bug or a broken database: say so, and do not spin (E14).
+                events::statement_failed(&error);
                 let text = crate::telemetry::chain(&error);
                 self.shared.trouble(Trouble::Advancing, "", &text);
                 link.failed(&error).max(Duration::from_secs(1))

@@ -163,6 +163,7 @@ impl Worker {
                         wait
                     } else {
                         // A bug or a broken database: say so, and do not spin (E14).
+                        events::statement_failed(&error);
                         let text = crate::telemetry::chain(&error);
                         self.shared.trouble(Trouble::Working, "", &text);
                         wait.max(Duration::from_secs(1))

@@ -52,7 +52,7 @@ pub enum Error {
     },
     /// Its environment is in the way: a full disk, no memory, a right that was revoked, a limit of time,
     /// a person who cancelled the statement. Rolled back; try the same again, later.
-    #[error("the database could not carry out {statement} now")]
+    #[error("the database could not do its part now")]
     Hindered {
         /// The statement's name.
         statement: &'static str,
@@ -61,7 +61,7 @@ pub enum Error {
         source: Arc<Source>,
     },
     /// A deadlock, a serialisation failure, a lock timeout: rolled back, try it whole again.
-    #[error("{statement} has to be tried again")]
+    #[error("somebody else was in the way in the database")]
     Retryable {
         /// The statement's name.
         statement: &'static str,
@@ -112,7 +112,7 @@ pub enum Error {
     },
     /// The database refuses the value ([`Error::blames_the_value`]), or the statement: a bug,
     /// or a schema that somebody has changed.
-    #[error("the database refused statement {statement}")]
+    #[error("the database refused a statement")]
     Refused {
         /// The statement's name.
         statement: &'static str,
@@ -123,6 +123,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The statement's name: for a log, and for nobody who did not write it.
+    pub fn statement(&self) -> Option<&'static str> {
+        match self {
+            Self::Hindered { statement, .. }
+            | Self::Retryable { statement, .. }
+            | Self::Refused { statement, .. } => Some(statement),
+            _ => None,
+        }
+    }
+
     /// True when waiting and reconnecting is the answer.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
@@ -278,6 +288,17 @@ mod tests {
     fn of_sqlite(code: i32) -> Error {
         let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
         Error::of(Source::Sqlite(error), "CLAIM")
+    }
+
+    /// They are ours, and mean nothing to others.
+    #[test]
+    fn the_names_of_statements_are_for_the_log_alone() {
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_CORRUPT, ffi::SQLITE_ERROR] {
+            let error = of_sqlite(code);
+            let text = crate::telemetry::chain(&error);
+            assert!(!text.contains("CLAIM"), "{code}: {text}");
+            assert_eq!(error.statement(), Some("CLAIM"), "{code}: {text}");
+        }
     }
 
     /// A log that says nothing more than "now" makes a person wait for what only a person can do.

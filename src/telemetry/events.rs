@@ -31,6 +31,7 @@ pub fn database_lost(error: &crate::store::Error) {
 pub fn database_hindered(error: &crate::store::Error) {
     warn!(
         error = chain(error),
+        statement = error.statement(),
         remedy = error.remedy(),
         "the database cannot do its part now; it is asked again and again"
     );
@@ -51,6 +52,15 @@ pub fn database_back(attempts: u32, reached: bool) {
         true => info!(attempts, "the database does its part again"),
         false => info!(attempts, "the database is back"),
     }
+}
+
+/// The database did not do what a loop asked of it: beside the trouble that is told of that, and each time.
+pub fn statement_failed(error: &crate::store::Error) {
+    debug!(
+        error = chain(error),
+        statement = error.statement(),
+        "a statement failed"
+    );
 }
 
 /// A process is in the database, and works.
@@ -206,7 +216,12 @@ pub fn advancing_failed(error: &str, lasted: Duration) {
 
 /// The database takes offence at what advancing a branch was to write.
 pub fn advance_refused(branch: BranchId, error: &crate::store::Error) {
-    error!(branch_id = %branch, error = chain(error), "advancing a branch was refused; it spends a retry");
+    error!(
+        branch_id = %branch,
+        error = chain(error),
+        statement = error.statement(),
+        "advancing a branch was refused; it spends a retry"
+    );
 }
 
 /// The database could not advance a branch now, so often in a row. Told as seldom as it doubles.
