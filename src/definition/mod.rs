@@ -20,5 +20,5 @@ mod properties;
 pub use builder::{Path, Pipeline, Question};
 pub use check::{MAX_BUDGET, MAX_FACTOR};
 pub use graph::{
-    Backoff, Deadline, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then, Unanswered,
+    Backoff, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then, Unanswered,
 };
