@@ -527,8 +527,10 @@ fn a_question_tells_its_deadline_and_keeps_who_answered() {
         why.contains("(without an answer it halts in 2d 23h)"),
         "{why}"
     );
-    let refused = place.run(&["resume", &id, "--by", ""]);
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    for name in ["", "  ", "(deadline)", "a\nb"] {
+        let refused = place.run(&["resume", &id, "--by", name]);
+        assert_eq!(refused.status.code(), Some(2), "{name:?}: {refused:?}");
+    }
     let resumed = place.run(&["resume", &id, "8", "--by", "ana"]);
     assert!(resumed.status.success(), "{resumed:?}");
     let ended = place.run(&["start", "--until-idle"]);

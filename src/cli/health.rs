@@ -44,12 +44,14 @@ pub struct Health {
 
 /// The answer of the stamps that the processes here leave.
 fn live(cli: &CliContext, config: &Config) -> Result<(), Failure> {
-    let directory = wakeup::directory(&config.location()?.identity());
-    let found = directory.and_then(|directory| live::living(&directory));
-    let found = found.map_err(|error| {
-        let problem = Problem::new(format!("no stamps of processes can be read: {error}"));
-        Failure::failed(problem.help("run it as the user that `ductworkd` runs as"))
-    })?;
+    let directories = wakeup::directories(&config.location()?.identity());
+    let found: Result<Vec<_>, _> = directories.iter().map(|it| live::living(it)).collect();
+    let found: Vec<_> = found
+        .map(|found| found.into_iter().flatten().collect())
+        .map_err(|error| {
+            let problem = Problem::new(format!("no stamps of processes can be read: {error}"));
+            Failure::failed(problem.help("run it as the user that `ductworkd` runs as"))
+        })?;
     let still = found.iter().find(|living| !living.is_live());
     let fine = !found.is_empty() && still.is_none();
     if cli.out.json {

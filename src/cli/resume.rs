@@ -10,7 +10,7 @@ use crate::store::{Conn, Purpose, query, resume};
 
 use super::exit::Failure;
 use super::nobody;
-use super::out::short;
+use super::out::{clean, short};
 use super::setup::{self, CliContext};
 
 /// Answers a run that waits for a person.
@@ -37,25 +37,30 @@ pub struct Resume {
 /// Characters of a person's name.
 const NAME_MAX: usize = 200;
 
-/// The person at this terminal, as far as the environment tells.
-fn person() -> Option<String> {
+/// The person at this terminal, as far as the environment tells; else the number of the user.
+fn person() -> String {
     let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let user = given
         .filter_map(|name| std::env::var(name).ok())
-        .find(|user| !user.is_empty())?;
+        .find(|user| is_name(user));
+    let user = user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
     let host = Identity::current().host;
-    Some(format!("{user}@{host}").chars().take(NAME_MAX).collect())
+    format!("{user}@{host}").chars().take(NAME_MAX).collect()
+}
+
+/// The name of a person: one line, and none of those that stand for a deadline.
+fn is_name(name: &str) -> bool {
+    let is_long = name.chars().count() > NAME_MAX;
+    !is_long && !name.trim().is_empty() && !name.starts_with('(') && clean(name) == name
 }
 
 impl Resume {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        if self
-            .by
-            .as_ref()
-            .is_some_and(|by| !(1..=NAME_MAX).contains(&by.chars().count()))
-        {
-            let problem = Problem::new(format!("a name has 1 to {NAME_MAX} characters"));
+        if self.by.as_ref().is_some_and(|by| !is_name(by)) {
+            let problem = Problem::new(format!(
+                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and no `(` at its beginning"
+            ));
             return Err(Failure::usage(
                 problem.help("name the person who answers: `--by ana`"),
             ));
@@ -77,30 +82,31 @@ impl Resume {
                 None => None,
             };
             let value = value.as_deref().map(serde_json::value::RawValue::get);
-            let by = self.by.or_else(person);
-            let resumed = match resume::resume(&mut conn, run, step, value, by.as_deref()).await? {
-                resume::Resume::Done(resumed) => resumed,
-                resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
-                resume::Resume::NotDampened(status) if status.is_terminal() => {
-                    return Err(setup::has_ended(run, status));
-                }
-                resume::Resume::NotDampened(status) => {
-                    let problem = Problem::new(format!(
-                        "the run {run} is {status}: it does not wait for a person"
-                    ));
-                    return Err(Failure::failed(
-                        problem.help(format!("`ductworkd why {run}` says what it waits for")),
-                    ));
-                }
-                resume::Resume::Ambiguous(steps) => {
-                    let message =
-                        format!("{} steps of the run {run} wait for a person", steps.len());
-                    let problem = Problem::new(message);
-                    return Err(Failure::failed(
-                        problem.help(format!("say which, with --step: {}", names(&steps))),
-                    ));
-                }
-            };
+            let by = self.by.unwrap_or_else(person);
+            let resumed =
+                match resume::resume(&mut conn, run, step, value, Some(by.as_str())).await? {
+                    resume::Resume::Done(resumed) => resumed,
+                    resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
+                    resume::Resume::NotDampened(status) if status.is_terminal() => {
+                        return Err(setup::has_ended(run, status));
+                    }
+                    resume::Resume::NotDampened(status) => {
+                        let problem = Problem::new(format!(
+                            "the run {run} is {status}: it does not wait for a person"
+                        ));
+                        return Err(Failure::failed(
+                            problem.help(format!("`ductworkd why {run}` says what it waits for")),
+                        ));
+                    }
+                    resume::Resume::Ambiguous(steps) => {
+                        let message =
+                            format!("{} steps of the run {run} wait for a person", steps.len());
+                        let problem = Problem::new(message);
+                        return Err(Failure::failed(
+                            problem.help(format!("say which, with --step: {}", names(&steps))),
+                        ));
+                    }
+                };
             let pipeline = setup::wake_for(&mut conn, &config, run).await?;
             nobody::note(&mut conn, &config, &pipeline).await?;
             match cli.out.json {

@@ -37,6 +37,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(80);
 /// How long a run's hooks are waited for.
 const HOOK_MAX: Duration = Duration::from_secs(60);
 
+/// After so long a person is told what is waited for.
+const HOOK_TOLD: Duration = Duration::from_secs(1);
+
 /// A run to make.
 pub struct Shot {
     /// Of which pipeline.
@@ -170,11 +173,13 @@ async fn follow(
         let stopping = || *handle.stopping.borrow();
         follow::to_rest(&mut conn, &how, &mut view, &stopping).await?
     };
+    let reported = report(&mut conn, shot, &how, triggered, status).await;
     await_hooks(&mut conn, id, &shot.definition).await?;
-    report(&mut conn, shot, &how, triggered, status).await
+    reported
 }
 
-/// Waits until the hooks of the run have run: the daemon stops after this.
+/// Waits until the hooks of the run have run: the daemon stops after this. The run is over meanwhile, and
+/// its output written.
 async fn await_hooks(
     conn: &mut Conn,
     run: RunId,
@@ -187,14 +192,28 @@ async fn await_hooks(
         let is_hook = node.via.parse().is_ok_and(Via::is_hook);
         is_hook && node.completed + node.failed + node.cancelled < node.total
     };
-    let until = Instant::now() + HOOK_MAX;
-    while Instant::now() < until {
-        if !query::progress(conn, run).await?.iter().any(is_open) {
-            break;
+    let (began, mut told) = (Instant::now(), false);
+    loop {
+        let progress = query::progress(conn, run).await?;
+        let Some(open) = progress.into_iter().find(is_open) else {
+            return Ok(());
+        };
+        if began.elapsed() >= HOOK_MAX {
+            say(&format!(
+                "note: the hook {} has not ended, and is left to the next `ductworkd start`",
+                open.node
+            ));
+            return Ok(());
+        }
+        if began.elapsed() >= HOOK_TOLD && !std::mem::replace(&mut told, true) {
+            let longest = HOOK_MAX.as_secs();
+            say(&format!(
+                "waiting for the hook {}, {longest} s at most",
+                open.node
+            ));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(())
 }
 
 /// The output on stdout, everything else on stderr.

@@ -390,10 +390,13 @@ impl Reader {
     /// `{ prompt: …, timeout: …, then: … }`.
     fn question(&mut self, entries: &[(Tree, Tree)]) -> Question {
         let mut question = Question::default();
+        // One mistake is enough.
+        let mut unread = false;
         for field in self.fields(entries, &QUESTION_KEYS, "a dampen") {
             match (field.key, &field.value.value) {
                 ("timeout", _) => {
                     question.timeout = self.duration(&field);
+                    unread = question.timeout.is_none();
                     question.place = Some(field.value.place);
                 }
                 ("prompt", Value::Text(prompt)) => question.prompt = Some(prompt.clone()),
@@ -423,6 +426,9 @@ impl Reader {
                     self.report(field.value.place, message, help);
                 }
             }
+        }
+        if unread {
+            question.then = None;
         }
         question
     }

@@ -36,18 +36,18 @@ impl Stamp {
     pub fn new(directory: &Path) -> io::Result<Self> {
         let me = Identity::current();
         let path = directory.join(format!("{PREFIX}{}", me.pid));
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&path)?;
         Ok(Self {
-            file,
+            file: Self::new_file(&path)?,
             path,
             me: format!("{} {}", me.pid_namespace, me.started_ticks),
             last: None,
         })
+    }
+
+    fn new_file(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(path)
     }
 
     /// The loop has turned.
@@ -57,6 +57,13 @@ impl Stamp {
             return;
         }
         self.last = Some(now);
+        // Somebody may have tidied up.
+        if !self.path.exists() {
+            match Self::new_file(&self.path) {
+                Ok(file) => self.file = file,
+                Err(error) => return tracing::debug!(%error, "no stamp of life"),
+            }
+        }
         // One write, and always as long: who reads meanwhile reads the one or the other.
         let line = format!("{} {:020}\n", self.me, now.as_millis());
         if let Err(error) = self.file.write_all_at(line.as_bytes(), 0) {
@@ -156,6 +163,11 @@ mod tests {
         let found = living(place.path()).unwrap();
         assert_eq!(found[0].pid, std::process::id() as Pid);
         assert!(found[0].is_live());
+        // It was tidied away.
+        std::fs::remove_file(place.path().join(format!("live-{}", found[0].pid))).unwrap();
+        stamp.last = None;
+        stamp.touch();
+        assert_eq!(living(place.path()).unwrap().len(), 1);
         drop(stamp);
         assert_eq!(living(place.path()).unwrap(), []);
     }

@@ -19,8 +19,8 @@ use crate::store::Location;
 
 use super::live::Stamp;
 
-pub use socket::directory;
 use socket::{Recipient, Sender, WakeupSocket};
+pub use socket::{directories, directory};
 
 /// The shortest time between two notifications: a NOTIFY serialises commits with others, and
 /// whoever was woken looks until nothing is left.

@@ -97,7 +97,10 @@ pub struct Due {
 impl Due {
     /// As people are told it.
     pub fn words(&self) -> String {
-        let when = time::relative(self.answer_by.max(self.now.saturating_add(1)), self.now);
+        let when = match self.answer_by > self.now {
+            true => time::relative(self.answer_by, self.now),
+            false => "at any moment".to_owned(),
+        };
         match self.unanswered.as_str() {
             hooks::APPROVE => format!("without an answer it goes on with this value {when}"),
             hooks::HALT => format!("without an answer it halts {when}"),

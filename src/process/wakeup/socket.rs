@@ -102,6 +102,29 @@ pub fn directory(database: &str) -> io::Result<PathBuf> {
     first_usable(&candidates, database)
 }
 
+/// The directories that are there of those in which processes of this user may be, whatever their environment:
+/// a service has no runtime directory of a login, and whoever looks may have one.
+pub fn directories(database: &str) -> Vec<PathBuf> {
+    let own = nix::unistd::geteuid();
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|it| !it.is_empty());
+    let parents = runtime.map(|runtime| PathBuf::from(runtime).join("ductwork"));
+    let parents = parents.into_iter().chain([
+        PathBuf::from(format!("/run/user/{own}/ductwork")),
+        PathBuf::from("/run/ductwork"),
+        PathBuf::from(format!("/tmp/ductwork-{own}")),
+    ]);
+    let mut found: Vec<PathBuf> = parents
+        .map(|parent| parent.join(format!("{:016x}", short_hash(database))))
+        .filter(|directory| {
+            let owner = std::fs::symlink_metadata(directory).map(|it| it.uid());
+            owner.is_ok_and(|owner| owner == own.as_raw())
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 fn first_usable(candidates: &[PathBuf], database: &str) -> io::Result<PathBuf> {
     let mut last = io::Error::other("no private directory for the sockets");
     for candidate in candidates {

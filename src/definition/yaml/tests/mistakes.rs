@@ -236,6 +236,10 @@ fn every_mistake_in_a_flow_is_found_where_it_is() {
             ],
         ),
         (
+            &format!("{all}  - dampen: {{ timeout: soon, then: halt }}\n"),
+            vec![(10, 24, "`timeout`: ")],
+        ),
+        (
             &format!("{all}  - dampen: {{ timeout: 0 }}\n"),
             vec![(10, 24, "a question with a timeout of 0")],
         ),
