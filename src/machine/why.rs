@@ -145,7 +145,10 @@ pub const START: &str = "start `ductworkd`";
 
 /// The remedy where a daemon runs that does not know a pipeline.
 pub fn reload(pipeline: &str, pid: u32) -> String {
-    format!("the running daemon does not know {pipeline} yet; reload it: kill -HUP {pid}")
+    format!(
+        "the running daemon does not know {pipeline}: see that its file is there and that `pipelines` has it, \
+         then reload the daemon: kill -HUP {pid}"
+    )
 }
 
 /// The answer.
@@ -770,7 +773,10 @@ mod tests {
         facts.processes.push(process(Role::Supervisor, 1));
         assert_eq!(
             why(&facts).remedy.as_deref(),
-            Some("the running daemon does not know P yet; reload it: kill -HUP 7")
+            Some(
+                "the running daemon does not know P: see that its file is there and that `pipelines` has it, \
+                 then reload the daemon: kill -HUP 7"
+            )
         );
         // One whose worker has died knows it.
         facts.processes.push(process(Role::Worker, 60));
