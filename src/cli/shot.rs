@@ -174,8 +174,10 @@ async fn follow(
         follow::to_rest(&mut conn, &how, &mut view, &stopping).await?
     };
     let reported = report(&mut conn, shot, &how, triggered, status).await;
-    await_hooks(&mut conn, id, &shot.definition).await?;
-    reported
+    let hooks = await_hooks(&mut conn, id, &shot.definition).await;
+    // The outcome of the run is what the command ends with, whatever keeps its hooks.
+    reported?;
+    Ok(hooks?)
 }
 
 /// Waits until the hooks of the run have run: the daemon stops after this. The run is over meanwhile, and
