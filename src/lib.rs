@@ -19,6 +19,7 @@
 // - [`telemetry`]: what happened, for people
 // - [`config`]: what a daemon is told
 // - [`engine`]: claim, run or decide, commit · [`explorer`]: every order of its operations, in tests
+// - [`web`]: the console's pages and its API, over HTTP
 // - [`process`]: forks, signals, heartbeats
 // - [`mod@bench`]: how fast that is, measured on real processes
 // - [`drill`]: races, forced and told
@@ -110,6 +111,10 @@ mod telemetry;
 pub mod time;
 #[cfg(not(feature = "internals"))]
 mod time;
+#[cfg(feature = "internals")]
+pub mod web;
+#[cfg(not(feature = "internals"))]
+mod web;
 #[cfg(feature = "internals")]
 pub mod yaml;
 #[cfg(not(feature = "internals"))]

@@ -46,7 +46,7 @@ impl Check {
                 DaemonRole::Worker => notes.extend(nowhere(&config, &all)),
                 _ => problems.extend(nowhere(&config, &all)),
             }
-            if all.is_empty() && config.role != DaemonRole::Advancer {
+            if all.is_empty() && config.role.runs_steps() {
                 problems.push(no_pipelines(&config));
             }
             notes.extend(exceptions(&config, &all));
@@ -98,7 +98,7 @@ pub fn suspicions(config: &Config, cli: &CliContext) -> Vec<Problem> {
 
 /// Programs that are not there.
 fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &mut Vec<Problem>) {
-    if config.role != DaemonRole::Advancer {
+    if config.role.runs_steps() {
         for found in pipelines {
             steps(found, config, cli, problems);
         }
@@ -109,8 +109,8 @@ fn programs(config: &Config, pipelines: &[&Found], cli: &CliContext, problems: &
 /// The names in `pipelines` that no file defines. A daemon starts all the same: a run carries its
 /// definition, and another host may have triggered it.
 fn nowhere(config: &Config, all: &[Found]) -> Vec<Problem> {
-    // An advancer serves every pipeline, and without a single one there is a plainer message.
-    if config.role == DaemonRole::Advancer || all.is_empty() {
+    // An advancer and a console serve every pipeline, and without a single one there is a plainer message.
+    if !config.role.runs_steps() || all.is_empty() {
         return Vec::new();
     }
     let names = || all.iter().map(|found| found.definition.pipeline.as_str());
@@ -291,7 +291,7 @@ fn command(
 
 /// Commands of which the program is there and the script may not be.
 fn doubtful(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
-    if config.role == DaemonRole::Advancer {
+    if !config.role.runs_steps() {
         return Vec::new();
     }
     let mut notes = Vec::new();

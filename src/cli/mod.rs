@@ -102,6 +102,8 @@ pub(crate) struct Cli {
 enum Verb {
     /// Run the daemon in the foreground (the default)
     Start(start::Start),
+    /// Run the console alone: pages about runs, over HTTP
+    Console(start::Console),
     /// Run one pipeline to its end, and print its output
     Run(run::Run),
     /// Create a starter project
@@ -235,6 +237,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
     }
     match verb {
         Verb::Start(args) => args.or(parsed.start).execute(cli),
+        Verb::Console(args) => args.execute(cli),
         Verb::Child(args) => args.execute(cli),
         Verb::Watcher(args) => args.execute(),
         Verb::Run(args) => args.execute(cli),

@@ -36,10 +36,15 @@ impl Start {
     pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
         block_signals()?;
         let config = cli.config()?;
+        self.execute_with(cli, config)
+    }
+
+    fn execute_with(self, cli: CliContext, config: Config) -> Result<ExitCode, Failure> {
         let role = match config.role {
             DaemonRole::All => "supervisor",
             DaemonRole::Advancer => "advancer",
             DaemonRole::Worker => "worker",
+            DaemonRole::Console => "console",
         };
         let _guard = log(&config, role, None);
         warn(&suspicions(&config, &cli));
@@ -51,6 +56,19 @@ impl Start {
             environment: Vec::new(),
         };
         Ok(start::start(config, cli.embedded, options)?)
+    }
+}
+
+/// The console alone, as `role: console` is: it listens where the configuration says, or at 127.0.0.1:9410.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Console {}
+
+impl Console {
+    pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
+        block_signals()?;
+        let mut config = cli.config()?;
+        config.role = DaemonRole::Console;
+        Start::default().execute_with(cli, config)
     }
 }
 
@@ -94,15 +112,16 @@ impl ChildOf {
             ("worker", Some(pipeline)) => ChildKind::Worker {
                 pipeline: pipeline.clone(),
             },
+            ("console", None) => ChildKind::Console,
             _ => {
                 let problem = Problem::new("this verb is for the daemon itself");
                 return Err(Failure::usage(problem.help("run `ductworkd start`")));
             }
         };
-        let role = if pipeline.is_some() {
-            "worker"
-        } else {
-            "advancer"
+        let role = match kind {
+            ChildKind::Advancer => "advancer",
+            ChildKind::Worker { .. } => "worker",
+            ChildKind::Console => "console",
         };
         let _guard = log(&config, role, pipeline);
         Ok(start::child(

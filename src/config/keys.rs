@@ -74,6 +74,10 @@ pub enum Kind {
     Backoff,
     /// `inherit`, or a list of variables, each a name or `PREFIX_*`.
     Variables,
+    /// `none`, or an address of this host alone, with a port.
+    Listen,
+    /// A list of names of hosts.
+    Hosts,
     /// One command (a list of strings) or several (a list of lists).
     Commands,
 }
@@ -91,7 +95,7 @@ pub enum Scope {
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 const FORMATS: &[&str] = &["auto", "pretty", "json"];
-const ROLES: &[&str] = &["all", "advancer", "worker"];
+const ROLES: &[&str] = &["all", "advancer", "worker", "console"];
 
 /// More slots in one process than this is a mistake: they share two connections.
 const COUNT: Kind = Kind::Integer { min: 1, max: 1_000 };
@@ -147,7 +151,7 @@ pub static KEYS: &[Key] = &[
     key("pipelines_path", Kind::Path, Scope::One, "pipelines",
         "the directory of the pipelines' files"),
     key("role", Kind::Choice(ROLES), Scope::One, "all",
-        "what this daemon is: `all` (a supervisor with children), or only `advancer` or `worker`"),
+        "what this daemon is: `all` (a supervisor with children), or only `advancer`, `worker` or `console`"),
     key("logger.level", Kind::Choice(LEVELS), Scope::One, "info",
         "the least important events to log; `RUST_LOG` wins"),
     key("logger.format", Kind::Choice(FORMATS), Scope::One, "auto",
@@ -206,6 +210,10 @@ pub static KEYS: &[Key] = &[
         "how long a silent process keeps its work; each beats six times in it"),
     key("supervisor.shutdown_timeout", SHUTDOWN, Scope::One, "30",
         "how long children may drain before they are killed"),
+    key("console.listen", Kind::Listen, Scope::One, "none",
+        "where the console listens, such as `127.0.0.1:9410`; `none`: there is no console"),
+    key("console.hosts", Kind::Hosts, Scope::One, "[]",
+        "further names by which browsers reach the console, such as that of a reverse proxy"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",
@@ -221,9 +229,6 @@ pub static KEYS: &[Key] = &[
     key("retention", Kind::Duration { min_ms: 60_000, max_ms: 3_650 * DAY_MS, or: Some("never") }, Scope::One, "30d",
         "finished runs older than this are deleted; `never` keeps them"),
 ];
-
-/// Keys of a later version, and what to say about them.
-pub const LATER: &[&str] = &["console"];
 
 /// Keys of earlier versions, and why they are gone. A file that still has one is used as it is.
 pub const RETIRED: &[(&str, &str)] = &[(

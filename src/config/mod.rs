@@ -11,12 +11,14 @@ pub mod database;
 mod expand;
 mod fit;
 pub mod keys;
+mod listen;
 mod places;
 mod read;
 mod schema;
 mod source;
 mod value;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -105,6 +107,8 @@ pub struct Config {
     pub pipeline_advancer: PipelineAdvancer,
     /// The supervisor's settings.
     pub supervisor: Supervisor,
+    /// The console's settings.
+    pub console: Console,
     /// Commands around the life of a process.
     pub hooks: Hooks,
     /// Finished runs older than this are deleted; `None` keeps them.
@@ -168,6 +172,15 @@ pub enum DaemonRole {
     Advancer,
     /// Job workers, without forking.
     Worker,
+    /// The console, without forking.
+    Console,
+}
+
+impl DaemonRole {
+    /// True for one with workers.
+    pub fn runs_steps(self) -> bool {
+        matches!(self, Self::All | Self::Worker)
+    }
 }
 
 /// How a daemon logs.
@@ -286,6 +299,15 @@ pub struct Supervisor {
     pub reaper_timeout: Duration,
     /// How long children may drain.
     pub shutdown_timeout: Duration,
+}
+
+/// Settings of the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Console {
+    /// Where it listens; `None`: a supervisor starts none.
+    pub listen: Option<SocketAddr>,
+    /// Further names of hosts by which it may be asked for, in small letters.
+    pub hosts: Vec<String>,
 }
 
 /// Commands around the life of a process, each an argv.
@@ -526,6 +548,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
         role: match read.one("role", value::choice) {
             "advancer" => DaemonRole::Advancer,
             "worker" => DaemonRole::Worker,
+            "console" => DaemonRole::Console,
             _ => DaemonRole::All,
         },
         logger: Logger {
@@ -560,6 +583,10 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             polling_timeout: read.one("supervisor.polling_timeout", value::span),
             reaper_timeout: read.one("supervisor.reaper_timeout", value::span),
             shutdown_timeout: read.one("supervisor.shutdown_timeout", value::span),
+        },
+        console: Console {
+            listen: read.one("console.listen", listen::address),
+            hosts: read.one("console.hosts", listen::hosts),
         },
         hooks: Hooks {
             supervisor: hooks(read, "hooks.supervisor"),

@@ -92,6 +92,11 @@ fn leaf(key: &Key) -> Value {
             {"type": ["string", "null"], "minLength": 1},
             {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*[*]?$"}},
         ]}),
+        Kind::Listen => json!({"type": ["string", "null"], "minLength": 1}),
+        Kind::Hosts => json!({"anyOf": [
+            {"type": ["string", "null"]},
+            {"type": "array", "items": {"type": "string", "minLength": 1}},
+        ]}),
         Kind::Choice(words) => or_variable(json!({"enum": words})),
         Kind::Integer { min, max } => {
             or_variable(json!({"type": "integer", "minimum": min, "maximum": max}))

@@ -12,7 +12,7 @@ use crate::yaml::{self, Entry, Fault, Mark, Node};
 
 use super::DEFAULT_ENVIRONMENT;
 use super::database::cover_passwords;
-use super::keys::{self, KEYS, LATER, PREFIX, RETIRED};
+use super::keys::{self, KEYS, PREFIX, RETIRED};
 use super::read::URL_VARIABLES;
 use super::value::unknown_key;
 
@@ -185,7 +185,7 @@ fn is_extension(name: &str) -> bool {
 }
 
 fn is_key(name: &str) -> bool {
-    LATER.contains(&name) || keys::children("").contains(&name)
+    keys::children("").contains(&name)
 }
 
 /// The section for `environment`, or the whole document when it has no sections.
@@ -320,10 +320,6 @@ fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>, retired: &mut
         }
         if let Some((path, why)) = RETIRED.iter().find(|(retired, _)| path == *retired) {
             retired.push(Fault::new(entry.at, no_meaning(path, why)).help("remove it"));
-        } else if group.is_empty() && LATER.contains(&entry.key.as_str()) {
-            if !entry.value.is_null() {
-                faults.push(Fault::new(entry.at, later(&entry.key)).help(UNTIL_THEN));
-            }
         } else if known.contains(&entry.key.as_str()) {
             unknown_keys(&entry.value, &path, faults, retired);
         } else {
@@ -335,14 +331,6 @@ fn unknown_keys(node: &Node, group: &str, faults: &mut Vec<Fault>, retired: &mut
 fn no_meaning(path: &str, why: &str) -> String {
     format!("`{path}` has no meaning any more: {why}")
 }
-
-fn later(name: &str) -> String {
-    format!("`{name}` is not supported by this version yet")
-}
-
-/// The way to what the console will show.
-const UNTIL_THEN: &str = "until then remove it: `ductworkd runs`, `ductworkd show` and `ductworkd processes`, each with \
-     --json, say the same";
 
 /// The values of `DUCTWORK_…` variables, by the key that each overrides.
 pub fn overrides(
@@ -442,9 +430,6 @@ fn unknown_override(name: &str) -> Option<Problem> {
     }
     let top = keys::children("");
     let first = rest.split("__").next().unwrap_or_default().to_lowercase();
-    if LATER.contains(&first.as_str()) {
-        return Some(Problem::new(format!("{name}: {}", later(&first))).help(UNTIL_THEN));
-    }
     // One underscore where two belong.
     let flat = |name: &str| name.replace('_', "");
     let meant = known.iter().find(|known| flat(known) == flat(name));

@@ -206,7 +206,7 @@ fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() 
                 let said = format!("`{}` for all (the default)", key.default);
                 assert!(REFERENCE.contains(&said), "{said}");
             }
-            Kind::Commands => {
+            Kind::Commands | Kind::Hosts => {
                 assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
             }
             _ => assert_eq!(node.as_text(), Some(key.default), "{}", key.path),
@@ -505,7 +505,7 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Names => ("A,B", "[C]"),
         Kind::Variables => ("A, B_*", "[C]"),
         Kind::Choice(words) => match words.len() {
-            3 => (words[1], words[2]),
+            3 | 4 => (words[1], words[2]),
             _ => (words[4], words[5]),
         },
         Kind::Integer { .. } | Kind::Limit { .. } => ("77", "66"),
@@ -520,6 +520,8 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Size { .. } => ("77KiB", "66KiB"),
         Kind::Backoff => ("{initial: 17s, max: 77h}", "{initial: 16s, max: 66h}"),
         Kind::Commands => ("[env, \"a b\"]", "[file]"),
+        Kind::Listen => ("127.0.0.1:9410", "\"[::1]:0\""),
+        Kind::Hosts => ("A, b.example", "[c]"),
     }
 }
 
@@ -547,6 +549,7 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
         let variable = match key.kind {
             Kind::Names => "[A, B]",
             Kind::Variables => "[A, B_*]",
+            Kind::Hosts => "[A, b.example]",
             _ => variable,
         };
         let written = same_place(Desk::with(&only(key.path, variable)).config());
@@ -561,7 +564,7 @@ fn a_bad_override_names_its_variable() {
     for key in KEYS {
         let bad = match key.kind {
             Kind::Path => continue,
-            Kind::Names | Kind::Variables => "{a: 1}",
+            Kind::Names | Kind::Variables | Kind::Hosts => "{a: 1}",
             Kind::Commands | Kind::Backoff => "text",
             _ => "nonsense",
         };
@@ -649,10 +652,72 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
         assert_eq!(problems.0[0].message, format!("{name}: {message}"));
         assert_eq!(problems.0[0].help.as_deref(), Some(help));
     }
+}
+
+#[test]
+fn the_console_listens_on_this_host_alone() {
+    let listen = |text: &str| Desk::with(&format!("console: {{listen: \"{text}\"}}\n"));
+    for (text, address) in [
+        ("127.0.0.1:9410", "127.0.0.1:9410"),
+        ("127.8.8.8:0", "127.8.8.8:0"),
+        ("localhost:80", "127.0.0.1:80"),
+        ("[::1]:9410", "[::1]:9410"),
+    ] {
+        let console = listen(text).config().console;
+        assert_eq!(console.listen, Some(address.parse().unwrap()), "{text}");
+    }
+    assert_eq!(listen("none").config().console.listen, None);
+    for text in [
+        "0.0.0.0:9410",
+        "[::]:9410",
+        "10.0.0.1:80",
+        "[::ffff:8.8.8.8]:80",
+    ] {
+        let problems = listen(text).load_as(None, None).unwrap_err().0;
+        let message = format!(
+            "`console.listen`: the console does not ask who its visitors are yet, and other hosts can reach \
+             {text}; it listens on this host alone"
+        );
+        assert_eq!(problems[0].message, message);
+        let help = problems[0].help.as_deref().unwrap();
+        assert!(
+            help.contains("reverse proxy") && help.contains("ssh -L"),
+            "{help}"
+        );
+    }
+    for text in [
+        "9410",
+        "127.0.0.1",
+        "localhost",
+        "localhost:x",
+        "here:9410",
+        ":9410",
+        "",
+    ] {
+        let said = listen(text).problems();
+        assert_eq!(
+            said,
+            [format!(
+                "1:19 `console.listen` takes an address, not {}",
+                match text {
+                    "" => "an empty text".to_owned(),
+                    "9410" => "the string \"9410\"".to_owned(),
+                    text => format!("`{text}`"),
+                }
+            )]
+        );
+    }
+    let hosts = |text: &str| Desk::with(&format!("console: {{hosts: {text}}}\n"));
     assert_eq!(
-        Desk::new().var("DUCTWORK_CONSOLE__LISTEN", "1").problems(),
-        ["DUCTWORK_CONSOLE__LISTEN: `console` is not supported by this version yet"]
+        hosts("[Ductwork.example.com, \"[FE80::1]\"]")
+            .config()
+            .console
+            .hosts,
+        ["ductwork.example.com", "fe80::1"]
     );
+    for text in ["[\"a:80\"]", "[\"http://a\"]", "[\"*\"]", "[\"\"]", "[[a]]"] {
+        assert_eq!(hosts(text).problems().len(), 1, "{text}");
+    }
 }
 
 #[test]
@@ -827,9 +892,9 @@ fn a_value_out_of_range_is_refused_at_its_place() {
         ("job_worker.max_payload", "268435457", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `268435457`".into()),
         ("job_worker.max_payload", "16M", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `16M`".into()),
         ("job_worker.max_payload", "99999999999GiB", "takes a size from 1024 to 268435456 bytes, such as `16MiB` or `1MB`, not `99999999999GiB`".into()),
-        ("role", "no", "is one of `all`, `advancer`, `worker`, not `no`".into()),
-        ("role", "true", "is one of `all`, `advancer`, `worker`, not `true`".into()),
-        ("role", "[all]", "is one of `all`, `advancer`, `worker`, not a list".into()),
+        ("role", "no", "is one of `all`, `advancer`, `worker`, `console`, not `no`".into()),
+        ("role", "true", "is one of `all`, `advancer`, `worker`, `console`, not `true`".into()),
+        ("role", "[all]", "is one of `all`, `advancer`, `worker`, `console`, not a list".into()),
         ("logger.level", "on", "is one of `off`, `error`, `warn`, `info`, `debug`, `trace`, not `on`".into()),
         ("pipelines", "[]", "names nothing to run".into()),
         ("pipelines", "{a: 1}", "takes `*` or a list of names, not a map".into()),
@@ -894,7 +959,7 @@ default: &default
   hooks: {superviser: {start: []}}
 development:
   <<: *default
-  console: {listen: \"127.0.0.1:9410\"}
+  console: {listen: somewhere}
   hooks: {worker: {start: [[a], b], begin: []}}
 ";
     let said = Desk::with(text).var("DUCTWORK_ROLE", "king").problems();
@@ -908,10 +973,10 @@ development:
             "6:15 unknown key `intial` in `job_worker.backoff`",
             "6:32 `job_worker.backoff.max` takes a duration from 0 to 30d: `never` is not a duration",
             "7:11 `logger` takes a map, not `loud`",
-            "11:3 `console` is not supported by this version yet",
+            "11:21 `console.listen` takes an address, not `somewhere`",
             "12:33 `hooks.worker.start` takes a command as a list, not `b`",
             "12:37 unknown key `begin` in `hooks.worker`",
-            "DUCTWORK_ROLE: `role` is one of `all`, `advancer`, `worker`, not `king`",
+            "DUCTWORK_ROLE: `role` is one of `all`, `advancer`, `worker`, `console`, not `king`",
         ]
     );
 }
@@ -1264,7 +1329,7 @@ fn a_byte_order_mark_and_carriage_returns_change_no_place() {
     assert_eq!(
         desk.problems(),
         [
-            "1:7 `role` is one of `all`, `advancer`, `worker`, not `king`",
+            "1:7 `role` is one of `all`, `advancer`, `worker`, `console`, not `king`",
             "3:10 `job_worker.count` takes a whole number from 1 to 1000, not `0`",
         ]
     );

@@ -156,6 +156,8 @@ words! {
         Supervisor = "supervisor",
         Advancer = "advancer",
         Worker = "worker",
+        /// It shows what there is, and claims nothing.
+        Console = "console",
     }
 }
 

@@ -27,6 +27,7 @@ use crate::store::definition::Definitions;
 use crate::store::process::NewProcess;
 use crate::telemetry::{Note, events};
 
+use super::console;
 use super::dump::Dumper;
 use super::hooks::{Functions, Hook, Moment};
 use super::identity::Identity;
@@ -85,9 +86,23 @@ impl Child {
         let policy = Policy::new(Arc::clone(&self.config));
         let definitions = Arc::new(Definitions::default());
         let mut lives = Vec::new();
+        let mut console = None;
+        if self.kinds.contains(&ChildKind::Console) {
+            // Before anything waits for the database: it is alive without one.
+            let opened = console::open(&self.config, &location, self.supervisor.is_some());
+            console = tokio::select! {
+                biased;
+                () = signals.stop_asked() => return ExitCode::SUCCESS,
+                opened = opened => match opened {
+                    Ok(running) => Some(running),
+                    Err(code) => return code,
+                },
+            };
+        }
         for kind in &self.kinds {
             failpoint!("child.start");
-            let sweeps = self.supervisor.is_none() && lives.is_empty();
+            let recovers = *kind != ChildKind::Console;
+            let sweeps = self.supervisor.is_none() && lives.is_empty() && recovers;
             let life = Life::begin(&self, kind, sweeps, &location, &policy, &definitions);
             // A stop that comes before there is anything to stop ends it here.
             let life = tokio::select! {
@@ -119,8 +134,9 @@ impl Child {
             }
         }
         let (start, stop) = match role {
-            Role::Worker => (Moment::WorkerStart, Moment::WorkerStop),
-            _ => (Moment::AdvancerStart, Moment::AdvancerStop),
+            Role::Worker => (Some(Moment::WorkerStart), Some(Moment::WorkerStop)),
+            Role::Advancer => (Some(Moment::AdvancerStart), Some(Moment::AdvancerStop)),
+            Role::Console | Role::Supervisor => (None, None),
         };
         // A hook may take its time; a stop does not wait for it (S2).
         let stopped = tokio::select! {
@@ -137,6 +153,9 @@ impl Child {
                 for life in &lives {
                     life.work(&self, &location, &policy, &definitions, &mut loops);
                 }
+                if let Some(console) = console.take() {
+                    loops.spawn_local(console::run(console, Arc::clone(&first.shared)));
+                }
                 // A supervisor looks at the database for its children.
                 let alone = self.supervisor.is_none();
                 let over = async {
@@ -145,7 +164,10 @@ impl Child {
                         over = unfit(&first.requests, &location), if alone => over,
                     }
                 };
-                let all = All(lives.iter().map(|life| Arc::clone(&life.shared)).collect());
+                let all = All {
+                    shared: lives.iter().map(|life| Arc::clone(&life.shared)).collect(),
+                    claims: role != Role::Console,
+                };
                 let (drain, parent) = (self.drain(), self.parent);
                 let (code, asked) =
                     run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
@@ -184,7 +206,8 @@ impl Child {
         Some(watched)
     }
 
-    async fn run_hook(&self, moment: Moment) {
+    async fn run_hook(&self, moment: Option<Moment>) {
+        let Some(moment) = moment else { return };
         let hook = Hook::of(moment, &self.config, &self.hooks);
         if let Err(error) = hook.run().await {
             events::hook_failed(&error);
@@ -196,6 +219,7 @@ impl Child {
         let of = |kind: &ChildKind| match kind {
             ChildKind::Worker { pipeline } => self.config.job_worker.shutdown_timeout(pipeline),
             ChildKind::Advancer => self.config.pipeline_advancer.shutdown_timeout,
+            ChildKind::Console => self.config.supervisor.shutdown_timeout,
         };
         self.kinds.iter().map(of).max().unwrap_or_default()
     }
@@ -221,6 +245,7 @@ fn role(kind: &ChildKind) -> Role {
     match kind {
         ChildKind::Worker { .. } => Role::Worker,
         ChildKind::Advancer => Role::Advancer,
+        ChildKind::Console => Role::Console,
     }
 }
 
@@ -253,7 +278,7 @@ impl Life {
         let role = role(kind);
         let pipeline = match kind {
             ChildKind::Worker { pipeline } => Some(pipeline.clone()),
-            ChildKind::Advancer => None,
+            ChildKind::Advancer | ChildKind::Console => None,
         };
         let (requests, answers) = mpsc::unbounded_channel();
         let wakeup = Wakeup::new(location, requests.clone());
@@ -351,6 +376,8 @@ impl Life {
                 };
                 loops.spawn_local(advancer.run())
             }
+            // It listens already.
+            ChildKind::Console => return,
         };
     }
 }
@@ -379,27 +406,38 @@ async fn idle(requests: &mpsc::UnboundedSender<Request>, pipelines: Option<Optio
 }
 
 /// The state that the loops of this process share with it.
-struct All(Vec<Arc<Shared>>);
+struct All {
+    shared: Vec<Arc<Shared>>,
+    /// They claim work, until they are told not to.
+    claims: bool,
+}
 
 impl All {
     fn mode(&self) -> Mode {
-        self.0.first().map_or(Mode::Run, |shared| shared.mode())
+        self.shared
+            .first()
+            .map_or(Mode::Run, |shared| shared.mode())
     }
 
     fn set_mode(&self, mode: Mode) {
-        self.0.iter().for_each(|shared| shared.set_mode(mode));
+        self.shared.iter().for_each(|shared| shared.set_mode(mode));
     }
 
     fn stop_all(&self, cause: StopCause) {
-        self.0.iter().for_each(|shared| shared.stop_all(cause));
+        self.shared.iter().for_each(|shared| shared.stop_all(cause));
     }
 
     fn check(&self) {
-        self.0.iter().for_each(|shared| shared.check.notify_one());
+        self.shared
+            .iter()
+            .for_each(|shared| shared.check.notify_one());
     }
 
     fn describe(&self) -> Vec<Note> {
-        self.0.iter().flat_map(|shared| shared.describe()).collect()
+        self.shared
+            .iter()
+            .flat_map(|shared| shared.describe())
+            .collect()
     }
 }
 
@@ -483,6 +521,8 @@ async fn run_loops(
             }
             // A process that is told to end does not wait for more words.
             Ok(Event::Quiet) if matches!(shared.mode(), Mode::Drain { .. }) => {}
+            // It claims nothing anyway.
+            Ok(Event::Quiet) if !shared.claims => {}
             Ok(Event::Quiet) => {
                 quiet = true;
                 shared.set_mode(Mode::Quiet);

@@ -14,6 +14,7 @@
 //! - [`hooks`] runs an operator's own commands around start and stop.
 
 pub mod child;
+mod console;
 pub mod dump;
 pub mod hooks;
 pub mod identity;

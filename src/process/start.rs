@@ -180,6 +180,7 @@ pub fn start(config: Config, embedded: Embedded, options: Options) -> Result<Exi
                 .map(|pipeline| ChildKind::Worker { pipeline })
                 .collect()
         }),
+        DaemonRole::Console => single(config, embedded, &options, |_| vec![ChildKind::Console]),
     }
 }
 
@@ -288,6 +289,7 @@ fn child_argv(options: &Options) -> ChildArgv {
             ChildKind::Worker { pipeline } => {
                 argv.extend(["worker".into(), OsString::from(pipeline)]);
             }
+            ChildKind::Console => argv.push("console".into()),
         }
         argv
     })

@@ -4,7 +4,7 @@
 //! manager sees them. Rules: a database failure never kills a child; an exit seen by `wait` is
 //! acted on at once; nothing in the loop waits for the database (its one connection belongs to
 //! the lifeline, another task), nor for anything else without a bound. It runs no user code and
-//! opens no listening socket.
+//! opens no listening socket, which the console does.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -255,7 +255,7 @@ impl Supervisor {
             reaper_timeout: config.supervisor.reaper_timeout,
             shutdown_timeout: config.supervisor.shutdown_timeout,
         };
-        let roster = Roster::new(wanted(&setup.pipelines), limits);
+        let roster = Roster::new(wanted(&setup.config, &setup.pipelines), limits);
         let supervisor = Self {
             policy,
             setup,
@@ -524,7 +524,8 @@ impl Supervisor {
         if self.roster.is_draining() {
             tracing::info!("those before them still drain: replacing them when these have ended");
         }
-        let (at, wanted) = (self.at(), wanted(&self.setup.pipelines));
+        let wanted = wanted(&self.setup.config, &self.setup.pipelines);
+        let at = self.at();
         self.handle(roster::Event::Replace { wanted, at });
     }
 
@@ -848,12 +849,13 @@ fn named(pipelines: &[String]) -> String {
     }
 }
 
-fn wanted(pipelines: &[String]) -> Vec<ChildKind> {
+fn wanted(config: &Config, pipelines: &[String]) -> Vec<ChildKind> {
     let workers = pipelines.iter().map(|pipeline| ChildKind::Worker {
         pipeline: pipeline.clone(),
     });
     std::iter::once(ChildKind::Advancer)
         .chain(workers)
+        .chain(config.console.listen.map(|_| ChildKind::Console))
         .collect()
 }
 

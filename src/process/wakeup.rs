@@ -96,6 +96,8 @@ impl Wakeup {
             (Role::Worker, pipeline) => Recipient::Worker(pipeline.unwrap_or_default()),
             (Role::Advancer, _) => Recipient::Advancer,
             (Role::Supervisor, _) => Recipient::Supervisor,
+            // Nothing that it does waits for anybody.
+            (Role::Console, _) => return,
         };
         self.hear(&name, process, woken);
     }

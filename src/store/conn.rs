@@ -61,6 +61,8 @@ pub enum Purpose {
     Query,
     /// Reading what is wrong: somebody's lock is not waited for, but told.
     Look,
+    /// A page of the console: nothing is written, and no statement takes longer than a page may.
+    Page,
 }
 
 impl Location {

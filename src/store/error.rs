@@ -203,7 +203,7 @@ impl Error {
     }
 
     /// The database could not be reached within so long.
-    pub(super) fn too_late(within: std::time::Duration) -> Self {
+    pub(crate) fn too_late(within: std::time::Duration) -> Self {
         let text = format!("no answer within {} s", within.as_secs());
         let error = std::io::Error::new(std::io::ErrorKind::TimedOut, text);
         Self::unavailable(Source::Io(error))

@@ -51,6 +51,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(6, "rolling upgrades", "0006_rolling_upgrades.sql"),
     migration!(7, "logs", "0007_logs.sql"),
     migration!(8, "answers", "0008_answers.sql"),
+    migration!(9, "console", "0009_console.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.
@@ -303,37 +304,145 @@ pub async fn check(conn: &mut Conn) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// True when a program that does not know of it can go on beside it.
-    fn only_adds(sql: &str) -> bool {
+    /// The statements of a script, in small letters and with one blank between words.
+    fn statements(sql: &str) -> Vec<String> {
         let lines = sql
             .lines()
             .filter(|line| !line.trim_start().starts_with("--"));
         let sql = lines.collect::<Vec<_>>().join(" ").to_lowercase();
-        sql.split(';').map(str::trim).all(|statement| {
+        let statements = sql.split(';').map(|statement| {
             let words: Vec<&str> = statement.split_whitespace().collect();
-            match words.as_slice() {
-                [] | ["create", "table" | "index", ..] => true,
+            words.join(" ")
+        });
+        statements.filter(|it| !it.is_empty()).collect()
+    }
+
+    /// The words that a statement has in quotes.
+    fn quoted(statement: &str) -> Vec<&str> {
+        statement.split('\'').skip(1).step_by(2).collect()
+    }
+
+    /// True where the words of a list are still allowed, and others may be: a program that does not know these
+    /// skips the rows that have them (`process::has_known_role`).
+    fn widens(before: &[String], is_list: impl Fn(&&String) -> bool, new: &str) -> bool {
+        let old = before.iter().rev().find(is_list);
+        let (old, new) = (old.map_or(Vec::new(), |it| quoted(it)), quoted(new));
+        !old.is_empty() && old.iter().all(|word| new.contains(word))
+    }
+
+    /// True where a table is made anew, with all its columns and rows: SQLite changes no constraint otherwise.
+    fn makes_anew(before: &[String], [create, copy, drop, rename]: [&String; 4]) -> bool {
+        let Some(table) = drop.strip_prefix("drop table ") else {
+            return false;
+        };
+        let made = format!("create table {table} (");
+        let anew = format!("create table {table}_anew (");
+        let Some(columns) = create.strip_prefix(&anew) else {
+            return false;
+        };
+        let Some((to, from)) = copy
+            .strip_prefix(&format!("insert into {table}_anew ("))
+            .and_then(|copy| copy.strip_suffix(&format!(" from {table}")))
+            .and_then(|copy| copy.split_once(") select "))
+        else {
+            return false;
+        };
+        let added = format!("alter table {table} add column ");
+        let added = before.iter().filter_map(|it| it.strip_prefix(&added));
+        let had = before.iter().find_map(|it| it.strip_prefix(&made));
+        // No column of ours has a comma in its definition, but for a list of words.
+        let had = had.unwrap_or_default().split(", ").chain(added);
+        let had = had.map(str::trim).filter(|it| !it.starts_with('\''));
+        let mut names = had.filter_map(|column| column.split(' ').next());
+        let to: Vec<&str> = to.split(", ").collect();
+        to == from.split(", ").collect::<Vec<_>>()
+            && names.all(|name| to.contains(&name) && columns.contains(name))
+            && widens(before, |it| it.starts_with(&made), create)
+            && *rename == format!("alter table {table}_anew rename to {table}")
+    }
+
+    /// True when a program that knows what was `before` can go on beside it.
+    fn only_adds(before: &[String], sql: &str) -> bool {
+        let all = statements(sql);
+        let mut rest = all.as_slice();
+        while let Some((statement, after)) = rest.split_first() {
+            if let [create, copy, drop, rename, others @ ..] = rest
+                && makes_anew(before, [create, copy, drop, rename])
+            {
+                rest = others;
+                continue;
+            }
+            let words: Vec<&str> = statement.split(' ').collect();
+            let adds = match words.as_slice() {
+                ["create", "table" | "index", ..] => true,
                 ["alter", "type", _, "add", "value", ..] => true,
                 ["alter", "table", _, "add", "column", _, _, rest @ ..] => {
                     !rest.contains(&"not") || rest.contains(&"default")
                 }
+                ["alter", "domain", domain, "drop", "constraint", name] => {
+                    let again = format!("alter domain {domain} add constraint {name} check ");
+                    let is_list =
+                        |it: &&String| it.contains(&format!("domain {domain} as text check"));
+                    let widened = after.first().filter(|next| next.starts_with(&again));
+                    widened.is_some_and(|new| widens(before, is_list, new))
+                }
+                // With the one before it, which was looked at.
+                ["alter", "domain", _, "add", "constraint", ..] => true,
                 _ => false,
+            };
+            if !adds {
+                return false;
             }
-        })
+            rest = after;
+        }
+        true
     }
 
     #[test]
     fn a_migration_only_adds_or_says_how_old_a_program_may_be_that_works_with_it() {
-        for migration in MIGRATIONS.iter().filter(|migration| migration.version > 5) {
-            for sql in migration.texts {
+        let mut before = [(); Dialect::COUNT].map(|()| Vec::new());
+        for migration in MIGRATIONS {
+            for (sql, before) in migration.texts.iter().zip(&mut before) {
                 assert!(
-                    only_adds(sql) || sql.contains("UPDATE ductwork_migrations SET needs = "),
+                    migration.version <= 5
+                        || only_adds(before, sql)
+                        || sql.contains("UPDATE ductwork_migrations SET needs = "),
                     "migration {} ({})",
                     migration.version,
                     migration.name
                 );
+                before.extend(statements(sql));
             }
         }
+        let before = statements(
+            "CREATE DOMAIN d AS text CHECK (VALUE IN ('a', 'b'));
+             CREATE TABLE t (x text CHECK (x IN ('a', 'b')), y integer); ALTER TABLE t ADD COLUMN z text",
+        );
+        let domain = |words: &str| {
+            format!(
+                "ALTER DOMAIN d DROP CONSTRAINT c; ALTER DOMAIN d ADD CONSTRAINT c CHECK (VALUE IN ({words}))"
+            )
+        };
+        let table = |words: &str, columns: &str| {
+            format!(
+                "CREATE TABLE t_anew (x text CHECK (x IN ({words})), y integer, z text);
+                 INSERT INTO t_anew ({columns}) SELECT {columns} FROM t; DROP TABLE t;
+                 ALTER TABLE t_anew RENAME TO t"
+            )
+        };
+        assert!(only_adds(&before, &domain("'a', 'b', 'c'")));
+        assert!(only_adds(&before, &table("'a', 'b', 'c'", "x, y, z")));
+        for sql in [
+            domain("'a', 'c'"),
+            "ALTER DOMAIN d DROP CONSTRAINT c".to_owned(),
+            table("'b', 'c'", "x, y, z"),
+            table("'a', 'b', 'c'", "x, y"),
+            table("'a', 'b', 'c'", "x, y, z").replace("DROP TABLE t;", ""),
+            table("'a', 'b', 'c'", "x, y, z").replace("FROM t;", "FROM t WHERE y > 1;"),
+        ] {
+            assert!(!only_adds(&before, &sql), "{sql}");
+        }
+        let only_adds = |sql: &str| only_adds(&[], sql);
         assert!(only_adds(
             "-- a\nCREATE INDEX x ON y (z);\nALTER TABLE a ADD COLUMN b text"
         ));

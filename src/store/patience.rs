@@ -30,6 +30,9 @@ const QUERY: Duration = Duration::from_secs(30 * 60);
 /// (`writable::locked`).
 pub const LOOK: Duration = Duration::from_secs(6);
 
+/// No statement of a page takes longer: whoever looks at it has gone, and others wait for theirs.
+pub const PAGE: Duration = Duration::from_secs(2);
+
 /// The bounds of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -64,6 +67,13 @@ impl Patience {
             // Twice the time between two beats, so that another connection can be opened, and
             // beat, before anybody takes the process for dead.
             Purpose::Lifeline => bounded((lease / 3).max(LIFELINE_MIN), lease / 8, true),
+            Purpose::Page => Self {
+                answer: PAGE + PAGE / 8,
+                statement: Some(PAGE),
+                lock: Some(PAGE / 4),
+                hurried: true,
+                silence,
+            },
             Purpose::Query | Purpose::Look => Self {
                 answer: QUERY,
                 statement: None,

@@ -237,13 +237,13 @@ impl Roster {
         })
     }
 
-    /// True when every wanted child has registered.
+    /// True when every wanted child that moves work has registered.
     pub fn is_ready(&self) -> bool {
         self.phase == Phase::Running
             && self
                 .slots
                 .values()
-                .filter(|slot| slot.wanted)
+                .filter(|slot| slot.wanted && slot.kind.moves_work())
                 .all(|slot| matches!(slot.state, State::Up(_)))
     }
 

@@ -18,6 +18,15 @@ pub enum ChildKind {
         /// Its name.
         pipeline: String,
     },
+    /// Shows people what there is.
+    Console,
+}
+
+impl ChildKind {
+    /// True where work waits for it: a daemon without its console is as ready as one that has none.
+    pub fn moves_work(&self) -> bool {
+        !matches!(self, Self::Console)
+    }
 }
 
 impl fmt::Display for ChildKind {
@@ -25,6 +34,7 @@ impl fmt::Display for ChildKind {
         match self {
             Self::Advancer => to.write_str("advancer"),
             Self::Worker { pipeline } => write!(to, "worker {pipeline}"),
+            Self::Console => to.write_str("console"),
         }
     }
 }

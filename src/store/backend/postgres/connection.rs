@@ -282,9 +282,13 @@ fn configured(
             ("tcp_keepalives_interval", seconds(patience.silence / 6)),
             ("tcp_keepalives_count", "3".to_owned()),
         ]);
+    let options = match purpose {
+        Purpose::Page => options.options([("default_transaction_read_only", "on")]),
+        _ => options,
+    };
     match purpose {
         Purpose::Query | Purpose::Look => options,
-        Purpose::Engine | Purpose::Lifeline => options.options([
+        Purpose::Engine | Purpose::Lifeline | Purpose::Page => options.options([
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),

@@ -8,7 +8,7 @@
 //! A question that nobody waits for any more is answered all the same. A caller that gives one up within a
 //! transaction has to close the connection.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -26,6 +26,7 @@ use super::fingerprint;
 use super::rows_table;
 use crate::store::conn::Purpose;
 use crate::store::error::{Error, Source};
+use crate::store::patience;
 use crate::store::statement::Asked;
 
 /// The oldest SQLite without the bug that corrupts a WAL written by two processes.
@@ -36,6 +37,14 @@ const WAL_LEFT: u32 = 8 << 20;
 
 /// Statements that stay prepared.
 const PREPARED: usize = 256;
+
+/// A statement of a page is looked at after so many operations of SQLite's machine: some tens of µs.
+const OPERATIONS: i32 = 1_000;
+
+thread_local! {
+    /// When this thread was asked what it answers now.
+    static ASKED: Cell<Instant> = Cell::new(Instant::now());
+}
 
 /// The names of a statement's columns.
 type Names = Arc<[String]>;
@@ -252,7 +261,10 @@ impl Sqlite {
                 Err(error) => return drop(opened.send(Err(error))),
             };
             if opened.send(Ok(())).is_ok() {
-                asked.iter().for_each(|question| question(&session));
+                for question in &asked {
+                    ASKED.set(Instant::now());
+                    question(&session);
+                }
             }
         };
         let thread = std::thread::Builder::new()
@@ -387,7 +399,16 @@ fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
     ))?;
     rows_table::register(&db)?;
     fingerprint::register(&db)?;
+    if purpose == Purpose::Page {
+        db.execute_batch("PRAGMA query_only = ON")?;
+        db.progress_handler(OPERATIONS, Some(is_too_late))?;
+    }
     Ok(Session::new(db))
+}
+
+/// True when SQLite is to give up the statement of a page. Asked by SQLite, on the thread that runs it.
+fn is_too_late() -> bool {
+    ASKED.get().elapsed() > patience::PAGE
 }
 
 /// How much of the file a connection keeps, in KiB. Never below the default: a small cache spills a long
@@ -395,7 +416,7 @@ fn configured(file: &File, purpose: Purpose) -> rusqlite::Result<Session> {
 fn cache_kib(purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Engine => 8_000,
-        Purpose::Lifeline | Purpose::Query | Purpose::Look => 2_000,
+        Purpose::Lifeline | Purpose::Query | Purpose::Look | Purpose::Page => 2_000,
     }
 }
 

@@ -1,0 +1,87 @@
+//! The address at which the console listens, and the names by which it may be asked for.
+//!
+//! Owns: their notation, and the refusal of addresses that other hosts can reach. Never: opens a socket.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::yaml::{Fault, Node, Value, shorten};
+
+use super::keys::Key;
+use super::value::Faults;
+
+/// The notation, for people.
+const NOTATION: &str = "write an address and a port, such as `127.0.0.1:9410`, or `none`";
+
+/// `none`, or a loopback address with a port.
+pub fn address(node: &Node, key: &Key) -> Result<Option<SocketAddr>, Faults> {
+    let fault = |message: String, help: &str| Err(vec![Fault::new(node.at, message).help(help)]);
+    let text = node.as_text().filter(|_| !node.is_null());
+    if text == Some("none") {
+        return Ok(None);
+    }
+    let Some(address) = text.and_then(parse) else {
+        let message = format!("`{}` takes an address, not {}", key.path, node.describe());
+        return fault(message, NOTATION);
+    };
+    if !address.ip().is_loopback() {
+        let message = format!(
+            "`{}`: the console does not ask who its visitors are yet, and other hosts can reach \
+             {address}; it listens on this host alone",
+            key.path
+        );
+        return fault(
+            message,
+            "write `127.0.0.1:9410`, and reach it through a reverse proxy on this host that asks who \
+             somebody is, or with `ssh -L 9410:127.0.0.1:9410 HOST`",
+        );
+    }
+    Ok(Some(address))
+}
+
+fn parse(text: &str) -> Option<SocketAddr> {
+    match text.strip_prefix("localhost:") {
+        Some(port) => Some((Ipv4Addr::LOCALHOST, port.parse().ok()?).into()),
+        None => text.parse().ok(),
+    }
+}
+
+/// One name, names separated by commas, or a list of names; in small letters, addresses without brackets.
+pub fn hosts(node: &Node, key: &Key) -> Result<Vec<String>, Faults> {
+    let texts: Vec<(&Node, &str)> = match &node.value {
+        Value::Scalar { text, .. } if !node.is_null() => {
+            text.split(',').map(|text| (node, text)).collect()
+        }
+        Value::List(items) => items
+            .iter()
+            .map(|item| (item, item.as_text().unwrap_or_default()))
+            .collect(),
+        _ => vec![(node, "")],
+    };
+    let (mut names, mut faults) = (Vec::new(), Vec::new());
+    for (node, text) in texts {
+        if let Some(name) = host(text.trim()) {
+            names.push(name);
+            continue;
+        }
+        let found = match text {
+            "" => node.describe(),
+            text => format!("`{}`", shorten(text)),
+        };
+        let message = format!("`{}` takes names of hosts, not {found}", key.path);
+        let help = "write a name as a browser shows it, without a scheme and a port: `ductwork.example.com`";
+        faults.push(Fault::new(node.at, message).help(help));
+    }
+    match faults.is_empty() {
+        true => Ok(names),
+        false => Err(faults),
+    }
+}
+
+/// A name, or an address without a port and brackets, in small letters.
+fn host(text: &str) -> Option<String> {
+    let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let name = inner.unwrap_or(text).to_ascii_lowercase();
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    let is_name = inner.is_none() && !name.is_empty() && name.bytes().all(of_name);
+    (is_name || name.parse::<Ipv6Addr>().is_ok()).then_some(name)
+}

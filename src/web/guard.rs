@@ -1,0 +1,178 @@
+//! The guard before every route.
+//!
+//! Owns: which names the console answers to, the bounds of a request, the headers of every response, and
+//! that a route which fails or hangs takes nothing along. Never: knows a route.
+
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderName,
+    HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::Site;
+use super::refusal::{Refusal, worded};
+
+/// A route has so long for its response's beginning.
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// The longest address of a page: a saved view with many filters is far shorter.
+const URI_MAX: usize = 8 << 10;
+
+/// All headers of a request together.
+const HEADERS_MAX: usize = 16 << 10;
+
+/// The largest body.
+pub const BODY_MAX: usize = 64 << 10;
+
+/// Everything comes from here, nothing runs that is not a file of ours, and nobody frames it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+const EACH_RESPONSE: [(HeaderName, &str); 3] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+];
+
+/// The names by which the console may be asked for. A page of somebody else's, whose name leads here by that
+/// somebody's doing (DNS rebinding), asks for it by another one.
+pub struct Hosts(Vec<String>);
+
+impl Hosts {
+    /// This host's own names, the address that it listens at, and further ones.
+    pub fn new(listen: IpAddr, further: &[String]) -> Self {
+        let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let listen = listen.to_string();
+        let all = own.into_iter().chain([listen]);
+        Self(all.chain(further.iter().cloned()).collect())
+    }
+
+    /// Refuses a request for another name.
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            let detail = "a request has one Host header";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
+        };
+        // One that names it in its first line as well means that.
+        let named = uri.authority().map(|authority| authority.as_str());
+        let host = host.to_str().unwrap_or_default();
+        for name in named.into_iter().chain([host]) {
+            let asked = without_port(name).to_ascii_lowercase();
+            if !self.0.contains(&asked) {
+                let detail = format!(
+                    "the console does not answer to this name; if it is to, add it to `console.hosts`: {asked}"
+                );
+                return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, detail));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name or address of `host:port`, without the brackets of an address.
+fn without_port(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
+        None => host.split_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+/// Refuses a request that is too large.
+fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
+    let sizes = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len());
+    let body = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok());
+    let body = body.map_or(Ok(0), str::parse::<u64>).unwrap_or(u64::MAX);
+    let (status, what, max) = if uri > URI_MAX {
+        (StatusCode::URI_TOO_LONG, "an address", URI_MAX)
+    } else if sizes.sum::<usize>() > HEADERS_MAX {
+        (
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            "all headers together",
+            HEADERS_MAX,
+        )
+    } else if body > BODY_MAX as u64 {
+        (StatusCode::PAYLOAD_TOO_LARGE, "a body", BODY_MAX)
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(status, format!("{what} may have {max} bytes")))
+}
+
+/// The middleware around all routes, and around the response where there is none.
+pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_api = path == "/api" || path.starts_with("/api/");
+    let (uri, headers) = (request.uri(), request.headers());
+    let admitted = within_bounds(uri, headers).and_then(|()| site.hosts.check(uri, headers));
+    let response = match admitted {
+        Ok(()) => {
+            // The path itself may hold what nobody is to read in a log.
+            let route = request.extensions().get::<MatchedPath>();
+            let route = route.map(|route| route.as_str().to_owned());
+            let method = request.method().clone();
+            answered(next.run(request), &method, route.as_deref()).await
+        }
+        Err(refusal) => axum::response::IntoResponse::into_response(refusal),
+    };
+    with_headers(worded(response, is_api))
+}
+
+/// Waits for a route's response, within its budget. A panic is that request's alone.
+async fn answered(
+    route: impl Future<Output = Response>,
+    method: &Method,
+    name: Option<&str>,
+) -> Response {
+    let mut route = pin!(route);
+    let caught = std::future::poll_fn(|cx| {
+        // A route shares with others only state whose locks a panic does not spoil.
+        let polled = AssertUnwindSafe(|| route.as_mut().poll(cx));
+        match std::panic::catch_unwind(polled) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
+            Err(_) => Poll::Ready(None),
+        }
+    });
+    let refusal = match tokio::time::timeout(BUDGET, caught).await {
+        Ok(Some(response)) => return response,
+        Ok(None) => {
+            tracing::error!(%method, route = name, "a route panicked, and failed this request");
+            let detail = "the console's log says why";
+            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+        }
+        Err(_) => {
+            tracing::info!(%method, route = name, "a route took too long, and was given up");
+            let detail = format!("this took longer than {} s", BUDGET.as_secs());
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(5)
+        }
+    };
+    axum::response::IntoResponse::into_response(refusal)
+}
+
+fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in EACH_RESPONSE {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    // A file of ours that never changes says so itself.
+    headers
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}

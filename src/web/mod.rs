@@ -1,0 +1,98 @@
+//! The console: what there is, over HTTP.
+//!
+//! Owns: the one listening socket of a deployment's processes, the guard before it, the routes, and the
+//! connection through which they read. Never: decides anything about a run, or writes SQL; what a
+//! route asks is an operation of `store`, as a verb of the command line asks it.
+//!
+//! [`start`] is the way in. A route is a line of [`routes::ROUTES`] and a function that takes the
+//! [`Site`], which has the [`source::Source`] of all that is read.
+
+mod guard;
+mod health;
+mod refusal;
+pub mod routes;
+mod serve;
+pub mod source;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpListener;
+
+use crate::store::Location;
+
+use guard::Hosts;
+use health::Health;
+use source::Source;
+
+pub use serve::Running;
+
+/// Where a console listens that was asked for and told no address.
+pub const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9410);
+
+/// Between two attempts to have a port that somebody else still has.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Everything that a route may ask.
+pub struct Site {
+    /// The way to what the database holds.
+    pub source: Source,
+    health: Health,
+    hosts: Hosts,
+}
+
+/// The address cannot be listened at.
+#[derive(Debug, thiserror::Error)]
+#[error("the console cannot listen on {address}")]
+pub struct NotListening {
+    address: SocketAddr,
+    #[source]
+    source: std::io::Error,
+}
+
+impl NotListening {
+    /// The way out, for a person.
+    pub fn remedy(&self) -> &'static str {
+        match self.source.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another program has that port, or another daemon's console: end it, or let \
+                 `console.listen` name another port"
+            }
+            _ => "let `console.listen` name an address and a port that this user may have",
+        }
+    }
+}
+
+/// Listens and answers, in tasks of this thread, until it is told to drain. The port may be somebody else's
+/// for so long: a predecessor's, which drains.
+pub async fn start(
+    address: SocketAddr,
+    hosts: &[String],
+    location: &Location,
+    within: Duration,
+) -> Result<Running, NotListening> {
+    let until = Instant::now() + within;
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < until =>
+            {
+                tokio::time::sleep(AGAIN).await;
+            }
+            bound => break bound,
+        }
+    };
+    let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+    let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
+    let site = Arc::new(Site {
+        source: Source::open(location.clone()),
+        health: Health::new(),
+        hosts: Hosts::new(bound.ip(), hosts),
+    });
+    let running = serve::start(listener, site);
+    let url = format!("http://{bound}/");
+    tracing::info!(url, "the console listens");
+    Ok(running)
+}

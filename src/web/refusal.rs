@@ -1,0 +1,135 @@
+//! The one form in which a request is refused.
+//!
+//! Owns: its words, as a problem of RFC 9457 below `/api` and as plain text elsewhere. Never: decides that
+//! a request is refused.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use super::source::ReadError;
+
+/// A request that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    /// The cause in this case, and what to do; empty where the status says it all.
+    detail: String,
+    /// Seconds after which the same may be possible.
+    retry_after: Option<u16>,
+}
+
+impl Refusal {
+    /// A refusal, with its cause and what to do.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            retry_after: None,
+        }
+    }
+
+    /// The same may be possible after so many seconds.
+    pub fn later(mut self, seconds: u16) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Its response, in the form for this path. `headers`: those that the refusal was made with.
+    pub fn response(self, is_api: bool, mut headers: HeaderMap) -> Response {
+        let status = self.status;
+        let title = status.canonical_reason().unwrap_or("Refused");
+        let (kind, body) = match is_api {
+            true => {
+                let mut problem = json!({"title": title, "status": status.as_u16()});
+                if !self.detail.is_empty() {
+                    problem["detail"] = self.detail.into();
+                }
+                ("application/problem+json", problem.to_string())
+            }
+            false => {
+                let detail = match self.detail.is_empty() {
+                    true => String::new(),
+                    false => format!(": {}", self.detail),
+                };
+                let code = status.as_u16();
+                (TEXT, format!("{code} {title}{detail}\n"))
+            }
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        let mut response = (status, body).into_response();
+        response.headers_mut().extend(headers);
+        response
+    }
+}
+
+/// The guard gives it the form for its path.
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        let unavailable = |error: &ReadError| {
+            let detail = format!("{error}; it is asked again with each request");
+            Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+        };
+        match error {
+            ReadError::Away(_) => unavailable(&error).later(2),
+            ReadError::Late | ReadError::Crowded => unavailable(&error).later(5),
+            // The database's own words may hold what a visitor is not to see.
+            ReadError::Failed(_) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("{error}; the console's log says why"),
+            ),
+        }
+    }
+}
+
+impl IntoResponse for ReadError {
+    fn into_response(self) -> Response {
+        Refusal::from(self).into_response()
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A response that has its words already.
+#[derive(Clone, Copy)]
+struct Worded;
+
+/// `ok`, or the word that says what is in the way.
+pub fn word(obstacle: Option<&'static str>) -> Response {
+    let status = match obstacle {
+        None => StatusCode::OK,
+        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let text = format!("{}\n", obstacle.unwrap_or("ok"));
+    let mut response = (status, [(CONTENT_TYPE, TEXT)], text).into_response();
+    response.extensions_mut().insert(Worded);
+    response
+}
+
+/// Gives a response that refuses the form for its path, whoever refused.
+pub fn worded(mut response: Response, is_api: bool) -> Response {
+    let status = response.status();
+    let refuses = status.is_client_error() || status.is_server_error();
+    if !refuses || response.extensions().get::<Worded>().is_some() {
+        return response;
+    }
+    let refusal = response.extensions_mut().remove::<Refusal>();
+    let refusal = refusal.unwrap_or_else(|| Refusal::new(status, ""));
+    let mut headers = std::mem::take(response.headers_mut());
+    headers.remove(axum::http::header::CONTENT_LENGTH);
+    *response.body_mut() = Body::empty();
+    refusal.response(is_api, headers)
+}

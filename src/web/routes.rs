@@ -1,0 +1,83 @@
+//! Every route of the console.
+//!
+//! Owns: the one table from which the router is made, and which tests go through. Never: answers a
+//! request.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::Method;
+use axum::http::StatusCode;
+use axum::middleware;
+use axum::routing::{MethodRouter, get};
+
+use super::refusal::Refusal;
+use super::{Site, guard, health};
+
+/// A route.
+#[cfg_attr(
+    not(feature = "internals"),
+    expect(dead_code, reason = "the tests read all of it")
+)]
+pub struct Route {
+    /// Its method; one that takes GET takes HEAD as well.
+    pub method: Method,
+    /// Its path, as axum writes it.
+    pub path: &'static str,
+    /// One line for people, without a full stop.
+    pub summary: &'static str,
+    /// The visitors that it is for.
+    pub scope: Scope,
+    serve: fn() -> MethodRouter<Arc<Site>>,
+}
+
+/// The visitors that a route is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody, and nobody learns anything about a run.
+    Open,
+}
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    scope: Scope,
+    summary: &'static str,
+    serve: fn() -> MethodRouter<Arc<Site>>,
+) -> Route {
+    Route {
+        method,
+        path,
+        summary,
+        scope,
+        serve,
+    }
+}
+
+/// All routes.
+#[rustfmt::skip]
+pub static ROUTES: &[Route] = &[
+    route(Method::GET, "/livez", Scope::Open,
+        "200 while the process's loop turns", || get(health::livez)),
+    route(Method::GET, "/readyz", Scope::Open,
+        "200 while the database answers and the process does not drain", || get(health::readyz)),
+    route(Method::GET, "/startupz", Scope::Open,
+        "200 from the database's first answer on", || get(health::startupz)),
+];
+
+/// The router of these routes, behind the guard.
+pub fn router(routes: &[Route], site: Arc<Site>) -> Router {
+    let mut router = Router::new();
+    for route in routes {
+        router = router.route(route.path, (route.serve)());
+    }
+    router
+        .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is no such page") })
+        .layer(DefaultBodyLimit::max(guard::BODY_MAX))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(&site),
+            guard::guard,
+        ))
+        .with_state(site)
+}

@@ -1,0 +1,150 @@
+//! The listener and its connections.
+//!
+//! Owns: accepting within a bound, one task for each connection, the end of all in order. Never: knows a
+//! route, or what a request says.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::telemetry::growing::Growing;
+
+use super::Site;
+use super::routes::{ROUTES, router};
+
+/// So many connections at once; further ones wait in the kernel until one of these ends.
+const CONNECTIONS_MAX: usize = 512;
+
+/// A connection has so long to send the head of a request, and to think of its next one.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+
+/// A head that is larger is not even read: some more than the guard lets through, so that it can say why.
+const HEAD_MAX: usize = 32 << 10;
+
+/// Longest that requests under way are waited for at the end.
+const DRAINS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Between two signs that the loop turns.
+const TURN: Duration = Duration::from_secs(1);
+
+/// A listener at work.
+pub struct Running {
+    /// When everything is to have ended.
+    until: watch::Sender<Option<Instant>>,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends, by then: requests under way are answered, and others as long as one of these is.
+    pub async fn drain(mut self, until: Instant) {
+        let until = until.min(Instant::now() + DRAINS_WITHIN);
+        self.until.send_replace(Some(until));
+        self.ended().await;
+    }
+
+    /// Returns when it has ended.
+    pub async fn ended(&mut self) {
+        if let Err(error) = (&mut self.task).await
+            && error.is_panic()
+        {
+            std::panic::resume_unwind(error.into_panic());
+        }
+    }
+}
+
+/// Serves these routes in tasks of this thread.
+pub fn start(listener: TcpListener, site: Arc<Site>) -> Running {
+    let (until, told) = watch::channel(None);
+    let router = router(ROUTES, Arc::clone(&site));
+    let task = tokio::task::spawn_local(serve(listener, router, site, told));
+    Running { until, task }
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    site: Arc<Site>,
+    mut told: watch::Receiver<Option<Instant>>,
+) {
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    let mut turn = tokio::time::interval(TURN);
+    let mut refused = Growing::default();
+    loop {
+        let until = *told.borrow_and_update();
+        if until.is_some() && connections.is_empty() {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = over(until) => return,
+            changed = told.changed() => match changed {
+                Ok(()) => site.health.drain(),
+                // Nobody is left to tell it anything.
+                Err(_) => return,
+            },
+            _ = turn.tick() => site.health.turn(),
+            Some(_) = connections.join_next() => {}
+            (accepted, slot) = accept(&listener, &slots) => match accepted {
+                Ok(stream) => {
+                    let told = told.clone();
+                    connections.spawn_local(connection(stream, router.clone(), told, slot));
+                }
+                Err(error) => {
+                    // Too many files are open, say: others may end.
+                    if refused.meet(&(), Instant::now()).is_some() {
+                        tracing::warn!(%error, "the console cannot accept connections");
+                    }
+                    drop(slot);
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+}
+
+async fn over(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> (std::io::Result<TcpStream>, OwnedSemaphorePermit) {
+    let slot = Arc::clone(slots).acquire_owned().await;
+    let slot = slot.expect("nobody closes the semaphore");
+    (listener.accept().await.map(|(stream, _)| stream), slot)
+}
+
+async fn connection(
+    stream: TcpStream,
+    router: Router,
+    mut told: watch::Receiver<Option<Instant>>,
+    _slot: OwnedSemaphorePermit,
+) {
+    // Only the size of packets depends on it.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_header_size(HEAD_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    // A client that goes, or says what is no HTTP, is its own concern.
+    tokio::select! {
+        _ended = connection.as_mut() => return,
+        _told = told.wait_for(Option::is_some) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ended = connection.await;
+}
