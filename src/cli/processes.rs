@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::model::{ProcessId, Role};
 use crate::process::identity::Identity;
 use crate::process::proof;
-use crate::store::process::{self, ProcessRow};
+use crate::store::process::{self, Departed, ProcessRow};
 use crate::store::{Purpose, query};
 use crate::time;
 
@@ -21,8 +21,46 @@ use super::setup::{self, CliContext};
 #[command(before_long_help = "Examples:
   ductworkd processes
   ductworkd processes --json | jq '.[] | select(.healthy | not)'
+  ductworkd processes --gone --limit 5
 ")]
-pub struct Processes {}
+pub struct Processes {
+    /// Those that are gone instead, the last one first
+    #[arg(long)]
+    gone: bool,
+    /// At most this many of those that are gone
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "gone",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+#[derive(Serialize)]
+struct DepartedJson<'a> {
+    id: ProcessId,
+    role: &'a str,
+    pipeline: Option<&'a str>,
+    pid: u32,
+    host: &'a str,
+    version: &'a str,
+    started_at: String,
+    gone_at: String,
+    death: Option<&'a str>,
+}
+
+impl<'a> DepartedJson<'a> {
+    fn of(departed: &'a Departed) -> Self {
+        Self {
+            id: departed.id,
+            role: &departed.role,
+            pipeline: departed.pipeline.as_deref(),
+            pid: departed.pid,
+            host: &departed.host,
+            version: &departed.version,
+            started_at: time::rfc3339(departed.started_at),
+            gone_at: time::rfc3339(departed.gone_at),
+            death: departed.death.as_deref(),
+        }
+    }
+}
 
 #[derive(Serialize)]
 pub(super) struct ProcessJson<'a> {
@@ -98,6 +136,11 @@ impl Processes {
         let config = cli.config()?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
+            if self.gone {
+                let departed = process::departed(&mut conn, self.limit as usize).await?;
+                let now = query::now(&mut conn).await?;
+                return gone(cli, &departed, now);
+            }
             let processes = process::processes(&mut conn).await?;
             let now = query::now(&mut conn).await?;
             let witness = Witness::of(&config);
@@ -112,6 +155,37 @@ impl Processes {
             }
         })
     }
+}
+
+fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure> {
+    if cli.out.json {
+        let departed: Vec<DepartedJson<'_>> = departed.iter().map(DepartedJson::of).collect();
+        return cli.out.value(&departed);
+    }
+    if departed.is_empty() {
+        return cli.out.text("no process is known to be gone\n");
+    }
+    let row = |process: &Departed| {
+        let (death, style) = match process.death.as_deref() {
+            Some(death) => (death, out::BAD),
+            None => ("ended in order", out::DIM),
+        };
+        vec![
+            Cell::styled(&process.role, out::BOLD),
+            Cell::new(process.pipeline.as_deref().unwrap_or("")),
+            Cell::new(&process.host),
+            Cell::new(process.pid.to_string()),
+            Cell::new(cli.out.time(process.started_at, now)),
+            Cell::new(cli.out.time(process.gone_at, now)),
+            Cell::styled(death, style),
+            Cell::styled(process.id.to_string(), out::DIM),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = departed.iter().map(row).collect();
+    let headings = [
+        "ROLE", "PIPELINE", "HOST", "PID", "STARTED", "GONE", "HOW", "ID",
+    ];
+    cli.out.text(&out::table(&headings, &rows))
 }
 
 pub(super) fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'a>> {

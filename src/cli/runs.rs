@@ -1,6 +1,5 @@
 //! `runs`: the list of runs, and the JSON form of one.
 
-use std::cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -13,7 +12,8 @@ use crate::config::Config;
 use crate::model::*;
 use crate::problem::Problem;
 use crate::process::start;
-use crate::store::query::{self, Run, RunFilter};
+use crate::store::list::{self, RunFilter};
+use crate::store::query::{self, Run};
 use crate::store::{Conn, Purpose};
 use crate::time;
 
@@ -23,7 +23,6 @@ use super::follow::is_drawable;
 use super::glyphs::glyphs;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
-use super::patiently::patiently;
 use super::setup::{self, CliContext};
 use super::{shot, terminal};
 
@@ -86,13 +85,7 @@ impl Runs {
                 };
                 return watch(&mut conn, &filter, people).await;
             }
-            let looked = cell::Cell::new(0);
-            let mut report = |runs| looked.set(runs);
-            let runs = patiently(
-                || format!("looking through the runs: {} so far", looked.get()),
-                query::runs(&mut conn, &filter, &mut report),
-            );
-            let runs = runs.await?;
+            let runs = list::runs(&mut conn, &filter).await?;
             if runs.is_empty() {
                 self.known(&mut conn, &config, cli).await?;
             }
@@ -104,7 +97,7 @@ impl Runs {
                 return cli.out.text("no runs\n");
             }
             let now = query::now(&mut conn).await?;
-            cli.out.text(&list(&runs, cli.out, now))
+            cli.out.text(&as_text(&runs, cli.out, now))
         })
     }
 }
@@ -133,7 +126,7 @@ impl Runs {
             before: None,
             limit: 1,
         };
-        match query::runs(conn, &any, &mut |_| ()).await?.is_empty() {
+        match list::runs(conn, &any).await?.is_empty() {
             true => setup::find_pipeline(&here, name, config).map(|_| ()),
             false => Ok(()),
         }
@@ -141,7 +134,7 @@ impl Runs {
 }
 
 /// The list as text.
-fn list(runs: &[Run], to: Out, now: i64) -> String {
+fn as_text(runs: &[Run], to: Out, now: i64) -> String {
     let ids = ids(runs, to.terminal);
     let row = |run: &Run| {
         vec![
@@ -183,11 +176,11 @@ async fn watch(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<(), F
         Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
     })?;
     loop {
-        let runs = query::runs(conn, filter, &mut |_| {}).await?;
+        let runs = list::runs(conn, filter).await?;
         let now = query::now(conn).await?;
         let text = match coloured {
-            true => list(&runs, to, now),
-            false => anstream::adapter::strip_str(&list(&runs, to, now)).to_string(),
+            true => as_text(&runs, to, now),
+            false => anstream::adapter::strip_str(&as_text(&runs, to, now)).to_string(),
         };
         let mut lines = text.lines().map(str::to_owned);
         let frame = Frame {

@@ -511,7 +511,10 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
         let fact = format!("{node} is due, but no worker of {pipeline} claims: {quiet}{place}");
         return Why::new("quiet", fact).remedy(CLAIM_AGAIN.into());
     }
-    let due = facts.backlog.unwrap_or_default();
+    let due = match facts.backlog.unwrap_or_default() {
+        BACKLOG_MAX.. => format!("at least {BACKLOG_MAX}"),
+        due => due.to_string(),
+    };
     let workers = match alive.len() {
         1 => "its worker is".to_owned(),
         n => format!("its {n} workers are"),
@@ -519,6 +522,9 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     let fact = format!("{node} is due, among {due} of {pipeline}; {workers} busy{place}");
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
+
+/// A backlog is counted up to this number.
+pub const BACKLOG_MAX: u64 = 10_000;
 
 /// The remedy for processes that are quiet.
 const CLAIM_AGAIN: &str = "send SIGCONT to `ductworkd` there: it claims again";

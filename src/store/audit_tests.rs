@@ -370,14 +370,14 @@ async fn a_healthy_busy_state_breaks_no_invariant() {
         let violations = audit(&mut hands.conn, GRACE).await.unwrap();
         assert_eq!(violations, []);
         let mut statuses = BTreeSet::new();
-        let filter = crate::store::query::RunFilter {
+        let filter = crate::store::list::RunFilter {
             pipeline: None,
             statuses: &[],
             since: None,
             before: None,
             limit: 100,
         };
-        for run in crate::store::query::runs(&mut hands.conn, &filter, &mut |_| {})
+        for run in crate::store::list::runs(&mut hands.conn, &filter)
             .await
             .unwrap()
         {

@@ -2,7 +2,7 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
+    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition, list,
     logs, migrate, process, prune, query, resume, revive, stuck, transition, trigger, why,
 };
 
@@ -16,6 +16,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
+        list::STATEMENTS,
         logs::STATEMENTS,
         transition::STATEMENTS,
         transition::hooks::STATEMENTS,

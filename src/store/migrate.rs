@@ -52,6 +52,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(7, "logs", "0007_logs.sql"),
     migration!(8, "answers", "0008_answers.sql"),
     migration!(9, "console", "0009_console.sql"),
+    migration!(10, "lists", "0010_lists.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.
@@ -361,6 +362,26 @@ mod tests {
             && *rename == format!("alter table {table}_anew rename to {table}")
     }
 
+    /// Changes that are no additions, and make no difference to an older program.
+    const UNNOTICED: &[(&str, &str)] = &[
+        (
+            "drop index ductwork_runs_status",
+            "its lists of the runs of a status take longer",
+        ),
+        (
+            "drop index ductwork_branches_run",
+            "ductwork_branches_of_run begins with the same column",
+        ),
+        (
+            "create unique index ductwork_runs_revived_from on ductwork_runs (revived_from) where revived_from is not null",
+            "it refuses the rows that the constraint refuses",
+        ),
+        (
+            "alter table ductwork_runs drop constraint ductwork_runs_revived_from_key",
+            "the index stands in for it",
+        ),
+    ];
+
     /// True when a program that knows what was `before` can go on beside it.
     fn only_adds(before: &[String], sql: &str) -> bool {
         let all = statements(sql);
@@ -374,6 +395,7 @@ mod tests {
             }
             let words: Vec<&str> = statement.split(' ').collect();
             let adds = match words.as_slice() {
+                _ if UNNOTICED.iter().any(|(it, _)| it == statement) => true,
                 ["create", "table" | "index", ..] => true,
                 ["alter", "type", _, "add", "value", ..] => true,
                 ["alter", "table", _, "add", "column", _, _, rest @ ..] => {

@@ -25,6 +25,7 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fault_injection;
+pub mod list;
 pub mod logs;
 pub mod migrate;
 pub(crate) mod patience;
@@ -52,7 +53,8 @@ statement::statements! {
     /// A run in progress has a next mover (I18); a hook's run is over, but its step is not.
     ANY_WORK = "
         SELECT 1 AS found WHERE EXISTS (
-            SELECT 1 FROM ductwork_runs r WHERE r.status = 'in_progress'
+            SELECT 1 FROM ductwork_runs r
+             WHERE r.status <> 'completed' AND r.status = 'in_progress'
                AND (:all = 1 OR r.pipeline IN (SELECT b.name FROM {rows:b(name text)})))
         OR EXISTS (
             SELECT 1 FROM ductwork_availabilities a

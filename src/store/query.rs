@@ -1,10 +1,8 @@
-//! The reading side, for people and pages: runs, one run whole, how far it is.
+//! The reading side, for people and pages: one run whole, and how far it is. (Lists: `store::list`.)
 //!
 //! Owns: read models, each bounded by a limit or by one run. Never: writes; nor is anything
 //! read here that a decision of the engine rests on. So a word of a newer version is shown as it is,
 //! where no state depends on it.
-
-use std::time::Duration;
 
 use serde_json::value::RawValue;
 use uuid::Uuid;
@@ -13,6 +11,7 @@ use crate::model::*;
 
 use super::conn::{Conn, Row};
 use super::error::Error;
+use super::list;
 use super::statement::{Rows, statements};
 
 /// Ids per statement.
@@ -28,6 +27,7 @@ pub const NEWEST: usize = 200_000;
 /// As many runs are found where digits stand for several.
 pub const CANDIDATES: usize = 100;
 
+/// A run as `run_row` reads it.
 macro_rules! run_columns {
     () => {
         "r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
@@ -41,24 +41,10 @@ macro_rules! run_columns {
     };
 }
 
+pub(super) use run_columns;
+
 // A run whose deletion has begun is gone for whoever reads.
 statements! {
-    RUNS = concat!("
-        SELECT ", run_columns!(), "
-          FROM ductwork_runs r
-         WHERE (:all = 1 OR r.pipeline = :pipeline)
-           AND r.triggered_at >= {now} - :since
-           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT :n");
-    /// Status by status, so that the few halted runs among a million are found by the index.
-    RUNS_OF_STATUS = concat!("
-        SELECT ", run_columns!(), "
-          FROM ductwork_runs r
-         WHERE r.status = :status
-           AND (:all = 1 OR r.pipeline = :pipeline)
-           AND r.triggered_at >= {now} - :since
-           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT :n");
     /// The run that has `:n` newer ones before it.
     RUNS_AWAY = "
         SELECT id FROM ductwork_runs WHERE id >= :from AND id < :before
@@ -73,12 +59,6 @@ statements! {
         SELECT id FROM ductwork_runs
          WHERE id >= :from AND id < :before AND {hex:id} LIKE '%' || :digits
          ORDER BY id DESC LIMIT :n";
-    HALT_REASONS = "
-        SELECT DISTINCT br.run_id, br.halt_reason
-          FROM {rows:b(id id)}
-          JOIN ductwork_branches br ON br.run_id = b.id
-         WHERE br.halt_reason IS NOT NULL
-         ORDER BY br.run_id, br.halt_reason";
     STEPS = "
         SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
                s.input, s.output, s.completed_at, s.answered_by
@@ -133,21 +113,6 @@ statements! {
           JOIN ductwork_fan_outs f ON f.id = br.fan_out_id
          WHERE br.id = :branch";
     NOW = "SELECT {now} AS now";
-}
-
-/// Which runs to list.
-#[derive(Clone, Debug)]
-pub struct RunFilter<'a> {
-    /// Of this pipeline only.
-    pub pipeline: Option<&'a str>,
-    /// In one of these states; empty for all.
-    pub statuses: &'a [RunStatus],
-    /// Triggered within this time, by the database's clock.
-    pub since: Option<Duration>,
-    /// Older than this run: the last one of the page before.
-    pub before: Option<RunId>,
-    /// At most this many.
-    pub limit: usize,
 }
 
 /// A run without its steps.
@@ -351,11 +316,6 @@ pub struct Spread {
     pub width: i64,
 }
 
-/// As many runs are looked at in one statement when those of a pipeline are looked for.
-const PAGE: usize = 50_000;
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The run that some digits of an id stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -369,102 +329,13 @@ pub enum Found {
     Malformed,
 }
 
-/// Runs, newest first. There is no index of the runs of a pipeline, which each trigger would have to
-/// write: they are looked for among all, [`PAGE`] at a time; `report` hears among how many so far. Those
-/// of a status that few have are looked for among these.
-pub async fn runs(
-    conn: &mut Conn,
-    filter: &RunFilter<'_>,
-    report: &mut dyn FnMut(u64),
-) -> Result<Vec<Run>, Error> {
-    runs_by(conn, filter, PAGE, report).await
-}
-
-/// The same, among so many at a time.
-pub async fn runs_by(
-    conn: &mut Conn,
-    filter: &RunFilter<'_>,
-    page: usize,
-    report: &mut dyn FnMut(u64),
-) -> Result<Vec<Run>, Error> {
-    let statuses = filter.statuses;
-    let many = statuses.is_empty() || statuses.contains(&RunStatus::Completed);
-    // A bound that is not asked for is as wide as it gets: a parameter has one type, and a value.
-    let since = filter.since.unwrap_or(Duration::MAX);
-    let oldest = oldest(conn, filter.since).await?;
-    let mut before = filter.before.map_or(Uuid::max(), |id| id.0);
-    let mut found: Vec<Run> = Vec::new();
-    let mut looked = 0;
-    loop {
-        let left = filter.limit - found.len();
-        let next = match filter.pipeline {
-            Some(_) if many => {
-                let args = [
-                    ("from", oldest.into()),
-                    ("before", before.into()),
-                    ("n", page.saturating_sub(1).into()),
-                ];
-                let row = conn.fetch_optional(&RUNS_AWAY, &args).await?;
-                row.map(|row| row.get::<Uuid>("id")).transpose()?
-            }
-            _ => None,
-        };
-        let args = [
-            ("all", i64::from(filter.pipeline.is_none()).into()),
-            ("pipeline", filter.pipeline.unwrap_or_default().into()),
-            ("since", super::micros(since).into()),
-            ("from", next.unwrap_or(oldest).into()),
-            ("before", before.into()),
-            ("n", left.into()),
-        ];
-        let more = conn.snapshot(async |conn| {
-            let mut runs = Vec::new();
-            if filter.statuses.is_empty() {
-                for row in conn.fetch(&RUNS, &args).await? {
-                    runs.push(run_row(&row)?);
-                }
-            }
-            for status in filter.statuses {
-                let mut args = args.to_vec();
-                args.push(("status", status.as_str().into()));
-                for row in conn.fetch(&RUNS_OF_STATUS, &args).await? {
-                    runs.push(run_row(&row)?);
-                }
-            }
-            runs.sort_by_key(|run| std::cmp::Reverse(run.id));
-            runs.dedup_by_key(|run| run.id);
-            runs.truncate(left);
-            halt_reasons(conn, &mut runs).await?;
-            Ok(runs)
-        });
-        found.extend(more.await?);
-        looked += page as u64;
-        report(looked);
-        match next {
-            Some(next) if found.len() < filter.limit => before = next,
-            _ => return Ok(found),
-        }
-    }
-}
-
-/// No run that was triggered within `since` has a lesser id: ids begin with the time, by the clock of
-/// whoever triggers, which may be a day behind the database's.
-async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error> {
-    let Some(since) = since else {
-        return Ok(Uuid::nil());
-    };
-    let since = super::micros(since.saturating_add(DAY));
-    let ms = now(conn).await?.saturating_sub(since).max(0) / 1_000;
-    Ok(Uuid::from_u128((ms as u128) << 80))
-}
-
 /// A run without its steps.
 pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
     let Some(row) = conn.fetch_optional(&RUN, &[("run", id.0.into())]).await? else {
         return Ok(None);
     };
     let mut runs = [run_row(&row)?];
-    halt_reasons(conn, &mut runs).await?;
+    list::halt_reasons(conn, &mut runs).await?;
     let [mut run] = runs;
     match run.damaged.take() {
         Some(damaged) => Err(damaged),
@@ -686,24 +557,6 @@ pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
     }
 }
 
-async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
-    // Branches of a run that goes on may have halted as well: the run will when all have ended.
-    let open = |run: &&Run| run.status != RunStatus::Completed;
-    let ids: Vec<RunId> = runs.iter().filter(open).map(|run| run.id).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    let rows = Rows::new().ids("id", ids);
-    for row in conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await? {
-        let id = RunId(row.get("run_id")?);
-        let reason = row.get("halt_reason")?;
-        if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
-            run.halt_reasons.push(reason);
-        }
-    }
-    Ok(())
-}
-
 async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
     let mut place: std::collections::HashMap<StepId, usize> = std::collections::HashMap::new();
     for (index, step) in steps.iter().enumerate() {
@@ -735,7 +588,8 @@ async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error>
     Ok(())
 }
 
-fn run_row(row: &Row) -> Result<Run, Error> {
+/// A run of its row, without the reasons why branches of it halted.
+pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
     let id: Uuid = row.get("id")?;
     let mut damaged = None;
     // One that is damaged must not hide the others of a list.

@@ -8,20 +8,21 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::machine::halt::{HaltFact, OutputFact};
-use crate::machine::why::{BarrierFact, Facts, INPUT_MAX, Leaf, LeafState, ProcessFact};
+use crate::machine::why::{
+    BACKLOG_MAX, BarrierFact, Facts, INPUT_MAX, Leaf, LeafState, ProcessFact,
+};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
 use super::definition::{Definitions, short};
 use super::error::Error;
 use super::resume::Due;
-use super::statement::statements;
+use super::statement::{Rows, statements};
 use super::{process, query, stuck};
 
-statements! {
-    /// Those nearest to moving first, so that the limit cuts off what matters least.
-    LEAVES = "
-        SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
+macro_rules! leaf_columns {
+    () => {
+        "b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
                e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
                CASE WHEN e.id IS NOT NULL
                     THEN (SELECT x.error_message FROM ductwork_executions x
@@ -29,18 +30,81 @@ statements! {
                     ELSE (SELECT x.error_message FROM ductwork_transitions t
                             JOIN ductwork_advancements x ON x.transition_id = t.id
                            WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
-                           ORDER BY x.id DESC LIMIT 1) END AS error_message
-          FROM ductwork_branches b
-          JOIN ductwork_steps s ON s.id = b.step_id
-          LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
-          LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
-          LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL
-          LEFT JOIN ductwork_deadlines d ON d.branch_id = b.id
-         WHERE b.run_id = :run AND b.status IN ('in_progress', 'advancing', 'dampened')
-         ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
+                           ORDER BY x.id DESC LIMIT 1) END AS error_message"
+    };
+}
+
+macro_rules! leaf_joins {
+    () => {
+        "
+          JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
+          LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
+          LEFT JOIN ductwork_advancements ad ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}"
+    };
+}
+
+macro_rules! nearest_first {
+    () => {
+        "CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
                        WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
-                  coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id
-         LIMIT 100";
+                  coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id"
+    };
+}
+
+statements! {
+    /// Those nearest to moving first, so that the limit cuts off what matters least.
+    LEAVES = concat!("
+        SELECT ", leaf_columns!(), "
+          FROM ductwork_branches b ", leaf_joins!(), "
+         WHERE b.run_id = :run AND b.status IN ('in_progress', 'advancing', 'dampened')
+         ORDER BY ", nearest_first!(), " LIMIT 100");
+    LEAVES_AMONG = concat!("
+        SELECT ", leaf_columns!(), "
+          FROM {rows:x(id id)}
+          JOIN ductwork_branches b ON {key:b.id;x.id} ", leaf_joins!(), "
+         WHERE b.status IN ('in_progress', 'advancing', 'dampened')
+         ORDER BY ", nearest_first!(), " LIMIT 100");
+    IS_WIDE = "
+        SELECT 1 AS found FROM ductwork_branches WHERE run_id = :run LIMIT 1 OFFSET :narrow";
+    /// Some branches of a wide run that move, or that are next to: by what processes hold, and by the
+    /// heads of the queues. Nothing here is read once per branch of the run.
+    MOVING = "
+        SELECT x.branch_id AS id FROM (
+            SELECT s.branch_id
+              FROM ductwork_processes p
+             CROSS JOIN ductwork_executions e
+             CROSS JOIN ductwork_steps s
+             WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+               AND {key:s.id;e.step_id} AND s.run_id = :run LIMIT 100) x
+        UNION
+        SELECT x.branch_id FROM (
+            SELECT a.branch_id
+              FROM ductwork_processes p
+             CROSS JOIN ductwork_advancements a
+             CROSS JOIN ductwork_branches b
+             WHERE {key:a.process_id;p.id} AND a.completed_at IS NULL
+               AND {key:b.id;a.branch_id} AND b.run_id = :run LIMIT 100) x
+        UNION
+        SELECT heads.id FROM (
+            SELECT b.id, b.run_id FROM ductwork_branches b
+             WHERE b.ready_at IS NOT NULL ORDER BY b.ready_at, b.id LIMIT :heads) heads
+         WHERE heads.run_id = :run
+        UNION
+        SELECT x.branch_id FROM (
+            SELECT s.branch_id FROM (
+                SELECT a.execution_id FROM ductwork_availabilities a
+                 WHERE a.pipeline = :pipeline ORDER BY a.due_at, a.execution_id LIMIT :heads) heads
+             CROSS JOIN ductwork_executions e
+             CROSS JOIN ductwork_steps s
+             WHERE {key:e.id;heads.execution_id} AND {key:s.id;e.step_id} AND s.run_id = :run LIMIT 100) x";
+    ROOT_BARRIERS = "
+        SELECT f.node, f.width, f.arrived
+          FROM ductwork_branches b
+          JOIN ductwork_fan_outs f ON {key:f.branch_id;b.id} AND f.fired_at IS NULL
+         WHERE b.run_id = :run AND b.fan_out_id IS NULL
+         ORDER BY f.width - f.arrived DESC LIMIT 10";
     BARRIERS = "
         SELECT f.node, f.width, f.arrived
           FROM ductwork_branches b
@@ -66,9 +130,16 @@ statements! {
          ORDER BY b.id LIMIT :n";
     REVIVED_AS = "SELECT id FROM ductwork_runs WHERE revived_from = :run";
     BACKLOG = "
-        SELECT count(*) AS n FROM ductwork_availabilities
-         WHERE pipeline = :pipeline AND due_at <= {now}";
+        SELECT count(*) AS n FROM (
+            SELECT 1 FROM ductwork_availabilities
+             WHERE pipeline = :pipeline AND due_at <= {now} LIMIT :most) x";
 }
+
+/// A run with more branches than this is looked at through what moves of it, not branch by branch.
+const NARROW: usize = 2_000;
+
+/// So far are the queues looked into for the branches of a wide run.
+const HEADS: usize = 2_000;
 
 /// Halts that are read of one run.
 const HALTS_MAX: usize = 100;
@@ -87,7 +158,6 @@ pub async fn facts(
         let Some(found) = query::run(conn, run).await? else {
             return Ok(None);
         };
-        let args = [("run", run.0.into())];
         let definition = definitions.read(conn, &found.definition).await?;
         let mut facts = Facts {
             run_id: run,
@@ -115,7 +185,8 @@ pub async fn facts(
             facts.revived_as = revived_as(conn, run).await?;
             return Ok(Some(facts));
         }
-        for row in conn.fetch(&LEAVES, &args).await? {
+        let (leaves, barriers) = leaves_and_barriers(conn, run, &facts.pipeline).await?;
+        for row in leaves {
             let node: String = row.get("node")?;
             let place = definition.as_ref().ok();
             let place = place.and_then(|it| Some(it.node(it.find(&node)?)));
@@ -128,7 +199,7 @@ pub async fn facts(
                 node,
             });
         }
-        for row in conn.fetch(&BARRIERS, &args).await? {
+        for row in barriers {
             facts.barriers.push(BarrierFact {
                 node: row.get("node")?,
                 width: row.get("width")?,
@@ -153,7 +224,10 @@ pub async fn facts(
                 trouble: troubles.remove(&process.id),
             });
         }
-        let pipeline = [("pipeline", (&facts.pipeline).into())];
+        let pipeline = [
+            ("pipeline", (&facts.pipeline).into()),
+            ("most", (BACKLOG_MAX as i64).into()),
+        ];
         let backlog = conn.fetch_optional(&BACKLOG, &pipeline).await?;
         facts.backlog = backlog
             .map(|row| row.get::<i64>("n"))
@@ -162,6 +236,37 @@ pub async fn facts(
         Ok(Some(facts))
     })
     .await
+}
+
+/// The rows of LEAVES and BARRIERS, at a cost that does not grow with the width of the run; unless
+/// nothing of it moves: then it waits for persons, and each of its branches is looked at.
+async fn leaves_and_barriers(
+    conn: &mut Conn,
+    run: RunId,
+    pipeline: &str,
+) -> Result<(Vec<Row>, Vec<Row>), Error> {
+    let args = [("run", run.0.into())];
+    let narrow = [("run", run.0.into()), ("narrow", NARROW.into())];
+    if conn.fetch_optional(&IS_WIDE, &narrow).await?.is_some() {
+        let moving = [
+            ("run", run.0.into()),
+            ("pipeline", pipeline.into()),
+            ("heads", HEADS.into()),
+        ];
+        let mut ids = Vec::new();
+        for row in conn.fetch(&MOVING, &moving).await? {
+            ids.push(row.get::<Uuid>("id")?);
+        }
+        if !ids.is_empty() {
+            let rows = Rows::new().ids("id", ids);
+            return Ok((
+                conn.fetch(&LEAVES_AMONG, &[("x", (&rows).into())]).await?,
+                conn.fetch(&ROOT_BARRIERS, &args).await?,
+            ));
+        }
+    }
+    let leaves = conn.fetch(&LEAVES, &args).await?;
+    Ok((leaves, conn.fetch(&BARRIERS, &args).await?))
 }
 
 /// The run that continues this one.

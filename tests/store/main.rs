@@ -21,6 +21,7 @@ mod clock;
 mod contexts;
 mod costs;
 mod crossings;
+mod departed;
 mod driver;
 mod ends;
 mod errors;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
+use ductwork::machine::why::LeafState;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, Cancelling, cancel, cancel_by, unfinished};
 use ductwork::store::prune::{Pruning, prune};
@@ -409,4 +410,63 @@ async fn many_small_runs_go_in_few_transactions() {
     }
     assert_eq!(pruning.runs, 400);
     assert!(parts < 9, "{parts}");
+}
+
+on_every_database! {
+    /// Nothing is read branch by branch of a run that is wider than a person looks at, and what matters
+    /// is told all the same: what runs, what has failed before, what is due, and how many have arrived.
+    async fn why_tells_of_a_wide_run_what_moves(db: Db) {
+        let width = 2_200;
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("A").dampen("");
+        let flow = flow.chain("B").collapse("C").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        let many = driver.claim("P", 1).await.pop().unwrap();
+        let elements = Did::Returned((0..width).collect());
+        let finished = driver.finished(many, elements).await;
+        driver.commit(&[finished]).await;
+        let mut branches = driver.claim_branches(1).await;
+        while !branches.is_empty() {
+            branches = driver.advance(&branches).await.spreading;
+        }
+        let definitions = &driver.definitions;
+        let stale = Duration::from_secs(30);
+        let facts = why::facts(&mut driver.conn, run, stale, definitions).await.unwrap().unwrap();
+        assert_eq!(facts.leaves.len(), 100);
+        assert!(facts.leaves.iter().all(|leaf| matches!(leaf.state, LeafState::Queued { .. })));
+        assert_eq!(facts.backlog, Some(width));
+        let arrived: Vec<_> = facts.barriers.iter().map(|it| (it.width, it.arrived)).collect();
+        assert_eq!(arrived, [(width as i64, 0)]);
+
+        // One has erred and runs again, one is about to be advanced by a process, one has yet to be.
+        driver.limits = limits(3, 3);
+        let mut claimed = driver.claim("P", 3).await;
+        let erred = claimed.pop().unwrap();
+        let mut ends = vec![driver.finished(erred, Did::Erred).await];
+        for claimed in claimed {
+            ends.push(driver.finished(claimed, Did::Returned(1.into())).await);
+        }
+        driver.commit(&ends).await;
+        let advancing = driver.claim_branches(1).await;
+        let again = driver.claim("P", width as usize).await;
+        let facts = why::facts(&mut driver.conn, run, stale, &driver.definitions).await.unwrap().unwrap();
+        let count = |is: &dyn Fn(&LeafState) -> bool| {
+            facts.leaves.iter().filter(|leaf| is(&leaf.state)).count()
+        };
+        assert!(count(&|state| matches!(state, LeafState::Running { .. })) > 90);
+        assert!(facts.leaves.len() <= 100);
+        assert_eq!(facts.backlog, Some(0));
+
+        // All that are left wait for a person, so each branch is looked at.
+        let mut ends = Vec::new();
+        for claimed in again {
+            ends.push(driver.finished(claimed, Did::Returned(1.into())).await);
+        }
+        driver.commit(&ends).await;
+        driver.advance(&advancing).await;
+        while driver.round("P", &mut |_| Did::Returned(1.into())).await {}
+        let facts = why::facts(&mut driver.conn, run, stale, &driver.definitions).await.unwrap().unwrap();
+        assert_eq!(facts.leaves.len(), 100);
+        assert!(facts.leaves.iter().all(|leaf| leaf.state == LeafState::Asked));
+    }
 }

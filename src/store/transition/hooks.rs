@@ -29,8 +29,8 @@ statements! {
         SELECT halted.run_id, halted.halt_reason, s.node, s.step, e.error_class, e.error_message
           FROM (SELECT x.id, x.run_id, x.step_id, x.halt_reason,
                        row_number() OVER (PARTITION BY x.run_id ORDER BY x.id) AS place
-                  FROM {rows:b(id id)}
-                  JOIN ductwork_branches x ON {key:x.run_id;b.id} AND x.halt_reason IS NOT NULL) halted
+                  FROM ductwork_branches x
+                 WHERE {any:x.run_id;b(id id)} AND x.halt_reason IS NOT NULL) halted
           JOIN ductwork_steps s ON {key:s.id;halted.step_id}
           LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
                (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)

@@ -1,5 +1,11 @@
-SELECT DISTINCT br.run_id, br.halt_reason
-  FROM unnest($1::uuid[]) AS b(id)
-  JOIN ductwork_branches br ON br.run_id = b.id
- WHERE br.halt_reason IS NOT NULL
- ORDER BY br.run_id, br.halt_reason
+WITH RECURSIVE reasons (run_id, halt_reason) AS (
+    SELECT b.id, (SELECT min(br.halt_reason) FROM ductwork_branches br
+                   WHERE br.run_id = b.id AND br.halt_reason IS NOT NULL)
+      FROM unnest($1::uuid[]) AS b(id)
+    UNION ALL
+    SELECT n.run_id, (SELECT min(br.halt_reason) FROM ductwork_branches br
+                       WHERE br.run_id = n.run_id AND br.halt_reason IS NOT NULL
+                         AND br.halt_reason > n.halt_reason)
+      FROM reasons n WHERE n.halt_reason IS NOT NULL)
+SELECT n.run_id, n.halt_reason FROM reasons n
+ WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason

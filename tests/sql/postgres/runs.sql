@@ -7,7 +7,6 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
   FROM ductwork_runs r
- WHERE ($1 = 1 OR r.pipeline = $2)
-   AND r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $3
-   AND r.id >= $4 AND r.id < $5 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT $6
+ WHERE r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
+   AND r.id >= $2 AND r.id < $3 AND r.pruning_at IS NULL
+ ORDER BY r.id DESC LIMIT $4

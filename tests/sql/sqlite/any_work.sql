@@ -1,5 +1,6 @@
 SELECT 1 AS found WHERE EXISTS (
-    SELECT 1 FROM ductwork_runs r WHERE r.status = 'in_progress'
+    SELECT 1 FROM ductwork_runs r
+     WHERE r.status <> 'completed' AND r.status = 'in_progress'
        AND (?1 = 1 OR r.pipeline IN (SELECT b.name FROM (SELECT c0 AS name FROM ductwork_rows(?2)) AS b)))
 OR EXISTS (
     SELECT 1 FROM ductwork_availabilities a

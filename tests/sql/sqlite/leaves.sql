@@ -7,7 +7,7 @@ SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.pr
                     JOIN ductwork_advancements x ON x.transition_id = t.id
                    WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
                    ORDER BY x.id DESC LIMIT 1) END AS error_message
-  FROM ductwork_branches b
+  FROM ductwork_branches b 
   JOIN ductwork_steps s ON s.id = b.step_id
   LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
   LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
@@ -16,5 +16,4 @@ SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.pr
  WHERE b.run_id = ?1 AND b.status IN ('in_progress', 'advancing', 'dampened')
  ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
                WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
-          coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id
- LIMIT 100
+          coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id LIMIT 100

@@ -6,9 +6,8 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
                                  JOIN ductwork_steps s ON s.branch_id = b.id AND s.ordinal = 0
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
-  FROM ductwork_runs r
- WHERE r.status = ?1
-   AND (?2 = 1 OR r.pipeline = ?3)
-   AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4
-   AND r.id >= ?5 AND r.id < ?6 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT ?7
+  FROM ductwork_runs r INDEXED BY ductwork_runs_others
+ WHERE r.status <> 'completed' AND r.status = ?1 AND r.pipeline = ?2
+   AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?3
+   AND r.id >= ?4 AND r.id < ?5 AND r.pruning_at IS NULL
+ ORDER BY r.id DESC LIMIT ?6

@@ -1,0 +1,232 @@
+//! Lists of runs, newest first, for people and pages.
+//!
+//! Owns: the list and its filters. Each list reads as many rows as it returns, and at most as many again
+//! per pipeline and status: every combination of filters has an index in its order. Never: writes.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::model::*;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::query::{self, Run, run_columns};
+use super::statement::{Rows, Statement, statements};
+
+// A run whose deletion has begun is gone for whoever reads.
+//
+// That a run has not completed is said beside its status: an index of those that have not is one that
+// both databases only use where the statement says so.
+statements! {
+    RUNS = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r
+         WHERE r.triggered_at >= {now} - :since
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
+         ORDER BY r.id DESC LIMIT :n");
+    RUNS_COMPLETED = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r {by:ductwork_runs_completed}
+         WHERE r.status = 'completed' AND r.pipeline = :pipeline
+           AND r.triggered_at >= {now} - :since
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
+         ORDER BY r.id DESC LIMIT :n");
+    RUNS_OF_STATUS = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r {by:ductwork_runs_others}
+         WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline = :pipeline
+           AND r.triggered_at >= {now} - :since
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
+         ORDER BY r.id DESC LIMIT :n");
+    /// From one pipeline to the next by the index, however many runs each has.
+    PIPELINES_COMPLETED = "
+        WITH RECURSIVE names (pipeline) AS (
+            SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_completed}
+             WHERE r.status = 'completed'
+            UNION ALL
+            SELECT (SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_completed}
+                     WHERE r.status = 'completed' AND r.pipeline > n.pipeline)
+              FROM names n WHERE n.pipeline IS NOT NULL)
+        SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL";
+    PIPELINES_OF_STATUS = "
+        WITH RECURSIVE names (pipeline) AS (
+            SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_others}
+             WHERE r.status <> 'completed' AND r.status = :status
+            UNION ALL
+            SELECT (SELECT min(r.pipeline) FROM ductwork_runs r {by:ductwork_runs_others}
+                     WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline > n.pipeline)
+              FROM names n WHERE n.pipeline IS NOT NULL)
+        SELECT n.pipeline FROM names n WHERE n.pipeline IS NOT NULL";
+    /// From one reason to the next by the index, however many branches of a run have halted.
+    HALT_REASONS = "
+        WITH RECURSIVE reasons (run_id, halt_reason) AS (
+            SELECT b.id, (SELECT min(br.halt_reason) FROM ductwork_branches br
+                           WHERE br.run_id = b.id AND br.halt_reason IS NOT NULL)
+              FROM {rows:b(id id)}
+            UNION ALL
+            SELECT n.run_id, (SELECT min(br.halt_reason) FROM ductwork_branches br
+                               WHERE br.run_id = n.run_id AND br.halt_reason IS NOT NULL
+                                 AND br.halt_reason > n.halt_reason)
+              FROM reasons n WHERE n.halt_reason IS NOT NULL)
+        SELECT n.run_id, n.halt_reason FROM reasons n
+         WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason";
+}
+
+/// Which runs to list.
+#[derive(Clone, Debug)]
+pub struct RunFilter<'a> {
+    /// Of this pipeline only.
+    pub pipeline: Option<&'a str>,
+    /// In one of these states; empty for all.
+    pub statuses: &'a [RunStatus],
+    /// Triggered within this time, by the database's clock.
+    pub since: Option<Duration>,
+    /// Older than this run: the last one of the page before.
+    pub before: Option<RunId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// A clock of whoever triggers is at most so far behind the database's. Ids begin with the time by the
+/// former, `triggered_at` is the latter's.
+const SKEW: Duration = Duration::from_secs(60 * 60);
+
+/// Runs, newest first.
+pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, Error> {
+    conn.snapshot(async |conn| {
+        let mut list = List::of(conn, filter).await?;
+        match (filter.pipeline, filter.statuses) {
+            (None, []) => list.read(conn, &RUNS, None).await?,
+            (Some(pipeline), []) => {
+                for status in RunStatus::ALL {
+                    list.read_of(conn, *status, pipeline).await?;
+                }
+            }
+            (Some(pipeline), statuses) => {
+                for status in statuses {
+                    list.read_of(conn, *status, pipeline).await?;
+                }
+            }
+            (None, statuses) => {
+                for status in statuses {
+                    for pipeline in pipelines_of(conn, *status).await? {
+                        list.read_of(conn, *status, &pipeline).await?;
+                    }
+                }
+            }
+        }
+        let mut runs = list.runs;
+        halt_reasons(conn, &mut runs).await?;
+        Ok(runs)
+    })
+    .await
+}
+
+/// A list that is put together, source by source.
+struct List {
+    runs: Vec<Run>,
+    limit: usize,
+    since: i64,
+    /// No older run is listed.
+    from: Uuid,
+    before: Uuid,
+}
+
+impl List {
+    async fn of(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Self, Error> {
+        // A bound that is not asked for is as wide as it gets: a parameter has one type, and a value.
+        let since = super::micros(filter.since.unwrap_or(Duration::MAX));
+        Ok(Self {
+            runs: Vec::new(),
+            limit: filter.limit,
+            since,
+            from: oldest(conn, filter.since).await?,
+            before: filter.before.map_or(Uuid::max(), |id| id.0),
+        })
+    }
+
+    async fn read_of(&mut self, conn: &mut Conn, status: RunStatus, pipeline: &str) -> Result<(), Error> {
+        match status {
+            RunStatus::Completed => self.read(conn, &RUNS_COMPLETED, Some((status, pipeline))).await,
+            _ => self.read(conn, &RUNS_OF_STATUS, Some((status, pipeline))).await,
+        }
+    }
+
+    /// Merges what a source has. A full list says what the next source is asked for: nothing that is older
+    /// than its last run.
+    async fn read(
+        &mut self,
+        conn: &mut Conn,
+        source: &Statement,
+        of: Option<(RunStatus, &str)>,
+    ) -> Result<(), Error> {
+        let mut args = vec![
+            ("since", self.since.into()),
+            ("from", self.from.into()),
+            ("before", self.before.into()),
+            ("n", self.limit.into()),
+        ];
+        if let Some((status, pipeline)) = of {
+            args.push(("pipeline", pipeline.into()));
+            if status != RunStatus::Completed {
+                args.push(("status", status.as_str().into()));
+            }
+        }
+        for row in conn.fetch(source, &args).await? {
+            self.runs.push(query::run_row(&row)?);
+        }
+        self.runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+        self.runs.dedup_by_key(|run| run.id);
+        self.runs.truncate(self.limit);
+        if let Some(last) = self.runs.last().filter(|_| self.runs.len() == self.limit) {
+            self.from = last.id.0;
+        }
+        Ok(())
+    }
+}
+
+/// The pipelines that have a run in this state.
+async fn pipelines_of(conn: &mut Conn, status: RunStatus) -> Result<Vec<String>, Error> {
+    let rows = match status {
+        RunStatus::Completed => conn.fetch(&PIPELINES_COMPLETED, &[]).await?,
+        _ => {
+            let args = [("status", status.as_str().into())];
+            conn.fetch(&PIPELINES_OF_STATUS, &args).await?
+        }
+    };
+    rows.iter().map(|row| row.get("pipeline")).collect()
+}
+
+/// No run that was triggered within `since` has a lesser id.
+async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error> {
+    let Some(since) = since else {
+        return Ok(Uuid::nil());
+    };
+    let since = super::micros(since.saturating_add(SKEW));
+    Ok(id_at(query::now(conn).await?.saturating_sub(since)))
+}
+
+/// The least id of this time: µs since 1970.
+fn id_at(time: i64) -> Uuid {
+    Uuid::from_u128((time.max(0) as u128 / 1_000) << 80)
+}
+
+/// Fills in why branches of these runs have halted.
+pub(super) async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+    // Branches of a run that goes on may have halted as well: the run will when all have ended.
+    let open = |run: &&Run| run.status != RunStatus::Completed;
+    let ids: Vec<RunId> = runs.iter().filter(open).map(|run| run.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", ids);
+    for row in conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await? {
+        let id = RunId(row.get("run_id")?);
+        let reason = row.get("halt_reason")?;
+        if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
+            run.halt_reasons.push(reason);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Processes that are gone, and what is known of them.
+
+use std::time::Duration;
+
+use ductwork::store::process::{self, Death, Departed};
+use ductwork::store::prune;
+
+use crate::driver::{Driver, limits, register};
+use crate::on_every_database;
+use crate::support::Db;
+
+on_every_database! {
+    async fn a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let orderly = register(&mut driver.conn).await;
+        let killed = register(&mut driver.conn).await;
+        let living = register(&mut driver.conn).await;
+        process::deregister(&mut driver.conn, orderly).await.unwrap();
+        // Whoever comes second changes nothing about it.
+        process::deregister(&mut driver.conn, orderly).await.unwrap();
+        for how in ["killed by SIGKILL", "seen a second time"] {
+            let death = Death::Proven { how };
+            let budgets = |_: &_, _: &str| limits(1, 1);
+            process::recover(&mut driver.conn, killed, death, &budgets, &driver.definitions)
+                .await
+                .unwrap();
+        }
+        let gone = process::departed(&mut driver.conn, 9).await.unwrap();
+        let told = |gone: &[Departed]| -> Vec<_> {
+            gone.iter().map(|it| (it.id, it.death.clone())).collect()
+        };
+        let killed = (killed, Some("killed by SIGKILL".to_owned()));
+        assert_eq!(told(&gone), [killed.clone(), (orderly, None)]);
+        let rows = process::processes(&mut driver.conn).await.unwrap();
+        let alive: Vec<_> = rows.iter().map(|row| row.id).collect();
+        assert!(alive.contains(&living) && !alive.contains(&orderly));
+        assert_eq!((gone[0].host.as_str(), gone[0].pid), (rows[0].host.as_str(), rows[0].pid));
+        assert!(gone[0].gone_at >= gone[0].started_at);
+
+        let last = process::departed(&mut driver.conn, 1).await.unwrap();
+        assert_eq!(told(&last), [killed]);
+        prune::prune(&mut driver.conn, Duration::from_secs(3_600), 9).await.unwrap();
+        assert_eq!(process::departed(&mut driver.conn, 9).await.unwrap().len(), 2);
+        prune::prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap();
+        assert_eq!(process::departed(&mut driver.conn, 9).await.unwrap(), []);
+    }
+}
