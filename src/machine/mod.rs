@@ -7,6 +7,7 @@
 pub mod advance;
 pub mod barrier;
 pub mod halt;
+pub mod kind;
 pub mod outcome;
 pub mod revive;
 pub mod stuck;

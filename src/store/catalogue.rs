@@ -2,8 +2,9 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition, list,
-    logs, migrate, process, prune, query, resume, revive, stuck, transition, trigger, why,
+    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
+    fan_out, halted, list, logs, migrate, overview, process, prune, query, resume, revive, stuck,
+    transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -16,7 +17,10 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
+        fan_out::STATEMENTS,
+        halted::STATEMENTS,
         list::STATEMENTS,
+        overview::STATEMENTS,
         logs::STATEMENTS,
         transition::STATEMENTS,
         transition::hooks::STATEMENTS,

@@ -146,10 +146,21 @@ impl List {
         })
     }
 
-    async fn read_of(&mut self, conn: &mut Conn, status: RunStatus, pipeline: &str) -> Result<(), Error> {
+    async fn read_of(
+        &mut self,
+        conn: &mut Conn,
+        status: RunStatus,
+        pipeline: &str,
+    ) -> Result<(), Error> {
         match status {
-            RunStatus::Completed => self.read(conn, &RUNS_COMPLETED, Some((status, pipeline))).await,
-            _ => self.read(conn, &RUNS_OF_STATUS, Some((status, pipeline))).await,
+            RunStatus::Completed => {
+                self.read(conn, &RUNS_COMPLETED, Some((status, pipeline)))
+                    .await
+            }
+            _ => {
+                self.read(conn, &RUNS_OF_STATUS, Some((status, pipeline)))
+                    .await
+            }
         }
     }
 
@@ -187,7 +198,7 @@ impl List {
 }
 
 /// The pipelines that have a run in this state.
-async fn pipelines_of(conn: &mut Conn, status: RunStatus) -> Result<Vec<String>, Error> {
+pub(super) async fn pipelines_of(conn: &mut Conn, status: RunStatus) -> Result<Vec<String>, Error> {
     let rows = match status {
         RunStatus::Completed => conn.fetch(&PIPELINES_COMPLETED, &[]).await?,
         _ => {
@@ -208,7 +219,7 @@ async fn oldest(conn: &mut Conn, since: Option<Duration>) -> Result<Uuid, Error>
 }
 
 /// The least id of this time: µs since 1970.
-fn id_at(time: i64) -> Uuid {
+pub(super) fn id_at(time: i64) -> Uuid {
     Uuid::from_u128((time.max(0) as u128 / 1_000) << 80)
 }
 

@@ -22,12 +22,15 @@ pub mod cursor;
 pub mod definition;
 pub mod dialect;
 pub mod error;
+pub mod fan_out;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fault_injection;
+pub mod halted;
 pub mod list;
 pub mod logs;
 pub mod migrate;
+pub mod overview;
 pub(crate) mod patience;
 pub mod portion;
 pub mod process;

@@ -32,6 +32,7 @@ mod guards;
 mod leases;
 mod lists;
 mod order;
+mod overview;
 mod queue;
 mod redefined;
 mod refusals;

@@ -1,0 +1,166 @@
+//! Fan-outs for people and pages: those of a run, and their elements.
+//!
+//! Owns: reading them at a cost that does not grow with their width. Never: writes.
+
+use uuid::Uuid;
+
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::statement::statements;
+
+/// More fan-outs of one branch are not listed.
+const MOST: usize = 1_000;
+
+macro_rules! fan_out_columns {
+    () => {
+        "f.id, f.node, f.via, f.width, f.arrived, f.halted, f.created_at, f.fired_at, f.branch_id,
+         (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made"
+    };
+}
+
+statements! {
+    FAN_OUTS_OF_ROOT = concat!("
+        SELECT ", fan_out_columns!(), "
+          FROM ductwork_branches b
+          JOIN ductwork_fan_outs f ON {key:f.branch_id;b.id}
+         WHERE b.run_id = :run AND b.fan_out_id IS NULL
+         ORDER BY f.created_at, f.id LIMIT :n");
+    FAN_OUTS_OF_BRANCH = concat!("
+        SELECT ", fan_out_columns!(), "
+          FROM ductwork_fan_outs f WHERE f.branch_id = :branch
+         ORDER BY f.created_at, f.id LIMIT :n");
+    FAN_OUT = concat!("
+        SELECT ", fan_out_columns!(), "
+          FROM ductwork_fan_outs f WHERE f.id = :fan_out AND f.run_id = :run");
+    ELEMENTS = "
+        SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
+               e.attempt, e.process_id, e.error_message
+          FROM ductwork_branches b
+          JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+         WHERE b.fan_out_id = :fan_out AND b.ordinal >= :from
+         ORDER BY b.ordinal LIMIT :n";
+}
+
+/// A fan-out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FanOut {
+    /// Its barrier.
+    pub id: FanOutId,
+    /// The branch that was split.
+    pub branch_id: BranchId,
+    /// The node whose output was spread.
+    pub node: String,
+    /// Divide or expand.
+    pub via: String,
+    /// How many branches there are to be.
+    pub width: u64,
+    /// Those that have been made so far.
+    pub made: u64,
+    /// Those that have ended, in whatever way.
+    pub arrived: u64,
+    /// Those among them that have halted.
+    pub halted: u64,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// When the last arrived: µs since 1970.
+    pub fired_at: Option<i64>,
+}
+
+/// A branch of a fan-out, with the step that it is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Element {
+    /// The branch.
+    pub branch_id: BranchId,
+    /// Its place: 0, 1, ….
+    pub ordinal: u64,
+    /// Its state.
+    pub status: BranchStatus,
+    /// Why it halted.
+    pub halt_reason: Option<String>,
+    /// The step that it is at.
+    pub step_id: StepId,
+    /// The node of that step.
+    pub node: String,
+    /// The state of that step.
+    pub step_status: StepStatus,
+    /// The latest attempt at it.
+    pub attempt: Option<u32>,
+    /// The process that has that attempt, or had it.
+    pub process_id: Option<ProcessId>,
+    /// Why that attempt failed.
+    pub error_message: Option<String>,
+}
+
+/// The fan-outs of a run's root branch, in the order in which they were made. Those in one another belong
+/// to the branches that they split: [`of_branch`].
+pub async fn of_root(conn: &mut Conn, run: RunId) -> Result<Vec<FanOut>, Error> {
+    let args = [("run", run.0.into()), ("n", MOST.into())];
+    let rows = conn.fetch(&FAN_OUTS_OF_ROOT, &args).await?;
+    rows.iter().map(fan_out).collect()
+}
+
+/// The fan-outs that a branch was split into, one after the other.
+pub async fn of_branch(conn: &mut Conn, branch: BranchId) -> Result<Vec<FanOut>, Error> {
+    let args = [("branch", branch.0.into()), ("n", MOST.into())];
+    let rows = conn.fetch(&FAN_OUTS_OF_BRANCH, &args).await?;
+    rows.iter().map(fan_out).collect()
+}
+
+/// A fan-out of this run; `None` where the run has no such fan-out.
+pub async fn one(conn: &mut Conn, run: RunId, id: FanOutId) -> Result<Option<FanOut>, Error> {
+    let args = [("run", run.0.into()), ("fan_out", id.0.into())];
+    let row = conn.fetch_optional(&FAN_OUT, &args).await?;
+    row.as_ref().map(fan_out).transpose()
+}
+
+/// At most `n` elements of a fan-out, from this place on.
+pub async fn elements(
+    conn: &mut Conn,
+    id: FanOutId,
+    from: u64,
+    n: usize,
+) -> Result<Vec<Element>, Error> {
+    let from = i64::try_from(from).unwrap_or(i64::MAX);
+    let args = [
+        ("fan_out", id.0.into()),
+        ("from", from.into()),
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&ELEMENTS, &args).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Element {
+                branch_id: BranchId(row.get("id")?),
+                ordinal: row.get::<i64>("ordinal")?.unsigned_abs(),
+                status: row.word("status")?,
+                halt_reason: row.get("halt_reason")?,
+                step_id: StepId(row.get("step_id")?),
+                node: row.get("node")?,
+                step_status: row.word("step_status")?,
+                attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
+                process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
+                error_message: row.get("error_message")?,
+            })
+        })
+        .collect()
+}
+
+fn fan_out(row: &Row) -> Result<FanOut, Error> {
+    let count = |name| Ok::<_, Error>(row.get::<i64>(name)?.max(0) as u64);
+    Ok(FanOut {
+        id: FanOutId(row.get("id")?),
+        branch_id: BranchId(row.get("branch_id")?),
+        node: row.get("node")?,
+        via: row.get("via")?,
+        width: count("width")?,
+        made: row.get::<Option<i64>>("made")?.unwrap_or_default().max(0) as u64,
+        arrived: count("arrived")?,
+        halted: count("halted")?,
+        created_at: row.get("created_at")?,
+        fired_at: row.get("fired_at")?,
+    })
+}

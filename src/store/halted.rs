@@ -1,0 +1,134 @@
+//! The runs that have halted, by kind: for a person who decides what to revive.
+//!
+//! Owns: reading the newest of them with the first reason of each, and grouping them. Never: writes;
+//! which errors are of one kind is decided in `machine::kind`.
+
+use std::collections::BTreeMap;
+
+use crate::machine::kind;
+use crate::model::*;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::list;
+use super::statement::statements;
+
+/// As many halted runs are looked at, those that began last.
+const NEWEST: usize = 2_000;
+
+/// And at least as many of each pipeline.
+const LEAST: usize = 20;
+
+/// As many runs of a kind are named.
+const NAMED: usize = 100;
+
+statements! {
+    /// Of a run whose branches have halted for several reasons the first branch that did stands for all. One
+    /// that was revived is another run's matter: among so many of the newest they are left out, so that no
+    /// number of them makes this longer.
+    HALTED_RUNS = "
+        SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class,
+               substr(e.error_message, 1, 1000) AS error_message
+          FROM (SELECT r.id, r.halted_at,
+                       (SELECT h.id FROM ductwork_branches h
+                         WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
+                         ORDER BY h.id LIMIT 1) AS branch_id
+                  FROM ductwork_runs r {by:ductwork_runs_others}
+                 WHERE r.status <> 'completed' AND r.status = 'halted' AND r.pipeline = :pipeline
+                   AND r.pruning_at IS NULL
+                 ORDER BY r.id DESC LIMIT :n) x
+          LEFT JOIN ductwork_branches b ON {key:b.id;x.branch_id}
+          LEFT JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(y.attempt) FROM ductwork_executions y WHERE y.step_id = s.id)
+         WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;x.id})
+         ORDER BY x.id DESC";
+}
+
+/// Halted runs that have nobody's successor, and halted in the same way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HaltedKind {
+    /// Their pipeline.
+    pub pipeline: String,
+    /// The node where they halted.
+    pub node: Option<String>,
+    /// Why the branch halted.
+    pub reason: Option<String>,
+    /// The class of the error, for machines.
+    pub class: Option<String>,
+    /// The kind of the error's message.
+    pub kind: String,
+    /// How many there are among those that were looked at.
+    pub runs: u64,
+    /// Some of them, newest first.
+    pub ids: Vec<RunId>,
+    /// When the first of them halted: µs since 1970.
+    pub first_at: i64,
+    /// When the last did.
+    pub last_at: i64,
+}
+
+/// The halted runs, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Halted {
+    /// The kinds, the most frequent first.
+    pub kinds: Vec<HaltedKind>,
+    /// There are older halted runs, which were not looked at.
+    pub is_partial: bool,
+}
+
+/// The halted runs of a pipeline, or of all, by kind: of the newest.
+pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, Error> {
+    conn.snapshot(async |conn| {
+        let pipelines = match pipeline {
+            Some(pipeline) => vec![pipeline.to_owned()],
+            None => list::pipelines_of(conn, RunStatus::Halted).await?,
+        };
+        let each = (NEWEST / pipelines.len().max(1)).max(LEAST);
+        let mut is_partial = false;
+        let mut kinds = BTreeMap::new();
+        for pipeline in pipelines {
+            let args = [("pipeline", (&pipeline).into()), ("n", each.into())];
+            let rows = conn.fetch(&HALTED_RUNS, &args).await?;
+            is_partial |= rows.len() == each;
+            for row in &rows {
+                let message: Option<String> = row.get("error_message")?;
+                let key: (Option<String>, Option<String>, Option<String>, String) = (
+                    row.get("node")?,
+                    row.get("halt_reason")?,
+                    row.get("error_class")?,
+                    kind::of(&message.unwrap_or_default()),
+                );
+                let at = row.get::<Option<i64>>("halted_at")?.unwrap_or_default();
+                let of = kinds.entry((pipeline.clone(), key.clone()));
+                let (node, reason, class, kind) = key;
+                let of = of.or_insert_with(|| HaltedKind {
+                    pipeline: pipeline.clone(),
+                    node,
+                    reason,
+                    class,
+                    kind,
+                    runs: 0,
+                    ids: Vec::new(),
+                    first_at: at,
+                    last_at: at,
+                });
+                of.runs += 1;
+                of.first_at = of.first_at.min(at);
+                of.last_at = of.last_at.max(at);
+                if of.ids.len() < NAMED {
+                    of.ids.push(RunId(row.get("id")?));
+                }
+            }
+        }
+        let mut kinds: Vec<HaltedKind> = kinds.into_values().collect();
+        kinds.sort_by_key(|kind| {
+            (
+                std::cmp::Reverse(kind.runs),
+                std::cmp::Reverse(kind.last_at),
+            )
+        });
+        Ok(Halted { kinds, is_partial })
+    })
+    .await
+}

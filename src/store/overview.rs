@@ -1,0 +1,128 @@
+//! The whole at a glance, for people and pages: how many runs are in which state, and the queues.
+//!
+//! Owns: numbers that are counted up to a bound, so that no question grows with what it asks about.
+//! Never: writes, or decides whether a number is good.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::model::*;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::list;
+use super::query;
+use super::statement::statements;
+
+statements! {
+    COUNT_COMPLETED = "
+        SELECT count(*) AS n FROM (
+            SELECT 1 FROM ductwork_runs r {by:ductwork_runs_completed}
+             WHERE r.status = 'completed' AND r.pipeline = :pipeline AND r.id >= :from LIMIT :most) x";
+    COUNT_OF_STATUS = "
+        SELECT count(*) AS n FROM (
+            SELECT 1 FROM ductwork_runs r {by:ductwork_runs_others}
+             WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline = :pipeline
+               AND r.id >= :from LIMIT :most) x";
+    /// From one pipeline to the next by the index, however many executions each has in the queue.
+    QUEUES = "
+        WITH RECURSIVE names (pipeline) AS (
+            SELECT min(pipeline) FROM ductwork_availabilities
+            UNION ALL
+            SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
+              FROM names n WHERE n.pipeline IS NOT NULL)
+        SELECT n.pipeline, {now} AS now,
+               (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = n.pipeline) AS first_due_at,
+               (SELECT count(*) FROM (
+                    SELECT 1 FROM ductwork_availabilities a
+                     WHERE a.pipeline = n.pipeline AND a.due_at <= {now} LIMIT :most) x) AS due,
+               (SELECT count(*) FROM (
+                    SELECT 1 FROM ductwork_availabilities a
+                     WHERE a.pipeline = n.pipeline AND a.due_at > {now} LIMIT :most) x) AS later
+          FROM names n WHERE n.pipeline IS NOT NULL";
+}
+
+/// How many runs of a pipeline are in a state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The state.
+    pub status: RunStatus,
+    /// Their number, or `most` where there are as many or more.
+    pub runs: u64,
+}
+
+/// How many runs are in each state, pipeline by pipeline, each counted up to `most`: of all, or of those
+/// whose id says that they were triggered `since`.
+pub async fn counts(
+    conn: &mut Conn,
+    since: Option<Duration>,
+    most: u64,
+) -> Result<Vec<Count>, Error> {
+    conn.snapshot(async |conn| {
+        let from = match since {
+            Some(since) => list::id_at(query::now(conn).await? - super::micros(since)),
+            None => Uuid::nil(),
+        };
+        let mut counts = Vec::new();
+        for status in RunStatus::ALL {
+            for pipeline in list::pipelines_of(conn, *status).await? {
+                let mut args = vec![
+                    ("pipeline", (&pipeline).into()),
+                    ("from", from.into()),
+                    ("most", (most as i64).into()),
+                ];
+                let statement = match status {
+                    RunStatus::Completed => &COUNT_COMPLETED,
+                    _ => {
+                        args.push(("status", status.as_str().into()));
+                        &COUNT_OF_STATUS
+                    }
+                };
+                let row = conn.fetch_optional(statement, &args).await?;
+                let runs = row.map(|row| row.get::<i64>("n")).transpose()?;
+                counts.push(Count {
+                    runs: runs.unwrap_or_default().unsigned_abs(),
+                    status: *status,
+                    pipeline,
+                });
+            }
+        }
+        Ok(counts)
+    })
+    .await
+}
+
+/// The queue of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Executions that may be claimed, counted up to `most`.
+    pub due: u64,
+    /// Executions that may be claimed later, counted up to `most`.
+    pub later: u64,
+    /// How long the first that may be claimed has waited.
+    pub oldest: Option<Duration>,
+}
+
+/// The queues that have something in them.
+pub async fn queues(conn: &mut Conn, most: u64) -> Result<Vec<Queue>, Error> {
+    let rows = conn
+        .fetch(&QUEUES, &[("most", (most as i64).into())])
+        .await?;
+    rows.iter()
+        .map(|row| {
+            let count = |name| Ok::<_, Error>(row.get::<i64>(name)?.unsigned_abs());
+            let waited = row.get::<i64>("now")? - row.get::<i64>("first_due_at")?;
+            Ok(Queue {
+                pipeline: row.get("pipeline")?,
+                due: count("due")?,
+                later: count("later")?,
+                oldest: u64::try_from(waited).ok().map(Duration::from_micros),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,132 @@
+//! The read models of pages: counts, queues, halted runs by kind, and the elements of a fan-out.
+
+use ductwork::definition::Pipeline;
+use ductwork::model::RunStatus;
+use ductwork::store::overview::Count;
+use ductwork::store::revive::{Revive, revive};
+use ductwork::store::{cancel, fan_out, halted, overview};
+use serde_json::json;
+
+use crate::driver::{Did, Driver, limits};
+use crate::on_every_database;
+use crate::support::Db;
+
+on_every_database! {
+    async fn runs_are_counted_by_pipeline_and_state_up_to_a_bound_and_queues_tell_their_age(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let [one, two] = ["One", "Two"].map(|name| Pipeline::named(name).start("A").build().unwrap());
+        for _ in 0..5 {
+            driver.trigger(&one, "1").await;
+        }
+        driver.work("One", |_| Did::Returned(1.into())).await;
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            waiting.push(driver.trigger(&two, "1").await);
+        }
+        let cancelled = cancel::cancel(&mut driver.conn, waiting[0]).await.unwrap();
+        assert!(matches!(cancelled, cancel::Cancel::Done { .. }));
+        let count = |pipeline: &str, status, runs| Count { pipeline: pipeline.to_owned(), status, runs };
+        let hour = std::time::Duration::from_secs(3_600);
+        for since in [None, Some(hour)] {
+            assert_eq!(
+                overview::counts(&mut driver.conn, since, 4).await.unwrap(),
+                [
+                    count("Two", RunStatus::InProgress, 2),
+                    count("One", RunStatus::Completed, 4),
+                    count("Two", RunStatus::Cancelled, 1),
+                ]
+            );
+        }
+        let queues = overview::queues(&mut driver.conn, 10).await.unwrap();
+        let [queue] = &queues[..] else { panic!("{queues:?}") };
+        assert_eq!((queue.pipeline.as_str(), queue.due, queue.later), ("Two", 2, 0));
+        assert!(queue.oldest.is_some());
+        let queues = overview::queues(&mut driver.conn, 1).await.unwrap();
+        assert_eq!(queues[0].due, 1);
+        // One that has erred waits to be tried again.
+        driver.limits = limits(3, 3);
+        (driver.limits.backoff.initial, driver.limits.backoff.max) = (hour, hour);
+        let mut claimed = driver.claim("Two", 9).await;
+        let finished = driver.finished(claimed.pop().unwrap(), Did::Erred).await;
+        driver.commit(&[finished]).await;
+        let queues = overview::queues(&mut driver.conn, 10).await.unwrap();
+        let [queue] = &queues[..] else { panic!("{queues:?}") };
+        assert_eq!((queue.due, queue.later, queue.oldest), (0, 1, None));
+    }
+}
+
+on_every_database! {
+    async fn halted_runs_are_told_by_kind_and_those_that_were_revived_are_left_out(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("A").chain("B").build().unwrap();
+        let mut runs = Vec::new();
+        for _ in 0..5 {
+            runs.push(driver.trigger(&flow, "1").await);
+        }
+        let mut n = 0;
+        driver.work("P", |claimed| match claimed.node.as_str() {
+            "A" => {
+                n += 1;
+                if n > 3 { Did::Refused } else { Did::Returned(1.into()) }
+            }
+            _ => Did::Refused,
+        }).await;
+        let found = halted::by_kind(&mut driver.conn, None).await.unwrap();
+        assert!(!found.is_partial);
+        let told: Vec<_> = found
+            .kinds
+            .iter()
+            .map(|kind| (kind.node.as_deref(), kind.reason.as_deref(), kind.runs, kind.ids.len()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (Some("B"), Some("job_retries_exhausted"), 3, 3),
+                (Some("A"), Some("job_retries_exhausted"), 2, 2),
+            ]
+        );
+        assert!(found.kinds[0].first_at <= found.kinds[0].last_at);
+        let run = found.kinds[1].ids[0];
+        let revived = revive(&mut driver.conn, run).await.unwrap();
+        assert!(matches!(revived, Revive::Done { .. }), "{revived:?}");
+        let found = halted::by_kind(&mut driver.conn, Some("P")).await.unwrap();
+        let told: Vec<_> = found.kinds.iter().map(|kind| kind.runs).collect();
+        assert_eq!(told, [3, 1]);
+        let none = halted::by_kind(&mut driver.conn, Some("None such")).await.unwrap();
+        assert_eq!(none, halted::Halted::default());
+    }
+}
+
+on_every_database! {
+    async fn any_element_of_a_fan_out_is_read_by_its_place(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let flow = Pipeline::named("P").start("Many").expand("Each").expand("Inner");
+        let flow = flow.collapse("Sum").collapse("End").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        driver.round("P", &mut |_| Did::Returned(json!([1, 2, 3, 4]))).await;
+        let outer = fan_out::of_root(&mut driver.conn, run).await.unwrap();
+        let [outer] = &outer[..] else { panic!("{outer:?}") };
+        assert_eq!((outer.node.as_str(), outer.width, outer.made, outer.arrived), ("Many", 4, 4, 0));
+        let found = fan_out::elements(&mut driver.conn, outer.id, 2, 9).await.unwrap();
+        let places: Vec<_> = found.iter().map(|it| (it.ordinal, it.node.as_str())).collect();
+        assert_eq!(places, [(2, "Each"), (3, "Each")]);
+        assert_eq!(fan_out::elements(&mut driver.conn, outer.id, 1, 1).await.unwrap()[0].ordinal, 1);
+        assert_eq!(fan_out::elements(&mut driver.conn, outer.id, u64::MAX, 9).await.unwrap(), []);
+        driver.round("P", &mut |claimed| match claimed.node.as_str() {
+            "Each" => Did::Returned(json!([1, 2])),
+            _ => Did::Refused,
+        }).await;
+        let found = fan_out::elements(&mut driver.conn, outer.id, 0, 1).await.unwrap();
+        let inner = fan_out::of_branch(&mut driver.conn, found[0].branch_id).await.unwrap();
+        let [inner] = &inner[..] else { panic!("{inner:?}") };
+        assert_eq!((inner.node.as_str(), inner.width), ("Each", 2));
+        driver.work("P", |_| Did::Refused).await;
+        let inner = fan_out::one(&mut driver.conn, run, inner.id).await.unwrap().unwrap();
+        assert_eq!((inner.arrived, inner.halted), (2, 2));
+        let element = &fan_out::elements(&mut driver.conn, inner.id, 1, 1).await.unwrap()[0];
+        assert_eq!(element.halt_reason.as_deref(), Some("job_retries_exhausted"));
+        assert_eq!((element.attempt, element.process_id), (Some(1), Some(driver.process)));
+        let other = driver.trigger(&flow, "1").await;
+        assert_eq!(fan_out::one(&mut driver.conn, other, inner.id).await.unwrap(), None);
+    }
+}
