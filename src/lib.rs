@@ -15,6 +15,7 @@
 // - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
+// - [`svg`]: a graph as a picture
 // - [`store`]: the only SQL · [`step`]: what users run
 // - [`telemetry`]: what happened, for people
 // - [`config`]: what a daemon is told
@@ -103,6 +104,10 @@ mod step;
 pub mod store;
 #[cfg(not(feature = "internals"))]
 mod store;
+#[cfg(feature = "internals")]
+pub mod svg;
+#[cfg(not(feature = "internals"))]
+mod svg;
 #[cfg(feature = "internals")]
 pub mod telemetry;
 #[cfg(not(feature = "internals"))]

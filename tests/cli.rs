@@ -426,6 +426,43 @@ fn an_output_that_is_no_json_has_its_remedy_on_a_line_of_its_own() {
 }
 
 #[test]
+fn a_run_is_shown_as_a_picture_of_its_pipeline() {
+    let place = Place::ready();
+    let text = "pipeline: Talk\non_halt: Ask\nsteps:\n  List: { command: [echo, '[1, 2, 3]'] }\n  \
+                Say: { command: [sh, -c, 'test $(cat) != 2 && echo 1'], max_retry: 0 }\n  Ask: { command: [\"true\"] }\n  \
+                Sum: { command: [cat] }\nflow: [{ start: List }, { expand: Say }, { collapse: Sum }]\n";
+    place.write("pipelines/talk.yml", text);
+    place.run(["run", "Talk"]);
+    let id = place.run(["runs", "--json"]).json()[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let drawn = place.run(["show", &id, "--svg"]);
+    drawn.fine();
+    let (begins, ends) = ("<svg xmlns=", "</svg>\n");
+    assert!(
+        drawn.stdout.starts_with(begins) && drawn.stdout.ends_with(ends),
+        "{drawn:?}"
+    );
+    for told in [
+        &format!("aria-label=\"Talk {id}\""),
+        "List: completed",
+        "expand: failed; of 3 elements 2 completed, 1 failed",
+        "Say: failed; of 3 steps 2 completed, 1 failed",
+        "Sum: not reached",
+        "Ask, the step of on_halt: ",
+    ] {
+        assert!(drawn.stdout.contains(told), "{told}: {drawn:?}");
+    }
+    place
+        .run(["show", &id, "--svg", "--json"])
+        .failed(2, "`--svg` is a picture");
+    place
+        .run(["show", &id, "--svg", "--limit", "3"])
+        .failed(2, "cannot be used with");
+}
+
+#[test]
 fn whoever_only_reads_leaves_no_database_behind() {
     let place = Place::empty();
     place.run(["init"]).fine();

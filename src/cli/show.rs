@@ -1,5 +1,6 @@
-//! `show`: one run whole, as JSON or as a page.
+//! `show`: one run whole, as JSON, as a page, or as a picture.
 
+mod graph;
 mod page;
 
 use serde::Serialize;
@@ -7,9 +8,10 @@ use serde_json::value::RawValue;
 
 use crate::machine::halt::remedy;
 use crate::model::*;
-use crate::store::Purpose;
+use crate::problem::Problem;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, ExecutionRow, StepRow};
+use crate::store::{Conn, Purpose};
 use crate::time;
 
 use super::exit::Failure;
@@ -32,6 +34,7 @@ const TROUBLED: usize = 5;
 #[command(before_long_help = "Examples:
   ductworkd show 5d91c07e
   ductworkd show 5d91c07e --json | jq '.steps[] | select(.status == \"failed\")'
+  ductworkd show 5d91c07e --svg > run.svg
 ")]
 pub struct Show {
     /// The run's id, or some of its first or last digits
@@ -39,6 +42,9 @@ pub struct Show {
     /// At most this many steps [default: all of them as JSON]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
+    /// Print the pipeline's graph as a picture (SVG), with the state of each step
+    #[arg(long, conflicts_with = "limit")]
+    svg: bool,
 }
 
 /// While a wide run is read.
@@ -46,10 +52,17 @@ const READING: &str = "reading the run";
 
 impl Show {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        if self.svg && cli.out.json {
+            let problem = Problem::new("`--svg` is a picture, and `--json` is none");
+            return Err(Failure::usage(problem.help("leave one of the two out")));
+        }
         let config = cli.config()?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
+            if self.svg {
+                return cli.out.raw(&picture(&mut conn, run).await?);
+            }
             let limit = self.limit.map(|limit| limit as usize);
             let limit = limit.or((!cli.out.json).then_some(STEPS_MAX));
             let detail = waiting(READING, query::show(&mut conn, run, limit)).await?;
@@ -117,6 +130,24 @@ impl Show {
             cli.out.text(&hint::pasteable(&text))
         })
     }
+}
+
+/// The run as a picture.
+async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
+    let Some(run) = query::run(conn, id).await? else {
+        return Err(setup::no_run(&id.to_string()));
+    };
+    let definition = Definitions::default().read(conn, &run.definition).await?;
+    let definition = definition.map_err(|unreadable| {
+        let problem = Problem::new(out::clean(&format!("its {unreadable}")));
+        Failure::failed(problem.help("start a newer `ductworkd`"))
+    })?;
+    let progress = waiting(READING, query::progress(conn, id)).await?;
+    graph::draw(&run, &definition, &progress).ok_or_else(|| {
+        let problem = Problem::new(format!("the definition of run {id} is no pipeline's graph"));
+        let help = "somebody has edited it in the database; without `--svg` its steps are listed";
+        Failure::failed(problem.help(help))
+    })
 }
 
 /// The steps with errors that are told in full, those that failed first, and how many more there are.

@@ -15,7 +15,7 @@ pub mod variables;
 pub mod yaml;
 
 #[cfg(test)]
-mod properties;
+pub mod properties;
 
 pub use builder::{Path, Pipeline, Question};
 pub use check::{MAX_BUDGET, MAX_FACTOR};

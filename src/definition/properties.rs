@@ -185,6 +185,15 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
+/// A random pipeline.
+pub fn definition() -> impl Strategy<Value = Definition> {
+    (ops(), step()).prop_map(|(ops, first)| {
+        let (pipeline, _) = both(&ops, &first);
+        let built = pipeline.build();
+        built.unwrap_or_else(|problems| panic!("{problems}"))
+    })
+}
+
 fn spec(number: usize) -> StepSpec {
     StepSpec::command(["program", &number.to_string()])
         .timeout(Duration::from_millis(1_500 + number as u64))

@@ -8,6 +8,7 @@ pub mod advance;
 pub mod barrier;
 pub mod halt;
 pub mod kind;
+pub mod layout;
 pub mod outcome;
 pub mod revive;
 pub mod stuck;

@@ -6,6 +6,7 @@
 mod advance;
 mod barrier;
 mod document;
+mod layout;
 mod outcome;
 mod revive;
 mod transition;

@@ -1,0 +1,91 @@
+//! Text on a picture: what is shown of it, and the room that it takes.
+//!
+//! Owns: making visible what would reorder or hide a text, and cutting it. Never: escapes markup.
+
+/// Columns of a title, which is shown to whoever points at a part that is cut.
+const TITLE: usize = 400;
+
+/// The text in so many columns, with an ellipsis where it is cut.
+pub fn cut(text: &str, columns: usize) -> String {
+    let (mut shown, mut used, mut fits) = (String::new(), 0, 0);
+    for part in text.chars().map(visible) {
+        used += width(&part);
+        // The ellipsis takes the room of the last letter.
+        if used + ELLIPSIS <= columns {
+            fits = shown.len() + part.len();
+        }
+        if used > columns {
+            shown.truncate(fits);
+            shown.push('…');
+            return shown;
+        }
+        shown.push_str(&part);
+    }
+    shown
+}
+
+/// All of a text, as far as anybody would read it.
+pub fn title(text: &str) -> String {
+    cut(text, TITLE)
+}
+
+/// The room of an ellipsis: it is no ASCII.
+const ELLIPSIS: usize = 2;
+
+/// The columns of a text. Letters beyond ASCII may be as wide as two, and are counted so: a text that is
+/// thought too wide leaves a little room, and one that is thought too narrow runs out of its box.
+pub fn width(text: &str) -> usize {
+    text.chars()
+        .map(|char| 1 + usize::from(!char.is_ascii()))
+        .sum()
+}
+
+/// A letter, or the name of one that nobody would see.
+fn visible(char: char) -> String {
+    let hidden = char.is_control()
+        || matches!(
+            char,
+            '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{fffe}'..='\u{ffff}'
+                | '\u{e0000}'..='\u{e007f}'
+        );
+    match hidden {
+        true => char.escape_unicode().to_string(),
+        false => char.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_its_room_and_what_hides_is_named() {
+        assert_eq!(cut("LoadUser", 8), "LoadUser");
+        assert_eq!(cut("LoadUsers", 8), "LoadUs…");
+        assert_eq!(cut("", 8), "");
+        assert_eq!(cut("a\u{202e}b", 20), "a\\u{202e}b");
+        assert_eq!(cut("\u{1b}[2J\0\u{feff}", 30), "\\u{1b}[2J\\u{0}\\u{feff}");
+        assert_eq!(
+            cut("ab\u{202e}cd", 8),
+            "ab…",
+            "a name of a letter is not cut in two"
+        );
+        assert_eq!(cut("漢字漢字", 6), "漢字…");
+        for columns in 2..40 {
+            for text in [
+                "abcdefghijklmnop",
+                "漢字漢字漢字漢字漢字",
+                "a\u{202e}\u{202e}b漢\tc",
+            ] {
+                assert!(width(&cut(text, columns)) <= columns, "{text:?} {columns}");
+            }
+        }
+        assert!(title(&"x".repeat(10_000)).len() < 410);
+    }
+}
