@@ -52,6 +52,13 @@ pub const GUARDED: &[Guarded] = &[
         "s.via <> 'dampen'",
         "a_run_that_halted_without_an_answer_is_revived_to_ask_again",
     ),
+    // What is known of processes that are gone makes no difference to a run.
+    (
+        "FORGET_DEPARTED.1",
+        1,
+        "gone_at <= {now} - :age",
+        "a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned",
+    ),
     // Two connections that are given up in a row, and what fenced the first of them arrives last.
     (
         "FENCE_EARLIER.1",
