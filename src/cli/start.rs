@@ -59,7 +59,7 @@ impl Start {
     }
 }
 
-/// The console alone, as `role: console` is: it listens where the configuration says, or at 127.0.0.1:9410.
+/// The console alone, as `role: console` is.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Console {}
 

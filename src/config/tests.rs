@@ -695,17 +695,8 @@ fn the_console_listens_on_this_host_alone() {
         "",
     ] {
         let said = listen(text).problems();
-        assert_eq!(
-            said,
-            [format!(
-                "1:19 `console.listen` takes an address, not {}",
-                match text {
-                    "" => "an empty text".to_owned(),
-                    "9410" => "the string \"9410\"".to_owned(),
-                    text => format!("`{text}`"),
-                }
-            )]
-        );
+        let begins = "1:19 `console.listen` takes an address, not ";
+        assert!(said.len() == 1 && said[0].starts_with(begins), "{said:?}");
     }
     let hosts = |text: &str| Desk::with(&format!("console: {{hosts: {text}}}\n"));
     assert_eq!(

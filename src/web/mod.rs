@@ -43,6 +43,16 @@ pub struct Site {
     hosts: Hosts,
 }
 
+impl Site {
+    fn new(source: Source, hosts: Hosts) -> Self {
+        Self {
+            source,
+            health: Health::new(),
+            hosts,
+        }
+    }
+}
+
 /// The address cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 #[error("the console cannot listen on {address}")]
@@ -86,13 +96,13 @@ pub async fn start(
     };
     let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
-    let site = Arc::new(Site {
-        source: Source::open(location.clone()),
-        health: Health::new(),
-        hosts: Hosts::new(bound.ip(), hosts),
-    });
-    let running = serve::start(listener, site);
+    let source = Source::open(location.clone());
+    let site = Arc::new(Site::new(source, Hosts::new(bound.ip(), hosts)));
+    let running = serve::start(listener, routes::ROUTES, site);
     let url = format!("http://{bound}/");
     tracing::info!(url, "the console listens");
     Ok(running)
 }
+
+#[cfg(test)]
+mod tests;

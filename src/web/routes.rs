@@ -39,7 +39,7 @@ pub enum Scope {
     Open,
 }
 
-const fn route(
+pub(super) const fn route(
     method: Method,
     path: &'static str,
     scope: Scope,
@@ -67,7 +67,7 @@ pub static ROUTES: &[Route] = &[
 ];
 
 /// The router of these routes, behind the guard.
-pub fn router(routes: &[Route], site: Arc<Site>) -> Router {
+pub fn router<'a>(routes: impl IntoIterator<Item = &'a Route>, site: Arc<Site>) -> Router {
     let mut router = Router::new();
     for route in routes {
         router = router.route(route.path, (route.serve)());

@@ -18,7 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::telemetry::growing::Growing;
 
 use super::Site;
-use super::routes::{ROUTES, router};
+use super::routes::{Route, router};
 
 /// So many connections at once; further ones wait in the kernel until one of these ends.
 const CONNECTIONS_MAX: usize = 512;
@@ -61,9 +61,13 @@ impl Running {
 }
 
 /// Serves these routes in tasks of this thread.
-pub fn start(listener: TcpListener, site: Arc<Site>) -> Running {
+pub fn start<'a>(
+    listener: TcpListener,
+    routes: impl IntoIterator<Item = &'a Route>,
+    site: Arc<Site>,
+) -> Running {
     let (until, told) = watch::channel(None);
-    let router = router(ROUTES, Arc::clone(&site));
+    let router = router(routes, Arc::clone(&site));
     let task = tokio::task::spawn_local(serve(listener, router, site, told));
     Running { until, task }
 }

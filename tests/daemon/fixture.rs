@@ -569,7 +569,9 @@ impl Process {
         let is_child = words.iter().any(|word| word == "child");
         let has = |name: &str| words.iter().any(|word| word == name);
         let kind = match words.as_slice() {
-            [.., last] if is_child && last == "advancer" => last.clone(),
+            [.., last] if is_child && ["advancer", "console"].contains(&last.as_str()) => {
+                last.clone()
+            }
             [.., role, pipeline] if is_child && role == "worker" => format!("worker {pipeline}"),
             [name, ..] if name.ends_with("ductworkd") && has("start") => "supervisor".to_owned(),
             words => words.join(" "),

@@ -1,0 +1,319 @@
+//! The guard, the listener and its end, over real connections.
+
+use std::net::Ipv4Addr;
+
+use axum::http::Method;
+use axum::routing::{get, post};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::routes::{ROUTES, Route, Scope, route};
+use super::*;
+
+/// A listener with these routes beside the console's own, until `body` is over.
+async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Running) -> F) {
+    let local = tokio::task::LocalSet::new();
+    let directory = tempfile::tempdir().unwrap();
+    let location = Location::sqlite(directory.path().join("t.db"));
+    let served = async {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let hosts = Hosts::new(address.ip(), &["further.example".to_owned()]);
+        let site = Arc::new(Site::new(Source::open(location), hosts));
+        let running = serve::start(listener, ROUTES.iter().chain(&routes), site);
+        body(address, running).await;
+    };
+    local.run_until(served).await;
+}
+
+/// All that comes back on a connection of its own.
+async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn ask(address: SocketAddr, method: &str, path: &str, more: &str) -> String {
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+    exchange(address, &format!("{head}{more}\r\n")).await
+}
+
+async fn gets(address: SocketAddr, path: &str) -> String {
+    ask(address, "GET", path, "").await
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
+}
+
+#[test]
+fn every_route_is_told_of_and_stands_once() {
+    let mut seen = std::collections::BTreeSet::new();
+    for route in ROUTES {
+        let place = (route.path, route.method.as_str());
+        assert!(seen.insert(place), "{place:?} stands twice");
+        assert!(route.path.starts_with('/'), "{place:?}");
+        let summary = route.summary;
+        assert!(!summary.is_empty() && !summary.ends_with('.'), "{place:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_response_has_the_headers_that_keep_a_page_to_itself() {
+    with(Vec::new(), async |address, _running| {
+        for path in ["/nowhere", "/api/nowhere"] {
+            let answer = gets(address, path).await;
+            for header in [
+                "content-security-policy: default-src 'none'; script-src 'self';",
+                "x-content-type-options: nosniff",
+                "referrer-policy: no-referrer",
+                "cache-control: no-store",
+            ] {
+                assert!(answer.contains(header), "{answer}");
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_problem_for_programs_and_text_for_people() {
+    let routes = vec![
+        route(Method::GET, "/page", Scope::Open, "a page", || {
+            get(|| async { "page" })
+        }),
+        route(Method::GET, "/api/it", Scope::Open, "it", || {
+            get(|| async { "it" })
+        }),
+        route(Method::POST, "/api/body", Scope::Open, "a body", || {
+            post(|_: String| async { "taken" })
+        }),
+    ];
+    with(routes, async |address, _running| {
+        let answer = gets(address, "/page").await;
+        assert!(
+            status(&answer) == "200" && answer.ends_with("\r\n\r\npage"),
+            "{answer}"
+        );
+        let answer = ask(address, "HEAD", "/page", "").await;
+        assert!(
+            status(&answer) == "200" && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+        assert!(answer.contains("content-length: 4"), "{answer}");
+
+        let answer = gets(address, "/nowhere").await;
+        assert!(answer.contains("content-type: text/plain"), "{answer}");
+        assert!(
+            answer.ends_with("404 Not Found: there is no such page\n"),
+            "{answer}"
+        );
+        let answer = gets(address, "/api/nowhere").await;
+        assert!(
+            answer.contains("content-type: application/problem+json"),
+            "{answer}"
+        );
+        let problem: serde_json::Value =
+            serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        assert_eq!(
+            (&problem["status"], &problem["title"]),
+            (&404.into(), &"Not Found".into())
+        );
+
+        let answer = ask(address, "POST", "/api/it", "").await;
+        assert!(
+            status(&answer) == "405" && answer.contains("allow: GET,HEAD"),
+            "{answer}"
+        );
+        let long = format!("/page?{}", "x".repeat(9_000));
+        assert_eq!(status(&gets(address, &long).await), "414");
+        let header = format!("X: {}\r\n", "x".repeat(17_000));
+        assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
+        // More than is even read.
+        let header = format!("X: {}\r\n", "x".repeat(40_000));
+        assert_eq!(status(&ask(address, "GET", "/page", &header).await), "431");
+        let answer = ask(address, "POST", "/api/body", "Content-Length: 65537\r\n").await;
+        assert_eq!(status(&answer), "413", "{answer}");
+        // One that does not say how large it is.
+        let chunk = format!(
+            "Transfer-Encoding: chunked\r\n\r\n10001\r\n{}\r\n0\r\n",
+            "x".repeat(65_537)
+        );
+        assert_eq!(
+            status(&ask(address, "POST", "/api/body", &chunk).await),
+            "413"
+        );
+        let whole = format!("Content-Length: 65536\r\n\r\n{}", "x".repeat(65_536));
+        assert_eq!(
+            status(&ask(address, "POST", "/api/body", &whole).await),
+            "200"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_console_answers_to_known_names_alone() {
+    let routes = vec![route(Method::GET, "/", Scope::Open, "a page", || {
+        get(|| async { "page" })
+    })];
+    with(routes, async |address, _running| {
+        let asked = async |lines: &str| {
+            let answer = exchange(address, &format!("{lines}\r\nConnection: close\r\n\r\n")).await;
+            status(&answer).to_owned()
+        };
+        for host in [
+            "localhost",
+            "LOCALHOST:9410",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "further.example",
+            "Further.Example:443",
+        ] {
+            assert_eq!(
+                asked(&format!("GET / HTTP/1.1\r\nHost: {host}")).await,
+                "200",
+                "{host}"
+            );
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example:9410",
+            "further.example.",
+            "10.0.0.1",
+            "[::2]",
+            "[localhost",
+            "@localhost",
+            "",
+        ] {
+            assert_eq!(
+                asked(&format!("GET / HTTP/1.1\r\nHost: {host}")).await,
+                "421",
+                "{host}"
+            );
+        }
+        assert_eq!(asked("GET / HTTP/1.0").await, "400");
+        assert_eq!(
+            asked("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost").await,
+            "400"
+        );
+        let other = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost";
+        assert_eq!(asked(other).await, "421");
+        assert_eq!(
+            asked("GET http://localhost/ HTTP/1.1\r\nHost: localhost").await,
+            "200"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
+    let routes = vec![
+        route(Method::GET, "/panics", Scope::Open, "panics", || {
+            get(|| async {
+                if true {
+                    panic!("on purpose");
+                }
+            })
+        }),
+        route(Method::GET, "/hangs", Scope::Open, "hangs", || {
+            get(std::future::pending::<()>)
+        }),
+        route(Method::GET, "/", Scope::Open, "a page", || {
+            get(|| async { "page" })
+        }),
+    ];
+    with(routes, async |address, _running| {
+        // On one connection, which lives on.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        for (path, code) in [("/", "200"), ("/panics", "500"), ("/", "200")] {
+            stream.write_all(request(path).as_bytes()).await.unwrap();
+            let mut answer = vec![0; 4_096];
+            let read = stream.read(&mut answer).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            assert_eq!(status(&answer), code, "{path}");
+            assert!(!answer.contains("on purpose"), "{answer}");
+        }
+        let began = Instant::now();
+        let (hung, other) = tokio::join!(gets(address, "/hangs"), gets(address, "/"));
+        assert_eq!((status(&hung), status(&other)), ("503", "200"));
+        assert!(hung.contains("retry-after: 5"), "{hung}");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            began.elapsed()
+        );
+    })
+    .await;
+}
+
+/// Every connection there may be has said nothing yet; a head that comes in drops does not last.
+#[tokio::test]
+async fn those_who_are_slow_do_not_keep_others_out() {
+    with(Vec::new(), async |address, _running| {
+        let mut drip = TcpStream::connect(address).await.unwrap();
+        drip.write_all(b"GET / HTTP/1.1\r\nHost: loc")
+            .await
+            .unwrap();
+        let mut silent = Vec::new();
+        for _ in 0..600 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let began = Instant::now();
+        let answer = gets(address, "/nowhere").await;
+        assert_eq!(status(&answer), "404");
+        let mut rest = Vec::new();
+        drip.read_to_end(&mut rest).await.unwrap();
+        assert!(!String::from_utf8_lossy(&rest).contains("404"), "{rest:?}");
+        eprintln!("answered after {:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response() {
+    static GO: tokio::sync::Notify = tokio::sync::Notify::const_new();
+    static BEGUN: tokio::sync::Notify = tokio::sync::Notify::const_new();
+    let slow = || {
+        get(|| async {
+            BEGUN.notify_one();
+            GO.notified().await;
+            "at last"
+        })
+    };
+    let routes = vec![route(Method::GET, "/slow", Scope::Open, "slow", slow)];
+    with(routes, async |address, running| {
+        let mut idle = TcpStream::connect(address).await.unwrap();
+        let slow = tokio::task::spawn_local(async move { gets(address, "/slow").await });
+        BEGUN.notified().await;
+        let until = Instant::now() + Duration::from_secs(60);
+        let draining = tokio::task::spawn_local(running.drain(until));
+        // Until it has heard of it.
+        let ready = loop {
+            let ready = gets(address, "/readyz").await;
+            if status(&ready) == "503" && ready.ends_with("draining\n") {
+                break ready;
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(ready.contains("content-type: text/plain"), "{ready}");
+        assert_eq!(status(&gets(address, "/livez").await), "200");
+        assert!(!draining.is_finished());
+        GO.notify_one();
+        let answer = slow.await.unwrap();
+        assert!(answer.ends_with("at last"), "{answer}");
+        // One that has asked nothing yet is not waited for.
+        let mut rest = Vec::new();
+        let closed = idle.read_to_end(&mut rest);
+        let (_closed, ended) = tokio::join!(closed, draining);
+        ended.unwrap();
+        assert!(TcpStream::connect(address).await.is_err(), "nobody listens");
+    })
+    .await;
+}
