@@ -1,0 +1,80 @@
+//! A visitor of the console.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::fixture::{Daemon, PATIENCE, eventually};
+
+/// A response.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Its headers, as they came.
+    pub head: String,
+    pub body: String,
+}
+
+/// A console that listens.
+#[derive(Clone, Debug)]
+pub struct Console {
+    /// Its address and port.
+    pub address: String,
+}
+
+impl Console {
+    /// The one that this daemon said last that it listens.
+    pub async fn of(daemon: &Daemon) -> Self {
+        Self::after(daemon, 0).await
+    }
+
+    /// The same, when so many have said so before.
+    pub async fn after(daemon: &Daemon, before: usize) -> Self {
+        let said = daemon.says_times("the console listens", before + 1).await;
+        let url = said.last().unwrap()["url"].as_str().unwrap();
+        let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
+        Self {
+            address: address.to_owned(),
+        }
+    }
+
+    /// The response to a GET.
+    pub fn get(&self, path: &str) -> Answer {
+        self.try_get(path).expect("a response")
+    }
+
+    /// None: nobody listens, or the connection was lost.
+    pub fn try_get(&self, path: &str) -> Option<Answer> {
+        let host = &self.address;
+        self.exchange(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        ))
+    }
+
+    /// The response to a request as it stands here, on a connection that ends with it.
+    pub fn exchange(&self, request: &str) -> Option<Answer> {
+        let mut stream = TcpStream::connect(&self.address).ok()?;
+        // A console that says nothing fails the test.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some(Answer {
+            status,
+            head: head.to_owned(),
+            body: body.to_owned(),
+        })
+    }
+
+    /// Waits until a GET is answered with this status.
+    pub async fn answers(&self, path: &str, status: u16) -> Answer {
+        eventually(PATIENCE, &format!("{path} is {status}"), async || {
+            self.try_get(path).filter(|answer| answer.status == status)
+        })
+        .await
+    }
+}

@@ -1,0 +1,24 @@
+//! The console of the built daemon: real processes, real requests, real databases.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../tripwires/mod.rs"]
+mod wires;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/cluster.rs"]
+mod cluster;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../daemon/fixture.rs"]
+mod fixture;
+
+mod http;
+mod life;
+mod refused;
+mod source;

@@ -1,0 +1,109 @@
+//! The connection through which the console reads.
+
+use std::time::{Duration, Instant};
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect, Error, Location, query};
+use ductwork::web::source::{ReadError, Source};
+
+use crate::on_every_database;
+use crate::support::Db;
+
+/// Takes minutes.
+static LONG: [Statement; 2] = [
+    Statement::new(
+        "TEST_LONG",
+        "SELECT count(*) AS n FROM generate_series(1, 100000) a, generate_series(1, 100000) b",
+    ),
+    Statement::new(
+        "TEST_LONG",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) AS n FROM n",
+    ),
+];
+static WRITE: Statement = Statement::new("TEST_WRITE", "DELETE FROM ductwork_runs");
+
+async fn write(conn: &mut Conn) -> Result<u64, Error> {
+    conn.execute(&WRITE, &[]).await
+}
+
+async fn work(source: &Source) -> Result<bool, ReadError> {
+    source
+        .read(async |conn| ductwork::store::any_work(conn, None).await)
+        .await
+}
+
+on_every_database! {
+    async fn the_console_reads_and_writes_nothing_and_no_question_takes_long(db: Db) {
+        // A schema.
+        db.conn().await.close().await;
+        let location = Location::parse(&db.url).unwrap();
+        let dialect = location.dialect();
+        let local = tokio::task::LocalSet::new();
+        local.run_until(async move {
+            let source = Source::open(location);
+            assert!(!work(&source).await.unwrap());
+            let refused = source.read(async |conn| write(conn).await).await;
+            assert!(refused.is_err(), "{refused:?}");
+
+            let long = match dialect {
+                Dialect::Postgres => &LONG[0],
+                Dialect::Sqlite => &LONG[1],
+            };
+            let began = Instant::now();
+            // Those behind it wait, and get their answers.
+            let asked = source.read(async |conn| conn.fetch(long, &[]).await.map(drop));
+            let (cut, after) = tokio::join!(asked, work(&source));
+            assert!(matches!(cut, Err(ReadError::Late)), "{cut:?}");
+            assert!(!after.unwrap());
+            let took = began.elapsed();
+            assert!(took >= Duration::from_millis(1_900), "{took:?}");
+            assert!(took < Duration::from_secs(30), "{took:?}");
+
+            // Several statements have the same time as one.
+            let several = source.read(async |conn| loop {
+                query::run_state(conn, ductwork::model::RunId::new()).await?;
+            });
+            let several: Result<(), ReadError> = several.await;
+            assert!(matches!(several, Err(ReadError::Late)), "{several:?}");
+            assert!(!work(&source).await.unwrap());
+
+            // A visitor who has gone is asked for no more.
+            let (began, second) = (Instant::now(), source.clone());
+            for _ in 0..3 {
+                let gone = second.read(async |conn| conn.fetch(long, &[]).await.map(drop));
+                let _gone = tokio::time::timeout(Duration::from_millis(10), gone).await;
+            }
+            assert!(!work(&source).await.unwrap());
+            assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        })
+        .await;
+    }
+
+    async fn more_questions_than_can_be_answered_soon_are_refused(db: Db) {
+        db.conn().await.close().await;
+        let location = Location::parse(&db.url).unwrap();
+        let local = tokio::task::LocalSet::new();
+        local.run_until(async move {
+            let source = Source::open(location);
+            let asked: Vec<_> = (0..200)
+                .map(|_| {
+                    let source = source.clone();
+                    tokio::task::spawn_local(async move { work(&source).await })
+                })
+                .collect();
+            let mut refused = 0;
+            for asked in asked {
+                match asked.await.unwrap() {
+                    Ok(work) => assert!(!work),
+                    Err(error) => {
+                        assert!(matches!(error, ReadError::Crowded), "{error:?}");
+                        refused += 1;
+                    }
+                }
+            }
+            assert!((1..200).contains(&refused), "{refused}");
+            assert!(!work(&source).await.unwrap());
+        })
+        .await;
+    }
+}
