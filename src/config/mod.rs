@@ -7,18 +7,17 @@
 //! Precedence: the command line, then variables, then the file, then the defaults of
 //! [`keys::KEYS`]. Paths in either are relative to the file's directory.
 
+mod console;
 pub mod database;
 mod expand;
 mod fit;
 pub mod keys;
-mod listen;
 mod places;
 mod read;
 mod schema;
 mod source;
 mod value;
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,6 +29,7 @@ use crate::step::environment::Inherit;
 use crate::store::{self, Location};
 use crate::telemetry::{Level, LogFormat};
 
+pub use console::Console;
 pub use database::DatabaseUrl;
 pub use schema::json_schema;
 pub use value::{Exception, PipelineFilter};
@@ -299,15 +299,6 @@ pub struct Supervisor {
     pub reaper_timeout: Duration,
     /// How long children may drain.
     pub shutdown_timeout: Duration,
-}
-
-/// Settings of the console.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Console {
-    /// Where it listens; `None`: a supervisor starts none.
-    pub listen: Option<SocketAddr>,
-    /// Further names of hosts by which it may be asked for, in small letters.
-    pub hosts: Vec<String>,
 }
 
 /// Commands around the life of a process, each an argv.
@@ -584,10 +575,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             reaper_timeout: read.one("supervisor.reaper_timeout", value::span),
             shutdown_timeout: read.one("supervisor.shutdown_timeout", value::span),
         },
-        console: Console {
-            listen: read.one("console.listen", listen::address),
-            hosts: read.one("console.hosts", listen::hosts),
-        },
+        console: Console::read(read),
         hooks: Hooks {
             supervisor: hooks(read, "hooks.supervisor"),
             advancer: hooks(read, "hooks.advancer"),

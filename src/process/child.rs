@@ -86,19 +86,12 @@ impl Child {
         let policy = Policy::new(Arc::clone(&self.config));
         let definitions = Arc::new(Definitions::default());
         let mut lives = Vec::new();
-        let mut console = None;
-        if self.kinds.contains(&ChildKind::Console) {
-            // Before anything waits for the database: it is alive without one.
-            let opened = console::open(&self.config, &location, self.supervisor.is_some());
-            console = tokio::select! {
-                biased;
-                () = signals.stop_asked() => return ExitCode::SUCCESS,
-                opened = opened => match opened {
-                    Ok(running) => Some(running),
-                    Err(code) => return code,
-                },
-            };
-        }
+        let is_child = self.supervisor.is_some();
+        let opened = console::open(&self.kinds, &self.config, &location, is_child, &mut signals);
+        let mut console = match opened.await {
+            Ok(console) => console,
+            Err(code) => return code,
+        };
         for kind in &self.kinds {
             failpoint!("child.start");
             let recovers = *kind != ChildKind::Console;
@@ -118,7 +111,7 @@ impl Child {
         let Some(first) = lives.first() else {
             return ExitCode::SUCCESS;
         };
-        let role = role(&first.kind);
+        let role = first.kind.role();
 
         // A supervisor looks after what a dead child's steps leave behind; a worker after what its own do, as long
         // as it lives.
@@ -241,14 +234,6 @@ fn stamp(lives: &[Life], location: &Location) {
     });
 }
 
-fn role(kind: &ChildKind) -> Role {
-    match kind {
-        ChildKind::Worker { .. } => Role::Worker,
-        ChildKind::Advancer => Role::Advancer,
-        ChildKind::Console => Role::Console,
-    }
-}
-
 /// One loop, registered as one process. A role of its own may have several, which share nothing that
 /// the database tells them apart by: what a loop asks of its process after a lost connection (what
 /// does it hold, whose statements are too late) has no other loop's answer in it. Proven by
@@ -275,7 +260,7 @@ impl Life {
         let identity = Identity::current();
         let process = ProcessId::new();
         let shared = Shared::new(process);
-        let role = role(kind);
+        let role = kind.role();
         let pipeline = match kind {
             ChildKind::Worker { pipeline } => Some(pipeline.clone()),
             ChildKind::Advancer | ChildKind::Console => None,

@@ -12,28 +12,41 @@ use crate::store::Location;
 use crate::telemetry;
 use crate::web::{self, Running};
 
+use super::roster::ChildKind;
+use super::signal::Signals;
+
 /// Between two signs of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// A child's port may be its predecessor's for so long, which drains: a little longer than that takes.
 const PREDECESSOR_WITHIN: Duration = Duration::from_secs(6);
 
-/// Listens where the configuration says.
+/// Listens where the configuration says, if this is a console: before anything waits for the database, because
+/// it is alive without one.
 ///
 /// # Errors
-/// The exit status, when that is not possible and has been said.
+/// The exit status, when that is not possible and has been said, or when it was told to end meanwhile.
 pub async fn open(
+    kinds: &[ChildKind],
     config: &Config,
     location: &Location,
     is_child: bool,
-) -> Result<Running, ExitCode> {
+    signals: &mut Signals,
+) -> Result<Option<Running>, ExitCode> {
+    if !kinds.contains(&ChildKind::Console) {
+        return Ok(None);
+    }
     let address = config.console.listen.unwrap_or(web::LISTEN);
     let within = match is_child {
         true => PREDECESSOR_WITHIN,
         false => Duration::ZERO,
     };
-    let started = web::start(address, &config.console.hosts, location, within).await;
-    started.map_err(|error| {
+    let started = tokio::select! {
+        biased;
+        () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
+        started = web::start(address, &config.console.hosts, location, within) => started,
+    };
+    started.map(Some).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());
         tracing::error!(remedy, "{chain}");
         ExitCode::FAILURE

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::model::Role;
+
 /// A process number.
 pub type Pid = i32;
 
@@ -23,6 +25,15 @@ pub enum ChildKind {
 }
 
 impl ChildKind {
+    /// The role of its process.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::Advancer => Role::Advancer,
+            Self::Worker { .. } => Role::Worker,
+            Self::Console => Role::Console,
+        }
+    }
+
     /// True where work waits for it: a daemon without its console is as ready as one that has none.
     pub fn moves_work(&self) -> bool {
         !matches!(self, Self::Console)

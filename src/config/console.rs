@@ -1,4 +1,4 @@
-//! The address at which the console listens, and the names by which it may be asked for.
+//! The console's settings: the address at which it listens, and the names by which it may be asked for.
 //!
 //! Owns: their notation, and the refusal of addresses that other hosts can reach. Never: opens a socket.
 
@@ -7,13 +7,33 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::yaml::{Fault, Node, Value, shorten};
 
 use super::keys::Key;
+use super::read::Reader;
 use super::value::Faults;
+
+/// Settings of the console.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Console {
+    /// Where it listens; `None`: a supervisor starts none.
+    pub listen: Option<SocketAddr>,
+    /// Further names of hosts by which it may be asked for.
+    pub hosts: Vec<String>,
+}
+
+impl Console {
+    /// Reads them.
+    pub fn read(read: &mut Reader) -> Self {
+        Self {
+            listen: read.one("console.listen", address),
+            hosts: read.one("console.hosts", hosts),
+        }
+    }
+}
 
 /// The notation, for people.
 const NOTATION: &str = "write an address and a port, such as `127.0.0.1:9410`, or `none`";
 
 /// `none`, or a loopback address with a port.
-pub fn address(node: &Node, key: &Key) -> Result<Option<SocketAddr>, Faults> {
+fn address(node: &Node, key: &Key) -> Result<Option<SocketAddr>, Faults> {
     let fault = |message: String, help: &str| Err(vec![Fault::new(node.at, message).help(help)]);
     let text = node.as_text().filter(|_| !node.is_null());
     if text == Some("none") {
@@ -46,7 +66,7 @@ fn parse(text: &str) -> Option<SocketAddr> {
 }
 
 /// One name, names separated by commas, or a list of names; in small letters, addresses without brackets.
-pub fn hosts(node: &Node, key: &Key) -> Result<Vec<String>, Faults> {
+fn hosts(node: &Node, key: &Key) -> Result<Vec<String>, Faults> {
     let texts: Vec<(&Node, &str)> = match &node.value {
         Value::Scalar { text, .. } if !node.is_null() => {
             text.split(',').map(|text| (node, text)).collect()
