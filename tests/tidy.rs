@@ -929,7 +929,7 @@ const READERS: [(&str, &str, &str); 42] = [
     ("supervisor.polling_timeout", "src/process/supervisor.rs", "supervisor.polling_timeout"),
     ("supervisor.reaper_timeout", "src/process/supervisor.rs", "supervisor.reaper_timeout"),
     ("supervisor.shutdown_timeout", "src/process/supervisor.rs", "supervisor.shutdown_timeout"),
-    ("console.listen", "src/process/supervisor.rs", "config.console.listen.map("),
+    ("console.listen", "src/process/supervisor.rs", "config.console.listen.filter("),
     ("console.hosts", "src/process/console.rs", "&config.console.hosts"),
     ("hooks.supervisor.start", "src/process/hooks.rs", "&hooks.supervisor.start"),
     ("hooks.supervisor.stop", "src/process/hooks.rs", "&hooks.supervisor.stop"),

@@ -204,6 +204,7 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
             Some("-1".to_owned()),
         ),
         ("DUCTWORK_JOB_WORKER__COUNT", Some(set.slots.to_string())),
+        ("DUCTWORK_CONSOLE__LISTEN", Some("none".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__START", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__STOP", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__ADVANCER__START", Some("[]".to_owned())),

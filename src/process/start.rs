@@ -153,7 +153,7 @@ pub struct Options {
     pub env: Option<String>,
     /// End when no work is left.
     pub until_idle: bool,
-    /// TSTP suspends it, as it does other programs; a daemon claims nothing more.
+    /// It is a job of a terminal: TSTP suspends it, and it has no console. At TSTP a daemon claims nothing more.
     pub suspends: bool,
     /// Changes to the environment of the children (`None` removes).
     pub environment: Vec<(OsString, Option<OsString>)>,

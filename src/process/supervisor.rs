@@ -67,7 +67,7 @@ pub struct Setup {
     pub pipelines: Vec<String>,
     /// How a child of this kind is started: its arguments.
     pub argv: ChildArgv,
-    /// TSTP suspends it with all that it has started.
+    /// TSTP suspends it with all that it has started, and it has no console: it is a job of a terminal.
     pub suspends: bool,
     /// Changes to the children's environment.
     pub environment: Vec<(OsString, Option<OsString>)>,
@@ -255,7 +255,7 @@ impl Supervisor {
             reaper_timeout: config.supervisor.reaper_timeout,
             shutdown_timeout: config.supervisor.shutdown_timeout,
         };
-        let roster = Roster::new(wanted(&setup.config, &setup.pipelines), limits);
+        let roster = Roster::new(wanted(&setup), limits);
         let supervisor = Self {
             policy,
             setup,
@@ -524,8 +524,7 @@ impl Supervisor {
         if self.roster.is_draining() {
             tracing::info!("those before them still drain: replacing them when these have ended");
         }
-        let wanted = wanted(&self.setup.config, &self.setup.pipelines);
-        let at = self.at();
+        let (at, wanted) = (self.at(), wanted(&self.setup));
         self.handle(roster::Event::Replace { wanted, at });
     }
 
@@ -849,13 +848,14 @@ fn named(pipelines: &[String]) -> String {
     }
 }
 
-fn wanted(config: &Config, pipelines: &[String]) -> Vec<ChildKind> {
-    let workers = pipelines.iter().map(|pipeline| ChildKind::Worker {
+fn wanted(setup: &Setup) -> Vec<ChildKind> {
+    let console = setup.config.console.listen.filter(|_| !setup.suspends);
+    let workers = setup.pipelines.iter().map(|pipeline| ChildKind::Worker {
         pipeline: pipeline.clone(),
     });
     std::iter::once(ChildKind::Advancer)
         .chain(workers)
-        .chain(config.console.listen.map(|_| ChildKind::Console))
+        .chain(console.map(|_| ChildKind::Console))
         .collect()
 }
 

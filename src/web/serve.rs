@@ -26,6 +26,10 @@ const CONNECTIONS_MAX: usize = 512;
 /// A connection has so long to send the head of a request, and to think of its next one.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
+/// So many of them are kept for those who come to the point: while no more are free, a head has less time.
+const SPARE: usize = CONNECTIONS_MAX / 4;
+const HURRIED_HEAD_WITHIN: Duration = Duration::from_secs(1);
+
 /// A head that is larger is not even read: some more than the guard lets through, so that it can say why.
 const HEAD_MAX: usize = 32 << 10;
 
@@ -99,8 +103,12 @@ async fn serve(
             Some(_) = connections.join_next() => {}
             (accepted, slot) = accept(&listener, &slots) => match accepted {
                 Ok(stream) => {
-                    let told = told.clone();
-                    connections.spawn_local(connection(stream, router.clone(), told, slot));
+                    let head_within = match slots.available_permits() < SPARE {
+                        true => HURRIED_HEAD_WITHIN,
+                        false => HEAD_WITHIN,
+                    };
+                    let (router, told) = (router.clone(), told.clone());
+                    connections.spawn_local(connection(stream, router, told, head_within, slot));
                 }
                 Err(error) => {
                     // Too many files are open, say: others may end.
@@ -135,13 +143,14 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     mut told: watch::Receiver<Option<Instant>>,
+    head_within: Duration,
     _slot: OwnedSemaphorePermit,
 ) {
     // Only the size of packets depends on it.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(head_within)
         .max_header_size(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);

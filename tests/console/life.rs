@@ -109,6 +109,15 @@ async fn a_daemon_without_a_console_listens_nowhere() {
         assert_eq!(listens(process.pid), 0, "{process:?}");
     }
     daemon.stop().await;
+    // A run at a terminal has none, whatever a daemon beside it has.
+    fixture.configure(ANY_PORT);
+    let mut run = fixture.start_as(&[], &["run", "Waits", "1"]);
+    fixture.pids("pids", 1).await;
+    assert!(run.children("console").is_empty());
+    std::fs::write(fixture.path("go"), "").unwrap();
+    let (status, _) = run.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(0));
+    assert!(run.logged("the console").is_empty());
 }
 
 #[tokio::test]

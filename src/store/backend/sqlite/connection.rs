@@ -597,6 +597,22 @@ mod tests {
         assert_eq!(numbers(&mut other).await, [1]);
     }
 
+    #[tokio::test]
+    async fn a_page_writes_nothing_and_its_statements_are_ended() {
+        static LONG: Statement = Statement::new(
+            "LONG",
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+        );
+        let (_directory, location, _conn) = opened().await;
+        let mut page = location.connect(Purpose::Page).await.unwrap();
+        assert!(add(&mut page, 2).await.is_err());
+        let began = Instant::now();
+        let ended = page.fetch(&LONG, &[]).await.err().unwrap();
+        assert!(ended.is_not_now(), "{ended:?}");
+        assert!(began.elapsed() >= patience::PAGE);
+        assert_eq!(numbers(&mut page).await, [1]);
+    }
+
     #[test]
     fn a_transaction_says_whether_it_failed_at_its_end() {
         let db = Connection::open_in_memory().unwrap();
