@@ -17,7 +17,7 @@ use crate::model::*;
 use crate::store::advance::{self, BranchClaim, ClaimedBranch};
 use crate::store::claim::{self, Claim, Claimed};
 use crate::store::commit::{self, Committed, Committer, Ended, Finished};
-use crate::store::definition::Definitions;
+use crate::store::definition::{Definitions, LeftOut};
 use crate::store::process::{self, Claimant, Death, NewProcess};
 use crate::store::query::{self, ExecutionRow, RunDetail};
 use crate::store::trigger::{self, NewRun};
@@ -232,7 +232,7 @@ impl Actor<'_> {
     /// Claims the branches that are ready.
     pub(super) async fn claim_branches(&mut self) -> Result<Vec<ClaimedBranch>, Error> {
         let me = Claimant::new(self.process);
-        match advance::claim(&mut self.conn, me, None, 100, LEASE).await? {
+        match advance::claim(&mut self.conn, me, None, 100, LEASE, &LeftOut::default()).await? {
             BranchClaim::Taken(taken) => {
                 for branch in &taken {
                     let (id, token) = (short(branch.id), short(branch.token));

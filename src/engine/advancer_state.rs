@@ -55,17 +55,18 @@ pub enum Why {
     },
     /// The database takes offence at what this one was to write.
     Refused(Error),
-    /// This version cannot read what they rest on, for one of these reasons: not for so long.
+    /// This version cannot read what they rest on, for one of these reasons: nobody may have them for so
+    /// long.
     Unreadable(String, Duration),
 }
 
 impl Why {
-    /// Why these of a batch are given back: until the first of them may be tried again.
+    /// Why these of a batch are given back: all with the longest delay of one of them.
     fn unreadable(branches: &[(ClaimedBranch, Unreadable)]) -> Self {
         let reason = branches.first().map(|(_, why)| why.to_string());
-        let pauses = branches.iter().map(|(_, why)| why.pause);
-        let pause = super::spread(pauses.max().unwrap_or_default());
-        Self::Unreadable(reason.unwrap_or_default(), pause)
+        let delays = branches.iter().map(|(_, why)| why.delay);
+        let delay = delays.max().unwrap_or_default();
+        Self::Unreadable(reason.unwrap_or_default(), delay)
     }
 }
 
@@ -290,7 +291,9 @@ impl Operation {
                 given.map(|()| Answer::GivenBack)
             }
             Self::Claim => {
-                let claim = advance::claim(conn, me, terms.pipelines, terms.most, terms.lease);
+                let left_out = terms.definitions.left_out();
+                let (pipelines, most) = (terms.pipelines, terms.most);
+                let claim = advance::claim(conn, me, pipelines, most, terms.lease, &left_out);
                 claim.await.map(Answer::Claimed)
             }
             Self::Advance(branches) => {
@@ -572,12 +575,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_put_off_for_nothing_and_the_rest_goes_on() {
+    fn what_cannot_be_read_is_given_back_for_nothing_and_the_rest_goes_on() {
         let [bad, last] = [branch(), branch()];
         let unread = || Unreadable {
             digest: "d".to_owned(),
             reason: "it is new".to_owned(),
-            pause: Duration::from_secs(20),
+            delay: Duration::from_secs(20),
         };
         for lost in [false, true] {
             let mut stage = Stage::default();
@@ -589,12 +592,12 @@ mod tests {
             });
             stage.succeeds(&advance([bad, last]), advanced);
             let next = stage.0.next();
-            let Operation::GiveBack(branches, Why::Unreadable(reason, pause)) = &next else {
+            let Operation::GiveBack(branches, Why::Unreadable(reason, delay)) = &next else {
                 panic!("{next:?}");
             };
             assert_eq!(*branches, [bad]);
             assert!(reason.contains("it is new"));
-            assert!(*pause >= Duration::from_secs(15), "{pause:?}");
+            assert_eq!(*delay, unread().delay);
             assert!(next.blames().is_none() && stage.0.may_hold());
             if lost {
                 assert!(stage.0.settle(&next, Err(gone())).is_err());

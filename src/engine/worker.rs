@@ -53,9 +53,6 @@ const LOOK_BEFORE: Duration = Duration::from_secs(1);
 /// No start of a step has failed for so long, and one has succeeded: they can be started again.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
 
-/// Until a claimed row is tried again in which a word is unknown.
-const UNREAD_PAUSE: Duration = Duration::from_secs(30);
-
 /// The loop of one worker process.
 pub struct Worker {
     /// Where to connect.
@@ -256,6 +253,7 @@ impl Worker {
         let terms = Terms {
             pipeline: &self.pipeline,
             lease: self.policy.lease(),
+            definitions: &self.definitions,
         };
         let (conn, me) = match state.link.claiming(self.shared.process()).await {
             Ok(connected) => connected,
@@ -356,7 +354,8 @@ impl Worker {
     /// Asks when the next is due, and sets the next look to it; how long until then.
     async fn next_due(&self, state: &mut Loop) -> Result<Duration, Error> {
         let conn = state.link.get().await?;
-        let next = claim::next_due(conn, &self.pipeline).await?;
+        let left_out = self.definitions.left_out();
+        let next = claim::next_due(conn, &self.pipeline, &left_out).await?;
         let wait = next.unwrap_or(Duration::MAX).min(self.poll());
         state.look = Instant::now() + wait;
         Ok(wait)
@@ -496,8 +495,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives claimed executions to the slots. Those that this version cannot read are left to others:
-    /// put back, until there may be a newer version to take them. They hold up nobody else.
+    /// Gives claimed executions to the slots. Those that this version cannot read are left to others: put back
+    /// at once, for a newer version to take, and left out by this process's own claims for a while. They hold
+    /// up nobody else.
     ///
     /// RACE: while we waited for the database to answer, we were told to claim no more. Executions that we
     /// got all the same are put back: a step that starts now would be killed soon. Proven by
@@ -513,9 +513,9 @@ impl Worker {
             left.extend(claimed.iter().map(|it| it.execution_id));
             return self.put_back(state, left, Duration::ZERO).await;
         }
-        let mut pause = Duration::ZERO;
+        let mut delay = Duration::ZERO;
         for unread in unread {
-            pause = UNREAD_PAUSE;
+            delay = delay.max(self.definitions.leave_out(unread.execution_id.0));
             let text = format!(
                 "an execution cannot be run by this version ({VERSION}): {}",
                 unread.reason
@@ -538,7 +538,7 @@ impl Worker {
                 }
                 Ok(Err(unreadable)) => {
                     begun -= 1;
-                    pause = pause.max(unreadable.pause);
+                    delay = delay.max(unreadable.delay);
                     left.push(claimed.execution_id);
                     let (digest, text) = (&unreadable.digest, unreadable.to_string());
                     self.shared.trouble(Trouble::Definition, digest, &text);
@@ -555,8 +555,6 @@ impl Worker {
             ..Counters::default()
         });
         if !left.is_empty() {
-            // Not before this process tries to read them again.
-            let delay = pause.mul_f64(1.0 + 0.25 * chance());
             self.put_back(state, left, delay).await?;
         }
         Ok(())

@@ -14,6 +14,7 @@ use crate::model::ExecutionId;
 use crate::store::claim::{self, Claim, Held, Rest};
 use crate::store::commit::{self, Committed, Committer, Finished};
 use crate::store::cursor::Cursor;
+use crate::store::definition::Definitions;
 use crate::store::process::{self, Claimant};
 use crate::store::{Conn, Error, portion};
 
@@ -99,12 +100,14 @@ pub enum Answer {
 }
 
 /// On which terms a worker claims and commits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// Whose executions it claims.
     pub pipeline: &'a str,
     /// For how long.
     pub lease: Duration,
+    /// Definitions met so far: what its process could not read is left out.
+    pub definitions: &'a Definitions,
 }
 
 impl Default for WorkerState {
@@ -191,7 +194,11 @@ impl WorkerState {
         me: Claimant,
         terms: Terms<'_>,
     ) -> Result<Answer, Error> {
-        let Terms { pipeline, lease } = terms;
+        let Terms {
+            pipeline,
+            lease,
+            definitions,
+        } = terms;
         match operation {
             Operation::ReadLanded => {
                 process::fence_earlier(conn, me).await?;
@@ -200,8 +207,12 @@ impl WorkerState {
             }
             Operation::ReadHeld => claim::held(conn, me.process).await.map(Answer::Held),
             Operation::Claim { behind, room } => {
-                let claim = claim::claim_behind(conn, *behind, me, pipeline, *room, lease).await;
-                claim.map(|(claim, rest)| Answer::Claimed(claim, rest))
+                let left_out = definitions.left_out();
+                let claim =
+                    claim::claim_behind(conn, *behind, me, pipeline, *room, lease, &left_out);
+                claim
+                    .await
+                    .map(|(claim, rest)| Answer::Claimed(claim, rest))
             }
             Operation::PutBack(ids, delay) => {
                 let count = claim::put_back(conn, me, pipeline, ids, *delay).await;

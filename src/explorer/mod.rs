@@ -154,6 +154,10 @@ const NOT_RUN: &[(&str, &str)] = &[
         "a run whose end is another with an answer: `tests/store/answers.rs`",
     ),
     (
+        "TAKE_READABLE",
+        "a definition that cannot be read: `tests/store/unread.rs`",
+    ),
+    (
         "TELL",
         "what keeps a process from getting on: a word beside its heartbeat",
     ),

@@ -17,7 +17,7 @@ use crate::model::*;
 
 use super::claim::{raw, touch};
 use super::conn::Conn;
-use super::definition::{Definitions, Unreadable};
+use super::definition::{Definitions, LeftOut, Unreadable};
 use super::error::Error;
 use super::micros;
 use super::process::Claimant;
@@ -30,6 +30,15 @@ statements! {
         SELECT id FROM ductwork_branches
          WHERE ready_at IS NOT NULL AND ready_at <= {now}
            AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
+         ORDER BY ready_at, id LIMIT :n {skip_locked}";
+    /// The same around what this process could not read.
+    READY_READABLE = "
+        SELECT id FROM ductwork_branches
+         WHERE ready_at IS NOT NULL AND ready_at <= {now}
+           AND (:all = 1 OR pipeline IN (SELECT b.name FROM {rows:b(name text)}))
+           AND id NOT IN (SELECT x.id FROM {rows:x(id id)})
+           AND (SELECT r.definition FROM ductwork_runs r WHERE r.id = ductwork_branches.run_id)
+               NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY ready_at, id LIMIT :n {skip_locked}";
     CLAIM_BRANCHES = "
         UPDATE ductwork_branches
@@ -130,13 +139,14 @@ pub enum BranchClaim {
     Dead,
 }
 
-/// Claims up to `n` ready branches, of the named pipelines or of all (`None`).
+/// Claims up to `n` ready branches, of the named pipelines or of all (`None`), but none that is left out.
 pub async fn claim(
     conn: &mut Conn,
     claimant: Claimant,
     pipelines: Option<&[String]>,
     n: usize,
     lease: Duration,
+    left_out: &LeftOut,
 ) -> Result<BranchClaim, Error> {
     failpoint!(conn, "branches.begin");
     let claimed = conn.transaction(async |conn| {
@@ -145,16 +155,18 @@ pub async fn claim(
         }
         let names = pipelines.unwrap_or_default();
         let names_rows = Rows::new().texts("name", names.iter().map(String::as_str));
-        let ready = conn
-            .fetch(
-                &READY,
-                &[
-                    ("b", (&names_rows).into()),
-                    ("all", i64::from(pipelines.is_none()).into()),
-                    ("n", n.into()),
-                ],
-            )
-            .await?;
+        let [rows, digests] = left_out.rows();
+        let args = [
+            ("b", (&names_rows).into()),
+            ("all", i64::from(pipelines.is_none()).into()),
+            ("n", n.into()),
+            ("x", (&rows).into()),
+            ("a", (&digests).into()),
+        ];
+        let ready = match left_out.is_empty() {
+            true => conn.fetch(&READY, &args[..3]).await?,
+            false => conn.fetch(&READY_READABLE, &args).await?,
+        };
         if ready.is_empty() {
             return Ok(BranchClaim::Taken(Vec::new()));
         }
@@ -428,9 +440,13 @@ async fn load(
         Ok(definition) => definition,
         Err(unreadable) => return Ok(Err(unreadable)),
     };
+    let id = BranchId(row.get("id")?);
     let unreadable = |reason| {
-        let digest = digest.clone();
-        Ok(Err(Unreadable::now(digest, reason)))
+        Ok(Err(Unreadable {
+            digest: digest.clone(),
+            reason,
+            delay: definitions.leave_out(id.0),
+        }))
     };
     let node: String = row.get("node")?;
     let Some(node) = definition.find(&node) else {
@@ -462,7 +478,7 @@ async fn load(
         }
     };
     Ok(Ok(Fenced {
-        id: BranchId(row.get("id")?),
+        id,
         token,
         run_id: RunId(row.get("run_id")?),
         pipeline: row.get("pipeline")?,
@@ -543,7 +559,7 @@ pub enum GiveBack<'a> {
     Unreadable {
         /// For people.
         message: &'a str,
-        /// Wait before the next attempt.
+        /// Wait before anybody's next attempt.
         delay: Duration,
     },
     /// The attempt was refused for what it was to write: spends one of the transition's retries.

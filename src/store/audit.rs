@@ -448,7 +448,7 @@ statements! {
                || (({now} - pruning_at) / 1000000) || ' s'
           FROM ductwork_runs WHERE pruning_at < {now} - :grace");
     /// A backlog is no violation while every process has something in hand; one that has
-    /// nothing, beside work that is long due, is.
+    /// nothing, beside work that is long due, is, unless it has told why it does not take that.
     I26 = found!("
         SELECT 'process' AS entity, p.id,
                'has nothing to do, while work of ' || p.pipeline || ' is due for '
@@ -456,6 +456,7 @@ statements! {
                 || ' s' AS detail
           FROM ductwork_processes p
          WHERE p.role = 'worker' AND p.last_heartbeat_at > {now} - :grace AND p.started_at < {now} - :grace
+           AND p.trouble IS NULL
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
                             WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
            AND (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline) < {now} - :grace
@@ -467,6 +468,7 @@ statements! {
                 || ' s'
           FROM ductwork_processes p
          WHERE p.role = 'advancer' AND p.last_heartbeat_at > {now} - :grace AND p.started_at < {now} - :grace
+           AND p.trouble IS NULL
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                             WHERE a.process_id = p.id AND a.completed_at IS NULL)
            AND (SELECT min(b.ready_at) FROM ductwork_branches b

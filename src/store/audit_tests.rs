@@ -14,7 +14,7 @@ use crate::model::*;
 use crate::store::bench::data;
 use crate::store::claim::{Claim, Claimed};
 use crate::store::commit::{Committer, Ended, Finished};
-use crate::store::definition::Definitions;
+use crate::store::definition::{Definitions, LeftOut};
 use crate::store::process::{Claimant, Death, NewProcess};
 use crate::store::trigger::NewRun;
 use crate::store::{Location, Purpose, advance, claim, commit, migrate, process, revive, trigger};
@@ -152,6 +152,7 @@ impl Hands {
             None,
             10,
             LEASE,
+            &LeftOut::default(),
         )
         .await
         .unwrap()

@@ -15,6 +15,7 @@ use crate::model::*;
 use super::backend::Asks;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
+use super::definition::LeftOut;
 use super::error::Error;
 use super::micros;
 use super::portion;
@@ -31,7 +32,23 @@ statements! {
          WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment";
     CLAIM in Postgres from "backend/postgres/claim.sql";
     TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql";
-    STAMP_EXECUTIONS in Sqlite from "backend/sqlite/claim.sql";
+    STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
+    /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due
+    /// before it has enough, so it is for processes that have met such a thing.
+    TAKE_READABLE = "
+        WITH due AS MATERIALIZED (
+            SELECT q.execution_id FROM ductwork_availabilities q
+             WHERE q.pipeline = :pipeline AND q.due_at <= {now}
+               AND (q.due_at, q.execution_id) > (:behind, :behind_id)
+               AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
+               AND (SELECT r.definition FROM ductwork_executions e
+                      JOIN ductwork_steps s ON s.id = e.step_id
+                      JOIN ductwork_runs r ON r.id = s.run_id
+                     WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
+             ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked})
+        DELETE FROM ductwork_availabilities
+         WHERE execution_id IN (SELECT execution_id FROM due)
+        RETURNING execution_id AS id, due_at";
     /// An input of up to 16 KiB comes along with its claim: of a thousand such the answer has 16 MiB.
     /// Longer ones are asked for, as many at once as fit.
     LOAD_CLAIMED = "
@@ -69,6 +86,16 @@ statements! {
           FROM {rows:b(id id)}";
     NEXT_DUE = "
         SELECT min(due_at) - {now} AS wait FROM ductwork_availabilities WHERE pipeline = :pipeline";
+    /// The same around what this process could not read.
+    NEXT_READABLE_DUE = "
+        SELECT q.due_at - {now} AS wait FROM ductwork_availabilities q
+         WHERE q.pipeline = :pipeline
+           AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
+           AND (SELECT r.definition FROM ductwork_executions e
+                  JOIN ductwork_steps s ON s.id = e.step_id
+                  JOIN ductwork_runs r ON r.id = s.run_id
+                 WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
+         ORDER BY q.due_at, q.execution_id LIMIT 1";
     pub(crate) HELD = "
         SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL";
 }
@@ -142,7 +169,7 @@ pub struct Rest {
     pub last: Cursor,
     /// Executions that were taken as well and must be put back: together, the inputs are too large to hold.
     pub excess: Vec<ExecutionId>,
-    /// Executions that were taken as well and must be put back for later: this version cannot read them.
+    /// Executions that were taken as well and must be put back for others: this version cannot read them.
     pub unread: Vec<Unread>,
 }
 
@@ -167,7 +194,9 @@ pub async fn claim(
     n: usize,
     lease: Duration,
 ) -> Result<Claim, Error> {
-    let (claim, rest) = claim_behind(conn, Cursor::FIRST, claimant, pipeline, n, lease).await?;
+    let none = LeftOut::default();
+    let claimed = claim_behind(conn, Cursor::FIRST, claimant, pipeline, n, lease, &none);
+    let (claim, rest) = claimed.await?;
     let mut back = rest.excess;
     if let (Claim::Taken(taken), Some(_)) = (&claim, rest.unread.first()) {
         back.extend(rest.unread.iter().map(|unread| unread.execution_id));
@@ -182,8 +211,8 @@ pub async fn claim(
     }
 }
 
-/// The same, of what stands behind a place; and what is too much, or cannot be understood, is the
-/// caller's to put back.
+/// The same, of what stands behind a place and is not left out; and what is too much, or cannot be
+/// understood, is the caller's to put back.
 pub async fn claim_behind(
     conn: &mut Conn,
     cursor: Cursor,
@@ -191,6 +220,7 @@ pub async fn claim_behind(
     pipeline: &str,
     n: usize,
     lease: Duration,
+    left_out: &LeftOut,
 ) -> Result<(Claim, Rest), Error> {
     let none = |last| Rest {
         last,
@@ -202,7 +232,7 @@ pub async fn claim_behind(
     let [process, epoch] = claimant.args();
     let lease = ("lease", micros(lease).into());
     failpoint!(conn, "claim.begin");
-    if conn.asks() == Asks::Joined {
+    if conn.asks() == Asks::Joined && left_out.is_empty() {
         let args = [
             process,
             epoch,
@@ -228,13 +258,19 @@ pub async fn claim_behind(
         if !touch(conn, claimant).await? {
             return Ok(None);
         }
+        let [rows, digests] = left_out.rows();
         let args = [
             pipeline.clone(),
             ("n", n.into()),
             behind.clone(),
             behind_id.clone(),
+            ("x", (&rows).into()),
+            ("a", (&digests).into()),
         ];
-        let taken = conn.fetch(&TAKE_AVAILABILITIES, &args).await?;
+        let taken = match left_out.is_empty() {
+            true => conn.fetch(&TAKE_AVAILABILITIES, &args[..4]).await?,
+            false => conn.fetch(&TAKE_READABLE, &args).await?,
+        };
         if taken.is_empty() {
             return Ok(Some((Vec::new(), cursor)));
         }
@@ -417,12 +453,23 @@ fn taken(row: &Row) -> Result<Taken, Error> {
     })
 }
 
-/// Time until the next execution of `pipeline` is due: zero when one is, `None` when there is
-/// none. One statement, for those who would otherwise open a transaction to find nothing.
-pub async fn next_due(conn: &mut Conn, pipeline: &str) -> Result<Option<Duration>, Error> {
-    let row = conn
-        .fetch_optional(&NEXT_DUE, &[("pipeline", pipeline.into())])
-        .await?;
+/// Time until the next execution of `pipeline` that is not left out is due: zero when one is, `None` when
+/// there is none. One statement, for those who would otherwise open a transaction to find nothing.
+pub async fn next_due(
+    conn: &mut Conn,
+    pipeline: &str,
+    left_out: &LeftOut,
+) -> Result<Option<Duration>, Error> {
+    let [rows, digests] = left_out.rows();
+    let args = [
+        ("pipeline", pipeline.into()),
+        ("x", (&rows).into()),
+        ("a", (&digests).into()),
+    ];
+    let row = match left_out.is_empty() {
+        true => conn.fetch_optional(&NEXT_DUE, &args[..1]).await?,
+        false => conn.fetch_optional(&NEXT_READABLE_DUE, &args).await?,
+    };
     let wait: Option<i64> = row.map(|row| row.get("wait")).transpose()?.flatten();
     Ok(wait.map(|wait| Duration::from_micros(wait.max(0) as u64)))
 }

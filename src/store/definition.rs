@@ -1,17 +1,19 @@
 //! Definitions, stored once per digest and read once per process.
 //!
-//! Owns: what a process remembers of them, those included that it cannot read. Never: what a
-//! definition must satisfy (`definition::canonical`).
+//! Owns: what a process remembers of them, and of what it cannot read, which its claims leave out for a
+//! while. Never: what a definition must satisfy (`definition::canonical`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use uuid::Uuid;
+
 use crate::definition::{Definition, canonical};
 
 use super::conn::Conn;
 use super::error::Error;
-use super::statement::statements;
+use super::statement::{Rows, statements};
 
 statements! {
     LOAD_DEFINITION = "SELECT body FROM ductwork_definitions WHERE digest = :digest";
@@ -21,9 +23,13 @@ statements! {
         ON CONFLICT (digest) DO NOTHING";
 }
 
-/// For how long what cannot be read is left to others, at first and at most: a newer version may be
-/// there to take it, and this one does not come back for nothing all the time.
+/// For how long a process leaves to others what it cannot read, at first and at most: it does not come back
+/// for nothing all the time. Others may have it at once, because one of them may be of a newer version.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
+
+/// As many definitions, and as many rows, a process leaves out at once: its claims are sent all of them.
+/// The rest is given back with a delay for everybody.
+const LEFT_OUT_MAX: usize = 1_000;
 
 /// This version, as its messages name it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -39,19 +45,8 @@ pub struct Unreadable {
     pub digest: String,
     /// Why.
     pub reason: String,
-    /// For how long it is not tried again.
-    pub pause: Duration,
-}
-
-impl Unreadable {
-    /// A mistake that was found only now that it is used.
-    pub(super) fn now(digest: String, reason: String) -> Self {
-        Self {
-            digest,
-            reason,
-            pause: PAUSES.1,
-        }
-    }
+    /// The delay with which what rests on it is given back: none, where this process leaves it out.
+    pub delay: Duration,
 }
 
 /// As much of a digest as people compare.
@@ -62,6 +57,28 @@ pub fn short(digest: &str) -> &str {
 impl From<Unreadable> for Error {
     fn from(unreadable: Unreadable) -> Self {
         Self::Corrupt(unreadable.to_string())
+    }
+}
+
+/// The definitions and rows that a process leaves to others at the moment, because it could not read them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    digests: Vec<String>,
+    rows: Vec<Uuid>,
+}
+
+impl LeftOut {
+    /// Nothing, as a rule.
+    pub fn is_empty(&self) -> bool {
+        self.digests.is_empty() && self.rows.is_empty()
+    }
+
+    /// For the statements that claim around it: the rows, and the definitions.
+    pub(super) fn rows(&self) -> [Rows<'_>; 2] {
+        [
+            Rows::new().ids("id", self.rows.iter().copied()),
+            Rows::new().texts("digest", self.digests.iter().map(String::as_str)),
+        ]
     }
 }
 
@@ -76,6 +93,8 @@ pub struct Definitions {
 struct Known {
     read: HashMap<String, Arc<Definition>>,
     unread: HashMap<String, Unread>,
+    /// Rows that could not be understood though their definitions could be read, and until when they are left out.
+    rows: HashMap<Uuid, Instant>,
 }
 
 struct Unread {
@@ -109,6 +128,17 @@ impl Definitions {
         Ok(self.known().learn(digest, read, Instant::now()))
     }
 
+    /// Leaves a row out that cannot be understood, whatever its definition; the delay with which it is given
+    /// back: none, unless too many are left out.
+    pub fn leave_out(&self, row: Uuid) -> Duration {
+        self.known().leave_out(row, Instant::now())
+    }
+
+    /// The definitions and rows that this process leaves to others at the moment.
+    pub fn left_out(&self) -> LeftOut {
+        self.known().left_out(Instant::now())
+    }
+
     /// The definition with this digest, if it was met before.
     pub fn get(&self, digest: &str) -> Option<Arc<Definition>> {
         self.known().read.get(digest).cloned()
@@ -133,8 +163,7 @@ impl Known {
             return Some(Ok(Arc::clone(read)));
         }
         let unread = self.unread.get(digest)?;
-        let pause = unread.until.checked_duration_since(now)?;
-        (!pause.is_zero()).then(|| Err(unread.error(digest, pause)))
+        (now < unread.until).then(|| Err(unreadable(digest, &unread.reason, Duration::ZERO)))
     }
 
     /// Takes note of what came of reading it.
@@ -160,25 +189,44 @@ impl Known {
         // Nobody asks for most of them any more.
         self.unread
             .retain(|_, unread| now < unread.until + PAUSES.1 * 10);
+        if self.unread.len() >= LEFT_OUT_MAX {
+            return Err(unreadable(digest, &reason, PAUSES.1));
+        }
+        let error = unreadable(digest, &reason, Duration::ZERO);
         let until = now + pause;
         let unread = Unread {
             reason,
             pause,
             until,
         };
-        let error = unread.error(digest, pause);
         self.unread.insert(digest.to_owned(), unread);
         Err(error)
     }
+
+    fn leave_out(&mut self, row: Uuid, now: Instant) -> Duration {
+        self.rows.retain(|_, until| now < *until);
+        if self.rows.len() >= LEFT_OUT_MAX && !self.rows.contains_key(&row) {
+            return PAUSES.1;
+        }
+        self.rows.insert(row, now + PAUSES.1);
+        Duration::ZERO
+    }
+
+    fn left_out(&self, now: Instant) -> LeftOut {
+        let unread = self.unread.iter().filter(|(_, it)| now < it.until);
+        let rows = self.rows.iter().filter(|(_, until)| now < **until);
+        LeftOut {
+            digests: unread.map(|(digest, _)| digest.clone()).collect(),
+            rows: rows.map(|(row, _)| *row).collect(),
+        }
+    }
 }
 
-impl Unread {
-    fn error(&self, digest: &str, pause: Duration) -> Unreadable {
-        Unreadable {
-            digest: digest.to_owned(),
-            reason: self.reason.clone(),
-            pause,
-        }
+fn unreadable(digest: &str, reason: &str, delay: Duration) -> Unreadable {
+    Unreadable {
+        digest: digest.to_owned(),
+        reason: reason.to_owned(),
+        delay,
     }
 }
 
@@ -209,27 +257,57 @@ mod tests {
     use crate::definition::Pipeline;
 
     #[test]
-    fn what_cannot_be_read_is_tried_again_after_a_pause_that_grows_to_a_minute_and_is_known_once_it_can()
-     {
+    fn what_cannot_be_read_is_left_out_for_a_pause_that_grows_to_a_minute_and_is_known_once_it_can()
+    {
         let mut known = Known::default();
         let mut now = Instant::now();
         for seconds in [5, 10, 20, 40, 60, 60] {
             assert!(known.get("d", now).is_none(), "it is asked for");
+            assert!(known.left_out(now).is_empty());
             let read = known.learn("d", Err("it is new".to_owned()), now);
-            let pause = Duration::from_secs(seconds);
-            let expected = Unreadable {
-                digest: "d".to_owned(),
-                reason: "it is new".to_owned(),
-                pause,
-            };
+            let expected = unreadable("d", "it is new", Duration::ZERO);
             assert_eq!(read.unwrap_err(), expected);
+            let pause = Duration::from_secs(seconds);
             let left = known.get("d", now + pause / 2).expect("it is remembered");
-            assert_eq!(left.unwrap_err().pause, pause / 2);
+            assert_eq!(left.unwrap_err(), expected);
+            assert_eq!(known.left_out(now + pause / 2).digests, ["d"]);
             now += pause;
         }
         let definition = Pipeline::named("P").start("A").build().expect("one");
         assert!(known.learn("d", Ok(definition), now).is_ok());
         assert!(matches!(known.get("d", now), Some(Ok(_))));
-        assert!(known.unread.is_empty());
+        assert!(known.unread.is_empty() && known.left_out(now).is_empty());
+    }
+
+    #[test]
+    fn more_than_a_process_leaves_out_waits_for_everybody() {
+        let mut known = Known::default();
+        let now = Instant::now();
+        let mut unread = |digest: String, now| {
+            let read = known.learn(&digest, Err("it is new".to_owned()), now);
+            read.unwrap_err().delay
+        };
+        for n in 0..LEFT_OUT_MAX {
+            assert_eq!(unread(n.to_string(), now), Duration::ZERO);
+        }
+        assert_eq!(unread("more".to_owned(), now), PAUSES.1);
+        assert_eq!(
+            unread("0".to_owned(), now),
+            Duration::ZERO,
+            "it is one of them"
+        );
+        let rows: Vec<Uuid> = (0..LEFT_OUT_MAX).map(|_| Uuid::now_v7()).collect();
+        for row in &rows {
+            assert_eq!(known.leave_out(*row, now), Duration::ZERO);
+        }
+        let more = Uuid::now_v7();
+        assert_eq!(known.leave_out(more, now), PAUSES.1);
+        assert_eq!(known.leave_out(rows[0], now), Duration::ZERO);
+        assert_eq!(known.left_out(now).rows.len(), LEFT_OUT_MAX);
+        // They are forgotten with their pause.
+        let later = now + PAUSES.1;
+        assert!(known.left_out(later).is_empty());
+        assert_eq!(known.leave_out(more, later), Duration::ZERO);
+        assert_eq!(known.left_out(later).rows, [more]);
     }
 }

@@ -230,6 +230,12 @@ macro_rules! statements {
             $crate::store::statement::section(include_str!($file), stringify!($name)),
         )
     };
+    (@ $name:ident from $file:literal) => {
+        $crate::store::statement::Statement::new(
+            stringify!($name),
+            $crate::store::statement::section(include_str!($file), stringify!($name)),
+        )
+    };
     (@ $name:ident runs $row:tt) => {
         $crate::store::statement::Statement::row(stringify!($name), &$row)
     };

@@ -34,7 +34,9 @@ flow: [{ start: A }]
 
 const FAN: &str = r#"
 pipeline: Fan
-steps: { A: { command: [sh, -c, 'until [ -e go ]; do sleep 0.05; done; echo "[1]"'] }, B: { command: [cat] } }
+steps:
+  A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "[1]"'] }
+  B: { command: [cat] }
 flow: [{ start: A }, { expand: B }]
 "#;
 
@@ -208,11 +210,7 @@ on_every_database! {
         let good = fixture.trigger("Also", "1", 5).await;
         let mut daemon = fixture.start();
         daemon.ready().await;
-        eventually(PATIENCE, "the steps run", async || {
-            let claimed = fixture.executions().await;
-            (claimed.iter().filter(|e| e.process_id.is_some()).count() >= 5).then_some(())
-        })
-        .await;
+        fixture.pids("pids", 6).await;
         garble(&mut fixture, unread).await;
         std::fs::write(fixture.path("go"), "").unwrap();
         for run in good {

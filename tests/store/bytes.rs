@@ -6,6 +6,7 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::ExecutionId;
 use ductwork::store::claim::{self, Claim, Rest};
 use ductwork::store::cursor::Cursor;
+use ductwork::store::definition::LeftOut;
 use ductwork::store::portion::BYTES_MAX;
 use ductwork::store::process::Claimant;
 use ductwork::store::trigger::{self, NewRun};
@@ -77,7 +78,7 @@ on_every_database! {
         let mut taken = 0;
         for fit in [2, 2, 1, 2] {
             let conn = &mut driver.conn;
-            let claimed = claim::claim_behind(conn, Cursor::FIRST, me, "P", 9, LEASE).await;
+            let claimed = claim::claim_behind(conn, Cursor::FIRST, me, "P", 9, LEASE, &LeftOut::default()).await;
             let (Claim::Taken(claimed), Rest { excess, .. }) = claimed.unwrap() else {
                 panic!("it lives")
             };

@@ -8,6 +8,7 @@ use ductwork::model::*;
 use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
+use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Claimant, Counters, Death};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -135,7 +136,7 @@ on_every_database! {
             let refused = claim::claim(&mut driver.conn, Claimant::new(driver.process), "P", 9, LEASE).await;
             assert!(matches!(refused, Err(Error::Corrupt(_))), "{}: {refused:?}", taken.name);
         }
-        let due = claim::next_due(&mut driver.conn, "P").await.unwrap();
+        let due = claim::next_due(&mut driver.conn, "P", &LeftOut::default()).await.unwrap();
         assert_eq!(due, Some(Duration::ZERO));
     }
 
@@ -415,7 +416,7 @@ on_every_database! {
         assert!(other.recover(dead.process).await.removed);
         let claim = claim::claim(&mut dead.conn, Claimant::new(dead.process), "P", 1, LEASE).await.unwrap();
         assert!(matches!(claim, Claim::Dead), "{claim:?}");
-        let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE).await.unwrap();
+        let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
         let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false).await;
         assert!(!beat.unwrap());
@@ -452,9 +453,9 @@ on_every_database! {
 
         let committed = commit::commit(&mut driver.conn, &finished, committer(present)).await;
         assert_eq!(committed.unwrap().stale, []);
-        let branches = advance::claim(&mut driver.conn, past, None, 9, LEASE).await.unwrap();
+        let branches = advance::claim(&mut driver.conn, past, None, 9, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(branches, BranchClaim::Dead), "{branches:?}");
-        let branches = advance::claim(&mut driver.conn, present, None, 9, LEASE).await.unwrap();
+        let branches = advance::claim(&mut driver.conn, present, None, 9, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(&branches, BranchClaim::Taken(taken) if taken.len() == 1), "{branches:?}");
         let claim = claim::claim(&mut driver.conn, present, "P", 9, LEASE).await.unwrap();
         assert!(matches!(&claim, Claim::Taken(taken) if taken.len() == 1), "{claim:?}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ductwork::definition::Pipeline;
 use ductwork::model::RunId;
 use ductwork::store::advance::{self, GiveBack};
+use ductwork::store::definition::LeftOut;
 use ductwork::store::process::{self, Death, Recovered};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -57,7 +58,9 @@ async fn trigger(driver: &mut Driver, pipeline: &'static str, delay: Duration) -
 }
 
 async fn wait(driver: &mut Driver, pipeline: &str) -> Duration {
-    let wait = claim::next_due(&mut driver.conn, pipeline).await.unwrap();
+    let wait = claim::next_due(&mut driver.conn, pipeline, &LeftOut::default())
+        .await
+        .unwrap();
     wait.expect("something waits")
 }
 

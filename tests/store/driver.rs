@@ -115,7 +115,16 @@ impl Driver {
 
     /// Takes ready branches.
     pub async fn claim_branches(&mut self, n: usize) -> Vec<ClaimedBranch> {
-        match advance::claim(&mut self.conn, Claimant::new(self.process), None, n, LEASE).await {
+        match advance::claim(
+            &mut self.conn,
+            Claimant::new(self.process),
+            None,
+            n,
+            LEASE,
+            &self.definitions.left_out(),
+        )
+        .await
+        {
             Ok(BranchClaim::Taken(taken)) => taken,
             Ok(BranchClaim::Dead) => panic!("the process was declared dead"),
             Err(error) => panic!("{error:?}"),

@@ -12,6 +12,7 @@ use ductwork::store::advance;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit;
+use ductwork::store::definition::LeftOut;
 use ductwork::store::fault_injection;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::resume::{self, Resume, resume};
@@ -174,7 +175,7 @@ on_every_database! {
         let finished = [driver.finished(claimed, Did::Returned(json!(1))).await];
         driver.commit(&finished).await;
         by_hand(&mut driver, &CROSSED_BY_HAND, run).await;
-        let refused = advance::claim(&mut driver.conn, Claimant::new(driver.process), None, 9, LEASE).await;
+        let refused = advance::claim(&mut driver.conn, Claimant::new(driver.process), None, 9, LEASE, &LeftOut::default()).await;
         assert!(matches!(refused, Err(Error::Corrupt(_))), "{refused:?}");
     }
 

@@ -6,6 +6,7 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
 use ductwork::store::claim::{self, Claim, Rest};
 use ductwork::store::cursor::Cursor;
+use ductwork::store::definition::LeftOut;
 use ductwork::store::process::Claimant;
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
@@ -105,8 +106,16 @@ async fn an_old_snapshot_is_held(db: Db) {
         let mut place = Cursor::FIRST;
         for _ in 0..RUNS / 2 / 20 {
             let (conn, process) = (&mut driver.conn, driver.process);
-            let claimed =
-                claim::claim_behind(conn, place, Claimant::new(process), "P", 20, LEASE).await;
+            let claimed = claim::claim_behind(
+                conn,
+                place,
+                Claimant::new(process),
+                "P",
+                20,
+                LEASE,
+                &LeftOut::default(),
+            )
+            .await;
             let (Claim::Taken(taken), Rest { last, .. }) = claimed.unwrap() else {
                 panic!("it lives")
             };

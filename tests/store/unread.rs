@@ -5,11 +5,13 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::stuck::{Stuck, stuck};
 use ductwork::model::*;
-use ductwork::store::claim::{self, Claim, Rest};
+use ductwork::store::advance::{self, GiveBack};
+use ductwork::store::claim::{self, Claim, Claimed, Rest};
 use ductwork::store::cursor::Cursor;
-use ductwork::store::definition::Definitions;
+use ductwork::store::definition::{Definitions, LeftOut};
 use ductwork::store::process::{self, Claimant, Counters, NewProcess};
 use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{NewRun, trigger};
 use ductwork::store::{Conn, Dialect, audit, query};
 use serde_json::json;
 
@@ -22,7 +24,29 @@ async fn garble(conn: &mut Conn) {
     static GARBLE: Statement =
         Statement::new("GARBLE", "UPDATE ductwork_definitions SET body = :body");
     let body = [("body", r#"{"pipeline":"P","graph":[]}"#.into())];
-    assert_eq!(conn.execute(&GARBLE, &body).await.unwrap(), 1);
+    assert!(conn.execute(&GARBLE, &body).await.unwrap() > 0);
+}
+
+/// They can be read again, by whoever knows this one.
+async fn ungarble(conn: &mut Conn, definition: &Definition) {
+    static UNGARBLE: Statement = Statement::new(
+        "UNGARBLE",
+        "UPDATE ductwork_definitions SET body = :body WHERE digest = :digest",
+    );
+    let (body, digest) = (definition.canonical(), definition.digest());
+    let args = [("body", (&body).into()), ("digest", (&digest).into())];
+    assert_eq!(conn.execute(&UNGARBLE, &args).await.unwrap(), 1);
+}
+
+/// Claims as a process does: around what it could not read.
+async fn claim_readable(driver: &mut Driver, n: usize) -> (Vec<Claimed>, Rest) {
+    let (me, left_out) = (Claimant::new(driver.process), driver.definitions.left_out());
+    let conn = &mut driver.conn;
+    let claimed = claim::claim_behind(conn, Cursor::FIRST, me, "P", n, LEASE, &left_out).await;
+    match claimed.unwrap() {
+        (Claim::Taken(taken), rest) => (taken, rest),
+        (Claim::Dead, _) => panic!("the process was declared dead"),
+    }
 }
 
 fn one() -> Definition {
@@ -96,7 +120,7 @@ on_every_database! {
         let good = driver.trigger(&one(), "2").await;
         driver.conn.execute(&VIA, &[("run", bad.0.into())]).await.unwrap();
         let me = Claimant::new(driver.process);
-        let claimed = claim::claim_behind(&mut driver.conn, Cursor::FIRST, me, "P", 9, LEASE).await;
+        let claimed = claim::claim_behind(&mut driver.conn, Cursor::FIRST, me, "P", 9, LEASE, &LeftOut::default()).await;
         let (Claim::Taken(taken), Rest { unread, .. }) = claimed.unwrap() else {
             panic!("the process was declared dead");
         };
@@ -106,11 +130,121 @@ on_every_database! {
         // It is held, and read back as such.
         let held = claim::held(&mut driver.conn, driver.process).await.unwrap();
         assert_eq!((held.whole.len(), held.unread.len()), (1, 1));
-        let (ids, delay) = ([unread[0].execution_id], Duration::from_secs(100));
+        // Others may have it at once; this process leaves it out, and nothing else of its definition.
+        let delay = driver.definitions.leave_out(unread[0].execution_id.0);
+        let ids = [unread[0].execution_id];
         let back = claim::put_back(&mut driver.conn, me, "P", &ids, delay).await;
-        assert_eq!(back.unwrap(), 1);
-        let due = claim::next_due(&mut driver.conn, "P").await.unwrap().unwrap();
-        assert!(due > Duration::from_secs(90) && due <= delay, "{due:?}");
+        assert_eq!((back.unwrap(), delay), (1, Duration::ZERO));
+        let left_out = driver.definitions.left_out();
+        for (left_out, found) in [(&left_out, false), (&LeftOut::default(), true)] {
+            let due = claim::next_due(&mut driver.conn, "P", left_out).await.unwrap();
+            assert_eq!(due.is_some(), found);
+        }
+        // As any claim, it takes what is due of its pipeline, and no more than it was asked for.
+        let later = [NewRun { key: None, input: "1" }];
+        trigger(&mut driver.conn, &one(), &later, LEASE).await.unwrap();
+        driver.trigger(&Pipeline::named("Q").start("A").build().unwrap(), "1").await;
+        let next = [driver.trigger(&one(), "3").await, driver.trigger(&one(), "4").await];
+        for next in next {
+            let (taken, rest) = claim_readable(&mut driver, 1).await;
+            assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), [next]);
+            assert_eq!(rest.unread, []);
+        }
+        let (taken, rest) = claim_readable(&mut driver, 9).await;
+        assert_eq!(taken.len(), 0);
+        assert_eq!(rest.unread, []);
+    }
+
+    /// The one has the chance to claim first each time, as an idle process beside a busy one has.
+    async fn what_one_process_cannot_read_another_gets_at_once_and_the_first_claims_no_more(db: Db) {
+        let newer = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let (mut old, mut new) = (Driver::new(&db).await, Driver::new(&db).await);
+        let mut unread = Vec::new();
+        for _ in 0..20 {
+            unread.push(old.trigger(&newer, "1").await);
+        }
+
+        // It claims first, and gives back all that it got.
+        garble(&mut old.conn).await;
+        let me = Claimant::new(old.process);
+        let (taken, _) = claim_readable(&mut old, 16).await;
+        assert_eq!(taken.len(), 16);
+        let mut delay = Duration::ZERO;
+        for claimed in &taken {
+            let read = old.definitions.read(&mut old.conn, &claimed.definition).await.unwrap();
+            delay = delay.max(read.unwrap_err().delay);
+        }
+        let ids: Vec<_> = taken.iter().map(|it| it.execution_id).collect();
+        assert_eq!(claim::put_back(&mut old.conn, me, "P", &ids, delay).await.unwrap(), 16);
+        ungarble(&mut old.conn, &newer).await;
+
+        // It goes on with the work that it can read; of the rest it claims none, nor looks for it.
+        let known = old.trigger(&one(), "2").await;
+        let (taken, _) = claim_readable(&mut old, 9).await;
+        assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), [known]);
+        assert_eq!(claim_readable(&mut old, 9).await.0.len(), 0);
+        let left_out = old.definitions.left_out();
+        assert_eq!(claim::next_due(&mut old.conn, "P", &left_out).await.unwrap(), None);
+        let ended = old.finished(taken.into_iter().next().unwrap(), Did::Returned(json!(1))).await;
+        old.commit(&[ended]).await;
+
+        // The other has them all, in their order, and without a wait.
+        let (taken, _) = claim_readable(&mut new, 99).await;
+        assert_eq!(taken.iter().map(|it| it.run_id).collect::<Vec<_>>(), unread);
+        let mut finished = Vec::new();
+        for claimed in taken {
+            finished.push(new.finished(claimed, Did::Returned(json!(1))).await);
+        }
+        new.commit(&finished).await;
+
+        // The same with branches: here the one meets the definition in an advance.
+        old.definitions = Definitions::default();
+        garble(&mut old.conn).await;
+        let branches = old.claim_branches(9).await;
+        assert_eq!(branches.len(), 9);
+        let advanced = old.advance(&branches).await;
+        assert_eq!((advanced.moved, advanced.unreadable.len()), (0, 9));
+        let delay = advanced.unreadable.iter().map(|(_, why)| why.delay).max().unwrap();
+        assert_eq!(delay, Duration::ZERO);
+        let why = GiveBack::Unreadable { message: "it is new", delay };
+        let backoff = |_: &str, _| -> Duration { unreachable!("its own delay counts") };
+        advance::give_back(&mut old.conn, &branches, why, &backoff).await.unwrap();
+        ungarble(&mut old.conn, &newer).await;
+        assert_eq!(old.claim_branches(99).await, []);
+        let branches = new.claim_branches(99).await;
+        assert_eq!(branches.len(), 20);
+        assert_eq!(new.advance(&branches).await.moved, 20);
+        new.work("P", |_| Did::Returned(json!(1))).await;
+        for run in unread {
+            assert_eq!(new.run(run).await.0, RunStatus::Completed);
+        }
+    }
+
+    async fn an_idle_process_that_has_told_why_it_takes_nothing_breaks_no_invariant(db: Db) {
+        let conn = &mut db.conn().await;
+        for role in [Role::Worker, Role::Advancer] {
+            let mut driver = Driver::new(&db).await;
+            driver.audited = false;
+            let split = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
+            driver.trigger(&split, "1").await;
+            if role == Role::Advancer {
+                let claimed = driver.claim("P", 1).await.remove(0);
+                let ended = driver.finished(claimed, Did::Returned(json!(1))).await;
+                driver.commit(&[ended]).await;
+            }
+            let idle = worker(conn, role, "P").await;
+            age(conn, Duration::from_secs(61)).await;
+            process::beat(conn, idle, Counters::default(), false).await.unwrap();
+            let found = async |conn: &mut Conn| -> Vec<ProcessId> {
+                let found = audit::audit(conn, audit::GRACE).await.unwrap();
+                let idle = found.into_iter().filter(|it| it.invariant == "I26");
+                idle.map(|it| ProcessId(it.id)).collect()
+            };
+            assert!(found(conn).await.contains(&idle), "{role:?}");
+            let why = Some(("it is new", Duration::from_secs(65)));
+            process::report_trouble(conn, idle, why).await.unwrap();
+            assert!(!found(conn).await.contains(&idle), "{role:?}");
+        }
     }
 
     async fn what_a_dead_process_held_is_recovered_though_its_definition_cannot_be_read(db: Db) {
@@ -126,7 +260,9 @@ on_every_database! {
             assert!(crash == 2 || recovered.pipelines.contains("P"), "{recovered:?}");
             driver.process = crate::driver::register(&mut driver.conn).await;
         }
-        // The branch waits for somebody who can read where it is to go.
+        // The branch waits for somebody who can read where it is to go, and is left out meanwhile.
+        assert_eq!(driver.claim_branches(9).await, []);
+        driver.definitions = Default::default();
         let branches = driver.claim_branches(9).await;
         let advanced = driver.advance(&branches).await;
         assert_eq!((advanced.moved, advanced.unreadable.len()), (0, 1));
@@ -162,11 +298,11 @@ on_every_database! {
         let (branch, why) = advanced.unreadable[0].clone();
         let message = why.to_string();
         let delay = Duration::from_secs(100);
-        let why = ductwork::store::advance::GiveBack::Unreadable { message: &message, delay };
+        let why = GiveBack::Unreadable { message: &message, delay };
         let backoff = |_: &str, _| -> Duration { unreachable!("its own delay counts") };
-        ductwork::store::advance::give_back(&mut driver.conn, &[branch], why, &backoff).await.unwrap();
+        advance::give_back(&mut driver.conn, &[branch], why, &backoff).await.unwrap();
         driver.audit().await;
-        let next = ductwork::store::advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
+        let next = advance::next_ready(&mut driver.conn).await.unwrap().unwrap();
         assert!(next > 90_000_000, "{next}");
         // It is told once it has lasted.
         assert!(told(&mut driver.conn).await.is_empty());

@@ -11,6 +11,7 @@ use crate::bench::pipelines::{CHAIN, COMMAND, DIAMOND, FLAT, TRUE, WIDE};
 use crate::bench::report::BenchReport;
 use crate::bench::{Bench, Error, Workload, proc};
 use crate::store::bench::{data, measure};
+use crate::store::definition::LeftOut;
 use crate::store::trigger::{NewRun, trigger};
 use crate::store::{Conn, claim, query};
 
@@ -192,11 +193,18 @@ impl Bench {
             began
         };
         let since = Instant::now();
-        while since.elapsed() < WINDOW && claim::next_due(conn, FLAT).await?.is_some() {
+        while since.elapsed() < WINDOW
+            && claim::next_due(conn, FLAT, &LeftOut::default())
+                .await?
+                .is_some()
+        {
             self.daemon()?;
             tokio::time::sleep(LOOK).await;
         }
-        if claim::next_due(conn, FLAT).await?.is_none() {
+        if claim::next_due(conn, FLAT, &LeftOut::default())
+            .await?
+            .is_none()
+        {
             self.drained(Workload::Backlog, conn).await?;
         }
         let until = query::now(conn).await?;

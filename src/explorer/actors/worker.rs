@@ -95,6 +95,7 @@ impl Worker {
         let terms = Terms {
             pipeline: flows::PIPELINE,
             lease: LEASE,
+            definitions: cx.definitions,
         };
         let waits = match operation {
             Operation::Claim { .. } => asked(cx.conn, &WAITS, me.process).await?,

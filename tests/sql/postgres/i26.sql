@@ -5,6 +5,7 @@ WITH found AS MATERIALIZED (
                 || ' s' AS detail
           FROM ductwork_processes p
          WHERE p.role = 'worker' AND p.last_heartbeat_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 AND p.started_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
+           AND p.trouble IS NULL
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
                             WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
            AND (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline) < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
@@ -16,6 +17,7 @@ WITH found AS MATERIALIZED (
                 || ' s'
           FROM ductwork_processes p
          WHERE p.role = 'advancer' AND p.last_heartbeat_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 AND p.started_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
+           AND p.trouble IS NULL
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                             WHERE a.process_id = p.id AND a.completed_at IS NULL)
            AND (SELECT min(b.ready_at) FROM ductwork_branches b
