@@ -210,7 +210,7 @@ on_every_database! {
         let good = fixture.trigger("Also", "1", 5).await;
         let mut daemon = fixture.start();
         daemon.ready().await;
-        fixture.pids("pids", 6).await;
+        fixture.pids("pids", 5).await;
         garble(&mut fixture, unread).await;
         std::fs::write(fixture.path("go"), "").unwrap();
         for run in good {
