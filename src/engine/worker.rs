@@ -50,6 +50,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// has come to stand before that place, or was locked by somebody.
 const LOOK_BEFORE: Duration = Duration::from_secs(1);
 
+/// A claim around what this process could not read passes over all that is due of that. Where that takes longer
+/// than this, the database has three times as long for others before the next one.
+const LONG_CLAIM: (Duration, u32) = (Duration::from_millis(50), 3);
+
 /// No start of a step has failed for so long, and one has succeeded: they can be started again.
 const STARTS_AGAIN: Duration = Duration::from_secs(3);
 
@@ -80,6 +84,8 @@ struct Loop {
     eager: bool,
     /// When to ask the queue, though nobody wakes this worker.
     look: Instant,
+    /// Not before this, whoever wakes it.
+    rest: Instant,
     /// Where the last claim ended, while they are full, and since when none began at the beginning.
     behind: Option<(Cursor, Instant)>,
     /// How many claims in a row took nothing although something was due.
@@ -107,6 +113,7 @@ impl Worker {
             work: WorkerState::default(),
             eager: true,
             look: Instant::now(),
+            rest: Instant::now(),
             behind: None,
             vain: 0,
             most: usize::MAX,
@@ -227,8 +234,16 @@ impl Worker {
         // Where a step may kill this process, nothing that has ended waits for its commit when one
         // starts.
         let first = state.slots.is_suspect() && !state.work.finished().is_empty();
-        if claiming && !first && !self.claim(state).await? {
-            return Ok(Duration::from_millis(100));
+        if claiming && !first && Instant::now() >= state.rest {
+            let began = Instant::now();
+            let lives = self.claim(state).await?;
+            if !self.definitions.left_out().is_empty() {
+                let (long, share) = LONG_CLAIM;
+                state.rest = Instant::now() + began.elapsed().saturating_sub(long) * share;
+            }
+            if !lives {
+                return Ok(Duration::from_millis(100));
+            }
         }
         if !state.work.finished().is_empty() {
             self.commit(state, claiming).await?;
@@ -237,7 +252,10 @@ impl Worker {
         }
         let stuck = stuck.map_or(Duration::MAX, |stuck| STUCK_AFTER.saturating_sub(stuck));
         let look = match claiming && state.slots.appetite(0) > 0 {
-            true => state.look.saturating_duration_since(Instant::now()),
+            true => {
+                let look = state.look.max(state.rest);
+                look.saturating_duration_since(Instant::now())
+            }
             false => Duration::MAX,
         };
         // Never zero: that would be a loop that does not wait.
