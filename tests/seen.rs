@@ -6,6 +6,10 @@
     reason = "what fails here is the test, not the program"
 )]
 
+#[expect(dead_code, reason = "a server without a standby is enough here")]
+#[path = "support/cluster.rs"]
+mod cluster;
+
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -755,4 +759,50 @@ fn a_person_who_has_seen_enough_leaves_the_run_alone() {
         (Some(0), "7\n"),
         "{watched:?}"
     );
+}
+
+/// The list is kept up to date when the database is back, and Ctrl-C ends it while that is away.
+#[test]
+fn a_list_that_is_watched_waits_an_outage_of_its_database_out() {
+    use std::io::Write;
+    let cluster = cluster::Cluster::start();
+    let place = Place::new(&[("Slow", SLOW)]);
+    let file = place.path().join("ductwork.yml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, config.replace("sqlite://ductwork.db", &cluster.url)).unwrap();
+    let trigger = || text(&place.run(&["trigger", "Slow", "7"]).stdout);
+    let first = trigger().trim()[28..].to_owned();
+    let size = (24, 80);
+    let mut child = place.on_terminal("runs --watch", size, &[]);
+    let mut keys = child.stdin.take().unwrap();
+    let (mut last, mut outages, mut next) = (Vec::new(), 0, None::<String>);
+    let ended = watched(child, size, 512, |screen| {
+        last = screen.lines();
+        let with = |part: &str| last.iter().filter(|line| line.contains(part)).count();
+        let away = with("note: the database is away");
+        assert!(away <= outages, "it is told once: {last:#?}");
+        match (outages, &next) {
+            (0, _) if with(&first) == 1 => {
+                cluster.down();
+                outages = 1;
+            }
+            (1, None) if away == 1 => {
+                cluster.up();
+                next = Some(trigger().trim()[28..].to_owned());
+            }
+            (1, Some(next)) if with(next) == 1 => {
+                assert_eq!((with("note: the database is back"), with(&first)), (1, 1));
+                cluster.down();
+                outages = 2;
+            }
+            (2, _) if away == 2 => {
+                keys.write_all(b"\x03").unwrap();
+                outages = 3;
+            }
+            _ => {}
+        }
+    });
+    let shown = last.join("\n");
+    assert_eq!((ended, outages), (Some(0), 3), "{shown}");
+    cluster.up();
 }

@@ -19,6 +19,7 @@ use super::glyphs::{Glyphs, glyphs};
 use super::live::{Frame, Look, Screen, Style, Tree, counted, span};
 use super::nobody::Lookout;
 use super::out::{clean, short};
+use super::outage::Outages;
 use super::terminal::Terminal;
 use super::{attempt, columns, hint, value};
 
@@ -80,46 +81,49 @@ pub struct Follow<'a> {
     pub others: Option<&'a Config>,
 }
 
-/// Follows a run until it rests; `None` when it is gone. `stopping` tells whether whoever works it is
-/// told to stop.
+impl Follow<'_> {
+    /// Whether a run that was found so is followed no more.
+    fn ends_with(&self, seen: &Seen) -> bool {
+        seen.rests() && !(self.patient && seen.status == Some(RunStatus::Dampened))
+    }
+}
+
+/// Follows a run until it rests, whether the database is there all the time or not; `None` when it is
+/// gone. `stopping` tells whether whoever works it is told to stop.
 pub async fn to_rest(
     conn: &mut Conn,
     follow: &Follow<'_>,
     view: &mut View<'_>,
     stopping: &dyn Fn() -> bool,
+    outages: &mut Outages,
 ) -> Result<Option<RunStatus>, Failure> {
     let mut lookout = follow.others.map(Lookout::new);
-    // The questions, asked for again only where there are more or fewer: each is read with its value.
-    let mut asked = (0, Vec::new());
+    let mut asked = Asked::default();
+    // A picture of the last look stands while the database is away.
+    let mut seen = Seen {
+        status: Some(RunStatus::InProgress),
+        ..Seen::default()
+    };
     loop {
         let began = Instant::now();
-        let state = query::run_state(conn, follow.run).await?;
-        let mut seen = Seen {
-            progress: query::progress(conn, follow.run).await?,
-            status: state.map(|state| state.status),
-            stopping: stopping(),
-            ..Seen::default()
-        };
-        if seen.progress.iter().any(|node| node.retrying > 0) {
-            seen.retries = retries(conn, follow.run).await?;
+        match look(conn, follow, &mut lookout, &mut asked).await {
+            Ok(Some((found, notes))) => {
+                seen = found;
+                view.notes.extend(notes);
+            }
+            Ok(None) => continue,
+            Err(failure) => {
+                let mut tell = |note| {
+                    view.notes.push(note);
+                    view.show(&seen, false);
+                };
+                outages.ride_out(conn, failure, &mut tell).await?;
+                lookout.iter_mut().for_each(Lookout::later);
+                continue;
+            }
         }
-        let waiting: u64 = seen.progress.iter().map(|node| node.waiting).sum();
-        if seen.status == Some(RunStatus::Dampened) && waiting != asked.0 {
-            asked = (waiting, questions(conn, follow).await?);
-        }
-        if seen.status == Some(RunStatus::Dampened) {
-            seen.asks = asked.1.clone();
-        }
-        let rests = seen.rests() && !(follow.patient && seen.status == Some(RunStatus::Dampened));
-        if rests
-            && seen.status == Some(RunStatus::Dampened)
-            && !still_waits(conn, follow.run).await?
-        {
-            continue;
-        }
-        if let Some(lookout) = lookout.as_mut().filter(|_| !rests) {
-            view.notes.extend(lookout.look(conn, follow.run).await?);
-        }
+        seen.stopping = stopping();
+        let rests = follow.ends_with(&seen);
         view.show(&seen, rests);
         if rests {
             return Ok(seen.status);
@@ -127,6 +131,45 @@ pub async fn to_rest(
         let pause = (began.elapsed() * LOOK_SHARE).max(LOOK_EVERY);
         tokio::time::sleep(pause).await;
     }
+}
+
+/// The questions of a run, and how many there are: asked for again only where there are more or fewer,
+/// because each is read with its value.
+#[derive(Default)]
+struct Asked(u64, Vec<String>);
+
+/// The run as it is, and lines that say why nobody moves it; `None` where it has moved on meanwhile.
+async fn look(
+    conn: &mut Conn,
+    follow: &Follow<'_>,
+    lookout: &mut Option<Lookout<'_>>,
+    asked: &mut Asked,
+) -> Result<Option<(Seen, Vec<String>)>, Failure> {
+    let state = query::run_state(conn, follow.run).await?;
+    let mut seen = Seen {
+        progress: query::progress(conn, follow.run).await?,
+        status: state.map(|state| state.status),
+        ..Seen::default()
+    };
+    if seen.progress.iter().any(|node| node.retrying > 0) {
+        seen.retries = retries(conn, follow.run).await?;
+    }
+    let waiting: u64 = seen.progress.iter().map(|node| node.waiting).sum();
+    if seen.status == Some(RunStatus::Dampened) && waiting != asked.0 {
+        *asked = Asked(waiting, questions(conn, follow).await?);
+    }
+    if seen.status == Some(RunStatus::Dampened) {
+        seen.asks = asked.1.clone();
+    }
+    let ends = follow.ends_with(&seen);
+    if ends && seen.status == Some(RunStatus::Dampened) && !still_waits(conn, follow.run).await? {
+        return Ok(None);
+    }
+    let notes = match lookout {
+        Some(lookout) if !ends => lookout.look(conn, follow.run).await?,
+        _ => Vec::new(),
+    };
+    Ok(Some((seen, notes)))
 }
 
 /// Whether a run that waited, and of which nothing went on a moment later, waits now: a person may have

@@ -15,7 +15,9 @@ use crate::time;
 
 use super::attempt;
 use super::exit::Failure;
+use super::follow::say;
 use super::out::{self, paint, short};
+use super::outage::Outages;
 use super::setup::{self, CliContext};
 
 /// Between two looks at a run that goes on.
@@ -54,26 +56,44 @@ impl Logs {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
             let mut shown = Shown::default();
+            let mut outages = Outages::new(config.location()?);
             let status = loop {
-                // Asked first, so that nothing is missed that was written before the end.
-                let Some(state) = query::run_state(&mut conn, run).await? else {
-                    return Err(setup::no_run(&run.to_string()));
-                };
-                let over = state.status.is_terminal() || !self.follow;
-                let found = shown.show(cli, &mut conn, run, self.step.as_deref());
-                if found.await? == 0 && over {
-                    known(&mut conn, run, self.step.as_deref()).await?;
+                match self.look(cli, &mut conn, run, &mut shown).await {
+                    Ok(status) if status.is_terminal() || !self.follow => break status,
+                    Ok(_) => tokio::time::sleep(LOOK_EVERY).await,
+                    Err(failure) if self.follow => {
+                        let mut tell = |note: String| say(&note);
+                        outages.ride_out(&mut conn, failure, &mut tell).await?;
+                    }
+                    Err(failure) => return Err(failure),
                 }
-                if over {
-                    break state.status;
-                }
-                tokio::time::sleep(LOOK_EVERY).await;
             };
             match shown.attempts == 0 && !cli.out.json {
                 true => cli.out.text(&format!("{}\n", none(status))),
                 false => Ok(()),
             }
         })
+    }
+}
+
+impl Logs {
+    /// Shows what is new; the state of the run before that.
+    async fn look(
+        &self,
+        cli: &CliContext,
+        conn: &mut Conn,
+        run: RunId,
+        shown: &mut Shown,
+    ) -> Result<RunStatus, Failure> {
+        // Asked first, so that nothing is missed that was written before the end.
+        let Some(state) = query::run_state(conn, run).await? else {
+            return Err(setup::no_run(&run.to_string()));
+        };
+        let found = shown.show(cli, conn, run, self.step.as_deref()).await?;
+        if found == 0 && (state.status.is_terminal() || !self.follow) {
+            known(conn, run, self.step.as_deref()).await?;
+        }
+        Ok(state.status)
     }
 }
 

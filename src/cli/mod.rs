@@ -25,6 +25,7 @@ mod logs;
 mod migrate;
 mod nobody;
 mod out;
+mod outage;
 mod patiently;
 mod processes;
 mod prune;

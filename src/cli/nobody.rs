@@ -75,6 +75,11 @@ impl<'a> Lookout<'a> {
         }
     }
 
+    /// Not for a moment: the database was away, and whoever works has to come back to it first.
+    pub fn later(&mut self) {
+        self.next = Instant::now() + LOOK_EVERY;
+    }
+
     /// The lines that say why nobody moves the run, the first time that it is so.
     pub async fn look(&mut self, conn: &mut Conn, run: RunId) -> Result<Vec<String>, Failure> {
         if self.told || Instant::now() < self.next {

@@ -23,6 +23,7 @@ use super::follow::is_drawable;
 use super::glyphs::glyphs;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
+use super::outage::Outages;
 use super::setup::{self, CliContext};
 use super::{shot, terminal};
 
@@ -83,7 +84,8 @@ impl Runs {
                     terminal: true,
                     ..cli.out
                 };
-                return watch(&mut conn, &filter, people).await;
+                let outages = Outages::new(config.location()?);
+                return watch(&mut conn, &filter, people, outages).await;
             }
             let runs = list::runs(&mut conn, &filter).await?;
             if runs.is_empty() {
@@ -167,35 +169,61 @@ fn remarks(run: &Run) -> String {
 }
 
 /// Draws the list over itself, until a person has seen enough.
-async fn watch(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<(), Failure> {
+async fn watch(
+    conn: &mut Conn,
+    filter: &RunFilter<'_>,
+    to: Out,
+    mut outages: Outages,
+) -> Result<(), Failure> {
     let terminal = terminal::stderr()?;
     let mut screen = Screen::on(terminal);
-    let coloured = shot::style().colour;
     // From before the first picture on, which says how this is ended.
     let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
         Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
     })?;
-    loop {
-        let runs = list::runs(conn, filter).await?;
-        let now = query::now(conn).await?;
-        let text = match coloured {
-            true => as_text(&runs, to, now),
-            false => anstream::adapter::strip_str(&as_text(&runs, to, now)).to_string(),
-        };
-        let mut lines = text.lines().map(str::to_owned);
-        let frame = Frame {
-            title: lines.next().unwrap_or_default(),
-            rows: lines.collect(),
-            first: 0,
-            last: vec!["Ctrl-C ends the watching".to_owned()],
-            ended: false,
-        };
-        screen.draw(&[], &frame);
-        tokio::select! {
-            biased;
-            _ = enough.recv() => return Ok(()),
-            () = tokio::time::sleep(WATCH_EVERY) => {}
+    let drawing = async {
+        let mut frame = picture("");
+        loop {
+            match listed(conn, filter, to).await {
+                Ok(text) => {
+                    frame = picture(&text);
+                    screen.draw(&[], &frame);
+                    tokio::time::sleep(WATCH_EVERY).await;
+                }
+                Err(failure) => {
+                    let mut tell = |note| screen.draw(&[note], &frame);
+                    outages.ride_out(conn, failure, &mut tell).await?;
+                }
+            }
         }
+    };
+    tokio::select! {
+        biased;
+        _ = enough.recv() => Ok(()),
+        failed = drawing => failed,
+    }
+}
+
+/// The list as it is now.
+async fn listed(conn: &mut Conn, filter: &RunFilter<'_>, to: Out) -> Result<String, Failure> {
+    let runs = list::runs(conn, filter).await?;
+    let now = query::now(conn).await?;
+    let text = as_text(&runs, to, now);
+    Ok(match shot::style().colour {
+        true => text,
+        false => anstream::adapter::strip_str(&text).to_string(),
+    })
+}
+
+/// A list that is drawn over itself.
+fn picture(list: &str) -> Frame {
+    let mut lines = list.lines().map(str::to_owned);
+    Frame {
+        title: lines.next().unwrap_or_default(),
+        rows: lines.collect(),
+        first: 0,
+        last: vec!["Ctrl-C ends the watching".to_owned()],
+        ended: false,
     }
 }
 

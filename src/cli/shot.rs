@@ -28,6 +28,7 @@ use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::out::Out;
+use super::outage::Outages;
 use super::terminal::Terminal;
 use super::trigger::{Answer, made, note_other_input};
 
@@ -159,6 +160,7 @@ async fn follow(
     }
     handle.waker.job_available(pipeline);
     let how = shot.follow(triggered);
+    let mut outages = Outages::new(location.clone());
     let status = {
         let screen = terminal.map(Terminal::file).transpose()?.map(Screen::on);
         let mut view = View::new(&how, screen, terminal);
@@ -171,13 +173,13 @@ async fn follow(
             view = view.begun(age);
         }
         let stopping = || *handle.stopping.borrow();
-        follow::to_rest(&mut conn, &how, &mut view, &stopping).await?
+        follow::to_rest(&mut conn, &how, &mut view, &stopping, &mut outages).await?
     };
     let reported = report(&mut conn, shot, &how, triggered, status).await;
-    let hooks = await_hooks(&mut conn, id, &shot.definition).await;
+    let hooks = await_hooks(&mut conn, id, &shot.definition, &mut outages).await;
     // The outcome of the run is what the command ends with, whatever keeps its hooks.
     reported?;
-    Ok(hooks?)
+    hooks
 }
 
 /// Waits until the hooks of the run have run: the daemon stops after this. The run is over meanwhile, and
@@ -186,7 +188,8 @@ async fn await_hooks(
     conn: &mut Conn,
     run: RunId,
     definition: &Definition,
-) -> Result<(), store::Error> {
+    outages: &mut Outages,
+) -> Result<(), Failure> {
     if !Hook::ALL.iter().any(|it| definition.hook(*it).is_some()) {
         return Ok(());
     }
@@ -196,7 +199,14 @@ async fn await_hooks(
     };
     let (began, mut told) = (Instant::now(), false);
     loop {
-        let progress = query::progress(conn, run).await?;
+        let progress = match query::progress(conn, run).await {
+            Ok(progress) => progress,
+            Err(error) => {
+                let mut tell = |note: String| say(&note);
+                outages.ride_out(conn, error.into(), &mut tell).await?;
+                continue;
+            }
+        };
         let Some(open) = progress.into_iter().find(is_open) else {
             return Ok(());
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::config::Config;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
 use crate::store::trigger::{NewRun, Triggered, trigger};
@@ -13,6 +14,7 @@ use crate::store::{Conn, Purpose, query};
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, say};
 use super::nobody::{self, Lookout};
+use super::outage::Outages;
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
 use super::shot;
@@ -120,7 +122,7 @@ impl Trigger {
                 nobody::note(&mut conn, &config, pipeline).await?;
             }
             if self.wait {
-                let end = wait(&mut conn, triggered.run_id, Lookout::new(&config)).await?;
+                let end = wait(&mut conn, triggered.run_id, &config).await?;
                 answer.status = Some(end.status);
                 answer.output = end.output;
             }
@@ -181,32 +183,49 @@ pub fn note_other_input(triggered: &Triggered) {
 
 /// Waits until a run has ended, or nothing of it goes on unless a person answers: by looking, ever less
 /// often, because nobody wakes it.
-async fn wait(
-    conn: &mut Conn,
-    run: RunId,
-    mut lookout: Lookout<'_>,
-) -> Result<query::RunState, Failure> {
+async fn wait(conn: &mut Conn, run: RunId, config: &Config) -> Result<query::RunState, Failure> {
     let mut look_every = Duration::from_millis(10);
+    let mut lookout = Lookout::new(config);
+    let mut outages = Outages::new(config.location()?);
     loop {
-        let Some(state) = query::run_state(conn, run).await? else {
-            return Err(setup::no_run(&format!("{run} any more: it was pruned")));
-        };
-        if state.status.is_terminal() {
-            return Ok(state);
-        }
-        if state.status == RunStatus::Dampened {
-            let progress = query::progress(conn, run).await?;
-            let rests = progress.iter().all(|node| node.moving == 0);
-            if rests && follow::still_waits(conn, run).await? {
-                return Ok(state);
+        match look(conn, run, &mut lookout).await {
+            Ok(Some(state)) => return Ok(state),
+            Ok(None) => {
+                tokio::time::sleep(look_every).await;
+                look_every = (look_every * 3 / 2).min(LOOK_EVERY_MAX);
+            }
+            Err(failure) => {
+                let mut tell = |note: String| say(&note);
+                outages.ride_out(conn, failure, &mut tell).await?;
+                lookout.later();
             }
         }
-        for line in lookout.look(conn, run).await? {
-            say(&line);
-        }
-        tokio::time::sleep(look_every).await;
-        look_every = (look_every * 3 / 2).min(LOOK_EVERY_MAX);
     }
+}
+
+/// One look: the state of a run that has ended, or that rests.
+async fn look(
+    conn: &mut Conn,
+    run: RunId,
+    lookout: &mut Lookout<'_>,
+) -> Result<Option<query::RunState>, Failure> {
+    let Some(state) = query::run_state(conn, run).await? else {
+        return Err(setup::no_run(&format!("{run} any more: it was pruned")));
+    };
+    if state.status.is_terminal() {
+        return Ok(Some(state));
+    }
+    if state.status == RunStatus::Dampened {
+        let progress = query::progress(conn, run).await?;
+        let rests = progress.iter().all(|node| node.moving == 0);
+        if rests && follow::still_waits(conn, run).await? {
+            return Ok(Some(state));
+        }
+    }
+    for line in lookout.look(conn, run).await? {
+        say(&line);
+    }
+    Ok(None)
 }
 
 /// A word to people, beside the output.

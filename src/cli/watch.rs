@@ -11,6 +11,7 @@ use crate::time;
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable};
 use super::live::Screen;
+use super::outage::Outages;
 use super::setup::{self, CliContext};
 use super::trigger::Answer;
 use super::{shot, terminal};
@@ -22,7 +23,7 @@ use super::{shot, terminal};
   ductworkd watch 5d91c07e > output.json    # the run's output, once it has completed
 
 It ends when the run ends, with 0 when the run completed and with 1 when it did not. A run that waits for a person is \
-watched until somebody answers. Ctrl-C ends the watching with 130; the run goes on.
+watched until somebody answers. Ctrl-C ends the watching with 130; the run goes on. A database that goes away is waited for, five minutes at most.
 ")]
 pub struct Watch {
     /// The run's id, or some of its first or last digits
@@ -55,6 +56,7 @@ impl Watch {
                 true => Some(Screen::on(terminal::stderr()?)),
                 false => None,
             };
+            let mut outages = Outages::new(config.location()?);
             let now = query::now(&mut conn).await?;
             let age = time::between(found.triggered_at, found.ended_at().unwrap_or(now));
             let status = {
@@ -67,7 +69,7 @@ impl Watch {
                         }
                         return Ok(ExitCode::from(Code::Interrupted as u8));
                     }
-                    status = follow::to_rest(&mut conn, &how, &mut view, &|| false) => status?,
+                    status = follow::to_rest(&mut conn, &how, &mut view, &|| false, &mut outages) => status?,
                 }
             };
             let state = query::run_state(&mut conn, run).await?;

@@ -53,5 +53,6 @@ mod stuck;
 mod tls;
 mod unread;
 mod upgrades;
+mod waits;
 mod wide;
 mod writers;
