@@ -200,6 +200,13 @@ fn what_a_person_types_is_timed_on_a_history_a_queue_and_a_wide_run() {
 }
 
 #[test]
+fn the_consoles_pages_are_timed_on_a_history_a_queue_and_a_wide_run() {
+    let options = ["--history", "50", "--backlog", "50", "--width", "100"];
+    let names = ["/runs?pipeline=Rare, p95", "a run: 100 wide, open, p95"];
+    on_both("pages", &options, &names);
+}
+
+#[test]
 fn contention_is_measured_with_more_and_more_processes() {
     let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
     on_both("contention", &[], &names);

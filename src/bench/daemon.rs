@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -35,6 +36,8 @@ pub(super) struct Set<'a> {
     pub advancers: Option<u32>,
     /// A worker alone, beside another daemon.
     pub alone: bool,
+    /// The console alone, at this address.
+    pub console: Option<SocketAddr>,
     /// It will be shot at: it stops at once, and does not complain.
     pub target: bool,
 }
@@ -76,7 +79,7 @@ impl Daemon {
         Ok(Self {
             spawned,
             workers: set.pipelines.split(',').count(),
-            alone: set.alone,
+            alone: set.alone || set.console.is_some(),
             ended: Cell::new(false),
         })
     }
@@ -187,7 +190,12 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
         true => ("error", Some("0".to_owned())),
         false => ("warn", None),
     };
-    let role = if set.alone { "worker" } else { "all" };
+    let role = match set.console {
+        Some(_) => "console",
+        None if set.alone => "worker",
+        None => "all",
+    };
+    let console = set.console.map(|address| address.to_string());
     let changes = [
         (pipelines::VARIABLE, Some("1".to_owned())),
         ("DUCTWORK_DATABASE_URL", Some(sandbox.url().to_owned())),
@@ -204,7 +212,10 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
             Some("-1".to_owned()),
         ),
         ("DUCTWORK_JOB_WORKER__COUNT", Some(set.slots.to_string())),
-        ("DUCTWORK_CONSOLE__LISTEN", Some("none".to_owned())),
+        (
+            "DUCTWORK_CONSOLE__LISTEN",
+            console.or_else(|| Some("none".to_owned())),
+        ),
         ("DUCTWORK_HOOKS__SUPERVISOR__START", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__STOP", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__ADVANCER__START", Some("[]".to_owned())),

@@ -99,6 +99,8 @@ pub enum Workload {
     Retention,
     /// Commands that a person types at a prompt, on a long history, a long queue and a wide run.
     Prompt,
+    /// Pages of the console, on a long history, a long queue and a wide run.
+    Pages,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
     /// One run of five steps at a time on an idle daemon.
@@ -113,7 +115,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Chain5,
         Self::Flat,
         Self::Trigger,
@@ -125,6 +127,7 @@ impl Workload {
         Self::Audit,
         Self::Retention,
         Self::Prompt,
+        Self::Pages,
         Self::Contention,
         Self::Recovery,
         Self::Storm,
@@ -145,6 +148,7 @@ impl Workload {
             Self::Audit => "audit",
             Self::Retention => "retention",
             Self::Prompt => "prompt",
+            Self::Pages => "pages",
             Self::Contention => "contention",
             Self::Storm => "storm",
         }

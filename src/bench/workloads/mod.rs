@@ -8,6 +8,7 @@ mod history;
 mod idle;
 mod kills;
 mod limits;
+mod pages;
 mod prompt;
 mod scale;
 
@@ -81,6 +82,7 @@ impl Bench {
             Workload::Audit => self.audit(conn, report).await,
             Workload::Retention => self.retention(runs, conn, report).await,
             Workload::Prompt => self.prompt(conn, report).await,
+            Workload::Pages => self.pages(conn, report).await,
             // More than the others: with many processes a short one measures how they start.
             Workload::Contention => self.contention(runs * 5 / 2, conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,
@@ -94,6 +96,7 @@ impl Bench {
             slots: self.slots,
             advancers: None,
             alone: false,
+            console: None,
             target: false,
         }
     }

@@ -108,7 +108,11 @@ impl Bench {
 
     /// Triggers a run of as many branches as asked for, and waits until it has them, or until it is
     /// completed.
-    async fn spread(&mut self, conn: &mut Conn, completed: bool) -> Result<RunId, Error> {
+    pub(super) async fn spread(
+        &mut self,
+        conn: &mut Conn,
+        completed: bool,
+    ) -> Result<RunId, Error> {
         let input = self.options.width.to_string();
         let run = NewRun {
             key: None,
