@@ -27,7 +27,7 @@ pub fn of(message: &str) -> String {
     kind
 }
 
-/// What stands for a text in quotes, and the length of that text. A quote that nothing closes, or that
+/// The kind of a text in quotes, and the length of that text. A quote that nothing closes, or that
 /// stands within a word ("isn't"), is a character like any other.
 fn quoted(text: &str, quote: char) -> (String, usize) {
     let inner = &text[quote.len_utf8()..];
@@ -37,7 +37,7 @@ fn quoted(text: &str, quote: char) -> (String, usize) {
     }
 }
 
-/// What stands for a word, and its length. One with a digit is a number or an id, unless it begins
+/// The kind of a word, and its length. One with a digit is a number or an id, unless it begins
 /// with letters only: `sha256` is a name.
 fn word(text: &str) -> (String, usize) {
     let mut length = 0;

@@ -70,7 +70,7 @@ statements! {
          WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
                AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))
         RETURNING role, pipeline, host, pid, version, started_at";
-    /// What it had claimed refers to it for as long as there is history.
+    /// The attempts that it made refer to it for as long as there is history.
     REMEMBER = "
         INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
         VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)

@@ -16,7 +16,7 @@ on_every_database! {
         let killed = register(&mut driver.conn).await;
         let living = register(&mut driver.conn).await;
         process::deregister(&mut driver.conn, orderly).await.unwrap();
-        // Whoever comes second changes nothing about it.
+        // A second time changes nothing about it.
         process::deregister(&mut driver.conn, orderly).await.unwrap();
         for how in ["killed by SIGKILL", "seen a second time"] {
             let death = Death::Proven { how };

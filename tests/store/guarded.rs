@@ -52,7 +52,7 @@ pub const GUARDED: &[Guarded] = &[
         "s.via <> 'dampen'",
         "a_run_that_halted_without_an_answer_is_revived_to_ask_again",
     ),
-    // What is known of processes that are gone makes no difference to a run.
+    // To a run the memory of processes that are gone makes no difference.
     (
         "FORGET_DEPARTED.1",
         1,
