@@ -20,6 +20,7 @@
 // - [`telemetry`]: what happened, for people
 // - [`config`]: what a daemon is told
 // - [`engine`]: claim, run or decide, commit · [`explorer`]: every order of its operations, in tests
+// - [`view`]: rows as people are told them
 // - [`web`]: the console's pages and its API, over HTTP
 // - [`process`]: forks, signals, heartbeats
 // - [`mod@bench`]: how fast that is, measured on real processes
@@ -116,6 +117,10 @@ mod telemetry;
 pub mod time;
 #[cfg(not(feature = "internals"))]
 mod time;
+#[cfg(feature = "internals")]
+pub mod view;
+#[cfg(not(feature = "internals"))]
+mod view;
 #[cfg(feature = "internals")]
 pub mod web;
 #[cfg(not(feature = "internals"))]

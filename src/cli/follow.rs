@@ -384,7 +384,7 @@ impl<'a> View<'a> {
         }
         if rests {
             let status = match seen.status {
-                Some(status) => super::runs::word(status),
+                Some(status) => crate::view::word(status),
                 None => "gone",
             };
             return say(&format!("{status}: {} in {took}", summary(&seen.progress)));

@@ -16,6 +16,7 @@ use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
 use crate::store::{Conn, Purpose};
 use crate::time;
+use crate::view::{took, word};
 
 use super::columns::cut_with;
 use super::exit::Failure;
@@ -144,7 +145,7 @@ fn as_text(runs: &[Run], to: Out, now: i64) -> String {
             Cell::styled(&run.pipeline, out::BOLD),
             Cell::styled(word(run.status), style(run.status)),
             Cell::new(to.time(run.triggered_at, now)),
-            Cell::new(took(run, now)),
+            Cell::new(took(run.triggered_at, run.ended_at(), now)),
             Cell::styled(remarks(run), out::BAD),
         ]
     };
@@ -254,24 +255,6 @@ fn statuses() -> impl TypedValueParser<Value = RunStatus> {
             None => given.parse().map_err(|_| format!("`{given}` is no state")),
         }
     })
-}
-
-/// How long a run took from its trigger, or has taken so far.
-pub fn took(run: &Run, now: i64) -> String {
-    let span = time::between(run.triggered_at, run.ended_at().unwrap_or(now));
-    match run.ended_at() {
-        Some(_) => time::span(span),
-        None => format!("{}…", time::whole(span)),
-    }
-}
-
-/// The word for a run's state that people know; programs read the state's own.
-pub fn word(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::Dampened => "waiting",
-        RunStatus::InProgress => "running",
-        other => other.as_str(),
-    }
 }
 
 /// The colour of a run's state.

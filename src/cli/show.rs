@@ -1,6 +1,5 @@
 //! `show`: one run whole, as JSON, as a page, or as a picture.
 
-mod graph;
 mod page;
 
 use serde::Serialize;
@@ -13,6 +12,7 @@ use crate::store::definition::Definitions;
 use crate::store::query::{self, ExecutionRow, StepRow};
 use crate::store::{Conn, Purpose};
 use crate::time;
+use crate::view::graph;
 
 use super::exit::Failure;
 use super::glyphs::glyphs;

@@ -18,7 +18,7 @@ use crate::model::Hook;
 
 use nest::{BOX, Block, GAP, Kind, PART, Row};
 pub use nest::{COUNTS, HEAD_COLUMNS, INSIDE};
-pub use text::{title, width};
+pub use text::{is_hidden, title, width};
 
 /// Around the whole.
 const MARGIN: u32 = 16;

@@ -12,12 +12,13 @@ use crate::model::*;
 use crate::store::definition::short as digits;
 use crate::store::query::{NodeProgress, RunDetail, Spread, StepRow};
 use crate::time;
+use crate::view::{took, word};
 
 use super::super::columns::{cut_with, width};
 use super::super::glyphs::Glyphs;
 use super::super::live::counted;
 use super::super::out::{self, paint, short};
-use super::super::runs::{style, took, word};
+use super::super::runs::style;
 use super::super::{attempt, flow, value};
 
 /// Lines of what the last failed attempt wrote, and of what one before it did; `--json` has all that
@@ -239,7 +240,12 @@ fn head(page: &Page<'_>, text: &mut String) {
     let room = page.columns.saturating_sub(12).clamp(20, ROOM);
     let status = paint(style(run.status), word(run.status));
     let pipeline = paint(out::BOLD, &out::clean(&run.pipeline));
-    let _ = writeln!(text, "{} {pipeline} {status} {}", run.id, took(run, now));
+    let _ = writeln!(
+        text,
+        "{} {pipeline} {status} {}",
+        run.id,
+        took(run.triggered_at, run.ended_at(), now)
+    );
     let mut line = |name: &str, value: &str| {
         let name = paint(out::DIM, &format!("{name:>10}"));
         let _ = writeln!(text, "{name}  {value}");

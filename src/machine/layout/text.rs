@@ -42,7 +42,15 @@ pub fn width(text: &str) -> usize {
 
 /// A letter, or the name of one that nobody would see.
 fn visible(char: char) -> String {
-    let hidden = char.is_control()
+    match is_hidden(char) {
+        true => char.escape_unicode().to_string(),
+        false => char.to_string(),
+    }
+}
+
+/// True for a letter that nobody sees, or that changes the order of those beside it.
+pub fn is_hidden(char: char) -> bool {
+    char.is_control()
         || matches!(
             char,
             '\u{61c}'
@@ -53,11 +61,7 @@ fn visible(char: char) -> String {
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{fffe}'..='\u{ffff}'
                 | '\u{e0000}'..='\u{e007f}'
-        );
-    match hidden {
-        true => char.escape_unicode().to_string(),
-        false => char.to_string(),
-    }
+        )
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A run as a picture of its pipeline's graph: `show --svg`.
+//! A run as a picture of its pipeline's graph: `show --svg`, and the page of a run.
 //!
 //! Owns: which counts belong to which part. Pure.
 
@@ -24,7 +24,7 @@ pub fn draw(run: &Run, definition: &Definition, progress: &[NodeProgress]) -> Op
 }
 
 /// The state of every part, from the steps of each node.
-fn states(
+pub fn states(
     definition: &Definition,
     layout: &Layout,
     progress: &[NodeProgress],
