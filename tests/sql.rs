@@ -103,6 +103,8 @@ const SCANS: &[(&str, &str)] = &[
     ("APPLIED", "a row per migration"),
     ("DEPARTED", "stops at its limit"),
     ("MOVING", "a row per process"),
+    ("PAGE_DEFINITIONS", "a row per version of a pipeline"),
+    ("PAGE_HELD", "a row per process"),
     ("PIPELINES_OF_STATUS", "the least of an index"),
     ("PROCESSES", "a row per process"),
     ("STRANDED", "a row per process and pipeline of the queue"),

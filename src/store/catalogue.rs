@@ -3,8 +3,8 @@
 use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
-    fan_out, halted, list, logs, migrate, overview, process, prune, query, resume, revive, stuck,
-    transition, trigger, why,
+    fan_out, halted, list, logs, migrate, overview, page, process, prune, query, resume, revive,
+    stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -21,6 +21,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         halted::STATEMENTS,
         list::STATEMENTS,
         overview::STATEMENTS,
+        page::STATEMENTS,
         logs::STATEMENTS,
         transition::STATEMENTS,
         transition::hooks::STATEMENTS,

@@ -20,6 +20,22 @@ macro_rules! fan_out_columns {
     };
 }
 
+macro_rules! element_columns {
+    () => {
+        "b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
+               e.attempt, e.process_id, e.error_message"
+    };
+}
+
+macro_rules! element_joins {
+    () => {
+        "
+          JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)"
+    };
+}
+
 statements! {
     FAN_OUTS_OF_ROOT = concat!("
         SELECT ", fan_out_columns!(), "
@@ -34,15 +50,18 @@ statements! {
     FAN_OUT = concat!("
         SELECT ", fan_out_columns!(), "
           FROM ductwork_fan_outs f WHERE f.id = :fan_out AND f.run_id = :run");
-    ELEMENTS = "
-        SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
-               e.attempt, e.process_id, e.error_message
-          FROM ductwork_branches b
-          JOIN ductwork_steps s ON {key:s.id;b.step_id}
-          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
-               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+    ELEMENTS = concat!("
+        SELECT ", element_columns!(), "
+          FROM ductwork_branches b", element_joins!(), "
          WHERE b.fan_out_id = :fan_out AND b.ordinal >= :from
-         ORDER BY b.ordinal LIMIT :n";
+         ORDER BY b.ordinal LIMIT :n");
+    /// By the index of a run's halted branches.
+    HALTED_ELEMENTS = concat!("
+        SELECT ", element_columns!(), "
+          FROM (SELECT x.* FROM ductwork_branches x
+                 WHERE x.run_id = :run AND x.halt_reason IS NOT NULL AND x.fan_out_id = :fan_out
+                 ORDER BY x.id LIMIT :n) b", element_joins!(), "
+         ORDER BY b.ordinal");
 }
 
 /// A fan-out.
@@ -131,22 +150,38 @@ pub async fn elements(
         ("n", n.into()),
     ];
     let rows = conn.fetch(&ELEMENTS, &args).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Element {
-                branch_id: BranchId(row.get("id")?),
-                ordinal: row.get::<i64>("ordinal")?.unsigned_abs(),
-                status: row.word("status")?,
-                halt_reason: row.get("halt_reason")?,
-                step_id: StepId(row.get("step_id")?),
-                node: row.get("node")?,
-                step_status: row.word("step_status")?,
-                attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
-                process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
-                error_message: row.get("error_message")?,
-            })
-        })
-        .collect()
+    rows.iter().map(element).collect()
+}
+
+/// The first `n` elements of a fan-out of this run that have halted, in their order.
+pub async fn halted_elements(
+    conn: &mut Conn,
+    run: RunId,
+    fan_out: FanOutId,
+    n: usize,
+) -> Result<Vec<Element>, Error> {
+    let args = [
+        ("run", run.0.into()),
+        ("fan_out", fan_out.0.into()),
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&HALTED_ELEMENTS, &args).await?;
+    rows.iter().map(element).collect()
+}
+
+fn element(row: &Row) -> Result<Element, Error> {
+    Ok(Element {
+        branch_id: BranchId(row.get("id")?),
+        ordinal: row.get::<i64>("ordinal")?.unsigned_abs(),
+        status: row.word("status")?,
+        halt_reason: row.get("halt_reason")?,
+        step_id: StepId(row.get("step_id")?),
+        node: row.get("node")?,
+        step_status: row.word("step_status")?,
+        attempt: row.get::<Option<i64>>("attempt")?.map(|n| n.max(0) as u32),
+        process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
+        error_message: row.get("error_message")?,
+    })
 }
 
 fn fan_out(row: &Row) -> Result<FanOut, Error> {

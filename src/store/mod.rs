@@ -31,6 +31,7 @@ pub mod list;
 pub mod logs;
 pub mod migrate;
 pub mod overview;
+pub mod page;
 pub(crate) mod patience;
 pub mod portion;
 pub mod process;

@@ -246,8 +246,7 @@ async fn leaves_and_barriers(
     pipeline: &str,
 ) -> Result<(Vec<Row>, Vec<Row>), Error> {
     let args = [("run", run.0.into())];
-    let narrow = [("run", run.0.into()), ("narrow", NARROW.into())];
-    if conn.fetch_optional(&IS_WIDE, &narrow).await?.is_some() {
+    if is_wide(conn, run).await? {
         let moving = [
             ("run", run.0.into()),
             ("pipeline", pipeline.into()),
@@ -267,6 +266,12 @@ async fn leaves_and_barriers(
     }
     let leaves = conn.fetch(&LEAVES, &args).await?;
     Ok((leaves, conn.fetch(&BARRIERS, &args).await?))
+}
+
+/// The run has so many branches that nothing may be read of each.
+pub async fn is_wide(conn: &mut Conn, run: RunId) -> Result<bool, Error> {
+    let narrow = [("run", run.0.into()), ("narrow", NARROW.into())];
+    Ok(conn.fetch_optional(&IS_WIDE, &narrow).await?.is_some())
 }
 
 /// The run that continues this one.

@@ -1,0 +1,608 @@
+//! Runs and steps as pages show them.
+//!
+//! Owns: reading them with as much of each payload as a page has room for, at a cost that does not grow with
+//! what is left out. Never: writes, or judges a payload: one that is damaged is shown as it is.
+
+use uuid::Uuid;
+
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::list;
+pub use super::resume::Due;
+use super::statement::{Rows, statements};
+
+/// A payload up to this length is read whole, of a longer one the first 1,000 letters.
+pub const WHOLE: usize = 64 << 10;
+
+macro_rules! step_columns {
+    () => {
+        "s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.created_at,
+               s.completed_at, s.answered_by, br.fan_out_id, br.ordinal AS place,
+               e.attempt, e.process_id, e.claimed_at, e.result, e.error_class,
+               substr(e.error_message, 1, 400) AS error_message, a.due_at"
+    };
+}
+
+macro_rules! latest_attempt {
+    () => {
+        "
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+          LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}"
+    };
+}
+
+// A run whose deletion has begun is gone for whoever reads.
+statements! {
+    PAGE_PAYLOADS_OF_RUN = "
+        SELECT CAST(octet_length(r.input) AS bigint) AS input_size,
+               CASE WHEN octet_length(r.input) <= :whole THEN r.input ELSE substr(r.input, 1, 1000) END AS input,
+               CAST(octet_length(r.output) AS bigint) AS output_size,
+               CASE WHEN octet_length(r.output) <= :whole THEN r.output ELSE substr(r.output, 1, 1000) END AS output
+          FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
+    PAGE_RUN = "
+        SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.triggered_at,
+               r.completed_at, r.halted_at, r.cancelled_at, {now} AS now
+          FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
+    PAGE_STEPS = concat!("
+        SELECT ", step_columns!(), "
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON s.branch_id = br.id", latest_attempt!(), "
+         WHERE br.run_id = :run AND :node IN (s.node, '') AND :status IN (s.status, '')
+         ORDER BY s.id LIMIT :n");
+    PAGE_STEPS_OF_ROOT = concat!("
+        SELECT ", step_columns!(), "
+          FROM ductwork_branches br
+          JOIN ductwork_steps s ON {key:s.branch_id;br.id}", latest_attempt!(), "
+         WHERE br.run_id = :run AND br.fan_out_id IS NULL
+         ORDER BY s.ordinal LIMIT :n");
+    PAGE_STEP = concat!("
+        SELECT ", step_columns!(), ", CAST(octet_length(s.input) AS bigint) AS input_size,
+               CASE WHEN octet_length(s.input) <= :whole THEN s.input ELSE substr(s.input, 1, 1000) END AS input,
+               CAST(octet_length(s.output) AS bigint) AS output_size,
+               CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 1000) END AS output
+          FROM ductwork_steps s
+          JOIN ductwork_branches br ON {key:br.id;s.branch_id}", latest_attempt!(), "
+         WHERE s.id = :step AND s.run_id = :run");
+    PAGE_ATTEMPTS = "
+        SELECT e.id, e.attempt, e.process_id, e.claimed_at, e.completed_at, e.result, e.error_class,
+               substr(e.error_message, 1, 2000) AS error_message, a.due_at,
+               CAST(CASE WHEN coalesce(e.log, e.error_backtrace) IS NULL THEN 0 ELSE 1 END AS bigint) AS has_log
+          FROM ductwork_executions e
+          LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
+         WHERE e.step_id = :step ORDER BY e.attempt DESC LIMIT :n";
+    PAGE_LOG = "
+        SELECT substr(e.error_message, 1, 65536) AS error_message, e.log, e.error_backtrace
+          FROM ductwork_executions e WHERE e.step_id = :step AND e.attempt = :attempt";
+    PAGE_PAYLOAD_OF_RUN = "
+        SELECT CASE WHEN :part = 'input' THEN r.input ELSE r.output END AS payload
+          FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
+    PAGE_PAYLOAD_OF_STEP = "
+        SELECT CASE WHEN :part = 'input' THEN s.input ELSE s.output END AS payload
+          FROM ductwork_steps s WHERE s.id = :step AND s.run_id = :run";
+    PAGE_DAMPENED = "
+        SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
+         WHERE r.status <> 'completed' AND r.status = 'dampened' AND r.pipeline = :pipeline
+           AND r.pruning_at IS NULL
+         ORDER BY r.id LIMIT :n";
+    PAGE_WAITING = "
+        SELECT br.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
+               CAST(octet_length(s.input) AS bigint) AS input_size, substr(s.input, 1, 1000) AS input,
+               d.answer_by, d.unanswered
+          FROM {rows:b(id id)}
+          JOIN ductwork_runs r ON {key:r.id;b.id}
+          JOIN ductwork_branches br ON br.run_id = b.id AND br.status = 'dampened'
+          JOIN ductwork_steps s ON {key:s.id;br.step_id} AND s.status = 'waiting'
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;br.id}
+         ORDER BY s.created_at, s.id LIMIT :n";
+    PAGE_PROCESSES = "
+        SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death
+          FROM {rows:b(id id)} JOIN ductwork_processes p ON {key:p.id;b.id}
+        UNION ALL
+        SELECT d.id, d.host, d.pid, CAST(1 AS bigint), d.death
+          FROM {rows:b(id id)} JOIN ductwork_departed d ON {key:d.id;b.id}";
+    PAGE_HELD = "
+        SELECT e.process_id, s.run_id, s.id, s.node, e.attempt, e.claimed_at
+          FROM ductwork_processes p
+         CROSS JOIN ductwork_executions e
+         CROSS JOIN ductwork_steps s
+         WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+           AND {key:s.id;e.step_id}
+         LIMIT :n";
+    PAGE_RUN_OF_KEY = "
+        SELECT r.id FROM ductwork_runs r
+         WHERE r.pipeline = :pipeline AND r.trigger_key = :key AND r.pruning_at IS NULL";
+    PAGE_DEFINITIONS = "
+        SELECT pipeline, digest, created_at FROM ductwork_definitions
+         ORDER BY pipeline, created_at, digest LIMIT :n";
+}
+
+/// As much of a payload as a page shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Payload {
+    /// Its text: all of it, or its first letters.
+    pub text: String,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+impl Payload {
+    /// All of it is here.
+    pub fn is_whole(&self) -> bool {
+        self.text.len() as u64 == self.size
+    }
+
+    fn of(row: &Row, text: &str, size: &str) -> Result<Option<Self>, Error> {
+        let text: Option<String> = row.get(text)?;
+        let size: Option<i64> = row.get(size)?;
+        let payload = text.zip(size);
+        Ok(payload.map(|(text, size)| Self {
+            text,
+            size: size.unsigned_abs(),
+        }))
+    }
+}
+
+/// A payload of a run or a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It was given this.
+    Input,
+    /// It returned this.
+    Output,
+}
+
+impl Part {
+    /// As addresses name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Input => "input",
+            Self::Output => "output",
+        }
+    }
+}
+
+/// A run without its payloads.
+#[derive(Clone, Debug)]
+pub struct RunHead {
+    /// The run.
+    pub id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Digest of its definition.
+    pub definition: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// The key that it was triggered with.
+    pub trigger_key: Option<String>,
+    /// The halted run that it continues.
+    pub revived_from: Option<RunId>,
+    /// µs since 1970.
+    pub triggered_at: i64,
+    /// When it ended, in whatever way.
+    pub ended_at: Option<i64>,
+    /// The database's time when this was read.
+    pub now: i64,
+}
+
+/// A step with its latest attempt.
+#[derive(Clone, Debug)]
+pub struct StepHead {
+    /// The step.
+    pub id: StepId,
+    /// Its branch.
+    pub branch_id: BranchId,
+    /// Its node.
+    pub node: String,
+    /// The step's name.
+    pub step: String,
+    /// How it was reached.
+    pub via: String,
+    /// The step of an earlier run that it is a copy of.
+    pub source_step_id: Option<StepId>,
+    /// Its state.
+    pub status: StepStatus,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// µs since 1970.
+    pub completed_at: Option<i64>,
+    /// The person who answered at it.
+    pub answered_by: Option<String>,
+    /// The fan-out that its branch is in, and its place there.
+    pub place: Option<(FanOutId, u64)>,
+    /// The latest attempt.
+    pub latest: Option<Attempt>,
+}
+
+/// An attempt at a step.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// 1, 2, ….
+    pub number: u32,
+    /// The process that has it, or had it.
+    pub process_id: Option<ProcessId>,
+    /// From when on it may be claimed, while it is in the queue.
+    pub due_at: Option<i64>,
+    /// µs since 1970.
+    pub claimed_at: Option<i64>,
+    /// µs since 1970; of a step's latest attempt the step's own time of ending is told.
+    pub completed_at: Option<i64>,
+    /// How it ended.
+    pub result: Option<ExecutionResult>,
+    /// For machines.
+    pub error_class: Option<String>,
+    /// For people: its beginning.
+    pub error_message: Option<String>,
+    /// It has written something that was kept.
+    pub has_log: bool,
+}
+
+/// What an attempt has left behind.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The error's message.
+    pub error_message: Option<String>,
+    /// The end of what it wrote.
+    pub log: Option<String>,
+    /// Where the error came from.
+    pub backtrace: Option<String>,
+}
+
+/// A step with its payloads.
+#[derive(Clone, Debug)]
+pub struct StepWhole {
+    /// The step.
+    pub head: StepHead,
+    /// Its input.
+    pub input: Payload,
+    /// Its output.
+    pub output: Option<Payload>,
+}
+
+/// A branch that waits for a person.
+#[derive(Clone, Debug)]
+pub struct WaitingStep {
+    /// Its run.
+    pub run_id: RunId,
+    /// That run's pipeline.
+    pub pipeline: String,
+    /// The digest of its definition.
+    pub definition: String,
+    /// The step.
+    pub step_id: StepId,
+    /// Its node.
+    pub node: String,
+    /// The value that it goes on with, unless the person gives another: its beginning.
+    pub value: Payload,
+    /// Since when it waits: µs since 1970.
+    pub since: i64,
+    /// The deadline of the answer.
+    pub deadline: Option<Due>,
+}
+
+/// A process that has something, or had it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its key.
+    pub id: ProcessId,
+    /// Where it runs, or ran.
+    pub host: String,
+    /// Its pid there.
+    pub pid: i64,
+    /// It is no more.
+    pub is_gone: bool,
+    /// How it was known to be dead; `None` where it lives, or ended in order.
+    pub death: Option<String>,
+}
+
+/// An execution that a process has.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The process.
+    pub process_id: ProcessId,
+    /// The run.
+    pub run_id: RunId,
+    /// The step.
+    pub step_id: StepId,
+    /// Its node.
+    pub node: String,
+    /// 1, 2, ….
+    pub attempt: i64,
+    /// µs since 1970.
+    pub claimed_at: Option<i64>,
+}
+
+/// A version of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Its digest.
+    pub digest: String,
+    /// When the first run of it was triggered: µs since 1970.
+    pub created_at: i64,
+}
+
+/// A run, if there is one of this id.
+pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<RunHead>, Error> {
+    let row = conn
+        .fetch_optional(&PAGE_RUN, &[("run", id.0.into())])
+        .await?;
+    row.map(|row| {
+        let time = |column| row.get::<Option<i64>>(column);
+        let ended = time("completed_at")?.or(time("halted_at")?);
+        Ok(RunHead {
+            id,
+            pipeline: row.get("pipeline")?,
+            definition: row.get("definition")?,
+            status: row.word("status")?,
+            trigger_key: row.get("trigger_key")?,
+            revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
+            triggered_at: row.get("triggered_at")?,
+            ended_at: ended.or(time("cancelled_at")?),
+            now: row.get("now")?,
+        })
+    })
+    .transpose()
+}
+
+/// The input and the output of a run.
+pub async fn payloads(
+    conn: &mut Conn,
+    id: RunId,
+) -> Result<(Option<Payload>, Option<Payload>), Error> {
+    let args = [("run", id.0.into()), whole()];
+    let Some(row) = conn.fetch_optional(&PAGE_PAYLOADS_OF_RUN, &args).await? else {
+        return Ok((None, None));
+    };
+    Ok((
+        Payload::of(&row, "input", "input_size")?,
+        Payload::of(&row, "output", "output_size")?,
+    ))
+}
+
+fn whole() -> (&'static str, super::statement::Arg<'static>) {
+    ("whole", (WHOLE as i64).into())
+}
+
+/// Steps of a run, oldest first, of one node and in one state where that is asked for.
+pub async fn steps(
+    conn: &mut Conn,
+    run: RunId,
+    node: Option<&str>,
+    status: Option<StepStatus>,
+    n: usize,
+) -> Result<Vec<StepHead>, Error> {
+    let args = [
+        ("run", run.0.into()),
+        ("node", node.unwrap_or_default().into()),
+        ("status", status.map_or("", StepStatus::as_str).into()),
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&PAGE_STEPS, &args).await?;
+    rows.iter().map(step_head).collect()
+}
+
+/// The steps of a run's root branch, in their order.
+pub async fn steps_of_root(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<StepHead>, Error> {
+    let args = [("run", run.0.into()), ("n", n.into())];
+    let rows = conn.fetch(&PAGE_STEPS_OF_ROOT, &args).await?;
+    rows.iter().map(step_head).collect()
+}
+
+/// A step of a run, if there is one of this id in it.
+pub async fn step(conn: &mut Conn, run: RunId, step: StepId) -> Result<Option<StepWhole>, Error> {
+    let args = [("run", run.0.into()), ("step", step.0.into()), whole()];
+    let row = conn.fetch_optional(&PAGE_STEP, &args).await?;
+    row.map(|row| {
+        Ok(StepWhole {
+            head: step_head(&row)?,
+            input: Payload::of(&row, "input", "input_size")?.unwrap_or_default(),
+            output: Payload::of(&row, "output", "output_size")?,
+        })
+    })
+    .transpose()
+}
+
+/// The attempts at a step, the latest first.
+pub async fn attempts(conn: &mut Conn, step: StepId, n: usize) -> Result<Vec<Attempt>, Error> {
+    let args = [("step", step.0.into()), ("n", n.into())];
+    let rows = conn.fetch(&PAGE_ATTEMPTS, &args).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Attempt {
+                completed_at: row.get("completed_at")?,
+                has_log: row.get::<i64>("has_log")? != 0,
+                ..attempt(row, row.count("attempt")?)?
+            })
+        })
+        .collect()
+}
+
+/// What an attempt has left behind.
+pub async fn log(conn: &mut Conn, step: StepId, attempt: u32) -> Result<Option<Log>, Error> {
+    let args = [
+        ("step", step.0.into()),
+        ("attempt", i64::from(attempt).into()),
+    ];
+    let row = conn.fetch_optional(&PAGE_LOG, &args).await?;
+    row.map(|row| {
+        Ok(Log {
+            error_message: row.get("error_message")?,
+            log: row.get("log")?,
+            backtrace: row.get("error_backtrace")?,
+        })
+    })
+    .transpose()
+}
+
+/// A payload of a run, whole: `None` where there is no such run, or it has none.
+pub async fn payload_of_run(
+    conn: &mut Conn,
+    run: RunId,
+    part: Part,
+) -> Result<Option<String>, Error> {
+    let args = [("run", run.0.into()), ("part", part.as_str().into())];
+    let row = conn.fetch_optional(&PAGE_PAYLOAD_OF_RUN, &args).await?;
+    Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
+}
+
+/// A payload of a step, whole: `None` where there is no such step of the run, or it has none.
+pub async fn payload_of_step(
+    conn: &mut Conn,
+    run: RunId,
+    step: StepId,
+    part: Part,
+) -> Result<Option<String>, Error> {
+    let args = [
+        ("run", run.0.into()),
+        ("step", step.0.into()),
+        ("part", part.as_str().into()),
+    ];
+    let row = conn.fetch_optional(&PAGE_PAYLOAD_OF_STEP, &args).await?;
+    Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
+}
+
+/// Branches that wait for a person, those first that have waited longest: of so many of the oldest runs of
+/// each pipeline.
+pub async fn waiting(conn: &mut Conn, n: usize) -> Result<Vec<WaitingStep>, Error> {
+    let mut runs = Vec::new();
+    for pipeline in list::pipelines_of(conn, RunStatus::Dampened).await? {
+        let args = [("pipeline", (&pipeline).into()), ("n", n.into())];
+        for row in conn.fetch(&PAGE_DAMPENED, &args).await? {
+            runs.push(RunId(row.get("id")?));
+        }
+    }
+    if runs.is_empty() {
+        return Ok(Vec::new());
+    }
+    runs.sort();
+    runs.truncate(n);
+    let rows = Rows::new().ids("id", runs.iter().copied());
+    let args = [("b", (&rows).into()), ("n", n.into())];
+    let rows = conn.fetch(&PAGE_WAITING, &args).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(WaitingStep {
+                run_id: RunId(row.get("run_id")?),
+                pipeline: row.get("pipeline")?,
+                definition: row.get("definition")?,
+                step_id: StepId(row.get("id")?),
+                node: row.get("node")?,
+                value: Payload::of(row, "input", "input_size")?.unwrap_or_default(),
+                since: row.get("created_at")?,
+                deadline: Due::read(row, row.get("now")?)?,
+            })
+        })
+        .collect()
+}
+
+/// The processes of these ids, living or gone, as far as they are known.
+pub async fn holders(
+    conn: &mut Conn,
+    ids: impl IntoIterator<Item = ProcessId>,
+) -> Result<Vec<Holder>, Error> {
+    let mut ids: Vec<ProcessId> = ids.into_iter().collect();
+    ids.sort();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = Rows::new().ids("id", ids);
+    let rows = conn
+        .fetch(&PAGE_PROCESSES, &[("b", (&rows).into())])
+        .await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Holder {
+                id: ProcessId(row.get("id")?),
+                host: row.get("host")?,
+                pid: row.get("pid")?,
+                is_gone: row.get::<i64>("gone")? != 0,
+                death: row.get("death")?,
+            })
+        })
+        .collect()
+}
+
+/// Executions that processes have.
+pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
+    let rows = conn.fetch(&PAGE_HELD, &[("n", n.into())]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Held {
+                process_id: ProcessId(row.get("process_id")?),
+                run_id: RunId(row.get("run_id")?),
+                step_id: StepId(row.get("id")?),
+                node: row.get("node")?,
+                attempt: row.get("attempt")?,
+                claimed_at: row.get("claimed_at")?,
+            })
+        })
+        .collect()
+}
+
+/// The run of this pipeline that was triggered with this key.
+pub async fn run_of_key(
+    conn: &mut Conn,
+    pipeline: &str,
+    key: &str,
+) -> Result<Option<RunId>, Error> {
+    let args = [("pipeline", pipeline.into()), ("key", key.into())];
+    let row = conn.fetch_optional(&PAGE_RUN_OF_KEY, &args).await?;
+    Ok(row.map(|row| row.get("id")).transpose()?.map(RunId))
+}
+
+/// The versions of all pipelines, pipeline by pipeline, the first of each first.
+pub async fn versions(conn: &mut Conn, n: usize) -> Result<Vec<Version>, Error> {
+    let rows = conn.fetch(&PAGE_DEFINITIONS, &[("n", n.into())]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Version {
+                pipeline: row.get("pipeline")?,
+                digest: row.get("digest")?,
+                created_at: row.get("created_at")?,
+            })
+        })
+        .collect()
+}
+
+fn step_head(row: &Row) -> Result<StepHead, Error> {
+    let fan_out: Option<Uuid> = row.get("fan_out_id")?;
+    let place = row.get::<i64>("place")?.unsigned_abs();
+    let number: Option<i64> = row.get("attempt")?;
+    let latest = match number {
+        Some(number) => Some(attempt(row, u32::try_from(number).unwrap_or(u32::MAX))?),
+        None => None,
+    };
+    Ok(StepHead {
+        id: StepId(row.get("id")?),
+        branch_id: BranchId(row.get("branch_id")?),
+        node: row.get("node")?,
+        step: row.get("step")?,
+        via: row.get("via")?,
+        source_step_id: row.get::<Option<Uuid>>("source_step_id")?.map(StepId),
+        status: row.word("status")?,
+        created_at: row.get("created_at")?,
+        completed_at: row.get("completed_at")?,
+        answered_by: row.get("answered_by")?,
+        place: fan_out.map(|fan_out| (FanOutId(fan_out), place)),
+        latest,
+    })
+}
+
+fn attempt(row: &Row, number: u32) -> Result<Attempt, Error> {
+    Ok(Attempt {
+        number,
+        process_id: row.get::<Option<Uuid>>("process_id")?.map(ProcessId),
+        due_at: row.get("due_at")?,
+        claimed_at: row.get("claimed_at")?,
+        completed_at: None,
+        result: row.optional_word("result")?,
+        error_class: row.get("error_class")?,
+        error_message: row.get("error_message")?,
+        has_log: false,
+    })
+}

@@ -1,0 +1,5 @@
+SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_processes p ON p.id = b.id
+UNION ALL
+SELECT d.id, d.host, d.pid, CAST(1 AS bigint), d.death
+  FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b JOIN ductwork_departed d ON d.id = b.id
