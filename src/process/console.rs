@@ -41,10 +41,11 @@ pub async fn open(
         true => PREDECESSOR_WITHIN,
         false => Duration::ZERO,
     };
+    let (hosts, stale_after) = (&config.console.hosts, config.supervisor.reaper_timeout);
     let started = tokio::select! {
         biased;
         () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
-        started = web::start(address, &config.console.hosts, location, within) => started,
+        started = web::start(address, hosts, location, stale_after, within) => started,
     };
     started.map(Some).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());

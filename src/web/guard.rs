@@ -20,7 +20,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::Site;
-use super::refusal::{Refusal, worded};
+use super::refusal::{Form, Refusal, worded};
 
 /// A route has so long for its response's beginning.
 const BUDGET: Duration = Duration::from_secs(5);
@@ -116,8 +116,7 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// The middleware around all routes, and around the response where there is none.
 pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_api = path == "/api" || path.starts_with("/api/");
+    let form = Form::of(request.uri().path());
     let (uri, headers) = (request.uri(), request.headers());
     let admitted = within_bounds(uri, headers).and_then(|()| site.hosts.check(uri, headers));
     let response = match admitted {
@@ -130,7 +129,7 @@ pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) 
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };
-    with_headers(worded(response, is_api))
+    with_headers(worded(response, form))
 }
 
 /// Waits for a route's response, within its budget. A panic is that request's alone.

@@ -9,6 +9,7 @@
 
 mod guard;
 mod health;
+mod pages;
 mod refusal;
 pub mod routes;
 mod serve;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 use crate::store::Location;
+use crate::store::definition::Definitions;
 
 use guard::Hosts;
 use health::Health;
@@ -39,14 +41,20 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Site {
     /// The way to what the database holds.
     pub source: Source,
+    /// The definitions that pages have met.
+    definitions: Arc<Definitions>,
+    /// The age at which a heartbeat is stale.
+    stale_after: Duration,
     health: Health,
     hosts: Hosts,
 }
 
 impl Site {
-    fn new(source: Source, hosts: Hosts) -> Self {
+    fn new(source: Source, stale_after: Duration, hosts: Hosts) -> Self {
         Self {
             source,
+            definitions: Arc::default(),
+            stale_after,
             health: Health::new(),
             hosts,
         }
@@ -81,6 +89,7 @@ pub async fn start(
     address: SocketAddr,
     hosts: &[String],
     location: &Location,
+    stale_after: Duration,
     within: Duration,
 ) -> Result<Running, NotListening> {
     let until = Instant::now() + within;
@@ -97,7 +106,8 @@ pub async fn start(
     let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
     let source = Source::open(location.clone());
-    let site = Arc::new(Site::new(source, Hosts::new(bound.ip(), hosts)));
+    let hosts = Hosts::new(bound.ip(), hosts);
+    let site = Arc::new(Site::new(source, stale_after, hosts));
     let running = serve::start(listener, routes::ROUTES, site);
     let url = format!("http://{bound}/");
     tracing::info!(url, "the console listens");

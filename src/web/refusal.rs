@@ -1,7 +1,7 @@
 //! The one form in which a request is refused.
 //!
-//! Owns: its words, as a problem of RFC 9457 below `/api` and as plain text elsewhere. Never: decides that
-//! a request is refused.
+//! Owns: its words, as a problem of RFC 9457 below `/api`, as plain text for those who ask for health, and as
+//! a page elsewhere. Never: decides that a request is refused.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -9,7 +9,31 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use super::pages;
 use super::source::ReadError;
+
+/// The form of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For programs: a problem of RFC 9457.
+    Problem,
+    /// For orchestrators: a line.
+    Line,
+    /// For people.
+    Page,
+}
+
+impl Form {
+    /// The form for whoever asks for this path.
+    pub fn of(path: &str) -> Self {
+        let is_api = path == "/api" || path.starts_with("/api/");
+        match path {
+            _ if is_api => Self::Problem,
+            "/livez" | "/readyz" | "/startupz" => Self::Line,
+            _ => Self::Page,
+        }
+    }
+}
 
 /// A request that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,18 +62,19 @@ impl Refusal {
     }
 
     /// Its response, in the form for this path. `headers`: those that the refusal was made with.
-    pub fn response(self, is_api: bool, mut headers: HeaderMap) -> Response {
+    pub fn response(self, form: Form, mut headers: HeaderMap) -> Response {
         let status = self.status;
         let title = status.canonical_reason().unwrap_or("Refused");
-        let (kind, body) = match is_api {
-            true => {
+        let (kind, body) = match form {
+            Form::Problem => {
                 let mut problem = json!({"title": title, "status": status.as_u16()});
                 if !self.detail.is_empty() {
                     problem["detail"] = self.detail.into();
                 }
                 ("application/problem+json", problem.to_string())
             }
-            false => {
+            Form::Page => pages::refused(status, title, &self.detail),
+            Form::Line => {
                 let detail = match self.detail.is_empty() {
                     true => String::new(),
                     false => format!(": {}", self.detail),
@@ -120,7 +145,7 @@ pub fn word(obstacle: Option<&'static str>) -> Response {
 }
 
 /// Gives a response that refuses the form for its path, whoever refused.
-pub fn worded(mut response: Response, is_api: bool) -> Response {
+pub fn worded(mut response: Response, form: Form) -> Response {
     let status = response.status();
     let refuses = status.is_client_error() || status.is_server_error();
     if !refuses || response.extensions().get::<Worded>().is_some() {
@@ -131,5 +156,5 @@ pub fn worded(mut response: Response, is_api: bool) -> Response {
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(axum::http::header::CONTENT_LENGTH);
     *response.body_mut() = Body::empty();
-    refusal.response(is_api, headers)
+    refusal.response(form, headers)
 }

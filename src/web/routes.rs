@@ -13,7 +13,7 @@ use axum::middleware;
 use axum::routing::{MethodRouter, get};
 
 use super::refusal::Refusal;
-use super::{Site, guard, health};
+use super::{Site, guard, health, pages};
 
 /// A route.
 #[cfg_attr(
@@ -37,6 +37,8 @@ pub struct Route {
 pub enum Scope {
     /// Everybody, and nobody learns anything about a run.
     Open,
+    /// Those who may read.
+    Read,
 }
 
 pub(super) const fn route(
@@ -58,6 +60,36 @@ pub(super) const fn route(
 /// All routes.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = &[
+    route(Method::GET, "/", Scope::Read,
+        "The overview: runs by state, queues, halted runs, processes", || get(pages::overview)),
+    route(Method::GET, "/runs", Scope::Read,
+        "The list of runs", || get(pages::runs)),
+    route(Method::GET, "/runs/{id}", Scope::Read,
+        "A run: what keeps it, its graph, its steps", || get(pages::run)),
+    route(Method::GET, "/runs/{id}/input", Scope::Read,
+        "The input of a run as a file", || get(pages::input)),
+    route(Method::GET, "/runs/{id}/output", Scope::Read,
+        "The output of a run as a file", || get(pages::output)),
+    route(Method::GET, "/runs/{id}/fan-outs/{fan_out}", Scope::Read,
+        "The elements of a fan-out", || get(pages::elements)),
+    route(Method::GET, "/runs/{id}/steps/{step}", Scope::Read,
+        "A step with its attempts", || get(pages::step)),
+    route(Method::GET, "/runs/{id}/steps/{step}/input", Scope::Read,
+        "The input of a step as a file", || get(pages::step_input)),
+    route(Method::GET, "/runs/{id}/steps/{step}/output", Scope::Read,
+        "The output of a step as a file", || get(pages::step_output)),
+    route(Method::GET, "/halted", Scope::Read,
+        "The halted runs, by kind", || get(pages::halted)),
+    route(Method::GET, "/waiting", Scope::Read,
+        "Those that wait for a person", || get(pages::waiting)),
+    route(Method::GET, "/pipelines", Scope::Read,
+        "The pipelines of which there ever was a run", || get(pages::pipelines)),
+    route(Method::GET, "/pipelines/{name}", Scope::Read,
+        "A pipeline: its graph and its versions", || get(pages::pipeline)),
+    route(Method::GET, "/processes", Scope::Read,
+        "The processes by host, and those that are gone", || get(pages::processes)),
+    route(Method::GET, "/assets/{name}", Scope::Open,
+        "A file that pages need", || get(pages::asset)),
     route(Method::GET, "/livez", Scope::Open,
         "200 while the process's loop turns", || get(health::livez)),
     route(Method::GET, "/readyz", Scope::Open,

@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use super::routes::{ROUTES, Route, Scope, route};
 use super::*;
 
+const STALE_AFTER: Duration = Duration::from_secs(30);
+
 /// A listener with these routes beside the console's own, until `body` is over.
 async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Running) -> F) {
     let local = tokio::task::LocalSet::new();
@@ -19,7 +21,7 @@ async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Runni
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = Hosts::new(address.ip(), &["further.example".to_owned()]);
-        let site = Arc::new(Site::new(Source::open(location), hosts));
+        let site = Arc::new(Site::new(Source::open(location), STALE_AFTER, hosts));
         let running = serve::start(listener, ROUTES.iter().chain(&routes), site);
         body(address, running).await;
     };
@@ -79,7 +81,7 @@ async fn every_response_has_the_headers_that_keep_a_page_to_itself() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_problem_for_programs_and_text_for_people() {
+async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_orchestrators() {
     let routes = vec![
         route(Method::GET, "/page", Scope::Open, "a page", || {
             get(|| async { "page" })
@@ -105,11 +107,15 @@ async fn a_refusal_is_a_problem_for_programs_and_text_for_people() {
         assert!(answer.contains("content-length: 4"), "{answer}");
 
         let answer = gets(address, "/nowhere").await;
-        assert!(answer.contains("content-type: text/plain"), "{answer}");
+        assert!(answer.contains("content-type: text/html"), "{answer}");
+        assert!(answer.contains("there is no such page"), "{answer}");
         assert!(
-            answer.ends_with("404 Not Found: there is no such page\n"),
+            answer.contains("<title>Not Found · Ductwork</title>"),
             "{answer}"
         );
+        let answer = ask(address, "POST", "/livez", "").await;
+        assert!(answer.contains("content-type: text/plain"), "{answer}");
+        assert!(answer.ends_with("405 Method Not Allowed\n"), "{answer}");
         let answer = gets(address, "/api/nowhere").await;
         assert!(
             answer.contains("content-type: application/problem+json"),

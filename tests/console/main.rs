@@ -20,5 +20,6 @@ mod fixture;
 
 mod http;
 mod life;
+mod pages;
 mod refused;
 mod source;

@@ -1,0 +1,109 @@
+//! The halted runs, by kind.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State as Extract;
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::store::halted::{self, HaltedKind};
+use crate::store::query;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{Asked, encoded};
+use super::parts::{self, Moment, RunLink};
+use super::text::{clip, grouped};
+use super::{Frame, page};
+
+/// Kinds that are shown.
+const KINDS: usize = 100;
+
+/// Runs of a kind that are shown.
+const RUNS: usize = 20;
+
+/// Letters of an error.
+const LETTERS: usize = 240;
+
+#[derive(Template)]
+#[template(path = "halted.html")]
+struct Page {
+    frame: Frame,
+    pipeline: Option<String>,
+    kinds: Vec<Kind>,
+    more_kinds: usize,
+    is_partial: bool,
+}
+
+/// A kind, as pages tell it.
+pub struct Kind {
+    pub pipeline: String,
+    pub encoded: String,
+    pub node: String,
+    pub reason: String,
+    pub class: String,
+    pub error: String,
+    pub number: String,
+    pub runs: Vec<RunLink>,
+    /// Runs of it that are not among those.
+    pub more: String,
+    pub first: Moment,
+    pub last: Moment,
+    pub is_one: bool,
+}
+
+impl Kind {
+    /// As seen now.
+    pub fn of(kind: &HaltedKind, now: i64) -> Self {
+        let runs: Vec<RunLink> = kind
+            .ids
+            .iter()
+            .take(RUNS)
+            .copied()
+            .map(parts::run)
+            .collect();
+        let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        Self {
+            encoded: encoded(&kind.pipeline),
+            pipeline: kind.pipeline.clone(),
+            node: clip(&word(&kind.node), LETTERS),
+            reason: word(&kind.reason),
+            class: clip(&word(&kind.class), LETTERS),
+            error: clip(&kind.kind, LETTERS),
+            number: grouped(kind.runs),
+            more: match kind.runs.saturating_sub(runs.len() as u64) {
+                0 => String::new(),
+                more => grouped(more),
+            },
+            runs,
+            first: parts::ago(kind.first_at, now),
+            last: parts::ago(kind.last_at, now),
+            is_one: kind.runs == 1,
+        }
+    }
+}
+
+/// `GET /halted`
+pub async fn halted(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["pipeline"])?;
+    let pipeline = asked.one("pipeline")?.map(str::to_owned);
+    let of = pipeline.clone();
+    let read = site.source.read(async move |conn| {
+        let halted = halted::by_kind(conn, of.as_deref()).await?;
+        Ok((halted, query::now(conn).await?))
+    });
+    let (halted, now) = read.await?;
+    page(&Page {
+        frame: Frame::of("halted", now),
+        pipeline,
+        more_kinds: halted.kinds.len().saturating_sub(KINDS),
+        kinds: halted
+            .kinds
+            .iter()
+            .take(KINDS)
+            .map(|kind| Kind::of(kind, now))
+            .collect(),
+        is_partial: halted.is_partial,
+    })
+}

@@ -1,0 +1,154 @@
+//! The console's pages.
+//!
+//! Owns: what each page shows, the frame around all of them, and their stylesheet. Each is a GET whose address
+//! says all of it, works without a script, and tells the time at which it was read. Never: decides anything,
+//! or reads but through the `Source`.
+//!
+//! A page is a file here, which asks and makes words of the answer, and a template of the same name in
+//! `templates/`.
+
+mod asked;
+mod elements;
+mod halted;
+mod overview;
+mod parts;
+mod payload;
+mod pipelines;
+mod processes;
+mod run;
+mod runs;
+mod step;
+mod text;
+mod waiting;
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION};
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest, Sha256};
+
+use crate::store::definition::VERSION;
+use crate::svg;
+
+use super::refusal::Refusal;
+
+pub use elements::elements;
+pub use halted::halted;
+pub use overview::overview;
+pub use payload::{input, output, step_input, step_output};
+pub use pipelines::{pipeline, pipelines};
+pub use processes::processes;
+pub use run::run;
+pub use runs::runs;
+pub use step::step;
+pub use waiting::waiting;
+
+/// The stylesheet of all pages, and of the pictures in them.
+static STYLE: LazyLock<String> =
+    LazyLock::new(|| format!("{}\n{}", include_str!("style.css"), svg::STYLE));
+
+/// Its name, by which it may be kept for good.
+static STYLE_NAME: LazyLock<String> = LazyLock::new(|| {
+    let digest = Sha256::digest(STYLE.as_bytes());
+    let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+    format!("style-{}.css", digits.collect::<String>())
+});
+
+/// A file that pages need.
+pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
+    if name != *STYLE_NAME {
+        let detail =
+            "there is no such file; a page that asks for it is an old one: load that again";
+        return Err(Refusal::new(StatusCode::NOT_FOUND, detail));
+    }
+    let headers = [
+        (CONTENT_TYPE, "text/css; charset=utf-8"),
+        (CACHE_CONTROL, "public, max-age=31536000, immutable"),
+    ];
+    Ok((headers, STYLE.as_str()).into_response())
+}
+
+/// What stands around every page.
+struct Frame {
+    /// The pages that every page leads to: their paths, names, and whether this is one of them.
+    pages: [(&'static str, &'static str, bool); 6],
+    /// The database's time when it was read, for people.
+    read_at: Option<String>,
+    style: &'static str,
+    version: &'static str,
+}
+
+/// The pages that every page leads to.
+const PAGES: [(&str, &str); 6] = [
+    ("", "Overview"),
+    ("runs", "Runs"),
+    ("halted", "Halted"),
+    ("waiting", "Waiting"),
+    ("pipelines", "Pipelines"),
+    ("processes", "Processes"),
+];
+
+impl Frame {
+    /// Of a page that was read at this time (µs since 1970, by the database); `here` is the first part of its
+    /// path.
+    fn of(here: &'static str, now: i64) -> Self {
+        Self {
+            read_at: Some(parts::seconds(now)),
+            ..Self::without_time(here)
+        }
+    }
+
+    fn without_time(here: &'static str) -> Self {
+        Self {
+            pages: PAGES.map(|(path, name)| (path, name, path == here)),
+            read_at: None,
+            style: &STYLE_NAME,
+            version: VERSION,
+        }
+    }
+}
+
+/// A page as a response.
+fn page(template: &impl Template) -> Result<Response, Refusal> {
+    let page = template.render().map_err(|error| {
+        tracing::error!(%error, "a page cannot be made");
+        let detail = "the console's log says why";
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    })?;
+    let kind = [(CONTENT_TYPE, HTML)];
+    Ok((kind, text::visible(&page)).into_response())
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The way to another page of ours.
+fn elsewhere(path: &str) -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
+}
+
+#[derive(Template)]
+#[template(path = "refused.html")]
+struct Refused<'a> {
+    frame: Frame,
+    code: u16,
+    title: &'a str,
+    detail: &'a str,
+}
+
+/// The page of a request that is refused, and its kind.
+pub fn refused(status: StatusCode, title: &str, detail: &str) -> (&'static str, String) {
+    let refused = Refused {
+        frame: Frame::without_time("nowhere"),
+        code: status.as_u16(),
+        title,
+        detail,
+    };
+    match refused.render() {
+        Ok(page) => (HTML, text::visible(&page)),
+        // Nothing is worse than no words at all.
+        Err(_) => ("text/plain; charset=utf-8", format!("{status}: {detail}\n")),
+    }
+}

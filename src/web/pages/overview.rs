@@ -1,0 +1,221 @@
+//! The overview: everything at a glance.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State as Extract;
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::machine::stuck::{self, Mover};
+use crate::model::{Role, RunStatus};
+use crate::store::overview::{self, Count, Queue};
+use crate::store::{halted, page as store};
+use crate::time;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{Asked, encoded};
+use super::halted::Kind;
+use super::parts::{self, State};
+use super::text::grouped;
+use super::{Frame, page};
+
+/// Numbers are counted up to this.
+const MOST: u64 = 10_000;
+
+/// Work that has waited for longer is marked.
+const OLD: Duration = Duration::from_secs(60);
+
+/// Kinds of halted runs, and questions, that are shown here.
+const FEW: usize = 5;
+
+/// Questions that are looked for, to be counted.
+const QUESTIONS: usize = 1_000;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Overview {
+    frame: Frame,
+    troubles: Vec<Trouble>,
+    states: [State; 5],
+    pipelines: Vec<Pipeline>,
+    halted: Vec<Kind>,
+    /// There are more kinds.
+    more_halted: bool,
+    waiting: String,
+    oldest_question: Option<String>,
+    hosts: Vec<Host>,
+}
+
+struct Trouble {
+    fact: String,
+    remedy: String,
+    run: Option<parts::RunLink>,
+}
+
+struct Pipeline {
+    name: String,
+    /// Its part of an address.
+    encoded: String,
+    /// Runs by state, in the order of the states.
+    counts: [Number; 5],
+    due: String,
+    later: String,
+    oldest: Option<String>,
+    is_old: bool,
+    busy: u64,
+    workers: u64,
+    is_unworked: bool,
+}
+
+struct Number {
+    text: String,
+    is_none: bool,
+    /// The state's word in an address.
+    status: &'static str,
+}
+
+struct Host {
+    name: String,
+    processes: Vec<Process>,
+}
+
+struct Process {
+    role: &'static str,
+    pipeline: String,
+    pid: u32,
+    state: State,
+    beat: String,
+    holds: u64,
+}
+
+/// The states in the order in which they are shown: those that go on first.
+const STATES: [RunStatus; 5] = [
+    RunStatus::InProgress,
+    RunStatus::Dampened,
+    RunStatus::Halted,
+    RunStatus::Completed,
+    RunStatus::Cancelled,
+];
+
+/// `GET /`
+pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    Asked::of(&uri, &[])?;
+    let stale_after = site.stale_after;
+    let read = site.source.read(async move |conn| {
+        Ok((
+            overview::counts(conn, None, MOST).await?,
+            overview::queues(conn, MOST).await?,
+            crate::store::stuck::facts(conn, stale_after).await?,
+            halted::by_kind(conn, None).await?,
+            store::waiting(conn, QUESTIONS).await?,
+        ))
+    });
+    let (counts, queues, facts, halted, waiting) = read.await?;
+    let now = facts.now;
+    let is_stale = |mover: &Mover| mover.age >= stale_after;
+    let troubles = stuck::stuck(&facts).into_iter().map(|stuck| Trouble {
+        run: stuck.run_id.map(parts::run),
+        fact: stuck.fact,
+        remedy: stuck.remedy,
+    });
+    let oldest = waiting.iter().map(|it| it.since).min();
+    let n = waiting.len();
+    page(&Overview {
+        frame: Frame::of("", now),
+        troubles: troubles.collect(),
+        states: STATES.map(parts::of_run),
+        pipelines: pipelines(&counts, &queues, &facts.processes, &is_stale),
+        more_halted: halted.kinds.len() > FEW,
+        halted: halted
+            .kinds
+            .iter()
+            .take(FEW)
+            .map(|kind| Kind::of(kind, now))
+            .collect(),
+        waiting: match n < QUESTIONS {
+            true => n.to_string(),
+            false => format!("{}+", grouped(n as u64)),
+        },
+        oldest_question: oldest.map(|at| time::whole(time::between(at, now))),
+        hosts: hosts(&facts.processes, &is_stale),
+    })
+}
+
+fn pipelines(
+    counts: &[Count],
+    queues: &[Queue],
+    movers: &[Mover],
+    is_stale: &dyn Fn(&Mover) -> bool,
+) -> Vec<Pipeline> {
+    let names = counts.iter().map(|it| it.pipeline.as_str());
+    let names = names.chain(queues.iter().map(|it| it.pipeline.as_str()));
+    let names = names.chain(movers.iter().filter_map(|it| it.pipeline.as_deref()));
+    let names: std::collections::BTreeSet<&str> = names.collect();
+    let pipeline = |name: &str| {
+        let count = |status: RunStatus| {
+            let found = counts
+                .iter()
+                .find(|it| it.pipeline == name && it.status == status);
+            let n = found.map_or(0, |it| it.runs);
+            Number {
+                text: up_to(n),
+                is_none: n == 0,
+                status: crate::view::word(status),
+            }
+        };
+        let queue = queues.iter().find(|it| it.pipeline == name);
+        let oldest = queue.and_then(|it| it.oldest);
+        let workers: Vec<&Mover> = movers
+            .iter()
+            .filter(|it| it.role == Role::Worker && it.pipeline.as_deref() == Some(name))
+            .filter(|it| !is_stale(it))
+            .collect();
+        let due = queue.map_or(0, |it| it.due);
+        Pipeline {
+            name: name.to_owned(),
+            encoded: encoded(name),
+            counts: STATES.map(count),
+            due: up_to(due),
+            later: up_to(queue.map_or(0, |it| it.later)),
+            is_old: oldest.is_some_and(|it| it >= OLD),
+            oldest: oldest.map(time::whole),
+            busy: workers.iter().map(|it| it.holds).sum(),
+            is_unworked: workers.is_empty() && due > 0,
+            workers: workers.len() as u64,
+        }
+    };
+    names.into_iter().map(pipeline).collect()
+}
+
+/// A number that was counted up to a bound.
+fn up_to(n: u64) -> String {
+    match n < MOST {
+        true => grouped(n),
+        false => format!("{}+", grouped(MOST)),
+    }
+}
+
+fn hosts(movers: &[Mover], is_stale: &dyn Fn(&Mover) -> bool) -> Vec<Host> {
+    let mut hosts: BTreeMap<&str, Vec<Process>> = BTreeMap::new();
+    let mut movers: Vec<&Mover> = movers.iter().collect();
+    movers.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
+    for mover in movers {
+        hosts.entry(&mover.host).or_default().push(Process {
+            role: mover.role.as_str(),
+            pipeline: mover.pipeline.clone().unwrap_or_default(),
+            pid: mover.pid,
+            state: parts::of_process(is_stale(mover), mover.quiet),
+            beat: time::whole(mover.age),
+            holds: mover.holds,
+        });
+    }
+    let host = |(name, processes): (&str, Vec<Process>)| Host {
+        name: name.to_owned(),
+        processes,
+    };
+    hosts.into_iter().map(host).collect()
+}

@@ -1,0 +1,164 @@
+//! The pipelines of which there ever was a run, and one of them: its graph and its versions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State as Extract};
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::machine::layout::Layout;
+use crate::store::definition::short;
+use crate::store::{page as store, query};
+use crate::svg::Picture;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{Asked, encoded, missing};
+use super::parts::{self, Moment};
+use super::{Frame, page};
+
+/// Versions that are read: of all pipelines together.
+const VERSIONS: usize = 10_000;
+
+/// Versions of one pipeline that are listed.
+const LISTED: usize = 100;
+
+#[derive(Template)]
+#[template(path = "pipelines.html")]
+struct Page {
+    frame: Frame,
+    pipelines: Vec<Row>,
+}
+
+struct Row {
+    name: String,
+    encoded: String,
+    versions: usize,
+    first: Moment,
+    last: Moment,
+}
+
+#[derive(Template)]
+#[template(path = "pipeline.html")]
+struct One {
+    frame: Frame,
+    name: String,
+    encoded: String,
+    graph: Option<String>,
+    /// Why there is no graph.
+    unreadable: String,
+    shown: Version,
+    versions: Vec<Version>,
+    more: usize,
+}
+
+#[derive(Clone)]
+struct Version {
+    digest: String,
+    short: String,
+    first: Moment,
+    is_shown: bool,
+    is_latest: bool,
+}
+
+/// `GET /pipelines`
+pub async fn pipelines(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    Asked::of(&uri, &[])?;
+    let read = site.source.read(async move |conn| {
+        Ok((
+            store::versions(conn, VERSIONS).await?,
+            query::now(conn).await?,
+        ))
+    });
+    let (versions, now) = read.await?;
+    let mut pipelines: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for version in &versions {
+        let seen = pipelines.entry(&version.pipeline).or_default();
+        seen.push(version.created_at);
+    }
+    let row = |(name, seen): (&str, Vec<i64>)| {
+        let first = seen.iter().min().copied().unwrap_or(now);
+        let last = seen.iter().max().copied().unwrap_or(now);
+        Row {
+            name: name.to_owned(),
+            encoded: encoded(name),
+            versions: seen.len(),
+            first: parts::ago(first, now),
+            last: parts::ago(last, now),
+        }
+    };
+    page(&Page {
+        frame: Frame::of("pipelines", now),
+        pipelines: pipelines.into_iter().map(row).collect(),
+    })
+}
+
+/// `GET /pipelines/{name}`
+pub async fn pipeline(
+    Extract(site): Extract<Arc<Site>>,
+    Path(name): Path<String>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["version"])?;
+    let version = asked.one("version")?.map(str::to_owned);
+    let definitions = Arc::clone(&site.definitions);
+    let (of, wanted) = (name.clone(), version.clone());
+    let read = site.source.read(async move |conn| {
+        let mut versions = store::versions(conn, VERSIONS).await?;
+        versions.retain(|version| version.pipeline == of);
+        let shown = match &wanted {
+            Some(digest) => versions.iter().find(|it| it.digest == *digest),
+            None => versions.last(),
+        };
+        let shown = match shown {
+            Some(shown) => Some((shown.clone(), definitions.read(conn, &shown.digest).await?)),
+            None => None,
+        };
+        Ok((versions, shown, query::now(conn).await?))
+    });
+    let (versions, shown, now) = read.await?;
+    let latest = versions.last().map(|it| it.digest.clone());
+    let Some((shown, definition)) = shown else {
+        return Err(match (versions.is_empty(), version) {
+            (false, Some(version)) => missing(format!("{name} has no version {version}")),
+            _ => missing(format!(
+                "there never was a run of a pipeline {name}; the page of pipelines lists all"
+            )),
+        });
+    };
+    let (graph, unreadable) = match definition {
+        Ok(definition) => match Layout::of(&definition) {
+            Some(layout) => {
+                let picture = Picture {
+                    title: &format!("The graph of {name}"),
+                    layout: &layout,
+                    states: &BTreeMap::new(),
+                    link: None,
+                    style: None,
+                };
+                (Some(picture.svg()), String::new())
+            }
+            None => (None, "its definition is no pipeline's graph".to_owned()),
+        },
+        Err(unreadable) => (None, format!("its {unreadable}")),
+    };
+    let version = |it: &store::Version| Version {
+        short: short(&it.digest).to_owned(),
+        first: parts::ago(it.created_at, now),
+        is_shown: it.digest == shown.digest,
+        is_latest: Some(&it.digest) == latest.as_ref(),
+        digest: it.digest.clone(),
+    };
+    page(&One {
+        frame: Frame::of("pipelines", now),
+        encoded: encoded(&name),
+        name,
+        graph,
+        unreadable,
+        shown: version(&shown),
+        more: versions.len().saturating_sub(LISTED),
+        versions: versions.iter().rev().take(LISTED).map(version).collect(),
+    })
+}

@@ -1,0 +1,139 @@
+//! The processes by host, and those that are gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State as Extract;
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::store::{page as store, process, query};
+use crate::time;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::Asked;
+use super::parts::{self, Moment, RunLink, State};
+use super::text::grouped;
+use super::{Frame, page};
+
+/// Processes that are gone, the last ones.
+const GONE: usize = 50;
+
+/// Executions that are listed as held.
+const HELD: usize = 500;
+
+/// Of one process.
+const OF_ONE: usize = 20;
+
+#[derive(Template)]
+#[template(path = "processes.html")]
+struct Page {
+    frame: Frame,
+    hosts: Vec<Host>,
+    gone: Vec<Gone>,
+    is_partial: bool,
+}
+
+struct Host {
+    name: String,
+    processes: Vec<Process>,
+}
+
+struct Process {
+    role: &'static str,
+    pipeline: String,
+    pid: u32,
+    state: State,
+    beat: String,
+    started: Moment,
+    version: String,
+    holds: Vec<Held>,
+    holds_more: usize,
+    claimed: String,
+    succeeded: String,
+    failed: String,
+}
+
+struct Held {
+    step: String,
+    node: String,
+    attempt: i64,
+    run: RunLink,
+    since: String,
+}
+
+struct Gone {
+    role: String,
+    pipeline: String,
+    host: String,
+    pid: u32,
+    started: Moment,
+    gone: Moment,
+    state: State,
+    how: String,
+}
+
+/// `GET /processes`
+pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    Asked::of(&uri, &[])?;
+    let read = site.source.read(async move |conn| {
+        Ok((
+            process::processes(conn).await?,
+            store::held(conn, HELD).await?,
+            process::departed(conn, GONE + 1).await?,
+            query::now(conn).await?,
+        ))
+    });
+    let (mut processes, held, departed, now) = read.await?;
+    processes.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
+    let mut hosts: BTreeMap<&str, Vec<Process>> = BTreeMap::new();
+    for row in &processes {
+        let mut holds = held.iter().filter(|held| held.process_id == row.id);
+        let listed = holds.by_ref().take(OF_ONE).map(|held| Held {
+            step: format!("/runs/{}/steps/{}", held.run_id, held.step_id),
+            node: held.node.clone(),
+            attempt: held.attempt,
+            run: parts::run(held.run_id),
+            since: held
+                .claimed_at
+                .map_or_else(String::new, |at| time::whole(time::between(at, now))),
+        });
+        let listed = listed.collect();
+        hosts.entry(&row.host).or_default().push(Process {
+            role: row.role.as_str(),
+            pipeline: row.pipeline.clone().unwrap_or_default(),
+            pid: row.pid,
+            state: parts::of_process(row.age >= site.stale_after, row.quiet),
+            beat: time::whole(row.age),
+            started: parts::ago(row.started_at, now),
+            version: row.version.clone(),
+            holds: listed,
+            holds_more: holds.count(),
+            claimed: grouped(row.counters.claimed),
+            succeeded: grouped(row.counters.succeeded),
+            failed: grouped(row.counters.errored + row.counters.crashed),
+        });
+    }
+    let host = |(name, processes): (&str, Vec<Process>)| Host {
+        name: name.to_owned(),
+        processes,
+    };
+    let gone = |row: &process::Departed| Gone {
+        role: row.role.clone(),
+        pipeline: row.pipeline.clone().unwrap_or_default(),
+        host: row.host.clone(),
+        pid: row.pid,
+        started: parts::ago(row.started_at, now),
+        gone: parts::ago(row.gone_at, now),
+        state: parts::of_departed(row.death.as_deref()),
+        how: row.death.clone().unwrap_or_default(),
+    };
+    page(&Page {
+        frame: Frame::of("processes", now),
+        hosts: hosts.into_iter().map(host).collect(),
+        is_partial: departed.len() > GONE,
+        gone: departed.iter().take(GONE).map(gone).collect(),
+    })
+}

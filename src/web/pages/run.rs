@@ -1,0 +1,458 @@
+//! A run: what keeps it, its graph, its steps.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State as Extract};
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::definition::{Definition, NodeIndex};
+use crate::machine::layout::{Layout, Part};
+use crate::machine::why::{self, Facts, Why};
+use crate::model::{RunId, RunStatus, StepStatus};
+use crate::store::Error;
+use crate::store::conn::Conn;
+use crate::store::definition::{Definitions, short};
+use crate::store::fan_out::{self, FanOut};
+use crate::store::page::{self as store, Holder, Payload, RunHead, StepHead};
+use crate::store::query::{self, NodeProgress};
+use crate::store::why as facts;
+use crate::svg::{NodeState, Picture};
+use crate::view::{self, graph};
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{self, Asked, encoded, missing, wrong};
+use super::parts::{self, Moment, Place, RunLink, State};
+use super::text::{Value, clip, grouped};
+use super::{Frame, elsewhere, page};
+
+/// Steps that are listed.
+const STEPS: usize = 200;
+
+/// Fan-outs that are listed.
+const FAN_OUTS: usize = 50;
+
+/// Letters of a line: an error's, a key's.
+const LETTERS: usize = 200;
+
+#[derive(Template)]
+#[template(path = "run.html")]
+struct Page {
+    frame: Frame,
+    id: RunId,
+    short: String,
+    pipeline: String,
+    encoded: String,
+    definition: String,
+    state: State,
+    triggered: Moment,
+    took: String,
+    key: Option<String>,
+    revived_from: Option<RunLink>,
+    revived_as: Option<RunLink>,
+    why: Option<Told>,
+    input: Option<Value>,
+    output: Option<Value>,
+    graph: Option<String>,
+    /// Why there is no graph.
+    unreadable: String,
+    is_wide: bool,
+    fan_outs: Vec<Fan>,
+    more_fan_outs: usize,
+    steps: Vec<Row>,
+    is_cut: bool,
+    node: Option<String>,
+    status: Option<StepStatus>,
+    /// The other filters of the steps: their names and addresses.
+    filters: Vec<Filter>,
+}
+
+struct Told {
+    fact: String,
+    remedy: Option<String>,
+}
+
+struct Filter {
+    text: &'static str,
+    address: String,
+    is_chosen: bool,
+}
+
+struct Fan {
+    address: String,
+    node: String,
+    width: String,
+    arrived: String,
+    halted: String,
+    /// Of 200.
+    done: u64,
+    failed: u64,
+    fired: Option<Moment>,
+}
+
+struct Row {
+    address: String,
+    node: String,
+    step: Option<String>,
+    /// The place of its branch in a fan-out, for people.
+    element: Option<(String, String)>,
+    state: State,
+    attempts: u32,
+    took: String,
+    place: Option<Place>,
+    remark: String,
+    copied: bool,
+    started: Option<Moment>,
+}
+
+/// The answer of the database.
+struct Read {
+    head: RunHead,
+    input: Option<Payload>,
+    output: Option<Payload>,
+    definition: Result<Arc<Definition>, String>,
+    facts: Option<Facts>,
+    revived_as: Option<RunId>,
+    is_wide: bool,
+    progress: Vec<NodeProgress>,
+    fan_outs: Vec<FanOut>,
+    steps: Vec<StepHead>,
+    holders: Vec<Holder>,
+}
+
+/// `GET /runs/{id}`
+pub async fn run(
+    Extract(site): Extract<Arc<Site>>,
+    Path(given): Path<String>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["node", "status"])?;
+    let id: RunId = match asked::id(&given, "a run") {
+        Ok(id) => id,
+        // Some digits of an id lead to the run as well.
+        Err(_) if query::digits(&given).is_some() => {
+            return Ok(elsewhere(&format!("/runs?id={}", encoded(&given))));
+        }
+        Err(refused) => return Err(refused),
+    };
+    let node = asked.one("node")?.map(str::to_owned);
+    let status = asked.one("status")?.map(step_status).transpose()?;
+    let definitions = Arc::clone(&site.definitions);
+    let (of, stale_after) = (node.clone(), site.stale_after);
+    let read = site.source.read(async move |conn| {
+        let Some(head) = store::run(conn, id).await? else {
+            return Ok(None);
+        };
+        let read = read(conn, head, &definitions, of.as_deref(), status).await?;
+        // A damaged payload keeps nobody from reading the rest.
+        let facts = match facts::facts(conn, id, stale_after, &definitions).await {
+            Ok(facts) => facts,
+            Err(Error::Damaged { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Read { facts, ..read }))
+    });
+    let Some(read) = read.await? else {
+        return Err(no_run(id));
+    };
+    page(&shown(&read, node, status))
+}
+
+/// The refusal of a run that is not there.
+pub fn no_run(id: RunId) -> Refusal {
+    missing(format!(
+        "there is no run {id}; it may have been deleted, as the configuration's retention says"
+    ))
+}
+
+async fn read(
+    conn: &mut Conn,
+    head: RunHead,
+    definitions: &Definitions,
+    node: Option<&str>,
+    status: Option<StepStatus>,
+) -> Result<Read, Error> {
+    let id = head.id;
+    let is_wide = facts::is_wide(conn, id).await?;
+    let (input, output) = store::payloads(conn, id).await?;
+    let definition = definitions.read(conn, &head.definition).await?;
+    let (steps, progress) = match is_wide {
+        true => {
+            let steps = store::steps_of_root(conn, id, STEPS + 1).await?;
+            (steps, Vec::new())
+        }
+        false => (
+            store::steps(conn, id, node, status, STEPS + 1).await?,
+            query::progress(conn, id).await?,
+        ),
+    };
+    let ids = steps
+        .iter()
+        .filter_map(|step| step.latest.as_ref()?.process_id);
+    Ok(Read {
+        input,
+        output,
+        definition: definition.map_err(|unreadable| unreadable.to_string()),
+        facts: None,
+        revived_as: match head.status {
+            RunStatus::Halted => facts::revived_as(conn, id).await?,
+            _ => None,
+        },
+        is_wide,
+        progress,
+        fan_outs: fan_out::of_root(conn, id).await?,
+        holders: store::holders(conn, ids.collect::<Vec<_>>()).await?,
+        steps,
+        head,
+    })
+}
+
+fn step_status(text: &str) -> Result<StepStatus, Refusal> {
+    text.parse().map_err(|_| {
+        let words: Vec<&str> = StepStatus::ALL.iter().map(|it| it.as_str()).collect();
+        wrong(format!(
+            "`{text}` is no state of a step: the states are {}",
+            words.join(", ")
+        ))
+    })
+}
+
+fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page {
+    let head = &read.head;
+    let (id, now) = (head.id, head.now);
+    let address = format!("/runs/{id}");
+    let (graph, unreadable) = match &read.definition {
+        Ok(definition) => match drawn(read, definition) {
+            Some(graph) => (Some(graph), String::new()),
+            None => (None, "its definition is no pipeline's graph".to_owned()),
+        },
+        Err(unreadable) => (None, format!("its {unreadable}")),
+    };
+    let mut listed = read.steps.clone();
+    if read.is_wide {
+        // The database was asked for those of the root.
+        listed.retain(|step| node.as_ref().is_none_or(|node| *node == step.node));
+        listed.retain(|step| status.is_none_or(|status| status == step.status));
+    }
+    let is_cut = listed.len() > STEPS;
+    let widths: BTreeMap<_, _> = read.fan_outs.iter().map(|it| (it.id, it)).collect();
+    Page {
+        frame: Frame::of("runs", now),
+        id,
+        short: crate::model::short(id),
+        encoded: encoded(&head.pipeline),
+        pipeline: head.pipeline.clone(),
+        definition: short(&head.definition).to_owned(),
+        state: parts::of_run(head.status),
+        triggered: parts::ago(head.triggered_at, now),
+        took: view::took(head.triggered_at, head.ended_at, now),
+        key: head.trigger_key.as_deref().map(|key| clip(key, LETTERS)),
+        revived_from: head.revived_from.map(parts::run),
+        revived_as: read.revived_as.map(parts::run),
+        why: read
+            .facts
+            .as_ref()
+            .map(why::why)
+            .and_then(|why| told(head, why)),
+        input: read
+            .input
+            .as_ref()
+            .map(|it| Value::of(it, format!("{address}/input"))),
+        output: read
+            .output
+            .as_ref()
+            .map(|it| Value::of(it, format!("{address}/output"))),
+        graph,
+        unreadable,
+        is_wide: read.is_wide,
+        more_fan_outs: expands(read).count().saturating_sub(FAN_OUTS),
+        fan_outs: expands(read)
+            .take(FAN_OUTS)
+            .map(|it| fan(id, it, now))
+            .collect(),
+        steps: listed
+            .iter()
+            .take(STEPS)
+            .map(|step| row(id, step, &widths, &read.holders, now))
+            .collect(),
+        is_cut,
+        filters: filters(id, node.as_deref(), status),
+        node,
+        status,
+    }
+}
+
+/// The fan-outs that have elements: a path of a divide has a node of its own.
+fn expands(read: &Read) -> impl Iterator<Item = &FanOut> {
+    read.fan_outs.iter().filter(|it| it.via == "expand")
+}
+
+/// A run that has ended well needs no reason.
+fn told(head: &RunHead, why: Why) -> Option<Told> {
+    let needs = head.status != RunStatus::Completed;
+    needs.then_some(Told {
+        fact: why.fact,
+        remedy: why.remedy,
+    })
+}
+
+fn drawn(read: &Read, definition: &Definition) -> Option<String> {
+    let layout = Layout::of(definition)?;
+    let states = match read.is_wide {
+        true => of_root(read, definition, &layout),
+        false => graph::states(definition, &layout, &read.progress),
+    };
+    let head = &read.head;
+    let picture = Picture {
+        title: &format!("The graph of run {} of {}", head.id, head.pipeline),
+        layout: &layout,
+        states: &states,
+        link: Some(&format!("/runs/{}?node=", head.id)),
+        style: None,
+    };
+    Some(picture.svg())
+}
+
+/// The states of a wide run's parts, as far as its root tells them: its own steps, and the counts of its
+/// fan-outs.
+fn of_root(read: &Read, definition: &Definition, layout: &Layout) -> BTreeMap<Part, NodeState> {
+    let mut states = BTreeMap::new();
+    for placed in &layout.boxes {
+        let Part::Node(index) = placed.part else {
+            continue;
+        };
+        // The steps of elements are not counted.
+        if layout.frames.iter().any(|it| it.nodes.contains(&index.0)) {
+            continue;
+        }
+        let name = &definition.node(index).name;
+        let step = read.steps.iter().find(|step| step.node == *name);
+        states.insert(placed.part, step.map_or(NodeState::default(), of_step));
+    }
+    for fan_out in &read.fan_outs {
+        let opener: Option<NodeIndex> = definition.find(&fan_out.node);
+        if let Some(opener) = opener {
+            let state = NodeState {
+                total: fan_out.width,
+                completed: fan_out.arrived.saturating_sub(fan_out.halted),
+                failed: fan_out.halted,
+                ..NodeState::default()
+            };
+            states.insert(Part::Fan(opener), state);
+        }
+    }
+    states
+}
+
+fn of_step(step: &StepHead) -> NodeState {
+    let is = |status: bool| u64::from(status);
+    let open = step.latest.as_ref().filter(|it| it.result.is_none());
+    NodeState {
+        total: 1,
+        completed: is(matches!(
+            step.status,
+            StepStatus::Advancing | StepStatus::Completed
+        )),
+        running: is(open.is_some_and(|it| it.process_id.is_some())),
+        retrying: is(open.is_some_and(|it| it.number > 1)),
+        waiting: is(step.status == StepStatus::Waiting),
+        failed: is(step.status == StepStatus::Failed),
+        cancelled: is(step.status == StepStatus::Cancelled),
+    }
+}
+
+fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
+    let of = |n: u64| n.min(it.width).saturating_mul(200) / it.width.max(1);
+    let failed = of(it.halted).max(2 * u64::from(it.halted > 0));
+    Fan {
+        address: format!("/runs/{run}/fan-outs/{}", it.id),
+        node: it.node.clone(),
+        width: grouped(it.width),
+        arrived: grouped(it.arrived.saturating_sub(it.halted)),
+        halted: match it.halted {
+            0 => String::new(),
+            halted => grouped(halted),
+        },
+        done: of(it.arrived).max(failed),
+        failed,
+        fired: it.fired_at.map(|at| parts::ago(at, now)),
+    }
+}
+
+fn row(
+    run: RunId,
+    step: &StepHead,
+    fan_outs: &BTreeMap<crate::model::FanOutId, &FanOut>,
+    holders: &[Holder],
+    now: i64,
+) -> Row {
+    let latest = step.latest.as_ref();
+    let ended = step.completed_at;
+    let claimed = latest.and_then(|it| it.claimed_at);
+    let element = step.place.map(|(fan_out, place)| {
+        let text = match fan_outs.get(&fan_out) {
+            Some(found) if found.via == "divide" => format!("path {}", place + 1),
+            _ => grouped(place + 1),
+        };
+        (format!("/runs/{run}/fan-outs/{fan_out}?from={place}"), text)
+    });
+    let error = latest.and_then(|it| it.error_message.as_deref());
+    let class = latest.and_then(|it| it.error_class.as_deref());
+    let due = latest
+        .filter(|it| it.process_id.is_none() && it.result.is_none())
+        .and_then(|it| it.due_at)
+        .filter(|at| *at > now)
+        .map(|at| format!("due {}", crate::time::relative(at, now)));
+    let answered = step
+        .answered_by
+        .as_ref()
+        .map(|by| format!("answered by {by}"));
+    let remark = match (error, class) {
+        (Some(error), _) => Some(error),
+        (None, class) => class,
+    };
+    let remark = remark.map(str::to_owned).or(due).or(answered);
+    Row {
+        address: format!("/runs/{run}/steps/{}", step.id),
+        node: step.node.clone(),
+        step: (step.step != step.node).then(|| step.step.clone()),
+        element,
+        state: parts::of_step(step),
+        attempts: latest.map_or(0, |it| it.number),
+        took: match claimed {
+            Some(claimed) => view::took(claimed, ended, now),
+            None => String::new(),
+        },
+        place: latest.and_then(|it| parts::place(it.process_id, holders)),
+        remark: clip(&remark.unwrap_or_default(), LETTERS),
+        copied: step.source_step_id.is_some(),
+        started: claimed.map(|at| parts::ago(at, now)),
+    }
+}
+
+fn filters(run: RunId, node: Option<&str>, status: Option<StepStatus>) -> Vec<Filter> {
+    let of = |text, wanted: Option<StepStatus>| {
+        let node = node.map(|node| format!("node={}", encoded(node)));
+        let state = wanted.map(|it| format!("status={}", it.as_str()));
+        let pairs: Vec<String> = node.into_iter().chain(state).collect();
+        let query = match pairs.is_empty() {
+            true => String::new(),
+            false => format!("?{}", pairs.join("&")),
+        };
+        Filter {
+            text,
+            address: format!("/runs/{run}{query}#steps"),
+            is_chosen: wanted == status,
+        }
+    };
+    vec![
+        of("all", None),
+        of("failed", Some(StepStatus::Failed)),
+        of("in progress", Some(StepStatus::InProgress)),
+        of("waiting", Some(StepStatus::Waiting)),
+        of("completed", Some(StepStatus::Completed)),
+    ]
+}

@@ -1,0 +1,329 @@
+//! The list of runs: filters in the address, older ones by the last run of the page before.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State as Extract;
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::duration;
+use crate::model::{RunId, RunStatus};
+use crate::store::Error;
+use crate::store::conn::Conn;
+use crate::store::list::{self, RunFilter};
+use crate::store::page as store;
+use crate::store::query::{self, Found, Run};
+use crate::view;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{self, Asked, encoded, missing, wrong};
+use super::parts::{self, Moment, RunLink, State};
+use super::text::clip;
+use super::{Frame, elsewhere, page};
+
+/// Runs of a page.
+const LIMIT: usize = 50;
+
+/// Pipelines that the filter offers.
+const PIPELINES: usize = 10_000;
+
+/// Letters of a key in a row.
+const LETTERS: usize = 60;
+
+/// The spans that the filter offers.
+const SPANS: [(&str, &str); 5] = [
+    ("1h", "the last hour"),
+    ("24h", "the last 24 hours"),
+    ("7d", "the last 7 days"),
+    ("30d", "the last 30 days"),
+    ("", "always"),
+];
+
+#[derive(Template)]
+#[template(path = "runs.html")]
+struct Page {
+    frame: Frame,
+    form: Form,
+    runs: Vec<Row>,
+    /// The address of the page that follows.
+    older: Option<String>,
+    /// The address of the first page, where this is a later one.
+    first: Option<String>,
+    /// Several runs whose ids have these digits.
+    digits: Option<String>,
+}
+
+struct Form {
+    pipelines: Vec<Choice>,
+    statuses: Vec<(Choice, State)>,
+    spans: Vec<Choice>,
+    key: String,
+}
+
+struct Choice {
+    value: String,
+    text: String,
+    is_chosen: bool,
+}
+
+struct Row {
+    run: RunLink,
+    pipeline: String,
+    encoded: String,
+    state: State,
+    triggered: Moment,
+    took: String,
+    key: String,
+    remarks: String,
+}
+
+/// The filters of an address.
+#[derive(Clone, Default)]
+struct Filters {
+    pipeline: Option<String>,
+    statuses: Vec<RunStatus>,
+    since: Option<String>,
+    key: Option<String>,
+    before: Option<RunId>,
+}
+
+impl Filters {
+    fn of(asked: &Asked) -> Result<Self, Refusal> {
+        let statuses: Result<Vec<RunStatus>, Refusal> = asked.all("status").map(status).collect();
+        let since = asked.one("since")?;
+        if let Some(Err(error)) = since.map(duration::parse) {
+            let notation = duration::NOTATION;
+            return Err(wrong(format!("`since` is wrong: {error}; {notation}")));
+        }
+        let before = asked.one("before")?;
+        Ok(Self {
+            pipeline: asked.one("pipeline")?.map(str::to_owned),
+            statuses: statuses?,
+            since: since.map(str::to_owned),
+            key: asked.one("key")?.map(str::to_owned),
+            before: before.map(|id| asked::id(id, "a run")).transpose()?,
+        })
+    }
+
+    /// The address of a list with these filters.
+    fn address(&self, before: Option<RunId>) -> String {
+        let mut pairs = Vec::new();
+        let mut add = |name: &str, value: &str| pairs.push(format!("{name}={}", encoded(value)));
+        if let Some(pipeline) = &self.pipeline {
+            add("pipeline", pipeline);
+        }
+        for status in &self.statuses {
+            add("status", view::word(*status));
+        }
+        if let Some(since) = &self.since {
+            add("since", since);
+        }
+        if let Some(before) = before {
+            add("before", &before.to_string());
+        }
+        match pairs.is_empty() {
+            true => "/runs".to_owned(),
+            false => format!("/runs?{}", pairs.join("&")),
+        }
+    }
+}
+
+/// A state by the word that people know, or by the stored one.
+fn status(text: &str) -> Result<RunStatus, Refusal> {
+    let known = |it: &&RunStatus| view::word(**it) == text || it.as_str() == text;
+    RunStatus::ALL.iter().find(known).copied().ok_or_else(|| {
+        let words: Vec<&str> = RunStatus::ALL.iter().map(|it| view::word(*it)).collect();
+        wrong(format!(
+            "`{text}` is no state of a run: the states are {}",
+            words.join(", ")
+        ))
+    })
+}
+
+/// The answer of the database.
+enum Listed {
+    Runs(Vec<Run>),
+    /// The digits of an id stand for this run.
+    One(RunId),
+    /// They stand for these.
+    Several(Vec<Run>),
+    NoRun,
+    /// The cursor is no run.
+    NoCursor,
+}
+
+const PARAMETERS: [&str; 6] = ["pipeline", "status", "since", "key", "id", "before"];
+
+/// `GET /runs`
+pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &PARAMETERS)?;
+    let filters = Filters::of(&asked)?;
+    let digits = asked.one("id")?.map(str::to_owned);
+    if digits
+        .as_deref()
+        .is_some_and(|id| query::digits(id).is_none())
+    {
+        return Err(wrong(format!(
+            "`{}` is no part of a run's id: that is 4 to 32 hexadecimal digits",
+            digits.unwrap_or_default()
+        )));
+    }
+    let (of, wanted) = (filters.clone(), digits.clone());
+    let read = site.source.read(async move |conn| {
+        let listed = match &wanted {
+            Some(digits) => found(conn, digits).await?,
+            None => listed(conn, &of).await?,
+        };
+        let versions = store::versions(conn, PIPELINES).await?;
+        Ok((listed, versions, query::now(conn).await?))
+    });
+    let (listed, versions, now) = read.await?;
+    let mut several = None;
+    let mut runs = match listed {
+        Listed::Runs(runs) => runs,
+        Listed::Several(runs) => {
+            several = digits;
+            runs
+        }
+        Listed::One(run) => return Ok(elsewhere(&format!("/runs/{run}"))),
+        Listed::NoRun => {
+            return Err(missing(format!(
+                "no run's id begins or ends with {}; one may have been deleted, and by its last digits a run is \
+                 found only among the newest {}",
+                digits.unwrap_or_default(),
+                super::text::grouped(query::NEWEST as u64)
+            )));
+        }
+        Listed::NoCursor => {
+            return Err(missing(
+                "the run that this page goes on from is there no more: begin with the first page",
+            ));
+        }
+    };
+    let more = several.is_none() && runs.len() > LIMIT;
+    if more {
+        runs.truncate(LIMIT);
+    }
+    let last = runs.last().map(|run| run.id);
+    let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
+    page(&Page {
+        frame: Frame::of("runs", now),
+        form: form(&filters, &names),
+        older: last
+            .filter(|_| more)
+            .map(|last| filters.address(Some(last))),
+        first: filters.before.map(|_| filters.address(None)),
+        digits: several,
+        runs: runs.iter().map(|run| row(run, now)).collect(),
+    })
+}
+
+async fn found(conn: &mut Conn, digits: &str) -> Result<Listed, Error> {
+    Ok(match query::find_run(conn, digits).await? {
+        Found::One(run) => Listed::One(run),
+        Found::None | Found::Malformed => Listed::NoRun,
+        Found::Ambiguous(ids) => Listed::Several(of_ids(conn, &ids).await?),
+    })
+}
+
+async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
+    if let Some(key) = &filters.key {
+        let versions = store::versions(conn, PIPELINES).await?;
+        let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
+        let asked = |name: &&str| filters.pipeline.as_deref().is_none_or(|it| it == *name);
+        let mut ids = Vec::new();
+        for name in names.into_iter().filter(asked) {
+            ids.extend(store::run_of_key(conn, name, key).await?);
+        }
+        let mut runs = of_ids(conn, &ids).await?;
+        runs.retain(|run| filters.statuses.is_empty() || filters.statuses.contains(&run.status));
+        return Ok(Listed::Runs(runs));
+    }
+    if let Some(before) = filters.before
+        && query::run_state(conn, before).await?.is_none()
+    {
+        return Ok(Listed::NoCursor);
+    }
+    let filter = RunFilter {
+        pipeline: filters.pipeline.as_deref(),
+        statuses: &filters.statuses,
+        since: filters
+            .since
+            .as_deref()
+            .and_then(|since| duration::parse(since).ok()),
+        before: filters.before,
+        limit: LIMIT + 1,
+    };
+    Ok(Listed::Runs(list::runs(conn, &filter).await?))
+}
+
+/// These runs, as a list has them.
+async fn of_ids(conn: &mut Conn, ids: &[RunId]) -> Result<Vec<Run>, Error> {
+    let mut runs = Vec::new();
+    for id in ids.iter().take(LIMIT) {
+        match query::run(conn, *id).await {
+            Ok(run) => runs.extend(run),
+            // Its own page tells more.
+            Err(Error::Damaged { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    runs.sort_by_key(|run| std::cmp::Reverse(run.id));
+    Ok(runs)
+}
+
+fn row(run: &Run, now: i64) -> Row {
+    let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
+    let remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
+    Row {
+        run: parts::run(run.id),
+        encoded: encoded(&run.pipeline),
+        pipeline: run.pipeline.clone(),
+        state: parts::of_run(run.status),
+        triggered: parts::ago(run.triggered_at, now),
+        took: view::took(run.triggered_at, run.ended_at(), now),
+        key: clip(run.trigger_key.as_deref().unwrap_or_default(), LETTERS),
+        remarks: remarks.join(", "),
+    }
+}
+
+fn form(filters: &Filters, names: &BTreeSet<&str>) -> Form {
+    let chosen = filters.pipeline.as_deref();
+    // One of which there was no run is still what was asked for.
+    let unknown = chosen.filter(|name| !names.contains(name));
+    let pipelines = names.iter().copied().chain(unknown).map(|name| Choice {
+        value: name.to_owned(),
+        text: name.to_owned(),
+        is_chosen: chosen == Some(name),
+    });
+    let statuses = RunStatus::ALL.iter().map(|status| {
+        let choice = Choice {
+            value: view::word(*status).to_owned(),
+            text: view::word(*status).to_owned(),
+            is_chosen: filters.statuses.contains(status),
+        };
+        (choice, parts::of_run(*status))
+    });
+    let since = filters.since.as_deref().unwrap_or_default();
+    let span = |value: &str, text: &str| Choice {
+        value: value.to_owned(),
+        text: text.to_owned(),
+        is_chosen: value == since,
+    };
+    let mut spans: Vec<Choice> = SPANS
+        .iter()
+        .map(|(value, text)| span(value, text))
+        .collect();
+    if spans.iter().all(|span| !span.is_chosen) {
+        spans.push(span(since, &format!("the last {since}")));
+    }
+    Form {
+        pipelines: pipelines.collect(),
+        statuses: statuses.collect(),
+        spans,
+        key: filters.key.clone().unwrap_or_default(),
+    }
+}

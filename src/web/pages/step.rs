@@ -1,0 +1,279 @@
+//! A step: its attempts, what they left behind, its payloads.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State as Extract};
+use axum::http::Uri;
+use axum::response::Response;
+
+use crate::model::{RunId, StepId};
+use crate::store::fan_out;
+use crate::store::page::{self as store, Attempt};
+use crate::store::query::{self, Spread};
+use crate::time;
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+
+use super::asked::{self, Asked, missing, wrong};
+use super::parts::{self, Bar, Moment, Place, RunLink, State};
+use super::run::no_run;
+use super::text::{self, Value, clip, grouped};
+use super::{Frame, page};
+
+/// Attempts that are listed.
+const ATTEMPTS: usize = 100;
+
+/// Letters of an error in a row.
+const LETTERS: usize = 300;
+
+/// Fan-outs that begin here.
+const FAN_OUTS: usize = 20;
+
+#[derive(Template)]
+#[template(path = "step.html")]
+struct Page {
+    frame: Frame,
+    run: RunLink,
+    pipeline: String,
+    address: String,
+    node: String,
+    step: String,
+    via: String,
+    id: StepId,
+    state: State,
+    reached: Moment,
+    /// The fan-outs that it is in, outermost first.
+    places: Vec<Link>,
+    fan_outs: Vec<Link>,
+    copied: bool,
+    answered_by: Option<String>,
+    attempts: Vec<Row>,
+    is_cut: bool,
+    told: Option<Told>,
+    input: Value,
+    output: Option<Value>,
+}
+
+struct Link {
+    address: String,
+    text: String,
+}
+
+struct Row {
+    number: u32,
+    state: State,
+    place: Option<Place>,
+    claimed: Option<Moment>,
+    waited: String,
+    ran: String,
+    bar: Bar,
+    error: String,
+    has_more: bool,
+    is_told: bool,
+}
+
+/// An attempt that is told in full.
+struct Told {
+    number: u32,
+    class: Option<String>,
+    message: Option<String>,
+    log: Option<String>,
+    log_is_cut: bool,
+    backtrace: Option<String>,
+}
+
+/// `GET /runs/{id}/steps/{step}`
+pub async fn step(
+    Extract(site): Extract<Arc<Site>>,
+    Path((run, id)): Path<(String, String)>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["attempt"])?;
+    let run: RunId = asked::id(&run, "a run")?;
+    let id: StepId = asked::id(&id, "a step")?;
+    let wanted = asked.number("attempt")?.map(u32::try_from).transpose();
+    let wanted = wanted.map_err(|_| wrong("no step has so many attempts"))?;
+    let read = site.source.read(async move |conn| {
+        let Some(head) = store::run(conn, run).await? else {
+            return Ok(None);
+        };
+        let Some(step) = store::step(conn, run, id).await? else {
+            return Ok(Some((head, None)));
+        };
+        let attempts = store::attempts(conn, id, ATTEMPTS + 1).await?;
+        let told = match wanted {
+            Some(wanted) => Some(wanted),
+            None => default_attempt(&attempts),
+        };
+        let log = match told {
+            Some(number) => store::log(conn, id, number).await?,
+            None => None,
+        };
+        let branch = step.head.branch_id;
+        let mut fan_outs = fan_out::of_branch(conn, branch).await?;
+        fan_outs.retain(|it| it.node == step.head.node && it.via == "expand");
+        let holders = attempts.iter().filter_map(|it| it.process_id);
+        let holders = store::holders(conn, holders.collect::<Vec<_>>()).await?;
+        let spreads = query::spreads(conn, branch).await?;
+        let now = query::now(conn).await?;
+        let of_step = (
+            step,
+            attempts,
+            told.zip(log),
+            fan_outs,
+            holders,
+            spreads,
+            now,
+        );
+        Ok(Some((head, Some(of_step))))
+    });
+    let Some((head, found)) = read.await? else {
+        return Err(no_run(run));
+    };
+    let Some((step, attempts, log, fan_outs, holders, spreads, now)) = found else {
+        return Err(missing(format!("run {run} has no step {id}")));
+    };
+    if let (Some(wanted), None) = (wanted, &log) {
+        return Err(missing(format!("this step has no attempt {wanted}")));
+    }
+    let head_of_step = &step.head;
+    let address = format!("/runs/{run}/steps/{id}");
+    let told = log.map(|(number, log)| told(number, log, &attempts));
+    let span = (
+        head_of_step.created_at,
+        head_of_step.completed_at.unwrap_or(now),
+    );
+    let listed = &attempts[..attempts.len().min(ATTEMPTS)];
+    let row = |(at, attempt): (usize, &Attempt)| {
+        // An attempt waits from the end of the one before on.
+        let before = attempts.get(at + 1).and_then(|it| it.completed_at);
+        let since = before.unwrap_or(head_of_step.created_at);
+        let ended = attempt.completed_at.unwrap_or(now);
+        let state = parts::of_attempt(attempt);
+        let span_of = |from: i64, to: i64| time::span(time::between(from, to));
+        let error = attempt
+            .error_message
+            .as_deref()
+            .or(attempt.error_class.as_deref());
+        let due = attempt
+            .due_at
+            .filter(|at| *at > now)
+            .map(|at| format!("due {}", time::relative(at, now)));
+        Row {
+            number: attempt.number,
+            place: parts::place(attempt.process_id, &holders),
+            claimed: attempt.claimed_at.map(parts::at),
+            waited: span_of(since, attempt.claimed_at.unwrap_or(ended)),
+            ran: match attempt.claimed_at {
+                Some(claimed) => span_of(claimed, ended),
+                None => String::new(),
+            },
+            bar: Bar::of(span, since, attempt.claimed_at, ended, state.class),
+            error: clip(
+                &error.map(str::to_owned).or(due).unwrap_or_default(),
+                LETTERS,
+            ),
+            has_more: attempt.has_log || attempt.error_message.is_some(),
+            is_told: told.as_ref().is_some_and(|it| it.number == attempt.number),
+            state,
+        }
+    };
+    page(&Page {
+        frame: Frame::of("runs", now),
+        run: parts::run(run),
+        pipeline: head.pipeline,
+        node: head_of_step.node.clone(),
+        step: head_of_step.step.clone(),
+        via: head_of_step.via.clone(),
+        id,
+        state: parts::of_step(head_of_step),
+        reached: parts::ago(head_of_step.created_at, now),
+        places: places(run, &spreads, head_of_step.place),
+        fan_outs: fan_outs
+            .iter()
+            .take(FAN_OUTS)
+            .map(|it| Link {
+                address: format!("/runs/{run}/fan-outs/{}", it.id),
+                text: format!("{} elements", grouped(it.width)),
+            })
+            .collect(),
+        copied: head_of_step.source_step_id.is_some(),
+        answered_by: head_of_step.answered_by.clone(),
+        attempts: listed.iter().enumerate().map(row).collect(),
+        is_cut: attempts.len() > ATTEMPTS,
+        input: Value::of(&step.input, format!("{address}/input")),
+        output: step
+            .output
+            .as_ref()
+            .map(|it| Value::of(it, format!("{address}/output"))),
+        told,
+        address,
+    })
+}
+
+/// The attempt that is told where nobody asks for one: the last that has left something behind.
+fn default_attempt(attempts: &[Attempt]) -> Option<u32> {
+    let left = |it: &&Attempt| it.has_log || it.error_message.is_some();
+    attempts.iter().find(left).map(|it| it.number)
+}
+
+fn told(number: u32, log: store::Log, attempts: &[Attempt]) -> Told {
+    let attempt = attempts.iter().find(|it| it.number == number);
+    // What a failed command has written last was kept in the place of a backtrace.
+    let (log_of, backtrace) = match log.log {
+        Some(text) => (Some(text), log.backtrace),
+        None => (log.backtrace, None),
+    };
+    let cut = |text: String, room: usize| {
+        let end = text::end(&text, room);
+        (end.to_owned(), end.len() < text.len())
+    };
+    let is_same = |text: &String| {
+        let log = log_of.as_deref().unwrap_or_default();
+        log.trim_end().ends_with(text.trim_end())
+    };
+    let backtrace = backtrace.filter(|text| !is_same(text));
+    let log_of = log_of.map(|text| cut(text, text::ROOM));
+    Told {
+        number,
+        class: attempt.and_then(|it| it.error_class.clone()),
+        message: log.error_message.map(|text| cut(text, text::ROOM / 8).0),
+        backtrace: backtrace.map(|text| cut(text, text::ROOM / 4).0),
+        log_is_cut: log_of.as_ref().is_some_and(|(_, is_cut)| *is_cut),
+        log: log_of.map(|(text, _)| text),
+    }
+}
+
+/// The fan-outs around a step, outermost first; only the innermost is known by its id.
+fn places(
+    run: RunId,
+    spreads: &[Spread],
+    innermost: Option<(crate::model::FanOutId, u64)>,
+) -> Vec<Link> {
+    let link = |(at, spread): (usize, &Spread)| {
+        let what = match spread.via.as_str() {
+            "divide" => "path",
+            _ => "element",
+        };
+        let (number, width) = (
+            spread.ordinal.unsigned_abs() + 1,
+            spread.width.unsigned_abs(),
+        );
+        Link {
+            text: format!(
+                "{what} {} of {} from {}",
+                grouped(number),
+                grouped(width),
+                spread.node
+            ),
+            address: match (at, innermost) {
+                (0, Some((id, place))) => format!("/runs/{run}/fan-outs/{id}?from={place}"),
+                _ => String::new(),
+            },
+        }
+    };
+    let mut places: Vec<Link> = spreads.iter().enumerate().map(link).collect();
+    places.reverse();
+    places
+}

@@ -1,0 +1,237 @@
+//! Somebody's text on a page: names, errors, logs, payloads.
+//!
+//! Owns: how much of it a page has room for, JSON in lines, and that nothing hides in it. Never: escapes
+//! markup: the templates do.
+
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+
+use crate::machine::layout::is_hidden;
+use crate::store::page::Payload;
+
+/// Bytes that a payload or a log may add to a page, as markup.
+pub const ROOM: usize = 80 << 10;
+
+/// Bytes of it that are open to be read at once; a longer one is folded.
+const OPEN: usize = 2 << 10;
+
+/// A finished page, with the names of letters that nobody would see, whichever element or attribute they are
+/// in. No template can forget it.
+pub fn visible(page: &str) -> String {
+    let stays = |char: char| char == '\n' || char == '\t' || !is_hidden(char);
+    let mut shown = String::with_capacity(page.len());
+    for char in page.chars() {
+        match stays(char) {
+            true => shown.push(char),
+            false => shown.extend(char.escape_unicode()),
+        }
+    }
+    shown
+}
+
+/// The bytes of a letter on a page.
+fn cost(char: char) -> usize {
+    match char {
+        '<' | '>' | '&' | '"' | '\'' => 5,
+        '\n' | '\t' => 1,
+        char if is_hidden(char) => char.escape_unicode().len(),
+        char => char.len_utf8(),
+    }
+}
+
+/// The beginning of a text, as far as there is room for its markup.
+fn beginning(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    for (at, char) in text.char_indices() {
+        used += cost(char);
+        if used > room {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+/// The end of a text, as far as there is room for its markup.
+pub fn end(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    for (at, char) in text.char_indices().rev() {
+        used += cost(char);
+        if used > room {
+            return &text[at + char.len_utf8()..];
+        }
+    }
+    text
+}
+
+/// A text on one line, in so many letters.
+pub fn clip(text: &str, letters: usize) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(letters) {
+        Some((at, _)) => format!("{}…", text[..at].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// A payload as a page shows it.
+pub struct Value {
+    /// JSON in lines, or its beginning as it is.
+    pub text: String,
+    /// What keeps all of it from being here, if something does.
+    pub note: Option<String>,
+    /// It is no JSON, and why.
+    pub damaged: Option<String>,
+    /// The address of the whole.
+    pub raw: String,
+    /// Its length.
+    pub size: String,
+    /// It is short enough to be read at once.
+    pub is_open: bool,
+}
+
+impl Value {
+    /// Of this payload, of which all is at `raw`.
+    pub fn of(payload: &Payload, raw: String) -> Self {
+        let size = bytes(payload.size);
+        let (text, damaged) = match payload.is_whole() {
+            false => (payload.text.clone(), None),
+            true => match serde_json::from_str::<&RawValue>(&payload.text) {
+                Ok(_) => (lines(&payload.text, 2 * ROOM), None),
+                Err(problem) => (payload.text.clone(), Some(problem.to_string())),
+            },
+        };
+        let shown = beginning(&text, ROOM);
+        let is_cut = shown.len() < text.len() || !payload.is_whole();
+        Self {
+            note: is_cut.then(|| format!("its beginning; all of it is {size}")),
+            is_open: text.len() <= OPEN,
+            text: shown.to_owned(),
+            damaged,
+            raw,
+            size,
+        }
+    }
+}
+
+/// A number of bytes.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1_024 => format!("{n} bytes"),
+        1_024..1_048_576 => format!("{}.{} KiB", n / 1_024, n % 1_024 * 10 / 1_024),
+        _ => format!("{}.{} MiB", n >> 20, (n % (1 << 20)) * 10 / (1 << 20)),
+    }
+}
+
+/// `1,000,000`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// JSON with a line for each element and member, each number and string in its own words. One that nests so
+/// that its indentation would be longer than `most` stays as it is.
+fn lines(json: &str, most: usize) -> String {
+    let mut text = String::with_capacity(json.len() * 2);
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let mut rest = json.trim().chars().peekable();
+    while let Some(char) = rest.next() {
+        if text.len() > most {
+            return json.to_owned();
+        }
+        if quoted {
+            text.push(char);
+            quoted = escaped || char != '"';
+            escaped = char == '\\' && !escaped;
+            continue;
+        }
+        match char {
+            '"' => {
+                quoted = true;
+                text.push(char);
+            }
+            '{' | '[' => {
+                text.push(char);
+                while rest.peek().is_some_and(|next| next.is_ascii_whitespace()) {
+                    rest.next();
+                }
+                if rest.peek().is_some_and(|next| matches!(next, '}' | ']')) {
+                    text.extend(rest.next());
+                } else {
+                    depth += 1;
+                    line(&mut text, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut text, depth);
+                text.push(char);
+            }
+            ',' => {
+                text.push(char);
+                line(&mut text, depth);
+            }
+            ':' => text.push_str(": "),
+            space if space.is_ascii_whitespace() => {}
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+fn line(text: &mut String, depth: usize) {
+    let _ = write!(text, "\n{:1$}", "", depth * 2);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_gets_a_line_for_each_member_and_keeps_its_words() {
+        assert_eq!(
+            lines(r#" {"a":[1e400,"x,:{}\"]"],"b":{ },"c":[],"d":-0} "#, 1_000),
+            "{\n  \"a\": [\n    1e400,\n    \"x,:{}\\\"]\"\n  ],\n  \"b\": {},\n  \"c\": [],\n  \"d\": -0\n}"
+        );
+        assert_eq!(lines("\"\\\\\"", 100), "\"\\\\\"");
+        let deep = format!("{}{}", "[".repeat(30_000), "]".repeat(30_000));
+        assert!(lines(&deep, ROOM).len() < 2 * ROOM);
+    }
+
+    #[test]
+    fn what_hides_is_named_and_what_is_long_is_cut_by_its_markup() {
+        assert_eq!(
+            visible("a\u{202e}b\u{1b}\0\n\t漢"),
+            "a\\u{202e}b\\u{1b}\\u{0}\n\t漢"
+        );
+        assert_eq!(beginning("<<<<", 11), "<<");
+        assert_eq!(end("ab<c", 7), "b<c");
+        assert_eq!(clip("漢字漢字", 2), "漢字…");
+        let hostile = "\"<\u{202e}\u{1b}".repeat(40_000);
+        let shown = beginning(&hostile, ROOM);
+        assert!(shown.chars().map(cost).sum::<usize>() <= ROOM);
+    }
+
+    #[test]
+    fn a_payload_that_is_no_json_is_shown_and_told() {
+        let payload = |text: &str, size: u64| Payload {
+            text: text.to_owned(),
+            size,
+        };
+        let damaged = Value::of(&payload("{\"a\":", 5), String::new());
+        assert!(damaged.damaged.is_some() && damaged.text == "{\"a\":");
+        let cut = Value::of(&payload("[1,", 5_000_000), String::new());
+        assert!(cut.damaged.is_none());
+        assert_eq!(
+            cut.note.as_deref(),
+            Some("its beginning; all of it is 4.7 MiB")
+        );
+        assert_eq!(bytes(1_500), "1.4 KiB");
+    }
+}
