@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, NodeIndex, Pipeline, yaml};
 use ductwork::machine::advance::{AdvanceLimits, BranchView, StepView, decide, decide_simple};
+use ductwork::metrics::{EXECUTIONS_ENDED, Own, STEP_DURATION, STEPS_MAX};
 use ductwork::model::StepId;
 use ductwork::store::statement::Rows;
 use serde_json::value::RawValue;
@@ -156,4 +157,20 @@ fn main() {
             .optional_texts("output", ids.iter().map(|_| Some("{\"value\":1}")))
     };
     measure("rows, as columns", BATCH, rows);
+
+    let steps: Vec<String> = (0..STEPS_MAX)
+        .map(|step| format!("LoadUser{step}"))
+        .collect();
+    let own = Own::default();
+    measure("counting the end of executions", BATCH, || {
+        own.count(|counts| {
+            for step in steps.iter().cycle().take(BATCH) {
+                let ended = ["EnrichUserData", step.as_str(), "success"];
+                counts.add(&EXECUTIONS_ENDED, &ended, 1);
+                let took = Duration::from_micros(step.len() as u64 * 700);
+                counts.observe(&STEP_DURATION, &ended[..2], took);
+            }
+        });
+    });
+    measure("counts, as they are written", 1, || own.to_write());
 }

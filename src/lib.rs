@@ -16,6 +16,7 @@
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
 // - [`svg`]: a graph as a picture
+// - [`metrics`]: what is counted, and how it adds up
 // - [`store`]: the only SQL · [`step`]: what users run
 // - [`telemetry`]: what happened, for people
 // - [`config`]: what a daemon is told
@@ -77,6 +78,10 @@ mod file;
 pub mod machine;
 #[cfg(not(feature = "internals"))]
 mod machine;
+#[cfg(feature = "internals")]
+pub mod metrics;
+#[cfg(not(feature = "internals"))]
+mod metrics;
 #[cfg(feature = "internals")]
 pub mod model;
 #[cfg(not(feature = "internals"))]

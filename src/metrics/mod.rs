@@ -1,0 +1,221 @@
+//! Counts and measurements, and their form for Prometheus.
+//!
+//! Owns: the closed list of metrics; counts, which add up whatever the order ([`Counts`]); the two text
+//! formats ([`text`]). Never: any effect; what happens is counted where it happens, and the rows are `store`'s.
+//!
+//! Each process has counts of its own and keeps them in a row ([ADR
+//! 39](docs/adr/0039-counts-are-rows.md)). A scrape adds up all rows.
+
+use std::collections::BTreeSet;
+
+mod counts;
+mod histogram;
+pub mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use counts::{Counts, Own};
+pub use histogram::{BOUNDS, Histogram};
+
+/// The kind of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It never falls.
+    Counter,
+    /// How long something took.
+    Histogram,
+    /// The state of things at the moment.
+    Gauge,
+}
+
+impl Kind {
+    /// The word of both formats.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Histogram => "histogram",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// A metric: a name, under which there is a series for each combination of its labels.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Without [`PREFIX`], and of a counter without `_total`.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// The names of its labels, in their order.
+    pub labels: &'static [&'static str],
+    /// One sentence for people, without a full stop.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// Its name in the text format, and in the guide.
+    pub fn full_name(&self) -> String {
+        let total = match self.kind {
+            Kind::Counter => "_total",
+            _ => "",
+        };
+        format!("{PREFIX}{}{total}", self.name)
+    }
+}
+
+/// The beginning of all names.
+pub const PREFIX: &str = "ductwork_";
+
+/// The label value of whatever is beyond the bounds.
+pub const OTHER: &str = "_other";
+
+/// So many pipelines have series of their own.
+pub const PIPELINES_MAX: usize = 200;
+
+/// So many steps of a pipeline have series of their own,
+pub const STEPS_MAX: usize = 64;
+
+/// and so many of all pipelines together.
+pub const STEPS_IN_ALL_MAX: usize = 1_000;
+
+macro_rules! metrics {
+    ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
+        $(
+            #[doc = $help]
+            pub static $constant: Metric = Metric {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )+
+
+        /// All metrics, in the order in which they are shown.
+        pub static METRICS: &[&Metric] = &[$(&$constant),+];
+    };
+}
+
+metrics! {
+    RUNS_STARTED = Counter "runs_started" ["pipeline"]
+        "Runs whose first attempt has ended";
+    RUNS_ENDED = Counter "runs_ended" ["pipeline", "status"]
+        "Runs that completed or halted; those that a person cancelled are not counted";
+    EXECUTIONS_ENDED = Counter "executions_ended" ["pipeline", "step", "result"]
+        "Attempts at steps that ended; those of cancelled runs are not counted";
+    RETRIES = Counter "retries" ["pipeline", "step", "cause"]
+        "Attempts that were followed by another after an error, a timeout or a crash";
+    STALE_WRITES = Counter "stale_writes" ["role"]
+        "Results and advances that came too late and were refused";
+    LEASES_GRANTED = Counter "leases_granted" ["kind"]
+        "Claims of executions and advancements";
+    LEASES_EXTENDED = Counter "leases_extended" ["kind"]
+        "Leases that a heartbeat extended";
+    LEASES_EXPIRED = Counter "leases_expired" ["kind"]
+        "Claims that were taken away from a process because its heartbeat had stopped";
+    RECOVERIES = Counter "recoveries" ["proof"]
+        "Dead processes that were recovered, by how their death was known";
+    ADVANCEMENTS = Counter "advancements" ["pipeline", "result"]
+        "Branches that were moved";
+    HEARTBEATS = Counter "heartbeats" ["role", "outcome"]
+        "Heartbeats, by what became of them";
+    PROCESS_STARTS = Counter "process_starts" ["role", "cause"]
+        "Processes that a supervisor started";
+    PROCESS_EXITS = Counter "process_exits" ["role", "cause"]
+        "Processes of a supervisor that ended";
+    SHUTDOWNS = Counter "shutdowns" ["role", "outcome"]
+        "Processes that ended because they were told to";
+    DB_STATEMENTS = Counter "db_statements" ["role"]
+        "Round trips to the database";
+    DB_ERRORS = Counter "db_errors" ["class"]
+        "Statements and connections that failed, by the cause";
+    LOG_LINES_DROPPED = Counter "log_lines_dropped" []
+        "Lines of log that nobody read in time";
+    STEP_WAIT = Histogram "step_wait_seconds" ["pipeline"]
+        "For how long executions had been due when they were claimed; one that was leased with the result before it is not observed";
+    STEP_DURATION = Histogram "step_duration_seconds" ["pipeline", "step"]
+        "How long attempts at steps ran";
+    RUN_DURATION = Histogram "run_duration_seconds" ["pipeline", "status"]
+        "From when a run was triggered, by the clock of the host that did so, until its end, by the clock of the host that saw it";
+    COMMIT = Histogram "commit_seconds" ["role"]
+        "How long the transactions took that store what was done";
+    RECOVERY = Histogram "recovery_seconds" []
+        "From a dead process's last heartbeat until what it held was given back";
+    SHUTDOWN = Histogram "shutdown_seconds" ["role"]
+        "How long processes took to end after they were told to";
+    QUEUE_DEPTH = Gauge "queue_depth" ["pipeline", "state"]
+        "Executions in the queue that are due, or due later; counted up to 10000";
+    QUEUE_OLDEST_AGE = Gauge "queue_oldest_age_seconds" ["pipeline"]
+        "For how long the first execution in the queue has been due";
+    RUNS = Gauge "runs" ["pipeline", "status"]
+        "Runs that there are; counted up to 10000";
+    EXECUTIONS_HELD = Gauge "executions_held" ["pipeline"]
+        "Executions that workers have claimed: those that run, and those that wait for a slot";
+    LEASES_HELD = Gauge "leases_held" ["kind"]
+        "Claims of executions and advancements that processes hold";
+    PROCESSES = Gauge "processes" ["role", "state"]
+        "Registered processes: up, quiet, in trouble, or silent for longer than a lease";
+    HEARTBEAT_AGE = Gauge "heartbeat_age_seconds" ["role", "host"]
+        "Age of the oldest last heartbeat";
+    BUILD_INFO = Gauge "build_info" ["version", "database"]
+        "Always 1: the version of the program that was scraped, and the database";
+}
+
+/// The metric of this name.
+pub fn named(name: &str) -> Option<&'static Metric> {
+    METRICS.iter().copied().find(|metric| metric.name == name)
+}
+
+/// A number that is read at the moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// A gauge.
+    pub metric: &'static Metric,
+    /// The values of its labels.
+    pub labels: Vec<String>,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Readings of which no more pipelines have series of their own than of counts: those of the others are
+/// one, their sum, or of ages the highest.
+pub fn bounded(readings: Vec<Reading>) -> Vec<Reading> {
+    let place = |metric: &Metric| metric.labels.iter().position(|label| *label == "pipeline");
+    let named = |reading: &Reading| Some(reading.labels[place(reading.metric)?].clone());
+    let names: BTreeSet<String> = readings.iter().filter_map(named).collect();
+    let Some(first_beyond) = names.into_iter().nth(PIPELINES_MAX) else {
+        return readings;
+    };
+    let mut bounded: Vec<Reading> = Vec::new();
+    for mut reading in readings {
+        match place(reading.metric) {
+            Some(place) if reading.labels[place] >= first_beyond => {
+                reading.labels[place] = OTHER.to_owned();
+            }
+            _ => {
+                bounded.push(reading);
+                continue;
+            }
+        }
+        let same = |it: &&mut Reading| it.metric == reading.metric && it.labels == reading.labels;
+        match bounded.iter_mut().find(same) {
+            Some(other) if reading.metric.name.ends_with("_seconds") => {
+                other.value = other.value.max(reading.value);
+            }
+            Some(other) => other.value += reading.value,
+            None => bounded.push(reading),
+        }
+    }
+    bounded
+}
+
+impl Reading {
+    /// A reading.
+    pub fn new(metric: &'static Metric, labels: &[&str], value: f64) -> Self {
+        Self {
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            metric,
+            value,
+        }
+    }
+}
