@@ -21,6 +21,8 @@ use tracing_subscriber::{EnvFilter, Layer};
 use line::{Form, Record, Value};
 use queue::Queue;
 
+pub use queue::take_dropped;
+
 /// How long an ending process waits for its last lines to be written.
 const LAST_LINES: Duration = Duration::from_millis(500);
 

@@ -8,8 +8,9 @@
 //! so `pipeline_advancer.count` widens the batch rather than adding connections.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::model::Role;
 use crate::store::advance::{self, Advanced, BranchClaim};
 use crate::store::definition::Definitions;
 use crate::store::process::Counters;
@@ -17,6 +18,7 @@ use crate::store::{Error, Location};
 use crate::telemetry::events;
 
 use super::advancer_state::{AdvancerState, Answer, Operation, Terms, Why};
+use super::counting;
 use super::shared::{Mode, Shared};
 use super::trouble::Trouble;
 use super::{Link, Policy, Waker, spread};
@@ -156,7 +158,9 @@ impl Advancer {
             definitions: &self.definitions,
             backoff: &|pipeline, times| self.policy.advance_backoff(pipeline, times),
         };
+        let asked = Instant::now();
         let answer = operation.perform(conn, me, &terms).await;
+        let took = asked.elapsed();
         let answer = branches.settle(&operation, answer)?;
         // To have read back what an error left behind is not to have got over it.
         let advanced = matches!(answer, Some(Answer::Advanced(_)));
@@ -173,7 +177,16 @@ impl Advancer {
             {
                 spread(self.polling_timeout)
             }
+            Some(Answer::Claimed(BranchClaim::Taken(claimed))) => {
+                let counts = &self.shared.counts;
+                counts.count(|counts| counting::granted(counts, "advancement", claimed.len()));
+                Duration::ZERO
+            }
             Some(Answer::Advanced(advanced)) => {
+                self.shared.counts.count(|counts| {
+                    counting::stored(counts, Role::Advancer, took);
+                    counting::advanced(counts, &advanced);
+                });
                 self.advanced(&advanced);
                 match advanced.spreading.is_empty() || self.location.file().is_none() {
                     true => Duration::ZERO,

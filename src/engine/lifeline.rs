@@ -20,6 +20,8 @@
 //!   deletes the run, and for whoever closes the execution that sets it: a reaper, or a cancellation.
 //! - `notify` queues behind the commit of another notification.
 //! - Whether there is any work is read without a lock.
+//! - The counts of the process are a row that nobody else writes as long as it lives; a sweeper that takes
+//!   it for dead has it for a moment.
 //! - `deregister` waits as a beat does; it ends the process, whose supervisor waits for so long.
 
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
+use super::counting::{self, Writing};
 use super::keeping::Keeping;
 use super::reaper::Sweeper;
 use super::shared::{Mode, Shared};
@@ -104,6 +107,9 @@ pub struct Lifeline {
 impl Lifeline {
     /// Connects and registers, however long the database takes.
     pub async fn begin(&mut self) -> Conn {
+        let (role, pipeline) = (self.row.role, self.row.pipeline.as_deref());
+        let counts = &self.shared.counts;
+        counts.count(|counts| counting::begin(counts, role, pipeline));
         let mut link = Link::new(self.location.clone());
         loop {
             let begun = async {
@@ -154,6 +160,8 @@ impl Lifeline {
             let next = self.next(open, &mut agenda, &mut stopped).await;
             let done = match next {
                 Next::Stop => {
+                    // Where that fails, the deregistration says why.
+                    let _ = self.write_counts(open, &mut agenda).await;
                     agenda.keeping.stop().await;
                     if let Err(error) = process::deregister(open, self.shared.process()).await {
                         events::deregister_failed(&error);
@@ -166,6 +174,7 @@ impl Lifeline {
                 Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
+                Next::Write => self.write_counts(open, &mut agenda).await,
                 Next::Heard(heard) => heard.map(|first| self.heard(open, &first)),
             };
             match done {
@@ -227,6 +236,7 @@ impl Lifeline {
             _ = stopped => Next::Stop,
             () = tokio::time::sleep_until(agenda.beat) => Next::Beat,
             () = shared.check.notified() => Next::Beat,
+            () = tokio::time::sleep_until(agenda.writing.due) => Next::Write,
             // Steps may ask without end.
             () = tokio::time::sleep_until(agenda.sweep), if sweeps => Next::Sweep,
             heard = open.notified() => Next::Heard(heard),
@@ -239,6 +249,11 @@ impl Lifeline {
         }
     }
 
+    async fn write_counts(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
+        let role = self.row.role;
+        agenda.writing.write(open, &self.shared, role).await
+    }
+
     async fn beat_and_report(
         &mut self,
         open: &mut Conn,
@@ -246,7 +261,12 @@ impl Lifeline {
         link: &mut Link,
     ) -> Result<(), Error> {
         agenda.beat = tokio::time::Instant::now() + self.policy.beat_interval();
-        let beaten = match self.beat(open).await {
+        let before = self.shared.process();
+        let beaten = self.beat(open).await;
+        let (role, died) = (self.row.role, self.shared.process() != before);
+        let counts = &self.shared.counts;
+        counts.count(|counts| counting::beaten(counts, role, &beaten, died));
+        let beaten = match beaten {
             Ok(true) => report_trouble(open, &self.shared, &mut agenda.reported)
                 .await
                 .map(|()| true),
@@ -405,7 +425,9 @@ impl Lifeline {
                         Err(error) if error.is_not_now() && !conn.is_broken() => return Ok(true),
                         held => held?,
                     };
-                    let lost = self.shared.stop_all_but(&held, asked);
+                    let counts = &self.shared.counts;
+                    counts.count(|counts| counting::extended(counts, &held));
+                    let lost = self.shared.stop_all_but(&held.executions, asked);
                     if lost > 0 {
                         events::claims_lost(lost);
                     }
@@ -491,6 +513,7 @@ struct Agenda {
     reported: Reported,
     hindered: Growing<()>,
     keeping: Keeping,
+    writing: Writing,
     swept: u32,
     look_due: bool,
 }
@@ -508,6 +531,7 @@ impl Agenda {
             reported: Reported::default(),
             hindered: Growing::default(),
             keeping: Keeping::default(),
+            writing: Writing::default(),
             swept: 0,
             look_due: false,
         }
@@ -519,6 +543,7 @@ enum Next {
     Beat,
     Answer(Request),
     Sweep,
+    Write,
     Heard(Result<String, Error>),
 }
 

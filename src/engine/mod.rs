@@ -6,6 +6,7 @@
 
 pub mod advancer;
 pub mod advancer_state;
+pub mod counting;
 pub mod keeping;
 pub mod lifeline;
 pub mod outages;

@@ -16,10 +16,12 @@ use tokio::sync::watch;
 use crate::model::ProcessId;
 use crate::store::definition::Definitions;
 use crate::store::process::{self, Death, ProcessRow};
-use crate::store::{Conn, Error, clock};
+use crate::store::{Conn, Error, clock, metrics};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
 
+use super::counting;
+use super::shared::Shared;
 use super::stuck::Reports;
 use super::{Policy, Waker};
 
@@ -142,6 +144,8 @@ pub struct Sweeper {
     failed: Growing<ProcessId>,
     /// Where the rows of each sweep go.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
+    /// Whose counts its recoveries are in.
+    counts: Option<Arc<Shared>>,
 }
 
 impl Sweeper {
@@ -159,7 +163,14 @@ impl Sweeper {
             sweeping: Growing::default(),
             failed: Growing::default(),
             seen: None,
+            counts: None,
         }
+    }
+
+    /// Counts its recoveries with this process's.
+    pub fn counting(mut self, counts: Arc<Shared>) -> Self {
+        self.counts = Some(counts);
+        self
     }
 
     /// Shows the rows of each sweep.
@@ -199,7 +210,7 @@ impl Sweeper {
         rows.retain(|row| row.id != me);
         self.witness.look(&mut rows, now);
         // Before all else: what they held waits for it, and nobody waits for the rest.
-        let late = self.recover_proven(conn, &rows, waker, until).await?;
+        let late = self.recover_proven(conn, &rows, now, waker, until).await?;
         self.spare_the_locked(conn, &mut rows).await?;
         if let Some(seen) = &self.seen {
             seen.send_replace(rows.as_slice().into());
@@ -216,7 +227,8 @@ impl Sweeper {
                 beat_seq: row.beat_seq,
                 stale_after,
             };
-            self.recover_one(conn, row.id, death, waker).await?;
+            let since = silent_since(row, now);
+            self.recover_one(conn, row.id, death, since, waker).await?;
             if Instant::now() >= until {
                 return Ok(false);
             }
@@ -226,8 +238,9 @@ impl Sweeper {
             for id in process::orphans(conn).await? {
                 let how = "its row is gone and its leases are over";
                 let death = Death::Proven { how };
-                self.recover_one(conn, id, death, waker).await?;
+                self.recover_one(conn, id, death, None, waker).await?;
             }
+            self.fold(conn).await?;
         }
         if first {
             self.reports.look(conn, stale_after, now).await?;
@@ -241,17 +254,19 @@ impl Sweeper {
         &mut self,
         conn: &mut Conn,
         rows: &[ProcessRow],
+        now: Instant,
         waker: &dyn Waker,
         until: Instant,
     ) -> Result<bool, Error> {
         for row in rows {
+            let since = silent_since(row, now);
             match (self.proof)(row) {
                 Some(ProvenDeath::Crashed(how)) => {
                     let death = Death::Proven { how: &how };
-                    self.recover_one(conn, row.id, death, waker).await?;
+                    self.recover_one(conn, row.id, death, since, waker).await?;
                 }
                 Some(ProvenDeath::Stopped) => {
-                    self.recover_one(conn, row.id, Death::Stopped, waker)
+                    self.recover_one(conn, row.id, Death::Stopped, since, waker)
                         .await?;
                 }
                 None => continue,
@@ -334,9 +349,10 @@ impl Sweeper {
         conn: &mut Conn,
         id: ProcessId,
         death: Death<'_>,
+        since: Option<Instant>,
         waker: &dyn Waker,
     ) -> Result<(), Error> {
-        let Err(error) = self.recover(conn, id, death, waker).await else {
+        let Err(error) = self.recover(conn, id, death, since, waker).await else {
             self.failed.over(&id);
             return Ok(());
         };
@@ -346,17 +362,36 @@ impl Sweeper {
         broken(conn, error)
     }
 
-    /// Gives back what a dead process held, and wakes others for it.
+    /// Adds what processes counted that are gone to what all of these did. It is not urgent: a scrape finds
+    /// it in either place.
+    async fn fold(&self, conn: &mut Conn) -> Result<(), Error> {
+        match metrics::fold(conn).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_now() => broken(conn, error),
+            Err(error) => {
+                events::sweep_failed(&error);
+                broken(conn, error)
+            }
+        }
+    }
+
+    /// Gives back what a dead process held, and wakes others for it; `since`: its last heartbeat.
     pub async fn recover(
         &self,
         conn: &mut Conn,
         id: ProcessId,
         death: Death<'_>,
+        since: Option<Instant>,
         waker: &dyn Waker,
     ) -> Result<(), Error> {
         let policy = self.policy.clone();
         let limits = move |definition: &_, step: &_| policy.step(definition, step);
         let recovered = process::recover(conn, id, death, &limits, &self.definitions).await?;
+        if let Some(shared) = &self.counts {
+            let silence = since.map(|since| since.elapsed());
+            let counts = &shared.counts;
+            counts.count(|counts| counting::recovered(counts, death, &recovered, silence));
+        }
         if recovered != process::Recovered::default() {
             events::recovered(id, death, &recovered);
         }
@@ -368,6 +403,12 @@ impl Sweeper {
         }
         Ok(())
     }
+}
+
+/// When a process gave its last sign of life, if `now` the database's clock was as its row says.
+fn silent_since(row: &ProcessRow, now: Instant) -> Option<Instant> {
+    let silence = row.seen_at.saturating_sub(row.last_heartbeat_at).max(0);
+    now.checked_sub(Duration::from_micros(silence as u64))
 }
 
 /// The error, if nothing more can be done through this connection.

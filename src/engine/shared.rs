@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
+use crate::metrics::Own;
 use crate::model::{ExecutionId, ProcessId};
 use crate::step::{Assignment, StopCause};
 use crate::store::process::Counters;
@@ -45,6 +46,8 @@ pub struct Shared {
     /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
     pub check: Notify,
     counters: AtomicCounters,
+    /// Counts, for metrics.
+    pub counts: Own,
     /// The loop may hold something that is not in `state`.
     holding: AtomicBool,
     troubles: Mutex<Troubles>,
@@ -100,6 +103,7 @@ impl Shared {
             wake: Notify::new(),
             check: Notify::new(),
             counters: AtomicCounters::default(),
+            counts: Own::default(),
             holding: AtomicBool::new(false),
             troubles: Mutex::default(),
             heard: OnceLock::new(),
@@ -127,6 +131,7 @@ impl Shared {
         if let Some(heard) = self.heard.get() {
             heard(process);
         }
+        self.counts.begin_anew();
         let mut state = self.state();
         state.process = process;
         for held in state.held.values() {

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending};
-use crate::model::{ExecutionId, ExecutionResult};
+use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
 use crate::store::commit::{Committed, Ended, Finished};
@@ -25,6 +25,7 @@ use crate::store::process::Counters;
 use crate::store::{Error, Location};
 use crate::telemetry::events;
 
+use super::counting::{self, Sent};
 use super::prefetch::in_vain;
 use super::runner::Runner;
 use super::shared::{Mode, Shared};
@@ -209,7 +210,13 @@ impl Worker {
         // After a transaction whose fate is unknown: forgets the results that had been committed,
         // and takes up what had been claimed for us (E11).
         while let Some(first) = state.work.first() {
-            if let Some(Answer::Held(held)) = self.perform(state, &first).await? {
+            let sent = Sent::all(state.work.finished());
+            let answer = self.perform(state, &first).await?;
+            if let Some(Answer::Landed(landed)) = &answer {
+                let counts = &self.shared.counts;
+                counts.count(|counts| counting::landed(counts, &self.pipeline, &sent, landed));
+            }
+            if let Some(Answer::Held(held)) = answer {
                 let Held {
                     whole,
                     large,
@@ -320,6 +327,7 @@ impl Worker {
             last,
             mut excess,
             unread,
+            waited,
         } = rest;
         let claimed = match claim {
             Claim::Dead => {
@@ -328,6 +336,10 @@ impl Worker {
             }
             Claim::Taken(claimed) => claimed,
         };
+        if !waited.is_empty() {
+            let counts = &self.shared.counts;
+            counts.count(|counts| counting::claimed(counts, &self.pipeline, &waited));
+        }
         // Claims may succeed while commits fail.
         if state.work.finished().is_empty() {
             self.shared.over(Trouble::Working, "");
@@ -408,17 +420,19 @@ impl Worker {
             false => 0,
         };
         // Committed results are forgotten at once.
-        let ended = finished[..batch].iter();
-        let ended: Vec<(ExecutionId, Ending)> = ended
-            .map(|finished| (finished.claimed.execution_id, finished.ending))
-            .collect();
+        let sent = Sent::all(&finished[..batch]);
+        let asked = Instant::now();
         match self
             .perform(state, &Operation::Commit { batch, room })
             .await
         {
             Ok(Some(Answer::Committed(committed))) => {
                 self.shared.over(Trouble::Working, "");
-                self.committed(state, &ended, committed).await
+                self.shared.counts.count(|counts| {
+                    counting::stored(counts, Role::Worker, asked.elapsed());
+                    counting::committed(counts, &self.pipeline, &sent, &committed);
+                });
+                self.committed(state, &sent, committed).await
             }
             Ok(_) => Ok(()),
             Err(error) => {
@@ -464,7 +478,7 @@ impl Worker {
     async fn committed(
         &self,
         state: &mut Loop,
-        ended: &[(ExecutionId, Ending)],
+        sent: &[Sent],
         committed: Committed,
     ) -> Result<(), Error> {
         let mut counters = Counters {
@@ -472,14 +486,14 @@ impl Worker {
             ..Counters::default()
         };
         let mut stale = Vec::new();
-        for (id, ending) in ended {
-            if committed.stale.contains(id) {
-                if *ending != Ending::Cancelled {
-                    stale.push(*id);
+        for sent in sent {
+            if committed.stale.contains(&sent.id()) {
+                if sent.ending != Ending::Cancelled {
+                    stale.push(sent.id());
                 }
                 continue;
             }
-            match ending.result() {
+            match sent.ending.result() {
                 ExecutionResult::Success => counters.succeeded += 1,
                 ExecutionResult::ProcessCrashed => counters.crashed += 1,
                 ExecutionResult::Error | ExecutionResult::TimedOut => counters.errored += 1,
@@ -640,6 +654,10 @@ impl Worker {
         let ended = ended(outcome, job.claimed.attempt).with_log(log);
         let limits = self.policy.step(&job.definition, &job.claimed.step);
         let finished = Finished::new(job.claimed, job.definition, ended, &limits, chance());
+        self.shared.counts.count(|counts| {
+            let (step, ending) = (&finished.claimed.step, finished.ending);
+            counting::ran(counts, &self.pipeline, step, ending, took);
+        });
         match finished.ending {
             Ending::Success => events::succeeded(&job.assignment, took),
             // It is said once for all, and not for each of them at each attempt.

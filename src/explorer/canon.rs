@@ -253,6 +253,7 @@ const HISTORY: &str = "
     ductwork_definitions digest pipeline body created_at
     ductwork_tuples run_id key value first_set_at last_set_at
     ductwork_departed id role pipeline host pid version started_at gone_at death
+    ductwork_metrics process_id written_at body
     ductwork_migrations version name applied_at needs";
 
 #[test]

@@ -162,6 +162,11 @@ const NOT_RUN: &[(&str, &str)] = &[
         "what keeps a process from getting on: a word beside its heartbeat",
     ),
     (
+        "WRITE_METRICS",
+        "what a process has counted: `tests/store/metrics.rs`",
+    ),
+    ("FORGET_METRICS", "the same"),
+    (
         "BEGIN_PRUNING",
         "a run that is wider than a transaction: `tests/store/wide.rs`",
     ),

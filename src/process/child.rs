@@ -12,6 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::Config;
 use crate::engine::advancer::Advancer;
+use crate::engine::counting;
 use crate::engine::lifeline::{Lifeline, Request, WEDGED_AFTER};
 use crate::engine::reaper::Sweeper;
 use crate::engine::runner::Runner;
@@ -165,6 +166,7 @@ impl Child {
                 let (code, asked) =
                     run_loops(&mut signals, &mut loops, &all, drain, parent, dumper, over).await;
                 since = asked;
+                count_the_stop(&lives, asked);
                 code
             }
         };
@@ -234,6 +236,20 @@ fn stamp(lives: &[Life], location: &Location) {
     });
 }
 
+/// Counts that the loops of these have ended, if they were told to.
+fn count_the_stop(lives: &[Life], asked: Instant) {
+    for life in lives {
+        let outcome = match life.shared.mode() {
+            Mode::Drain { until, .. } if Instant::now() < until => "drained",
+            Mode::Drain { .. } => "cut_short",
+            Mode::Run | Mode::Quiet => continue,
+        };
+        let (role, took) = (life.kind.role(), asked.elapsed());
+        let counts = &life.shared.counts;
+        counts.count(|counts| counting::stopped(counts, role, outcome, took));
+    }
+}
+
 /// One loop, registered as one process. A role of its own may have several, which share nothing that
 /// the database tells them apart by: what a loop asks of its process after a lost connection (what
 /// does it hold, whose statements are too late) has no other loop's answer in it. Proven by
@@ -281,7 +297,8 @@ impl Life {
                 policy.clone(),
                 Arc::clone(definitions),
                 proof::of_strangers(),
-            );
+            )
+            .counting(Arc::clone(&shared));
             (sweeper, child.config.supervisor.polling_timeout * 2)
         });
         let mut lifeline = Lifeline {

@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::config::Config;
+use crate::engine::counting;
 use crate::engine::lifeline::{Lifeline, Request};
 use crate::engine::reaper::{ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
@@ -186,6 +187,7 @@ pub async fn supervise<F: Future<Output = Over>>(
     if *reachable.borrow() {
         supervisor.last_sweep().await;
     }
+    supervisor.count_the_stop(code);
     let _ = end.send(());
     // Without a database the deregistration fails, and the reaper removes the row.
     let _ = tokio::time::timeout(Duration::from_secs(2), lifeline).await;
@@ -228,7 +230,8 @@ impl Supervisor {
             Arc::new(Definitions::default()),
             proof_of(identity.clone(), Arc::clone(&me), Arc::clone(&pids)),
         )
-        .showing(show);
+        .showing(show)
+        .counting(Arc::clone(&me));
         let lifeline = Lifeline {
             location,
             row: NewProcess {
@@ -409,6 +412,20 @@ impl Supervisor {
         self.told_to_stop.send_replace(true);
         let at = self.at();
         self.handle(roster::Event::Stop { at, immediate });
+    }
+
+    fn count_the_stop(&self, code: u8) {
+        let Some(stopping) = &self.stopping else {
+            return;
+        };
+        let outcome = match (stopping.at_once, code) {
+            (true, _) => "at_once",
+            (false, 0) => "drained",
+            (false, _) => "failed",
+        };
+        let took = stopping.since.elapsed();
+        let counts = &self.me.counts;
+        counts.count(|counts| counting::stopped(counts, Role::Supervisor, outcome, took));
     }
 
     /// Says that it stops, where that takes longer than a moment.
@@ -689,6 +706,12 @@ impl Supervisor {
         match spawn::spawn(&argv, &environment, Some(&handed)) {
             Ok(spawned) => {
                 let pid = spawned.pid();
+                let again = self
+                    .roster
+                    .children()
+                    .any(|it| it.slot == slot && it.deaths > 0);
+                let counts = &self.me.counts;
+                counts.count(|counts| counting::started(counts, kind.role(), again));
                 tracing::debug!(child_pid = pid, child = %kind, "child started");
                 // A number that comes again is another process: it owes nothing to the old one.
                 let mut pids = lock(&self.pids);
@@ -726,6 +749,11 @@ impl Supervisor {
                         failpoint!("supervisor.reaped");
                         died = true;
                         let child = self.roster.children().find(|child| child.pid == Some(pid));
+                        if let Some(child) = &child {
+                            let role = child.kind.role();
+                            let counts = &self.me.counts;
+                            counts.count(|counts| counting::exited(counts, role, status));
+                        }
                         if let Some(child) = child
                             && !self.roster.is_stopping()
                             && !status.success()

@@ -3,7 +3,7 @@
 //! Owns: the fence of a branch (its claim token), the records of transitions and of attempts
 //! at them. Never: decides where a branch goes; that is handed in as a function of views.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -238,6 +238,8 @@ const SPREAD_AT_ONCE: usize = if cfg!(any(test, feature = "failpoints")) {
 pub struct Advanced {
     /// How many branches were moved.
     pub moved: usize,
+    /// The same, of each pipeline.
+    pub moved_of: BTreeMap<String, u64>,
     /// Branches whose claim had been taken away.
     pub stale: Vec<BranchId>,
     /// Branches for a transaction of their own: together, their outputs are too much to hold.
@@ -320,8 +322,15 @@ pub async fn advance(
         }
         let crossed = transition::cross(conn, &crossings, limits, definitions).await?;
         failpoint!(conn, "advance.written");
+        let mut moved_of: BTreeMap<String, u64> = BTreeMap::new();
+        let is_spreading =
+            |it: &Crossing<'_>| spreading.iter().any(|other| other.id == it.branch_id);
+        for crossing in crossings.iter().filter(|it| !is_spreading(it)) {
+            *moved_of.entry(crossing.pipeline.to_owned()).or_default() += 1;
+        }
         Ok(Advanced {
             moved: crossings.len() - spreading.len(),
+            moved_of,
             spreading,
             // In the order of the claim, whatever the map's.
             stale: claimed

@@ -3,7 +3,8 @@
 use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
-    fan_out, halted, list, logs, migrate, overview, page, process, prune, query, resume, revive,
+    fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query, resume,
+    revive,
     stuck, transition, trigger, why,
 };
 
@@ -28,6 +29,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         transition::insert::STATEMENTS,
         definition::STATEMENTS,
         bench::data::STATEMENTS,
+        metrics::STATEMENTS,
         migrate::STATEMENTS,
         super::STATEMENTS,
         process::STATEMENTS,

@@ -48,7 +48,7 @@ statements! {
              ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id AS id, due_at";
+        RETURNING execution_id AS id, due_at, {now} - due_at AS waited";
     /// An input of up to 16 KiB comes along with its claim: of a thousand such the answer has 16 MiB.
     /// Longer ones are asked for, as many at once as fit.
     LOAD_CLAIMED = "
@@ -171,6 +171,8 @@ pub struct Rest {
     pub excess: Vec<ExecutionId>,
     /// Executions that were taken as well and must be put back for others: this version cannot read them.
     pub unread: Vec<Unread>,
+    /// How long each that was taken had been due.
+    pub waited: Vec<Duration>,
 }
 
 /// The executions that a process holds.
@@ -226,6 +228,7 @@ pub async fn claim_behind(
         last,
         excess: Vec::new(),
         unread: Vec::new(),
+        waited: Vec::new(),
     };
     let [behind, behind_id] = cursor.args();
     let pipeline = ("pipeline", pipeline.into());
@@ -252,7 +255,8 @@ pub async fn claim_behind(
             Some(row) => Cursor::of(row, "last_due_at", "last_id")?,
             None => cursor,
         };
-        return with_inputs(conn, understood(&rows)?, last).await;
+        let waited = waited(&rows)?;
+        return with_inputs(conn, understood(&rows)?, last, waited).await;
     }
     let loaded = conn.transaction(async |conn| {
         if !touch(conn, claimant).await? {
@@ -272,7 +276,7 @@ pub async fn claim_behind(
             false => conn.fetch(&TAKE_READABLE, &args).await?,
         };
         if taken.is_empty() {
-            return Ok(Some((Vec::new(), cursor)));
+            return Ok(Some((Vec::new(), cursor, Vec::new())));
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
@@ -293,14 +297,25 @@ pub async fn claim_behind(
         Ok(Some((
             conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?,
             last,
+            waited(&taken)?,
         )))
     });
     let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
-    let Some((rows, last)) = loaded else {
+    let Some((rows, last, waited)) = loaded else {
         return Ok((Claim::Dead, none(cursor)));
     };
-    with_inputs(conn, understood(&rows)?, last).await
+    with_inputs(conn, understood(&rows)?, last, waited).await
+}
+
+/// How long these had been due. A clock that was set back since says nothing of it.
+fn waited(rows: &[Row]) -> Result<Vec<Duration>, Error> {
+    let waited = |row: &Row| {
+        Ok(Duration::from_micros(
+            row.get::<i64>("waited")?.max(0) as u64
+        ))
+    };
+    rows.iter().map(waited).collect()
 }
 
 /// Reads the inputs that did not come along, as many as fit beside those that did. An input that is
@@ -310,6 +325,7 @@ async fn with_inputs(
     conn: &mut Conn,
     (mut taken, unread): (Vec<Taken>, Vec<Unread>),
     last: Cursor,
+    waited: Vec<Duration>,
 ) -> Result<(Claim, Rest), Error> {
     let sizes = taken.iter().map(|taken| taken.size);
     let fit = portion::first(taken.len(), sizes);
@@ -346,6 +362,7 @@ async fn with_inputs(
         last,
         excess,
         unread,
+        waited,
     };
     Ok((Claim::Taken(claimed), rest))
 }

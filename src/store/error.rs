@@ -1,6 +1,7 @@
 //! Errors of the database, by what the caller can do about them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
@@ -122,6 +123,19 @@ pub enum Error {
     },
 }
 
+/// Classes of errors, for those who count them.
+pub const CLASSES: [&str; 4] = ["unavailable", "contention", "hindered", "refused"];
+
+/// How many of each there were in this program since they were last taken.
+static FAILED: [AtomicU64; CLASSES.len()] = [const { AtomicU64::new(0) }; CLASSES.len()];
+
+/// Takes the numbers of errors, class by class: each error is in one answer.
+pub fn take_failed() -> [u64; CLASSES.len()] {
+    FAILED
+        .each_ref()
+        .map(|failed| failed.swap(0, Ordering::Relaxed))
+}
+
 impl Error {
     /// The statement's name: for a log, and for nobody who did not write it.
     pub fn statement(&self) -> Option<&'static str> {
@@ -184,6 +198,7 @@ impl Error {
 
     /// The database cannot be reached; nothing was to be committed.
     pub(super) fn unavailable(source: Source) -> Self {
+        FAILED[0].fetch_add(1, Ordering::Relaxed);
         Self::Unavailable {
             source: Arc::new(source),
             in_commit: false,
@@ -212,6 +227,13 @@ impl Error {
     /// The classification of a driver's error during `statement`.
     pub(crate) fn of(source: Source, statement: &'static str) -> Self {
         let (blame, constraint) = (source.blame(), source.constraint());
+        let class = match blame {
+            Blame::Connection => 0,
+            Blame::Contention => 1,
+            Blame::Environment => 2,
+            Blame::Part | Blame::Value | Blame::Program => 3,
+        };
+        FAILED[class].fetch_add(1, Ordering::Relaxed);
         let source = Arc::new(source);
         match (blame, constraint) {
             (Blame::Connection, _) => Self::Unavailable {

@@ -29,6 +29,7 @@ pub mod fault_injection;
 pub mod halted;
 pub mod list;
 pub mod logs;
+pub mod metrics;
 pub mod migrate;
 pub mod overview;
 pub mod page;

@@ -15,9 +15,9 @@ use super::claim::HELD;
 use super::conn::{Conn, Row};
 use super::definition::Definitions;
 use super::error::Error;
-use super::micros;
 use super::statement::{Arg, Rows, statements};
 use super::transition::insert::{self, NewExecution};
+use super::{metrics, micros};
 
 statements! {
     REGISTER = "
@@ -48,7 +48,8 @@ statements! {
         UPDATE ductwork_advancements SET lease_until = {now} + :lease
          WHERE process_id = :id AND completed_at IS NULL
            AND id IN (SELECT id FROM ductwork_advancements
-                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})";
+                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})
+        RETURNING id";
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
@@ -264,24 +265,25 @@ pub struct Counters {
     pub statements: u64,
 }
 
-/// Makes the row of a process.
+/// Makes the row of a process, and the one for its counts.
 pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
     failpoint!(conn, "register.begin");
-    conn.execute(
-        &REGISTER,
-        &[
-            ("id", process.id.0.into()),
-            ("supervisor", process.supervisor.map(|id| id.0).into()),
-            ("role", process.role.as_str().into()),
-            ("pipeline", process.pipeline.as_deref().into()),
-            ("host", (&process.host).into()),
-            ("boot_id", (&process.boot_id).into()),
-            ("pid_namespace", (&process.pid_namespace).into()),
-            ("pid", i64::from(process.pid).into()),
-            ("pid_started_at", (process.pid_started_at as i64).into()),
-            ("version", env!("CARGO_PKG_VERSION").into()),
-        ],
-    )
+    let args = [
+        ("id", process.id.0.into()),
+        ("supervisor", process.supervisor.map(|id| id.0).into()),
+        ("role", process.role.as_str().into()),
+        ("pipeline", process.pipeline.as_deref().into()),
+        ("host", (&process.host).into()),
+        ("boot_id", (&process.boot_id).into()),
+        ("pid_namespace", (&process.pid_namespace).into()),
+        ("pid", i64::from(process.pid).into()),
+        ("pid_started_at", (process.pid_started_at as i64).into()),
+        ("version", env!("CARGO_PKG_VERSION").into()),
+    ];
+    conn.transaction(async |conn| {
+        conn.execute(&REGISTER, &args).await?;
+        metrics::begin(conn, process.id).await
+    })
     .await?;
     failpoint!(conn, "register.end");
     Ok(())
@@ -314,8 +316,18 @@ pub async fn beat(
     Ok(alive)
 }
 
-/// The executions that a process holds (others that it had were cancelled, or given away), and their
-/// leases, and those of its advancements, are extended; for a process that may hold something, after
+/// The claims of a process, as a heartbeat finds them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// The executions: others that it had were cancelled, or given away.
+    pub executions: Vec<ExecutionId>,
+    /// How many leases of executions were extended.
+    pub executions_extended: u64,
+    /// How many leases of advancements were.
+    pub advancements_extended: u64,
+}
+
+/// Extends the leases of what a process holds, for a process that may hold something, after
 /// a beat that told that it lives.
 ///
 /// It reads the held executions without a lock: one that somebody else has locked is still ours. The next
@@ -324,21 +336,27 @@ pub async fn hold_on(
     conn: &mut Conn,
     process: ProcessId,
     lease: Duration,
-) -> Result<Vec<ExecutionId>, Error> {
+) -> Result<Holding, Error> {
     let held = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
     let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
-    let held = held.collect::<Result<_, Error>>()?;
+    let mut holding = Holding {
+        executions: held.collect::<Result<_, Error>>()?,
+        ..Holding::default()
+    };
     let args = [("id", process.0.into()), ("lease", micros(lease).into())];
     let extended = conn.transaction(async |conn| {
-        conn.execute(&EXTEND_LEASES, &args).await?;
-        conn.fetch_and_commit(&EXTEND_ADVANCEMENTS, &args).await?;
-        Ok(())
+        let executions = conn.execute(&EXTEND_LEASES, &args).await?;
+        let advancements = conn.fetch_and_commit(&EXTEND_ADVANCEMENTS, &args).await?;
+        Ok((executions, advancements.len() as u64))
     });
     match extended.await {
         // A table as a whole is locked, or SQLite's file.
-        Err(error) if error.is_not_now() && !conn.is_broken() => Ok(held),
-        extended => extended.map(|()| held),
+        Err(error) if error.is_not_now() && !conn.is_broken() => {}
+        extended => {
+            (holding.executions_extended, holding.advancements_extended) = extended?;
+        }
     }
+    Ok(holding)
 }
 
 /// Tells with its row what keeps a process from getting on, and for how long it has; or that nothing
@@ -439,6 +457,19 @@ pub enum Death<'a> {
     },
 }
 
+/// An execution that a recovery closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its step.
+    pub step: String,
+    /// It was the first attempt of a run.
+    pub starts: bool,
+    /// It will be tried again.
+    pub again: bool,
+}
+
 /// The claims that a recovery gave back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -450,6 +481,10 @@ pub struct Recovered {
     pub failed: usize,
     /// Branches that may be advanced again.
     pub branches: usize,
+    /// The executions among all these.
+    pub closed: Vec<Closed>,
+    /// The advancements that were closed.
+    pub advancements: usize,
     /// Pipelines with new availabilities.
     pub pipelines: std::collections::BTreeSet<String>,
 }
@@ -585,6 +620,15 @@ async fn give_back_executions(
             }
         }
     }
+    for (row, verdict, pipeline) in &lost {
+        let starts = row.count("attempt")? == 1 && row.get::<String>("via")? == Via::Start.as_str();
+        recovered.closed.push(Closed {
+            pipeline: pipeline.clone(),
+            step: row.get("step")?,
+            starts,
+            again: matches!(verdict, Verdict::Again { .. }),
+        });
+    }
     recovered.again = again.len();
     recovered.failed = failed.len();
     recovered
@@ -625,6 +669,7 @@ async fn give_back_branches(
         tokens.push(row.get::<uuid::Uuid>("claim_token")?);
     }
     recovered.branches += branches.len();
+    recovered.advancements = branches.len();
     let rows = Rows::new().ids("id", branches).ids("token", tokens);
     // A shutdown is no crash, and spends no budget (H22).
     if why.ending == Ending::Crashed {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,14 @@ use std::os::fd::AsFd;
 
 /// The part of its log that a process may hold while nobody reads it.
 const MAX_BYTES: usize = 1024 * 1024;
+
+/// Lines that were dropped since this was last taken.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes the number of lines that were dropped: each is in one answer.
+pub fn take_dropped() -> u64 {
+    DROPPED.swap(0, Ordering::Relaxed)
+}
 
 /// Lines waiting to be written.
 #[derive(Debug, Default)]
@@ -81,6 +90,7 @@ impl Queue {
         };
         if state.bytes + line.len() > limit {
             state.dropped += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if state.dropped > 0 {

@@ -724,6 +724,6 @@ on_every_database! {
         assert_eq!(done, ductwork::store::cancel::Cancel::Done { held });
         let held = process::hold_on(&mut driver.conn, driver.process, LEASE).await.unwrap();
         let kept = claimed.iter().find(|claimed| claimed.run_id != cancelled).unwrap();
-        assert_eq!(held, [kept.execution_id]);
+        assert_eq!(held.executions, [kept.execution_id]);
     }
 }

@@ -45,7 +45,8 @@ on_every_database! {
         let before = leases(&mut driver.conn).await;
         assert_eq!(before.len(), 3);
         let held = process::hold_on(&mut driver.conn, driver.process, LEASE * 3).await.unwrap();
-        assert_eq!(held, [own.execution_id]);
+        assert_eq!(held.executions, [own.execution_id]);
+        assert_eq!((held.executions_extended, held.advancements_extended), (1, 0));
         let after = leases(&mut driver.conn).await;
         assert_eq!(after[..2], before[..2], "{before:?} {after:?}");
         assert!(after[2] > before[2] + LEASE.as_micros() as i64, "{before:?} {after:?}");
@@ -86,7 +87,11 @@ async fn a_beat_waits_for_no_lock(db: Db) {
         let held = process::hold_on(&mut lifeline, driver.process, LEASE * 3)
             .await
             .unwrap();
-        assert_eq!(held.len(), 2, "what is locked was taken for lost");
+        assert_eq!(
+            held.executions.len(),
+            2,
+            "what is locked was taken for lost"
+        );
         assert!(asked.elapsed() < lease / 6 * 2, "{:?}", asked.elapsed());
         let then = leases(&mut lifeline).await;
         let extended = then.iter().filter(|lease| !now.contains(lease)).count();

@@ -31,6 +31,7 @@ mod guarded;
 mod guards;
 mod leases;
 mod lists;
+mod metrics;
 mod order;
 mod overview;
 mod queue;

@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::Pipeline;
-use ductwork::model::{RunId, RunStatus};
+use ductwork::model::{ProcessId, RunId, RunStatus};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Conn, context, migrate};
 use serde_json::json;
 
-use crate::driver::{Did, Driver, register, together};
+use crate::driver::{Did, Driver, together};
 use crate::on_every_database;
 use crate::support::Db;
 
@@ -104,6 +104,14 @@ async fn a_migration_that_waits_for_a_reader_lets_the_others_go_on() {
     crate::support::with(Db::postgres().await, a_migration_that_waits).await;
 }
 
+/// As the first version registered.
+static REGISTER_OF_OLD: Statement = Statement::new(
+    "REGISTER_OF_OLD",
+    "INSERT INTO ductwork_processes
+         (id, role, host, boot_id, pid_namespace, pid, pid_started_at, version, started_at, last_heartbeat_at)
+     VALUES (:id, 'worker', 'here', 'boot', 'ns', 1, 1, '0.0.1', {now}, {now})",
+);
+
 on_every_database! {
     async fn four_supervisors_that_start_at_once_migrate_once(db: Db) {
         let migrations = together((0..4).map(|_| {
@@ -130,7 +138,9 @@ on_every_database! {
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
         let new = [NewRun { key: None, input: "1" }];
         let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();
-        let left = register(&mut conn).await;
+        let left = ProcessId::new();
+        let registered = conn.execute(&REGISTER_OF_OLD, &[("id", left.0.into())]).await;
+        assert_eq!(registered.unwrap(), 1);
         let error = migrate::check(&mut conn).await.expect_err("something is missing");
         assert!(error.to_string().contains("ductworkd migrate"), "{error}");
 

@@ -512,7 +512,9 @@ impl Life {
         self.reborn = !alive;
         match alive && holds {
             true => Ok(Some(
-                process::hold_on(cx.conn, self.process(), LEASE).await?,
+                process::hold_on(cx.conn, self.process(), LEASE)
+                    .await?
+                    .executions,
             )),
             false => Ok(alive.then(Vec::new)),
         }

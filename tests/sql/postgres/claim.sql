@@ -21,12 +21,13 @@ stamped AS (
      WHERE ductwork_executions.id = ANY (ARRAY[taken.id])
        AND ductwork_executions.process_id IS NULL
        AND ductwork_executions.result IS NULL
-    RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count)
+    RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count,
+              (SELECT moment FROM touched) - taken.due_at AS waited)
 SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
        CAST(octet_length(s.input) AS bigint) AS size,
-       br.fan_out_id, br.ordinal, r.definition,
+       br.fan_out_id, br.ordinal, r.definition, e.waited,
        (SELECT max(due_at) FROM taken) AS last_due_at,
        (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
        1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken)

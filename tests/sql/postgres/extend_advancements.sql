@@ -2,3 +2,4 @@ UPDATE ductwork_advancements SET lease_until = (extract(epoch from statement_tim
  WHERE process_id = $2 AND completed_at IS NULL
    AND id IN (SELECT id FROM ductwork_advancements
                WHERE process_id = $2 AND completed_at IS NULL FOR UPDATE SKIP LOCKED)
+RETURNING id

@@ -10,4 +10,4 @@ WITH due AS MATERIALIZED (
      ORDER BY q.due_at, q.execution_id LIMIT $6 FOR UPDATE SKIP LOCKED)
 DELETE FROM ductwork_availabilities
  WHERE execution_id IN (SELECT execution_id FROM due)
-RETURNING execution_id AS id, due_at
+RETURNING execution_id AS id, due_at, (extract(epoch from statement_timestamp()) * 1000000)::bigint - due_at AS waited

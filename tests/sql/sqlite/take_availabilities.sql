@@ -5,4 +5,4 @@ WITH due AS MATERIALIZED (
      ORDER BY due_at, execution_id LIMIT ?4)
 DELETE FROM ductwork_availabilities
  WHERE execution_id IN (SELECT execution_id FROM due)
-RETURNING execution_id AS id, due_at
+RETURNING execution_id AS id, due_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER) - due_at AS waited

@@ -10,7 +10,7 @@ WITH due AS MATERIALIZED (
      ORDER BY due_at, execution_id LIMIT :n)
 DELETE FROM ductwork_availabilities
  WHERE execution_id IN (SELECT execution_id FROM due)
-RETURNING execution_id AS id, due_at
+RETURNING execution_id AS id, due_at, {now} - due_at AS waited
 
 -- name: STAMP_EXECUTIONS
 UPDATE ductwork_executions

@@ -1,0 +1,7 @@
+-- What each process has counted since it registered, and in the row of the nil id what those counted that
+-- are gone. A row is rewritten every few seconds: some room in its page keeps it there.
+CREATE TABLE ductwork_metrics (
+    process_id uuid PRIMARY KEY,
+    written_at bigint NOT NULL,
+    body       text NOT NULL
+) WITH (fillfactor = 50);

@@ -1,0 +1,7 @@
+-- What each process has counted since it registered, and in the row of the nil id what those counted that
+-- are gone.
+CREATE TABLE ductwork_metrics (
+    process_id blob PRIMARY KEY,
+    written_at integer NOT NULL,
+    body       text NOT NULL
+) STRICT;

@@ -1,0 +1,335 @@
+//! The counts of the loops, and their way into the row of the process.
+//!
+//! Owns: which event counts for which metrics; when the row is written. Never: makes a heartbeat late, or
+//! fails anything else: counts that cannot be written now are written later.
+
+use std::collections::HashSet;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::machine::outcome::{Ending, Verdict};
+use crate::metrics::{self, Counts};
+use crate::model::*;
+use crate::store::advance::Advanced;
+use crate::store::claim::Claimed;
+use crate::store::commit::{Committed, Finished};
+use crate::store::process::{Death, Holding, Recovered};
+use crate::store::transition::Crossed;
+use crate::store::{Conn, Error, error, metrics as rows};
+
+use super::shared::Shared;
+
+/// Between two writes of a process's row: what a process that is killed loses is younger.
+pub const WRITE_EVERY: Duration = Duration::from_secs(10);
+
+/// An execution whose result was sent to the database.
+pub struct Sent {
+    claimed: Arc<Claimed>,
+    /// How it ended.
+    pub ending: Ending,
+    verdict: Verdict,
+}
+
+impl Sent {
+    /// Keeps of these what is counted once it is known what became of them.
+    pub fn all(finished: &[Finished]) -> Vec<Self> {
+        let sent = |finished: &Finished| Self {
+            claimed: Arc::clone(&finished.claimed),
+            ending: finished.ending,
+            verdict: finished.verdict,
+        };
+        finished.iter().map(sent).collect()
+    }
+
+    /// The execution.
+    pub fn id(&self) -> ExecutionId {
+        self.claimed.execution_id
+    }
+}
+
+/// Makes the series of a process that registers, so that the first rise of each is seen.
+pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
+    let own = [role.as_str()];
+    counts.add(&metrics::DB_STATEMENTS, &own, 0);
+    counts.add(&metrics::LOG_LINES_DROPPED, &[], 0);
+    for class in error::CLASSES {
+        counts.add(&metrics::DB_ERRORS, &[class], 0);
+    }
+    match (role, pipeline) {
+        (Role::Worker, Some(pipeline)) => {
+            counts.add(&metrics::STALE_WRITES, &own, 0);
+            counts.add(&metrics::RUNS_STARTED, &[pipeline], 0);
+            for status in [RunStatus::Completed, RunStatus::Halted] {
+                counts.add(&metrics::RUNS_ENDED, &[pipeline, status.as_str()], 0);
+            }
+        }
+        (Role::Advancer, _) => counts.add(&metrics::STALE_WRITES, &own, 0),
+        (Role::Supervisor, _) => {
+            for role in [Role::Worker, Role::Advancer] {
+                for cause in ["ended", "failed", "killed"] {
+                    counts.add(&metrics::PROCESS_EXITS, &[role.as_str(), cause], 0);
+                }
+            }
+            for kind in KINDS {
+                counts.add(&metrics::LEASES_EXPIRED, &[kind], 0);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The kinds of claims.
+const KINDS: [&str; 2] = ["execution", "advancement"];
+
+/// A worker has claimed executions, which had been due for so long.
+pub fn claimed(counts: &mut Counts, pipeline: &str, waited: &[Duration]) {
+    granted(counts, "execution", waited.len());
+    for waited in waited {
+        counts.observe(&metrics::STEP_WAIT, &[pipeline], *waited);
+    }
+}
+
+/// A process has claimed so many of a kind.
+pub fn granted(counts: &mut Counts, kind: &'static str, claimed: usize) {
+    counts.add(&metrics::LEASES_GRANTED, &[kind], claimed as u64);
+}
+
+/// An attempt of a worker's has ended by itself, after so long.
+pub fn ran(counts: &mut Counts, pipeline: &str, step: &str, ending: Ending, took: Duration) {
+    if !matches!(ending, Ending::Released { .. } | Ending::Cancelled) {
+        counts.observe(&metrics::STEP_DURATION, &[pipeline, step], took);
+    }
+}
+
+/// A worker's commit was answered.
+pub fn committed(counts: &mut Counts, pipeline: &str, sent: &[Sent], committed: &Committed) {
+    let stale: HashSet<ExecutionId> = committed.stale.iter().copied().collect();
+    for sent in sent.iter().filter(|sent| !stale.contains(&sent.id())) {
+        execution_ended(counts, pipeline, sent);
+    }
+    stale_writes(counts, Role::Worker, stale.len());
+    granted(counts, "execution", committed.leased_next.len());
+    let moved = committed.advanced as u64;
+    counts.add(&metrics::ADVANCEMENTS, &[pipeline, "success"], moved);
+    crossed(counts, &committed.crossed);
+}
+
+/// Of a commit whose answer was lost, these results had been stored. Whether a run ended with one is not
+/// known any more.
+pub fn landed(counts: &mut Counts, pipeline: &str, sent: &[Sent], landed: &HashSet<ExecutionId>) {
+    for sent in sent.iter().filter(|sent| landed.contains(&sent.id())) {
+        execution_ended(counts, pipeline, sent);
+    }
+}
+
+fn execution_ended(counts: &mut Counts, pipeline: &str, sent: &Sent) {
+    let Sent {
+        claimed,
+        ending,
+        verdict,
+    } = sent;
+    let (step, result) = (claimed.step.as_str(), ending.result());
+    let labels = [pipeline, step, result.as_str()];
+    counts.add(&metrics::EXECUTIONS_ENDED, &labels, 1);
+    let is_retry = !matches!(ending, Ending::Released { .. });
+    if is_retry && matches!(verdict, Verdict::Again { .. }) {
+        counts.add(&metrics::RETRIES, &labels, 1);
+    }
+    if claimed.attempt == 1 && claimed.via == Via::Start {
+        counts.add(&metrics::RUNS_STARTED, &[pipeline], 1);
+    }
+}
+
+/// An advancer has moved branches.
+pub fn advanced(counts: &mut Counts, advanced: &Advanced) {
+    for (pipeline, moved) in &advanced.moved_of {
+        counts.add(&metrics::ADVANCEMENTS, &[pipeline, "success"], *moved);
+    }
+    stale_writes(counts, Role::Advancer, advanced.stale.len());
+    crossed(counts, &advanced.crossed);
+}
+
+fn stale_writes(counts: &mut Counts, role: Role, stale: usize) {
+    if stale > 0 {
+        counts.add(&metrics::STALE_WRITES, &[role.as_str()], stale as u64);
+    }
+}
+
+fn crossed(counts: &mut Counts, crossed: &Crossed) {
+    for (run, pipeline, status) in &crossed.ended {
+        let labels = [pipeline.as_str(), status.as_str()];
+        counts.add(&metrics::RUNS_ENDED, &labels, 1);
+        if let Some(lasted) = lasted(*run) {
+            counts.observe(&metrics::RUN_DURATION, &labels, lasted);
+        }
+    }
+}
+
+/// For how long there has been a run: its id begins with the time of its trigger, as that of a new one would
+/// with the present time.
+fn lasted(run: RunId) -> Option<Duration> {
+    let time = |run: RunId| {
+        let (seconds, nanoseconds) = run.0.get_timestamp()?.to_unix();
+        Some(Duration::new(seconds, nanoseconds))
+    };
+    Some(time(RunId::new())?.saturating_sub(time(run)?))
+}
+
+/// A transaction that stored results, or moved branches, was answered.
+pub fn stored(counts: &mut Counts, role: Role, took: Duration) {
+    counts.observe(&metrics::COMMIT, &[role.as_str()], took);
+}
+
+/// A heartbeat was written, or was not; `died`: the process was declared dead, and registered anew.
+pub fn beaten(counts: &mut Counts, role: Role, beaten: &Result<bool, Error>, died: bool) {
+    let outcome = match beaten {
+        Ok(true) if died => "dead",
+        Ok(true) => "written",
+        Ok(false) => "waited",
+        Err(_) => "failed",
+    };
+    counts.add(&metrics::HEARTBEATS, &[role.as_str(), outcome], 1);
+}
+
+/// Leases were extended with a heartbeat.
+pub fn extended(counts: &mut Counts, holding: &Holding) {
+    let extended = [holding.executions_extended, holding.advancements_extended];
+    for (kind, extended) in KINDS.into_iter().zip(extended) {
+        if extended > 0 {
+            counts.add(&metrics::LEASES_EXTENDED, &[kind], extended);
+        }
+    }
+}
+
+/// A dead process was recovered, so long after its last heartbeat, if that is known.
+pub fn recovered(
+    counts: &mut Counts,
+    death: Death<'_>,
+    recovered: &Recovered,
+    silence: Option<Duration>,
+) {
+    let (proof, result) = match death {
+        Death::Proven { .. } => ("exit", ExecutionResult::ProcessCrashed),
+        Death::Stopped => ("stop", ExecutionResult::Released),
+        Death::Witnessed { .. } => ("silence", ExecutionResult::ProcessCrashed),
+    };
+    if recovered.removed {
+        counts.add(&metrics::RECOVERIES, &[proof], 1);
+        if let Some(silence) = silence {
+            counts.observe(&metrics::RECOVERY, &[], silence);
+        }
+    }
+    for closed in &recovered.closed {
+        let labels = [
+            closed.pipeline.as_str(),
+            closed.step.as_str(),
+            result.as_str(),
+        ];
+        counts.add(&metrics::EXECUTIONS_ENDED, &labels, 1);
+        if closed.again && result == ExecutionResult::ProcessCrashed {
+            counts.add(&metrics::RETRIES, &labels, 1);
+        }
+        if closed.starts {
+            counts.add(&metrics::RUNS_STARTED, &[&closed.pipeline], 1);
+        }
+    }
+    if let Death::Witnessed { .. } = death {
+        let lost = [recovered.closed.len(), recovered.advancements];
+        for (kind, lost) in KINDS.into_iter().zip(lost) {
+            counts.add(&metrics::LEASES_EXPIRED, &[kind], lost as u64);
+        }
+    }
+}
+
+/// A supervisor has started a process; `again`: instead of one that died.
+pub fn started(counts: &mut Counts, role: Role, again: bool) {
+    let cause = match again {
+        true => "death",
+        false => "start",
+    };
+    counts.add(&metrics::PROCESS_STARTS, &[role.as_str(), cause], 1);
+}
+
+/// A process of a supervisor has ended.
+pub fn exited(counts: &mut Counts, role: Role, status: ExitStatus) {
+    let cause = match status.code() {
+        Some(0) => "ended",
+        Some(_) => "failed",
+        None => "killed",
+    };
+    counts.add(&metrics::PROCESS_EXITS, &[role.as_str(), cause], 1);
+}
+
+/// A process that was told to end has done so.
+pub fn stopped(counts: &mut Counts, role: Role, outcome: &'static str, took: Duration) {
+    counts.add(&metrics::SHUTDOWNS, &[role.as_str(), outcome], 1);
+    counts.observe(&metrics::SHUTDOWN, &[role.as_str()], took);
+}
+
+/// When the row of a process is written.
+pub struct Writing {
+    /// Next.
+    pub due: tokio::time::Instant,
+    /// The statements that are counted already.
+    statements: u64,
+}
+
+impl Default for Writing {
+    fn default() -> Self {
+        Self {
+            due: tokio::time::Instant::now() + WRITE_EVERY,
+            statements: 0,
+        }
+    }
+}
+
+impl Writing {
+    /// Writes the row, if it is to change: one statement, which waits for a lock no longer than a heartbeat
+    /// does. Only an error that ends the connection is one.
+    pub async fn write(
+        &mut self,
+        conn: &mut Conn,
+        shared: &Shared,
+        role: Role,
+    ) -> Result<(), Error> {
+        self.due = tokio::time::Instant::now() + WRITE_EVERY;
+        self.take(shared, role);
+        let Some(body) = shared.counts.to_write() else {
+            return Ok(());
+        };
+        match rows::write(conn, shared.process(), &body).await {
+            Ok(true) => shared.counts.written(body),
+            // The next heartbeat finds out, and has another row made.
+            Ok(false) => {}
+            Err(error) if error.is_unavailable() || conn.is_broken() => {
+                // It may have been written.
+                shared.counts.written(body);
+                return Err(error);
+            }
+            // Nothing was; the next one has it all.
+            Err(error) => tracing::debug!(
+                error = crate::telemetry::chain(&error),
+                "counts were not written"
+            ),
+        }
+        Ok(())
+    }
+
+    /// Counts what is counted elsewhere; what belongs to the program as a whole with whoever comes first.
+    fn take(&mut self, shared: &Shared, role: Role) {
+        let statements = shared.counters().statements;
+        let sent = statements - std::mem::replace(&mut self.statements, statements);
+        let failed = error::take_failed();
+        let dropped = crate::telemetry::take_dropped();
+        shared.counts.count(|counts| {
+            counts.add(&metrics::DB_STATEMENTS, &[role.as_str()], sent);
+            for (class, failed) in error::CLASSES.into_iter().zip(failed) {
+                if failed > 0 {
+                    counts.add(&metrics::DB_ERRORS, &[class], failed);
+                }
+            }
+            counts.add(&metrics::LOG_LINES_DROPPED, &[], dropped);
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! The rows of counts, and what there is at the moment, for a scrape.
+//!
+//! Owns: a row for each process and one for all that are gone, and their sum, which never falls.
+//! Never: counts anything itself.
+//!
+//! A process that is gone leaves its row behind, and whoever sweeps adds it to that of the nil id
+//! ([`fold`]). A scrape adds up all rows in one statement, so it finds each count in one of the two.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::metrics::{self, Counts, Reading};
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::statement::{Rows, statements};
+use super::{overview, stuck};
+
+/// How many rows are added to that of the nil id in one transaction.
+const FOLDED_AT_ONCE: usize = 100;
+
+/// How far a scrape counts rows.
+const COUNTED: u64 = 10_000;
+
+statements! {
+    BEGIN_METRICS = "
+        INSERT INTO ductwork_metrics (process_id, written_at, body) VALUES (:id, {now}, :body)
+        ON CONFLICT (process_id) DO NOTHING";
+    /// RACE: a process was declared dead while it lives, and its row was added to that of the nil id before
+    /// it writes once more. It finds no row, and makes none: what that had is counted already. Proven by
+    /// `a_process_that_was_folded_adds_nothing`.
+    WRITE_METRICS = "
+        UPDATE ductwork_metrics SET written_at = {now}, body = :body WHERE process_id = :id";
+    /// The oldest first, and before them the nil id: in this order names get series of their own.
+    METRICS = "
+        SELECT body FROM ductwork_metrics ORDER BY process_id";
+    ANY_BEREFT = "
+        SELECT 1 AS found FROM ductwork_metrics m
+         WHERE m.process_id <> :nil
+           AND NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;m.process_id}) LIMIT 1";
+    /// RACE: two sweepers fold at once. The second waits here, for the first one's transaction, and looks for
+    /// rows afterwards. Proven by `rows_that_two_sweepers_fold_at_once_count_once`.
+    LOCK_RETIRED = "
+        SELECT body FROM ductwork_metrics WHERE process_id = :nil {lock}";
+    BEREFT = "
+        SELECT m.process_id, m.body FROM ductwork_metrics m
+         WHERE m.process_id <> :nil
+           AND NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;m.process_id})
+         ORDER BY m.process_id LIMIT :n {lock}";
+    FORGET_METRICS = "
+        DELETE FROM ductwork_metrics WHERE {any:process_id;b(id id)}";
+}
+
+/// Makes the row of a process that registers.
+pub(super) async fn begin(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
+    let body = Counts::default().to_body();
+    let args = [("id", process.0.into()), ("body", (&body).into())];
+    conn.execute(&BEGIN_METRICS, &args).await?;
+    Ok(())
+}
+
+/// Writes what a process has counted since it registered. False when its row is gone: then it was declared
+/// dead, and what it had written is counted already.
+pub async fn write(conn: &mut Conn, process: ProcessId, body: &str) -> Result<bool, Error> {
+    let args = [("id", process.0.into()), ("body", body.into())];
+    Ok(conn.execute(&WRITE_METRICS, &args).await? == 1)
+}
+
+/// The sum of what all processes have counted, those that live and those that are gone.
+pub async fn counts(conn: &mut Conn) -> Result<Counts, Error> {
+    let mut counts = Counts::default();
+    for row in conn.fetch(&METRICS, &[]).await? {
+        counts.merge(&parsed(&row)?);
+    }
+    Ok(counts)
+}
+
+fn parsed(row: &Row) -> Result<Counts, Error> {
+    Ok(Counts::parse(&row.get::<String>("body")?))
+}
+
+/// Adds rows of processes that are gone to that of the nil id. Returns how many; any number may do so at
+/// once.
+pub async fn fold(conn: &mut Conn) -> Result<usize, Error> {
+    let nil = [("nil", Uuid::nil().into())];
+    let any = conn.fetch_optional(&ANY_BEREFT, &nil).await?;
+    if any.is_none() {
+        return Ok(0);
+    }
+    conn.transaction(async |conn| {
+        begin(conn, ProcessId(Uuid::nil())).await?;
+        let retired = conn.fetch_optional(&LOCK_RETIRED, &nil).await?;
+        let mut retired = match &retired {
+            Some(row) => parsed(row)?,
+            None => Counts::default(),
+        };
+        let [nil] = nil.clone();
+        let args = [nil, ("n", FOLDED_AT_ONCE.into())];
+        let bereft = conn.fetch(&BEREFT, &args).await?;
+        let mut ids = Vec::with_capacity(bereft.len());
+        for row in &bereft {
+            ids.push(row.get::<Uuid>("process_id")?);
+            retired.merge(&parsed(row)?);
+        }
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        write(conn, ProcessId(Uuid::nil()), &retired.to_body()).await?;
+        let folded = ids.len();
+        let rows = Rows::new().ids("id", ids);
+        conn.write(&FORGET_METRICS, &[("b", (&rows).into())], folded)
+            .await?;
+        Ok(folded)
+    })
+    .await
+}
+
+/// Reads the queues and the registered processes. A process whose heartbeat is older than `lease` is silent.
+pub async fn readings(conn: &mut Conn, lease: Duration) -> Result<Vec<Reading>, Error> {
+    let (version, database) = (env!("CARGO_PKG_VERSION"), conn.dialect().as_str());
+    let mut readings = vec![Reading::new(
+        &metrics::BUILD_INFO,
+        &[version, database],
+        1.0,
+    )];
+    for queue in overview::queues(conn, COUNTED).await? {
+        let name = queue.pipeline.as_str();
+        let depth =
+            |state, depth: u64| Reading::new(&metrics::QUEUE_DEPTH, &[name, state], depth as f64);
+        let oldest = queue.oldest.unwrap_or_default().as_secs_f64();
+        readings.extend([
+            depth("due", queue.due),
+            depth("later", queue.later),
+            Reading::new(&metrics::QUEUE_OLDEST_AGE, &[name], oldest),
+        ]);
+    }
+    let mut held: BTreeMap<String, u64> = BTreeMap::new();
+    let mut leases = BTreeMap::from([("execution", 0), ("advancement", 0)]);
+    let mut processes: BTreeMap<(Role, &str), u64> = BTreeMap::new();
+    let mut ages: BTreeMap<(Role, String), Duration> = BTreeMap::new();
+    for mover in stuck::movers(conn).await? {
+        let state = match &mover {
+            mover if mover.age > lease => "silent",
+            mover if mover.trouble.is_some() => "trouble",
+            mover if mover.quiet => "quiet",
+            _ => "up",
+        };
+        *processes.entry((mover.role, state)).or_default() += 1;
+        let age = ages.entry((mover.role, mover.host)).or_default();
+        *age = mover.age.max(*age);
+        match (mover.role, mover.pipeline) {
+            (Role::Worker, Some(pipeline)) => {
+                *leases.entry("execution").or_default() += mover.holds;
+                *held.entry(pipeline).or_default() += mover.holds;
+            }
+            _ => *leases.entry("advancement").or_default() += mover.holds,
+        }
+    }
+    // A role of which nobody is there is told of as well: that may be the trouble.
+    for role in [Role::Supervisor, Role::Advancer, Role::Worker] {
+        processes.entry((role, "up")).or_default();
+    }
+    let held = held
+        .iter()
+        .map(|(pipeline, held)| Reading::new(&metrics::EXECUTIONS_HELD, &[pipeline], *held as f64));
+    let leases = leases
+        .iter()
+        .map(|(kind, held)| Reading::new(&metrics::LEASES_HELD, &[kind], *held as f64));
+    let processes = processes.iter().map(|((role, state), n)| {
+        Reading::new(&metrics::PROCESSES, &[role.as_str(), state], *n as f64)
+    });
+    let ages = ages.iter().map(|((role, host), age)| {
+        let labels = [role.as_str(), host];
+        Reading::new(&metrics::HEARTBEAT_AGE, &labels, age.as_secs_f64())
+    });
+    readings.extend(held.chain(leases).chain(processes).chain(ages));
+    Ok(metrics::bounded(readings))
+}
+
+/// How many runs there are, each state of each pipeline counted up to a bound.
+pub async fn runs(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
+    let counts = overview::counts(conn, None, COUNTED).await?;
+    let reading = |count: &overview::Count| {
+        let labels = [count.pipeline.as_str(), count.status.as_str()];
+        Reading::new(&metrics::RUNS, &labels, count.runs as f64)
+    };
+    Ok(metrics::bounded(counts.iter().map(reading).collect()))
+}

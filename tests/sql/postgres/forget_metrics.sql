@@ -1,0 +1,1 @@
+DELETE FROM ductwork_metrics WHERE process_id = ANY ($1::uuid[])

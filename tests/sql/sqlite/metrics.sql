@@ -1,0 +1,1 @@
+SELECT body FROM ductwork_metrics ORDER BY process_id
