@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "why",
             "processes",
             "health",
+            "metrics",
         ],
     ),
     ("Mend", &["resume", "revive", "cancel", "context", "prune"]),

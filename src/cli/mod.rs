@@ -22,6 +22,7 @@ mod hint;
 mod init;
 mod live;
 mod logs;
+mod metrics;
 mod migrate;
 mod nobody;
 mod out;
@@ -138,6 +139,8 @@ enum Verb {
     Processes(processes::Processes),
     /// Tell whether all supervisors are healthy, for a script
     Health(health::Health),
+    /// Print all metrics as Prometheus reads them
+    Metrics(metrics::Metrics),
     /// Read and write the values that the steps of a run share
     Context(context::Context),
     /// Check every invariant against the live database
@@ -259,6 +262,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Resume(args) => done(args.execute(&cli)),
         Verb::Processes(args) => done(args.execute(&cli)),
         Verb::Health(args) => done(args.execute(&cli)),
+        Verb::Metrics(args) => done(args.execute(&cli)),
         Verb::Context(args) => done(args.execute(&cli)),
         Verb::Audit(args) => done(args.execute(&cli)),
         Verb::Bench(args) => done(args.execute(&cli)),

@@ -4,8 +4,7 @@ use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
     fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query, resume,
-    revive,
-    stuck, transition, trigger, why,
+    revive, stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.

@@ -9,6 +9,7 @@
 
 mod guard;
 mod health;
+mod metrics;
 mod pages;
 mod refusal;
 pub mod routes;
@@ -26,6 +27,7 @@ use crate::store::definition::Definitions;
 
 use guard::Hosts;
 use health::Health;
+use metrics::Scrapes;
 use source::Source;
 
 pub use serve::Running;
@@ -46,6 +48,7 @@ pub struct Site {
     /// The age at which a heartbeat is stale.
     stale_after: Duration,
     health: Health,
+    metrics: Scrapes,
     hosts: Hosts,
 }
 
@@ -56,6 +59,7 @@ impl Site {
             definitions: Arc::default(),
             stale_after,
             health: Health::new(),
+            metrics: Scrapes::default(),
             hosts,
         }
     }

@@ -13,7 +13,7 @@ use axum::middleware;
 use axum::routing::{MethodRouter, get};
 
 use super::refusal::Refusal;
-use super::{Site, guard, health, pages};
+use super::{Site, guard, health, metrics, pages};
 
 /// A route.
 #[cfg_attr(
@@ -96,6 +96,8 @@ pub static ROUTES: &[Route] = &[
         "200 while the database answers and the process does not drain", || get(health::readyz)),
     route(Method::GET, "/startupz", Scope::Open,
         "200 from the database's first answer on", || get(health::startupz)),
+    route(Method::GET, "/metrics", Scope::Open,
+        "All metrics as Prometheus reads them", || get(metrics::metrics)),
 ];
 
 /// The router of these routes, behind the guard.

@@ -20,6 +20,7 @@ mod fixture;
 
 mod http;
 mod life;
+mod metrics;
 mod pages;
 mod refused;
 mod source;

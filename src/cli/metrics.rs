@@ -1,0 +1,38 @@
+//! `metrics`: everything that is counted and measured, for those who collect text and have no console.
+
+use crate::metrics::text::{Format, render};
+use crate::store::{Purpose, metrics};
+
+use super::exit::Failure;
+use super::setup::{self, CliContext};
+
+/// Prints all metrics as Prometheus reads them: what every process of the database has counted, those that are
+/// gone among them, and what there is at the moment.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd metrics | grep queue_
+  ductworkd metrics > /var/lib/node_exporter/ductwork.prom.new
+")]
+pub struct Metrics {
+    /// In the format of OpenMetrics
+    #[arg(long)]
+    openmetrics: bool,
+}
+
+impl Metrics {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        let format = match self.openmetrics {
+            true => Format::OpenMetrics,
+            false => Format::Text,
+        };
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Query).await?;
+            let counts = metrics::counts(&mut conn).await?;
+            let lease = config.supervisor.reaper_timeout;
+            let mut readings = metrics::readings(&mut conn, lease).await?;
+            readings.extend(metrics::runs(&mut conn).await?);
+            cli.out.text(&render(&counts, &readings, format))
+        })
+    }
+}

@@ -1,0 +1,260 @@
+//! Metrics: what the processes of the built daemon count, and what a scrape makes of it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ductwork::store::{Location, Purpose, migrate};
+use nix::sys::signal::Signal;
+
+use crate::cluster::Cluster;
+use crate::fixture::*;
+use crate::http::Console;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// A step that fails once, and one that follows.
+const RETRIES: &str = "pipeline: Retries\n\
+     steps:\n  A: { command: [sh, -c, 'test $DUCTWORK_ATTEMPT -gt 1 && cat'] }\n  B: { command: [cat] }\n\
+     flow: [{ start: A }, { chain: B }]\n";
+
+/// A run that halts.
+const FAILS: &str = "pipeline: Fails\n\
+     steps: { A: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
+     flow: [{ start: A }]\n";
+
+/// Steps of some milliseconds.
+const QUICK: &str = "pipeline: Quick\n\
+     steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
+     flow: [{ start: A }, { chain: B }]\n";
+
+const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
+
+/// The series of a text and their values.
+fn series(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    };
+    lines.map(sample).collect()
+}
+
+/// True for what may never fall.
+fn is_counted(series: &str) -> bool {
+    let name = series.split('{').next().unwrap();
+    let endings = ["_total", "_bucket", "_count", "_sum"];
+    endings.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Sees to it that nothing falls from one scrape to the next.
+#[derive(Default)]
+struct Witness {
+    last: BTreeMap<String, f64>,
+    scrapes: usize,
+}
+
+impl Witness {
+    async fn look(&mut self, console: &Console) {
+        let answer = console.answers("/metrics", 200).await;
+        self.compare(series(&answer.body));
+    }
+
+    fn compare(&mut self, now: BTreeMap<String, f64>) {
+        let counted = self.last.iter().filter(|(name, _)| is_counted(name));
+        for (name, value) in counted {
+            let now = now.get(name);
+            assert!(
+                now.is_some_and(|now| now >= value),
+                "{name}: {value}, then {now:?}"
+            );
+        }
+        self.scrapes += 1;
+        self.last = now;
+    }
+
+    fn runs_ended(&self) -> f64 {
+        let name = r#"ductwork_runs_ended_total{pipeline="Quick",status="completed"}"#;
+        self.last.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// Prints the metrics with the verb.
+fn printed(fixture: &DaemonFixture) -> BTreeMap<String, f64> {
+    let printed = fixture.run(&[], &["metrics"]);
+    assert!(printed.status.success(), "{printed:?}");
+    series(&String::from_utf8(printed.stdout).unwrap())
+}
+
+on_every_database! {
+    async fn what_processes_have_counted_is_there_exactly_once_when_they_have_ended(db: Db) {
+        let pipelines = [RETRIES, FAILS];
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &pipelines).await;
+        for round in 1..=2 {
+            let mut daemon = fixture.start();
+            daemon.ready().await;
+            fixture.trigger("Retries", "1", 20).await;
+            fixture.trigger("Fails", "1", 3).await;
+            fixture.ended(PATIENCE).await;
+            daemon.stop().await;
+            let series = printed(&fixture);
+            let n = |name: &str| {
+                let value = series.get(&format!("ductwork_{name}")).copied();
+                value.unwrap_or_else(|| panic!("{name}: {series:#?}")) / f64::from(round)
+            };
+            assert_eq!(n(r#"runs_started_total{pipeline="Retries"}"#), 20.0);
+            assert_eq!(n(r#"runs_ended_total{pipeline="Retries",status="completed"}"#), 20.0);
+            assert_eq!(n(r#"runs_ended_total{pipeline="Fails",status="halted"}"#), 3.0);
+            let ended = |pipeline: &str, step: &str, result: &str| {
+                n(&format!(
+                    r#"executions_ended_total{{pipeline="{pipeline}",step="{step}",result="{result}"}}"#
+                ))
+            };
+            assert_eq!(ended("Retries", "A", "error"), 20.0);
+            assert_eq!(ended("Retries", "A", "success"), 20.0);
+            assert_eq!(ended("Retries", "B", "success"), 20.0);
+            assert_eq!(ended("Fails", "A", "error"), 3.0);
+            assert_eq!(n(r#"retries_total{pipeline="Retries",step="A",cause="error"}"#), 20.0);
+            assert!(!series.contains_key(
+                r#"ductwork_retries_total{pipeline="Fails",step="A",cause="error"}"#
+            ));
+            assert_eq!(n(r#"run_duration_seconds_count{pipeline="Retries",status="completed"}"#), 20.0);
+            assert_eq!(n(r#"step_duration_seconds_count{pipeline="Retries",step="A"}"#), 40.0);
+            assert_eq!(n(r#"advancements_total{pipeline="Retries",result="success"}"#), 40.0);
+            assert_eq!(n(r#"stale_writes_total{role="worker"}"#), 0.0);
+            assert_eq!(n(r#"process_starts_total{role="worker",cause="start"}"#), 2.0);
+            assert_eq!(n(r#"process_exits_total{role="worker",cause="ended"}"#), 2.0);
+            assert_eq!(n(r#"process_exits_total{role="worker",cause="killed"}"#), 0.0);
+            assert_eq!(n(r#"shutdowns_total{role="supervisor",outcome="drained"}"#), 1.0);
+            assert_eq!(n(r#"shutdowns_total{role="worker",outcome="drained"}"#), 2.0);
+            assert!(n(r#"heartbeats_total{role="worker",outcome="written"}"#) > 0.0);
+            assert!(n(r#"db_statements_total{role="worker"}"#) > 0.0);
+            // Each of them was claimed, or leased with the result before it.
+            assert_eq!(n(r#"leases_granted_total{kind="execution"}"#), 63.0);
+        }
+    }
+
+    async fn no_counter_falls_while_workers_are_killed(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        fixture.configure(ANY_PORT);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let mut witness = Witness::default();
+        let mut triggered = 0;
+        for _ in 0..6 {
+            let worker = daemon.child("worker Quick", None).await;
+            fixture.trigger("Quick", "1", 20).await;
+            triggered += 20;
+            witness.look(&console).await;
+            send(worker, Signal::SIGKILL);
+            daemon.child("worker Quick", Some(worker)).await;
+            witness.look(&console).await;
+        }
+        fixture.completed(PATIENCE).await;
+        // The last worker lives: its row follows within ten seconds.
+        let seen = witness.runs_ended();
+        fixture.trigger("Quick", "1", 30).await;
+        triggered += 30;
+        fixture.completed(PATIENCE).await;
+        eventually(PATIENCE, "what the living worker did is counted", async || {
+            witness.look(&console).await;
+            let ended = witness.runs_ended();
+            assert!(ended <= f64::from(triggered), "more than there were");
+            (ended >= seen + 30.0).then_some(())
+        })
+        .await;
+        assert!(witness.scrapes > 12);
+        daemon.stop().await;
+        witness.compare(printed(&fixture));
+        let last = witness.last;
+        // One that had not registered when it was killed had nothing to recover.
+        let died = daemon.logged("a child died").len() as f64;
+        assert!(died >= 4.0, "{died}");
+        let killed = r#"ductwork_process_exits_total{role="worker",cause="killed"}"#;
+        assert_eq!(last.get(killed), Some(&died));
+        let recoveries = r#"ductwork_recoveries_total{proof="exit"}"#;
+        assert!(last.get(recoveries).is_some_and(|them| (1.0..=died).contains(them)));
+        fixture.audited().await;
+    }
+
+    async fn each_asks_for_its_format_and_the_verb_prints_the_same(db: Db) {
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        fixture.configure(ANY_PORT);
+        let mut alone = fixture.start_as(&[], &["console"]);
+        let console = Console::of(&alone).await;
+        let plain = console.answers("/metrics", 200).await;
+        assert!(plain.head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{}", plain.head);
+        let host = &console.address;
+        let open = console.exchange(&format!(
+            "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+             Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n\r\n"
+        ));
+        let open = open.unwrap();
+        assert!(open.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", open.head);
+        assert!(open.body.ends_with("# EOF\n"), "{}", open.body);
+        let printed = fixture.run(&[], &["metrics", "--openmetrics"]);
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        assert!(printed.ends_with("# EOF\n"), "{printed}");
+        let info = format!("ductwork_build_info{{version=\"{}\",", env!("CARGO_PKG_VERSION"));
+        for text in [&plain.body, &open.body, &printed] {
+            assert!(text.contains(&info), "{text}");
+        }
+        alone.stop().await;
+    }
+}
+
+/// Prometheus takes it for a target that is down, and no number is one of before.
+#[tokio::test]
+async fn while_the_database_is_away_a_scrape_is_told_to_come_again() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).unwrap();
+    let mut conn = location.connect(Purpose::Query).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[QUICK]).await;
+    fixture.configure(ANY_PORT);
+    let mut alone = fixture.start_as(&[], &["console"]);
+    let console = Console::of(&alone).await;
+    console.answers("/metrics", 200).await;
+    cluster.down();
+    let away = console.answers("/metrics", 503).await;
+    assert!(away.head.contains("retry-after: "), "{}", away.head);
+    assert!(!away.body.contains("ductwork_"), "{}", away.body);
+    cluster.up();
+    console.answers("/metrics", 200).await;
+    alone.stop().await;
+}
+
+/// A worker that is killed takes along the counts of its last ten seconds.
+#[tokio::test]
+async fn a_worker_that_is_killed_takes_no_more_along_than_its_last_seconds() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    fixture.trigger("Quick", "1", 25).await;
+    fixture.completed(PATIENCE).await;
+    let ended = |fixture: &DaemonFixture| {
+        let name = r#"ductwork_runs_ended_total{pipeline="Quick",status="completed"}"#;
+        printed(fixture).get(name).copied().unwrap_or_default()
+    };
+    let done = Instant::now();
+    eventually(PATIENCE, "they are counted", async || {
+        (ended(&fixture) >= 25.0).then_some(())
+    })
+    .await;
+    assert!(
+        done.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        done.elapsed()
+    );
+    let worker = daemon.child("worker Quick", None).await;
+    fixture.trigger("Quick", "1", 5).await;
+    fixture.completed(PATIENCE).await;
+    send(worker, Signal::SIGKILL);
+    daemon.child("worker Quick", Some(worker)).await;
+    daemon.stop().await;
+    let ended = ended(&fixture);
+    assert!((25.0..=30.0).contains(&ended), "{ended}");
+    fixture.audited().await;
+    db.remove().await;
+}
