@@ -214,6 +214,7 @@ fn every_call_has_a_verb_and_options_that_the_program_knows() {
 fn the_generated_pages_say_what_the_program_says() {
     for (name, page) in [
         ("command-line.md", pages::command_line()),
+        ("metrics.md", pages::metrics()),
         ("configuration-keys.md", pages::configuration_keys()),
     ] {
         let path = source().join(name);
@@ -372,7 +373,8 @@ played! {
 }
 
 /// Pages of tables alone.
-const NOT_PLAYED: [&str; 5] = [
+const NOT_PLAYED: [&str; 6] = [
+    "/metrics.md",
     "/command-line.md",
     "/configuration-keys.md",
     "/codes.md",

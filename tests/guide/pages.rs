@@ -4,7 +4,9 @@
 
 use std::process::Command;
 
-use super::book::{read, root};
+use ductwork::metrics::METRICS;
+
+use super::book::{read, root, source};
 
 /// The answer of the program to these arguments.
 pub fn help(arguments: &[&str]) -> String {
@@ -50,6 +52,24 @@ pub fn command_line() -> String {
                 page.push_str(&format!("\n### {verb} {name}\n\n```text\n{help}\n```\n"));
             }
         }
+    }
+    page
+}
+
+/// The page on metrics, of which the table is written by the program's list.
+pub fn metrics() -> String {
+    const HEADING: &str = "\n## All metrics\n";
+    let page = read(&source().join("metrics.md"));
+    let (before, _) = page.split_once(HEADING).expect("the heading");
+    let mut page =
+        format!("{before}{HEADING}\n| metric | kind | labels | meaning |\n|---|---|---|---|\n");
+    for metric in METRICS {
+        let labels: Vec<String> = metric.labels.iter().map(|it| format!("`{it}`")).collect();
+        let (name, kind, labels) = (metric.full_name(), metric.kind.as_str(), labels.join(" "));
+        page.push_str(&format!(
+            "| `{name}` | {kind} | {labels} | {} |\n",
+            metric.help
+        ));
     }
     page
 }
