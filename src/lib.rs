@@ -18,6 +18,7 @@
 // - [`svg`]: a graph as a picture
 // - [`metrics`]: what is counted, and how it adds up
 // - [`store`]: the only SQL · [`step`]: what users run
+// - [`wire`]: what there is, for programs
 // - [`telemetry`]: what happened, for people
 // - [`config`]: what a daemon is told
 // - [`engine`]: claim, run or decide, commit · [`explorer`]: every order of its operations, in tests
@@ -130,6 +131,10 @@ mod view;
 pub mod web;
 #[cfg(not(feature = "internals"))]
 mod web;
+#[cfg(feature = "internals")]
+pub mod wire;
+#[cfg(not(feature = "internals"))]
+mod wire;
 #[cfg(feature = "internals")]
 pub mod yaml;
 #[cfg(not(feature = "internals"))]

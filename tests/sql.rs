@@ -104,6 +104,10 @@ const SCANS: &[(&str, &str)] = &[
     ("APPLIED", "a row per migration"),
     ("BEREFT", "a row per process"),
     ("DEPARTED", "stops at its limit"),
+    (
+        "LATEST_DEFINITIONS",
+        "a row per version of a pipeline, without what is in it",
+    ),
     ("METRICS", "a row per process"),
     ("MOVING", "a row per process"),
     ("PAGE_DEFINITIONS", "a row per version of a pipeline"),

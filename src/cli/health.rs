@@ -2,21 +2,21 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
-
 use crate::config::Config;
 use crate::machine::stuck::{self, Stuck};
-use crate::model::{Role, RunId};
+use crate::model::Role;
 use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
 use crate::time;
+use crate::wire::health::{HealthJson, StuckJson};
+use crate::wire::process::State;
 
 use super::exit::{Code, Failure};
 use super::out;
-use super::processes::{State, Witness, json, table};
+use super::processes::{Witness, json, table};
 use super::setup::{self, CliContext};
 
 /// Tells whether all supervisors are healthy, and whether anything does not move although it should.
@@ -137,22 +137,16 @@ impl Health {
         let dead = stale.iter().filter(dead).count();
         let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
         if cli.out.json {
-            let shown = if self.verbose {
-                json(&processes, &witness)
-            } else {
-                Vec::new()
-            };
-            let answer = serde_json::json!({
-                "healthy": fine,
-                "supervisors": asked.len(),
-                "stale": stale.len(),
-                "dead": dead,
-                "obstacle": obstacle,
-                "writer": writer.as_ref().map(|writer| writer.pid),
-                "stuck": stuck.iter().map(StuckJson::of).collect::<Vec<_>>(),
-                "processes": self.verbose.then_some(shown),
-            });
-            cli.out.value(&answer)?;
+            cli.out.value(&HealthJson {
+                healthy: fine,
+                supervisors: asked.len(),
+                stale: stale.len(),
+                dead,
+                obstacle: obstacle.as_deref(),
+                writer: writer.as_ref().map(|writer| writer.pid),
+                stuck: stuck.iter().map(StuckJson::of).collect(),
+                processes: self.verbose.then(|| json(&processes, &witness)),
+            })?;
             return if fine {
                 Ok(())
             } else {
@@ -251,29 +245,6 @@ fn unreadable(cli: &CliContext, locked: &Locked) -> Result<(), Failure> {
 fn mend(obstacle: &str) -> Problem {
     Problem::new(format!("unhealthy: {obstacle}"))
         .help("mend that, or wait; a daemon that runs goes on by itself")
-}
-
-#[derive(Serialize)]
-struct StuckJson<'a> {
-    cause: &'a str,
-    pipeline: Option<&'a str>,
-    run_id: Option<RunId>,
-    since: String,
-    fact: &'a str,
-    remedy: &'a str,
-}
-
-impl<'a> StuckJson<'a> {
-    fn of(stuck: &'a Stuck) -> Self {
-        Self {
-            cause: stuck.cause,
-            pipeline: stuck.pipeline.as_deref(),
-            run_id: stuck.run_id,
-            since: time::rfc3339(stuck.since),
-            fact: &stuck.fact,
-            remedy: &stuck.remedy,
-        }
-    }
 }
 
 /// All that does not move in this database. A process that this host knows to be dead moves nothing, and

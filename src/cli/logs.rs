@@ -4,14 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::model::*;
 use crate::problem::{Problem, nearest};
 use crate::store::logs::{self, Logged};
-use crate::store::query::Spread;
 use crate::store::{Conn, Purpose, query};
-use crate::time;
+use crate::wire::step::LogJson;
 
 use super::attempt;
 use super::exit::Failure;
@@ -179,45 +176,6 @@ impl Shown {
     }
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    run_id: RunId,
-    execution_id: ExecutionId,
-    node: &'a str,
-    step: &'a str,
-    /// Only inside of a fan-out: which element, outermost first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    elements: Vec<ElementJson<'a>>,
-    attempt: u32,
-    result: ExecutionResult,
-    error_class: Option<&'a str>,
-    error_message: Option<&'a str>,
-    claimed_at: Option<String>,
-    completed_at: String,
-    log: &'a str,
-}
-
-#[derive(Serialize)]
-struct ElementJson<'a> {
-    /// The node whose output was expanded.
-    node: &'a str,
-    /// 1, 2, ….
-    element: i64,
-    of: i64,
-}
-
-impl<'a> ElementJson<'a> {
-    fn all(spreads: &'a [Spread]) -> Vec<Self> {
-        let expands = spreads.iter().rev().filter(|spread| spread.via == "expand");
-        let one = |spread: &'a Spread| Self {
-            node: &spread.node,
-            element: spread.ordinal + 1,
-            of: spread.width,
-        };
-        expands.map(one).collect()
-    }
-}
-
 async fn print(
     cli: &CliContext,
     conn: &mut Conn,
@@ -227,20 +185,7 @@ async fn print(
 ) -> Result<(), Failure> {
     let spreads = query::spreads(conn, logged.branch_id).await?;
     if cli.out.json {
-        return cli.out.value(&Line {
-            elements: ElementJson::all(&spreads),
-            run_id: run,
-            execution_id: logged.execution,
-            node: &logged.node,
-            step: &logged.step,
-            attempt: logged.attempt,
-            result: logged.result,
-            error_class: logged.error_class.as_deref(),
-            error_message: logged.error_message.as_deref(),
-            claimed_at: logged.claimed_at.map(time::rfc3339),
-            completed_at: time::rfc3339(logged.completed_at),
-            log: &logged.log,
-        });
+        return cli.out.value(&LogJson::of(run, logged, &spreads));
     }
     // A span of time needs the database's clock; a terminal alone shows one.
     let now = match cli.out.terminal {

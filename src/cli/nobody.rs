@@ -10,12 +10,13 @@ use crate::machine::why;
 use crate::model::{Role, RunId};
 use crate::store::Conn;
 use crate::store::process::{self, ProcessRow};
+use crate::wire::process::State;
 
 use super::exit::Failure;
 use super::follow::say;
 use super::hint;
 use super::out::clean;
-use super::processes::{State, Witness};
+use super::processes::Witness;
 
 /// A daemon that is there has taken the work by then.
 const FIRST_LOOK: Duration = Duration::from_secs(2);

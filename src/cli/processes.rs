@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::config::Config;
-use crate::model::{ProcessId, Role};
 use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::process::{self, Departed, ProcessRow};
 use crate::store::{Purpose, query};
 use crate::time;
+use crate::wire::process::{DepartedJson, ProcessJson, State};
 
 use super::exit::Failure;
 use super::out::{self, Cell};
@@ -33,81 +31,6 @@ pub struct Processes {
     limit: u32,
 }
 
-#[derive(Serialize)]
-struct DepartedJson<'a> {
-    id: ProcessId,
-    role: &'a str,
-    pipeline: Option<&'a str>,
-    pid: u32,
-    host: &'a str,
-    version: &'a str,
-    started_at: String,
-    gone_at: String,
-    death: Option<&'a str>,
-}
-
-impl<'a> DepartedJson<'a> {
-    fn of(departed: &'a Departed) -> Self {
-        Self {
-            id: departed.id,
-            role: &departed.role,
-            pipeline: departed.pipeline.as_deref(),
-            pid: departed.pid,
-            host: &departed.host,
-            version: &departed.version,
-            started_at: time::rfc3339(departed.started_at),
-            gone_at: time::rfc3339(departed.gone_at),
-            death: departed.death.as_deref(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct ProcessJson<'a> {
-    id: ProcessId,
-    role: Role,
-    pipeline: Option<&'a str>,
-    pid: u32,
-    host: &'a str,
-    version: &'a str,
-    started_at: String,
-    last_heartbeat_at: String,
-    heartbeat_age_ms: u64,
-    healthy: bool,
-    dead: bool,
-    quiet: bool,
-}
-
-impl<'a> ProcessJson<'a> {
-    fn of(process: &'a ProcessRow, witness: &Witness) -> Self {
-        let state = witness.state(process);
-        Self {
-            id: process.id,
-            role: process.role,
-            pipeline: process.pipeline.as_deref(),
-            pid: process.pid,
-            host: &process.host,
-            version: &process.version,
-            started_at: time::rfc3339(process.started_at),
-            last_heartbeat_at: time::rfc3339(process.last_heartbeat_at),
-            heartbeat_age_ms: u64::try_from(process.age.as_millis()).unwrap_or(u64::MAX),
-            healthy: state == State::Healthy,
-            dead: state == State::Dead,
-            quiet: process.quiet,
-        }
-    }
-}
-
-/// The state of a process, as far as this host can know it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    Healthy,
-    /// Its heartbeat is too old.
-    Stale,
-    /// Its host, which is this one, knows that it is dead.
-    Dead,
-}
-
 /// Judges processes, from this host.
 pub(super) struct Witness {
     pub(super) me: Identity,
@@ -123,11 +46,8 @@ impl Witness {
     }
 
     pub(super) fn state(&self, process: &ProcessRow) -> State {
-        match process.age < self.lease {
-            _ if proof::is_dead(&self.me, process) => State::Dead,
-            true => State::Healthy,
-            false => State::Stale,
-        }
+        let is_dead = || proof::is_dead(&self.me, process);
+        State::of(process.age, self.lease, is_dead)
     }
 }
 
@@ -191,7 +111,7 @@ fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure
 pub(super) fn json<'a>(processes: &'a [ProcessRow], witness: &Witness) -> Vec<ProcessJson<'a>> {
     processes
         .iter()
-        .map(|process| ProcessJson::of(process, witness))
+        .map(|process| ProcessJson::of(process, witness.state(process)))
         .collect()
 }
 

@@ -1,11 +1,9 @@
-//! `runs`: the list of runs, and the JSON form of one.
+//! `runs`: the list of runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
@@ -15,8 +13,8 @@ use crate::process::start;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
 use crate::store::{Conn, Purpose};
-use crate::time;
 use crate::view::{took, word};
+use crate::wire::run::RunJson;
 
 use super::columns::cut_with;
 use super::exit::Failure;
@@ -73,6 +71,8 @@ impl Runs {
                 since: self.since,
                 before,
                 limit: self.limit as usize,
+                key: None,
+                whole: query::WHOLE,
             };
             if self.watch {
                 if !is_drawable() || cli.out.json {
@@ -128,6 +128,8 @@ impl Runs {
             since: None,
             before: None,
             limit: 1,
+            key: None,
+            whole: query::WHOLE,
         };
         match list::runs(conn, &any).await?.is_empty() {
             true => setup::find_pipeline(&here, name, config).map(|_| ()),
@@ -265,45 +267,5 @@ pub fn style(status: RunStatus) -> anstyle::Style {
         RunStatus::Dampened => out::ASKS,
         RunStatus::InProgress => out::BUSY,
         RunStatus::Cancelled => out::DIM,
-    }
-}
-
-/// A run as programs read it; `show` adds its steps.
-#[derive(Serialize)]
-pub struct RunJson<'a> {
-    id: RunId,
-    pipeline: &'a str,
-    status: RunStatus,
-    input: &'a RawValue,
-    output: Option<&'a RawValue>,
-    definition: &'a str,
-    revived_from: Option<RunId>,
-    triggered_at: String,
-    started_at: Option<String>,
-    completed_at: Option<String>,
-    halted_at: Option<String>,
-    halt_reasons: &'a [String],
-    /// Only where the input or the output is not JSON: which, and why. Null stands in its place.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    damaged: Option<String>,
-}
-
-impl<'a> RunJson<'a> {
-    pub fn of(run: &'a Run) -> Self {
-        Self {
-            id: run.id,
-            pipeline: &run.pipeline,
-            status: run.status,
-            input: &run.input,
-            output: run.output.as_deref(),
-            definition: &run.definition,
-            revived_from: run.revived_from,
-            triggered_at: time::rfc3339(run.triggered_at),
-            started_at: run.started_at.map(time::rfc3339),
-            completed_at: run.completed_at.map(time::rfc3339),
-            halted_at: run.halted_at.map(time::rfc3339),
-            halt_reasons: &run.halt_reasons,
-            damaged: run.damaged.as_ref().map(ToString::to_string),
-        }
     }
 }

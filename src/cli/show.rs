@@ -2,24 +2,21 @@
 
 mod page;
 
-use serde::Serialize;
-use serde_json::value::RawValue;
-
 use crate::machine::halt::remedy;
 use crate::model::*;
 use crate::problem::Problem;
 use crate::store::definition::Definitions;
-use crate::store::query::{self, ExecutionRow, StepRow};
+use crate::store::query::{self, StepRow};
 use crate::store::{Conn, Purpose};
-use crate::time;
-use crate::view::graph;
+use crate::view::graph::{self, Progress};
+use crate::wire::run::{AloneJson, HaltJson, RunJson, WholeJson};
+use crate::wire::step::StepJson;
 
 use super::exit::Failure;
 use super::glyphs::glyphs;
 use super::hint;
 use super::out;
 use super::patiently::waiting;
-use super::runs::RunJson;
 use super::setup::{self, CliContext};
 use super::why;
 
@@ -81,11 +78,15 @@ impl Show {
                 _ => Vec::new(),
             };
             if cli.out.json {
-                return cli.out.value(&Whole {
-                    run: RunJson::of(&detail.run),
-                    definition_was: detail.definition_was.as_deref(),
-                    halts: halts.iter().map(HaltJson::of).collect(),
-                    unreadable: unreadable.map(ToString::to_string),
+                let told = halts.iter();
+                let told = told.map(|it| HaltJson::of(&it.fact, it.explanation.as_deref()));
+                return cli.out.value(&WholeJson {
+                    alone: AloneJson {
+                        run: RunJson::of(&detail.run),
+                        definition_was: detail.definition_was.as_deref(),
+                        halts: told.collect(),
+                        unreadable: unreadable.map(ToString::to_string),
+                    },
                     steps: detail.steps.iter().map(StepJson::of).collect(),
                     truncated: detail.truncated.then_some(true),
                 });
@@ -143,7 +144,7 @@ async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
         Failure::failed(problem.help("start a newer `ductworkd`"))
     })?;
     let progress = waiting(READING, query::progress(conn, id)).await?;
-    graph::draw(&run, &definition, &progress).ok_or_else(|| {
+    graph::draw(&run, &definition, &Progress::Nodes(progress)).ok_or_else(|| {
         let problem = Problem::new(format!("the definition of run {id} is no pipeline's graph"));
         let help = "somebody has edited it in the database; without `--svg` its steps are listed";
         Failure::failed(problem.help(help))
@@ -157,110 +158,4 @@ fn troubled(steps: &[StepRow]) -> (Vec<&StepRow>, usize) {
     let more = troubled.len().saturating_sub(TROUBLED);
     troubled.truncate(TROUBLED);
     (troubled, more)
-}
-
-#[derive(Serialize)]
-struct Whole<'a> {
-    #[serde(flatten)]
-    run: RunJson<'a>,
-    /// Only of a run that was revived with another definition: that of the run it continues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    definition_was: Option<&'a str>,
-    /// Only of a run that halted: where and why, as far as they are few.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    halts: Vec<HaltJson<'a>>,
-    /// Only where this version cannot read the definition of a run that goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unreadable: Option<String>,
-    steps: Vec<StepJson<'a>>,
-    /// Only where a limit was asked for, and reached.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    truncated: Option<bool>,
-}
-
-#[derive(Serialize)]
-struct HaltJson<'a> {
-    reason: &'a str,
-    node: &'a str,
-    explanation: Option<&'a str>,
-}
-
-impl<'a> HaltJson<'a> {
-    fn of(halt: &'a why::Halt) -> Self {
-        Self {
-            reason: &halt.fact.reason,
-            node: &halt.fact.node,
-            explanation: halt.explanation.as_deref(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct StepJson<'a> {
-    id: StepId,
-    node: &'a str,
-    step: &'a str,
-    via: &'a str,
-    branch_id: BranchId,
-    status: StepStatus,
-    input: &'a RawValue,
-    output: Option<&'a RawValue>,
-    started_at: Option<String>,
-    completed_at: Option<String>,
-    /// Only where somebody has answered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    answered_by: Option<&'a str>,
-    executions: Vec<ExecutionJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct ExecutionJson<'a> {
-    id: ExecutionId,
-    attempt: u32,
-    retry_count: u32,
-    crash_count: u32,
-    process_id: Option<ProcessId>,
-    claimed_at: Option<String>,
-    completed_at: Option<String>,
-    result: Option<ExecutionResult>,
-    error_class: Option<&'a str>,
-    error_message: Option<&'a str>,
-    error_backtrace: Option<&'a str>,
-}
-
-impl<'a> StepJson<'a> {
-    fn of(step: &'a StepRow) -> Self {
-        Self {
-            id: step.id,
-            node: &step.node,
-            step: &step.step,
-            via: &step.via,
-            branch_id: step.branch_id,
-            status: step.status,
-            input: &step.input,
-            output: step.output.as_deref(),
-            started_at: step.started_at().map(time::rfc3339),
-            completed_at: step.completed_at.map(time::rfc3339),
-            answered_by: step.answered_by.as_deref(),
-            executions: step.executions.iter().map(ExecutionJson::of).collect(),
-        }
-    }
-}
-
-impl<'a> ExecutionJson<'a> {
-    fn of(execution: &'a ExecutionRow) -> Self {
-        Self {
-            id: execution.id,
-            attempt: execution.attempt,
-            retry_count: execution.retry_count,
-            crash_count: execution.crash_count,
-            process_id: execution.process_id,
-            claimed_at: execution.claimed_at.map(time::rfc3339),
-            completed_at: execution.completed_at.map(time::rfc3339),
-            result: execution.result,
-            error_class: execution.error_class.as_deref(),
-            error_message: execution.error_message.as_deref(),
-            error_backtrace: execution.error_backtrace.as_deref(),
-        }
-    }
 }

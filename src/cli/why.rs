@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::halt::HaltFact;
@@ -14,6 +12,7 @@ use crate::process::identity::Identity;
 use crate::process::proof;
 use crate::store::definition::Definitions;
 use crate::store::{Conn, Purpose, process, resume};
+use crate::wire::run::WhyJson;
 
 use super::exit::Failure;
 use super::follow;
@@ -62,13 +61,8 @@ impl Why {
             return Err(setup::no_run(&run.to_string()));
         };
         if cli.out.json {
-            return cli.out.value(&json!({
-                "run_id": run,
-                "status": status,
-                "cause": why.cause,
-                "fact": why.fact,
-                "remedy": why.remedy.as_deref().map(hint::pasteable),
-            }));
+            let remedy = why.remedy.as_deref().map(hint::pasteable);
+            return cli.out.value(&WhyJson::of(run, status, &why, remedy));
         }
         let mut text = format!("{}\n", out::clean(&why.fact));
         if why.cause == "dampened" {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// A stored word that this program does not know.
@@ -41,6 +42,16 @@ macro_rules! words {
         impl fmt::Display for $name {
             fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
                 to.pad(self.as_str())
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "enum": [$($word),*] })
             }
         }
 

@@ -10,8 +10,10 @@ use crate::config::Config;
 use crate::engine::shared::{Mode, Shared};
 use crate::store::Location;
 use crate::telemetry;
-use crate::web::{self, Running};
+use crate::web::{self, Running, Witness};
 
+use super::identity::Identity;
+use super::proof;
 use super::roster::ChildKind;
 use super::signal::Signals;
 
@@ -41,11 +43,16 @@ pub async fn open(
         true => PREDECESSOR_WITHIN,
         false => Duration::ZERO,
     };
-    let (hosts, stale_after) = (&config.console.hosts, config.supervisor.reaper_timeout);
+    let me = Identity::current();
+    let witness = Witness {
+        stale_after: config.supervisor.reaper_timeout,
+        is_dead: Box::new(move |row| proof::is_dead(&me, row)),
+    };
+    let hosts = &config.console.hosts;
     let started = tokio::select! {
         biased;
         () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
-        started = web::start(address, hosts, location, stale_after, within) => started,
+        started = web::start(address, hosts, location, witness, within) => started,
     };
     started.map(Some).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());

@@ -377,6 +377,8 @@ async fn a_healthy_busy_state_breaks_no_invariant() {
             since: None,
             before: None,
             limit: 100,
+            key: None,
+            whole: crate::store::query::WHOLE,
         };
         for run in crate::store::list::runs(&mut hands.conn, &filter)
             .await

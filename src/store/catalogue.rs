@@ -4,7 +4,7 @@ use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
     fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query, resume,
-    revive, stuck, transition, trigger, why,
+    revive, steps, stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -37,6 +37,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         resume::STATEMENTS,
         revive::STATEMENTS,
         audit_prefilter::STATEMENTS,
+        steps::STATEMENTS,
         stuck::STATEMENTS,
         trigger::STATEMENTS,
         why::STATEMENTS,

@@ -16,6 +16,15 @@ use super::error::Error;
 use super::statement::{Rows, statements};
 
 statements! {
+    /// A row per version of a pipeline that was ever triggered, without what is in it.
+    LATEST_DEFINITIONS = "
+        SELECT x.pipeline, x.digest
+          FROM (SELECT d.pipeline, d.digest,
+                       row_number() OVER (PARTITION BY d.pipeline ORDER BY d.created_at DESC, d.digest DESC) AS place
+                  FROM ductwork_definitions d) x
+         WHERE x.place = 1 ORDER BY x.pipeline LIMIT :n";
+    STORED_DEFINITION = "
+        SELECT digest, pipeline, body, created_at FROM ductwork_definitions WHERE digest = :digest";
     LOAD_DEFINITION = "SELECT body FROM ductwork_definitions WHERE digest = :digest";
     SAVE_DEFINITION = "
         INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
@@ -228,6 +237,42 @@ fn unreadable(digest: &str, reason: &str, delay: Duration) -> Unreadable {
         reason: reason.to_owned(),
         delay,
     }
+}
+
+/// A definition as it is stored, whether this version can read it or not.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its digest.
+    pub digest: String,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its canonical form.
+    pub body: String,
+    /// When it was first triggered, in µs since 1970.
+    pub created_at: i64,
+}
+
+/// The definition with this digest; `None` where there is none.
+pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Error> {
+    let args = [("digest", digest.into())];
+    let row = conn.fetch_optional(&STORED_DEFINITION, &args).await?;
+    row.map(|row| {
+        Ok(Stored {
+            digest: row.get("digest")?,
+            pipeline: row.get("pipeline")?,
+            body: row.get("body")?,
+            created_at: row.get("created_at")?,
+        })
+    })
+    .transpose()
+}
+
+/// The pipelines that were ever triggered, at most `n`, with the digest of the definition that is the newest.
+pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<(String, String)>, Error> {
+    let rows = conn.fetch(&LATEST_DEFINITIONS, &[("n", n.into())]).await?;
+    rows.iter()
+        .map(|row| Ok((row.get("pipeline")?, row.get("digest")?)))
+        .collect()
 }
 
 /// Stores a definition, unless it is there; its digest. Definitions are never deleted, so what

@@ -12,7 +12,7 @@ use crate::model::*;
 use super::conn::Conn;
 use super::error::Error;
 use super::query::{self, Run, run_columns};
-use super::statement::{Rows, Statement, statements};
+use super::statement::{Arg, Rows, Statement, statements};
 
 // A run whose deletion has begun is gone for whoever reads.
 //
@@ -23,6 +23,14 @@ statements! {
         SELECT ", run_columns!(), "
           FROM ductwork_runs r
          WHERE r.triggered_at >= {now} - :since
+           AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
+         ORDER BY r.id DESC LIMIT :n");
+    /// At most one: a key belongs to one run of its pipeline.
+    RUNS_OF_KEY = concat!("
+        SELECT ", run_columns!(), "
+          FROM ductwork_runs r
+         WHERE r.pipeline = :pipeline AND r.trigger_key = :key
+           AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
          ORDER BY r.id DESC LIMIT :n");
     RUNS_COMPLETED = concat!("
@@ -78,6 +86,8 @@ statements! {
 pub struct RunFilter<'a> {
     /// Of this pipeline only.
     pub pipeline: Option<&'a str>,
+    /// That this key of the pipeline belongs to. Without a pipeline it means nothing.
+    pub key: Option<&'a str>,
     /// In one of these states; empty for all.
     pub statuses: &'a [RunStatus],
     /// Triggered within this time, by the database's clock.
@@ -86,6 +96,8 @@ pub struct RunFilter<'a> {
     pub before: Option<RunId>,
     /// At most this many.
     pub limit: usize,
+    /// Payloads of more bytes are left out: [`query::WHOLE`] for none.
+    pub whole: i64,
 }
 
 /// A clock of whoever triggers is at most so far behind the database's. Ids begin with the time by the
@@ -96,8 +108,17 @@ const SKEW: Duration = Duration::from_secs(60 * 60);
 pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, Error> {
     conn.snapshot(async |conn| {
         let mut list = List::of(conn, filter).await?;
+        if let (Some(pipeline), Some(key)) = (filter.pipeline, filter.key) {
+            let of = [("pipeline", pipeline.into()), ("key", key.into())];
+            list.read(conn, &RUNS_OF_KEY, &of).await?;
+            let statuses = filter.statuses;
+            let fits = |run: &Run| statuses.is_empty() || statuses.contains(&run.status);
+            list.runs.retain(fits);
+            halt_reasons(conn, &mut list.runs).await?;
+            return Ok(list.runs);
+        }
         match (filter.pipeline, filter.statuses) {
-            (None, []) => list.read(conn, &RUNS, None).await?,
+            (None, []) => list.read(conn, &RUNS, &[]).await?,
             (Some(pipeline), []) => {
                 for status in RunStatus::ALL {
                     list.read_of(conn, *status, pipeline).await?;
@@ -127,6 +148,7 @@ pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, E
 struct List {
     runs: Vec<Run>,
     limit: usize,
+    whole: i64,
     since: i64,
     /// No older run is listed.
     from: Uuid,
@@ -140,6 +162,7 @@ impl List {
         Ok(Self {
             runs: Vec::new(),
             limit: filter.limit,
+            whole: filter.whole,
             since,
             from: oldest(conn, filter.since).await?,
             before: filter.before.map_or(Uuid::max(), |id| id.0),
@@ -152,15 +175,13 @@ impl List {
         status: RunStatus,
         pipeline: &str,
     ) -> Result<(), Error> {
+        let of = [
+            ("pipeline", pipeline.into()),
+            ("status", status.as_str().into()),
+        ];
         match status {
-            RunStatus::Completed => {
-                self.read(conn, &RUNS_COMPLETED, Some((status, pipeline)))
-                    .await
-            }
-            _ => {
-                self.read(conn, &RUNS_OF_STATUS, Some((status, pipeline)))
-                    .await
-            }
+            RunStatus::Completed => self.read(conn, &RUNS_COMPLETED, &of[..1]).await,
+            _ => self.read(conn, &RUNS_OF_STATUS, &of).await,
         }
     }
 
@@ -170,20 +191,16 @@ impl List {
         &mut self,
         conn: &mut Conn,
         source: &Statement,
-        of: Option<(RunStatus, &str)>,
+        of: &[(&'static str, Arg<'_>)],
     ) -> Result<(), Error> {
         let mut args = vec![
             ("since", self.since.into()),
             ("from", self.from.into()),
             ("before", self.before.into()),
             ("n", self.limit.into()),
+            ("whole", self.whole.into()),
         ];
-        if let Some((status, pipeline)) = of {
-            args.push(("pipeline", pipeline.into()));
-            if status != RunStatus::Completed {
-                args.push(("status", status.as_str().into()));
-            }
-        }
+        args.extend_from_slice(of);
         for row in conn.fetch(source, &args).await? {
             self.runs.push(query::run_row(&row)?);
         }

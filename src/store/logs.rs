@@ -30,6 +30,13 @@ statements! {
          WHERE e.completed_at IS NOT NULL
            AND (e.log IS NOT NULL OR e.error_backtrace IS NOT NULL)
          ORDER BY b.id, e.attempt LIMIT :n";
+    LOG = "
+        SELECT e.id, e.step_id, s.run_id, s.branch_id, s.node, s.step, e.attempt, e.claimed_at, e.completed_at,
+               e.result, e.error_class, e.error_message, coalesce(e.log, e.error_backtrace) AS log
+          FROM ductwork_executions e
+          JOIN ductwork_steps s ON {key:s.id;e.step_id}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+         WHERE e.id = :execution AND r.pruning_at IS NULL";
 }
 
 /// The steps whose logs are looked for at a time.
@@ -117,4 +124,56 @@ pub async fn logs(conn: &mut Conn, steps: &[(StepId, u32)]) -> Result<Vec<Logged
         })
     };
     rows.iter().map(logged).collect()
+}
+
+/// An attempt with its log, whether it has ended or not.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The attempt.
+    pub execution: ExecutionId,
+    /// Its run.
+    pub run_id: RunId,
+    /// The branch of its step.
+    pub branch_id: BranchId,
+    /// Its node.
+    pub node: String,
+    /// Its step.
+    pub step: String,
+    /// 1, 2, ….
+    pub attempt: u32,
+    /// When it was claimed, in µs since 1970.
+    pub claimed_at: Option<i64>,
+    /// When it had ended, in µs since 1970.
+    pub completed_at: Option<i64>,
+    /// How it ended.
+    pub result: Option<ExecutionResult>,
+    /// For machines, where it did not succeed.
+    pub error_class: Option<String>,
+    /// For people, where it did not succeed.
+    pub error_message: Option<String>,
+    /// The end of what it wrote, or the backtrace that it gave, once it has ended.
+    pub log: Option<String>,
+}
+
+/// An attempt with its log; `None` where there is no such attempt.
+pub async fn one(conn: &mut Conn, id: ExecutionId) -> Result<Option<Attempt>, Error> {
+    let args = [("execution", id.0.into())];
+    let row = conn.fetch_optional(&LOG, &args).await?;
+    row.map(|row| {
+        Ok(Attempt {
+            execution: id,
+            run_id: RunId(row.get("run_id")?),
+            branch_id: BranchId(row.get("branch_id")?),
+            node: row.get("node")?,
+            step: row.get("step")?,
+            attempt: row.count("attempt")?,
+            claimed_at: row.get("claimed_at")?,
+            completed_at: row.get("completed_at")?,
+            result: row.optional_word("result")?,
+            error_class: row.get("error_class")?,
+            error_message: row.get("error_message")?,
+            log: row.get("log")?,
+        })
+    })
+    .transpose()
 }

@@ -43,6 +43,7 @@ pub mod resume;
 pub mod revive;
 pub mod sandbox;
 pub mod statement;
+pub mod steps;
 pub mod stuck;
 pub mod transition;
 pub mod trigger;

@@ -17,6 +17,9 @@ use super::statement::{Rows, statements};
 /// Ids per statement.
 const CHUNK: usize = 1_000;
 
+/// No payload is left out.
+pub const WHOLE: i64 = i64::MAX;
+
 /// The fewest hexadecimal digits that may stand for a run's id.
 pub const FEWEST_DIGITS: usize = 4;
 
@@ -27,10 +30,14 @@ pub const NEWEST: usize = 200_000;
 /// As many runs are found where digits stand for several.
 pub const CANDIDATES: usize = 100;
 
-/// A run as `run_row` reads it.
+/// A run as `run_row` reads it. Payloads of more bytes than `:whole` stay where they are.
 macro_rules! run_columns {
     () => {
-        "r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
+        "r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
+         CASE WHEN octet_length(r.input) <= :whole THEN r.input END AS input,
+         CASE WHEN octet_length(r.output) <= :whole THEN r.output END AS output,
+         CAST(octet_length(r.input) AS bigint) AS input_bytes,
+         CAST(octet_length(r.output) AS bigint) AS output_bytes,
          r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
          coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
                     WHERE e.step_id = (SELECT s.id
@@ -51,6 +58,7 @@ statements! {
          ORDER BY id DESC LIMIT 1 OFFSET :n";
     RUN = concat!("SELECT ", run_columns!(), " FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL");
     RUN_STATE = "SELECT pipeline, status, output FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
+    RUN_IS_THERE = "SELECT 1 AS found FROM ductwork_runs WHERE id = :run AND pruning_at IS NULL";
     RUNS_BETWEEN = "
         SELECT id FROM ductwork_runs
          WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT :n";
@@ -67,7 +75,8 @@ statements! {
          WHERE br.run_id = :run ORDER BY s.id LIMIT :n";
     EXECUTIONS = "
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count, e.process_id, e.claimed_at,
-               e.completed_at, e.result, e.error_class, e.error_message, e.error_backtrace, a.due_at
+               e.completed_at, e.result, e.error_class, e.error_message, a.due_at,
+               CASE WHEN :backtraces = 1 THEN e.error_backtrace END AS error_backtrace
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON e.step_id = b.id
           LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
@@ -148,8 +157,34 @@ pub struct Run {
     pub cancelling_at: Option<i64>,
     /// Why branches of it halted, each reason once.
     pub halt_reasons: Vec<String>,
+    /// Its payloads that are too large for the list that it stands in: null stands in their place.
+    pub left_out: LeftOut,
     /// Its input or its output is not JSON. In a list null stands in its place; alone it is not read.
     pub damaged: Option<Error>,
+}
+
+/// The sizes of payloads that were left out, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Of the input.
+    pub input: Option<u64>,
+    /// Of the output.
+    pub output: Option<u64>,
+}
+
+impl LeftOut {
+    /// Of a row that has payloads, or nothing in their place, and their sizes.
+    pub(super) fn of(row: &Row) -> Result<Self, Error> {
+        let size = |column, bytes| {
+            let text: Option<String> = row.get(column)?;
+            let size: Option<i64> = row.get(bytes)?;
+            Ok::<_, Error>(size.filter(|_| text.is_none()).map(i64::unsigned_abs))
+        };
+        Ok(Self {
+            input: size("input", "input_bytes")?,
+            output: size("output", "output_bytes")?,
+        })
+    }
 }
 
 impl Run {
@@ -331,16 +366,29 @@ pub enum Found {
 
 /// A run without its steps.
 pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
-    let Some(row) = conn.fetch_optional(&RUN, &[("run", id.0.into())]).await? else {
+    let mut run = run_as_it_is(conn, id).await?;
+    match run.as_mut().and_then(|run| run.damaged.take()) {
+        Some(damaged) => Err(damaged),
+        None => Ok(run),
+    }
+}
+
+/// The same, as a list has it: a payload that is damaged hides nothing else.
+pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Error> {
+    let args = [("run", id.0.into()), ("whole", WHOLE.into())];
+    let Some(row) = conn.fetch_optional(&RUN, &args).await? else {
         return Ok(None);
     };
     let mut runs = [run_row(&row)?];
     list::halt_reasons(conn, &mut runs).await?;
-    let [mut run] = runs;
-    match run.damaged.take() {
-        Some(damaged) => Err(damaged),
-        None => Ok(Some(run)),
-    }
+    let [run] = runs;
+    Ok(Some(run))
+}
+
+/// True where there is such a run.
+pub async fn is_there(conn: &mut Conn, id: RunId) -> Result<bool, Error> {
+    let args = [("run", id.0.into())];
+    Ok(conn.fetch_optional(&RUN_IS_THERE, &args).await?.is_some())
 }
 
 /// The state of a run: one row by its key, for whoever waits for its end.
@@ -469,12 +517,12 @@ pub async fn show(
         let args = [("run", id.0.into()), ("n", n.into())];
         let mut steps = Vec::new();
         for row in conn.fetch(&STEPS, &args).await? {
-            steps.push(step_row(&row)?);
+            steps.push(sound_step(&row)?);
         }
         let limit = limit.unwrap_or(usize::MAX);
         let truncated = steps.len() > limit;
         steps.truncate(limit);
-        executions(conn, &mut steps).await?;
+        whole_executions(conn, &mut steps).await?;
         let definition_was = match run.revived_from {
             Some(from) => definition_of(conn, from).await?,
             None => None,
@@ -492,7 +540,8 @@ pub async fn show(
     .await
 }
 
-async fn definition_of(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+/// The digest of a run's definition.
+pub async fn definition_of(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
     let args = [("run", run.0.into())];
     let row = conn.fetch_optional(&DEFINITION_OF_RUN, &args).await?;
     row.map(|row| row.get("definition")).transpose()
@@ -503,9 +552,9 @@ pub async fn failed_steps(conn: &mut Conn, id: RunId, limit: usize) -> Result<Ve
     let args = [("run", id.0.into()), ("n", limit.into())];
     let mut steps = Vec::new();
     for row in conn.fetch(&FAILED_STEPS, &args).await? {
-        steps.push(step_row(&row)?);
+        steps.push(sound_step(&row)?);
     }
-    executions(conn, &mut steps).await?;
+    whole_executions(conn, &mut steps).await?;
     Ok(steps)
 }
 
@@ -557,7 +606,17 @@ pub async fn now(conn: &mut Conn) -> Result<i64, Error> {
     }
 }
 
-async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
+async fn whole_executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error> {
+    let mut steps: Vec<&mut StepRow> = steps.iter_mut().collect();
+    executions(conn, &mut steps, 1).await
+}
+
+/// Reads the attempts at these steps, with the ends of their logs or without.
+pub(super) async fn executions(
+    conn: &mut Conn,
+    steps: &mut [&mut StepRow],
+    backtraces: i64,
+) -> Result<(), Error> {
     let mut place: std::collections::HashMap<StepId, usize> = std::collections::HashMap::new();
     for (index, step) in steps.iter().enumerate() {
         place.insert(step.id, index);
@@ -565,7 +624,8 @@ async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error>
     let ids: Vec<StepId> = steps.iter().map(|step| step.id).collect();
     for chunk in ids.chunks(CHUNK) {
         let rows = Rows::new().ids("id", chunk.iter().copied());
-        for row in conn.fetch(&EXECUTIONS, &[("b", (&rows).into())]).await? {
+        let args = [("b", (&rows).into()), ("backtraces", backtraces.into())];
+        for row in conn.fetch(&EXECUTIONS, &args).await? {
             let execution = ExecutionRow {
                 id: ExecutionId(row.get("id")?),
                 attempt: row.count("attempt")?,
@@ -592,16 +652,10 @@ async fn executions(conn: &mut Conn, steps: &mut [StepRow]) -> Result<(), Error>
 pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
     let id: Uuid = row.get("id")?;
     let mut damaged = None;
-    // One that is damaged must not hide the others of a list.
-    let mut payload = |column| match payload(row, column, "run", id) {
-        Err(error @ Error::Damaged { .. }) => {
-            damaged = Some(error);
-            Ok(None)
-        }
-        read => read,
-    };
+    let mut payload = |column| sound(payload(row, column, "run", id), &mut damaged);
     let (input, output) = (payload("input")?, payload("output")?);
     Ok(Run {
+        left_out: LeftOut::of(row)?,
         damaged,
         id: RunId(id),
         pipeline: row.get("pipeline")?,
@@ -621,9 +675,16 @@ pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
     })
 }
 
-fn step_row(row: &Row) -> Result<StepRow, Error> {
+fn sound_step(row: &Row) -> Result<StepRow, Error> {
+    let mut damaged = None;
+    let step = step_row(row, &mut damaged)?;
+    damaged.map_or(Ok(step), Err)
+}
+
+/// A step of its row, without its attempts. A payload that is no JSON is null, and told.
+pub(super) fn step_row(row: &Row, damaged: &mut Option<Error>) -> Result<StepRow, Error> {
     let id: Uuid = row.get("id")?;
-    let payload = |column| payload(row, column, "step", id);
+    let mut payload = |column| sound(payload(row, column, "step", id), damaged);
     Ok(StepRow {
         id: StepId(id),
         branch_id: BranchId(row.get("branch_id")?),
@@ -642,6 +703,20 @@ fn step_row(row: &Row) -> Result<StepRow, Error> {
 
 fn null() -> Box<RawValue> {
     RawValue::NULL.to_owned()
+}
+
+/// A payload, or none and why: one that is damaged must not hide the others of a list.
+fn sound(
+    read: Result<Option<Box<RawValue>>, Error>,
+    damaged: &mut Option<Error>,
+) -> Result<Option<Box<RawValue>>, Error> {
+    match read {
+        Err(error @ Error::Damaged { .. }) => {
+            *damaged = Some(error);
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 /// A payload of the row with this key, if it has one.

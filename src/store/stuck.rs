@@ -106,7 +106,7 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
 }
 
 /// All processes.
-pub(super) async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
+pub async fn movers(conn: &mut Conn) -> Result<Vec<Mover>, Error> {
     let mut movers = Vec::new();
     let rows = conn.fetch(&STUCK_PROCESSES, &[]).await?;
     for row in rows.iter().filter(|row| has_known_role(row)) {

@@ -1,4 +1,4 @@
-//! A run as a picture of its pipeline's graph: `show --svg`, and the page of a run.
+//! A run as a picture of its pipeline's graph: `show --svg`, the page of a run, the API.
 //!
 //! Owns: which counts belong to which part. Pure.
 
@@ -6,21 +6,49 @@ use std::collections::BTreeMap;
 
 use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
+use crate::store::fan_out::FanOut;
 use crate::store::query::{NodeProgress, Run};
 use crate::svg::{NodeState, Picture, STYLE};
 
+/// How far a run is, as it was read.
+#[derive(Debug)]
+pub enum Progress {
+    /// Node by node.
+    Nodes(Vec<NodeProgress>),
+    /// Of a run that is too wide for that: the fan-outs of its root branch.
+    FanOuts(Vec<FanOut>),
+}
+
 /// The picture, to be kept in a file; `None` of a definition that no pipeline has.
-pub fn draw(run: &Run, definition: &Definition, progress: &[NodeProgress]) -> Option<String> {
+pub fn draw(run: &Run, definition: &Definition, progress: &Progress) -> Option<String> {
     let layout = Layout::of(definition)?;
     let title = format!("{} {}", run.pipeline, run.id);
+    let states = match progress {
+        Progress::Nodes(nodes) => states(definition, &layout, nodes),
+        Progress::FanOuts(fan_outs) => barriers(definition, fan_outs),
+    };
     let picture = Picture {
         title: &title,
         layout: &layout,
-        states: &states(definition, &layout, progress),
+        states: &states,
         link: None,
         style: Some(STYLE),
     };
     Some(picture.svg())
+}
+
+/// The state of fan-outs, from what their barriers know; other parts show none.
+fn barriers(definition: &Definition, fan_outs: &[FanOut]) -> BTreeMap<Part, NodeState> {
+    let state = |fan_out: &FanOut| {
+        let state = NodeState {
+            total: fan_out.width,
+            completed: fan_out.arrived.saturating_sub(fan_out.halted),
+            failed: fan_out.halted,
+            ..NodeState::default()
+        };
+        Some((Part::Fan(definition.find(&fan_out.node)?), state))
+    };
+    fan_outs.iter().filter_map(state).collect()
 }
 
 /// The state of every part, from the steps of each node.
@@ -80,7 +108,7 @@ fn steps(node: &NodeProgress) -> NodeState {
 mod tests {
     use super::*;
     use crate::definition::{Path, Pipeline};
-    use crate::model::Hook;
+    use crate::model::{BranchId, FanOutId, Hook};
 
     fn progress(node: &str, total: u64, completed: u64, failed: u64) -> NodeProgress {
         NodeProgress {
@@ -98,6 +126,35 @@ mod tests {
             first_at: 0,
             last_at: None,
         }
+    }
+
+    #[test]
+    fn a_fan_out_of_a_wide_run_counts_its_arrivals_and_nothing_else_is_told() {
+        let pipeline = Pipeline::named("P").start("Read").expand("Clean");
+        let definition = pipeline.collapse("Report").build().expect("one");
+        let fan_out = FanOut {
+            id: FanOutId::new(),
+            branch_id: BranchId::new(),
+            node: "Read".to_owned(),
+            via: "expand".to_owned(),
+            width: 1_000_000,
+            made: 1_000_000,
+            arrived: 734_000,
+            halted: 38,
+            created_at: 0,
+            fired_at: None,
+        };
+        let states = barriers(&definition, &[fan_out]);
+        let expected = NodeState {
+            total: 1_000_000,
+            completed: 733_962,
+            failed: 38,
+            ..NodeState::default()
+        };
+        assert_eq!(
+            states,
+            BTreeMap::from([(Part::Fan(NodeIndex(0)), expected)])
+        );
     }
 
     #[test]

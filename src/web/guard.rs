@@ -38,8 +38,11 @@ pub const BODY_MAX: usize = 64 << 10;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-const EACH_RESPONSE: [(HeaderName, &str); 3] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
+/// A policy of a response's own, instead of the one of all.
+#[derive(Clone)]
+pub struct Policy(pub HeaderValue);
+
+const EACH_RESPONSE: [(HeaderName, &str); 2] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
 ];
@@ -165,10 +168,15 @@ async fn answered(
 }
 
 fn with_headers(mut response: Response) -> Response {
+    let policy = match response.extensions_mut().remove::<Policy>() {
+        Some(own) => own.0,
+        None => HeaderValue::from_static(POLICY),
+    };
     let headers = response.headers_mut();
     for (name, value) in EACH_RESPONSE {
         headers.insert(name, HeaderValue::from_static(value));
     }
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
     // A file of ours that never changes says so itself.
     headers
         .entry(CACHE_CONTROL)

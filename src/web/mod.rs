@@ -7,6 +7,7 @@
 //! [`start`] is the way in. A route is a line of [`routes::ROUTES`] and a function that takes the
 //! [`Site`], which has the [`source::Source`] of all that is read.
 
+pub mod api;
 mod guard;
 mod health;
 mod metrics;
@@ -24,7 +25,10 @@ use tokio::net::TcpListener;
 
 use crate::store::Location;
 use crate::store::definition::Definitions;
+use crate::store::process::ProcessRow;
+use crate::wire::process::State;
 
+use api::pipelines::Load;
 use guard::Hosts;
 use health::Health;
 use metrics::Scrapes;
@@ -43,25 +47,41 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Site {
     /// The way to what the database holds.
     pub source: Source,
-    /// The definitions that pages have met.
+    /// The judge of processes.
+    witness: Witness,
+    /// The definitions that routes have met.
     definitions: Arc<Definitions>,
-    /// The age at which a heartbeat is stale.
-    stale_after: Duration,
+    load: Load,
     health: Health,
     metrics: Scrapes,
     hosts: Hosts,
 }
 
 impl Site {
-    fn new(source: Source, stale_after: Duration, hosts: Hosts) -> Self {
+    fn new(source: Source, hosts: Hosts, witness: Witness) -> Self {
         Self {
             source,
+            witness,
             definitions: Arc::default(),
-            stale_after,
+            load: Load::default(),
             health: Health::new(),
             metrics: Scrapes::default(),
             hosts,
         }
+    }
+}
+
+/// The judge of other processes, by what this one knows beside the database.
+pub struct Witness {
+    /// The age at which a heartbeat is stale.
+    pub stale_after: Duration,
+    /// True where this host knows that a process is dead.
+    pub is_dead: Box<dyn Fn(&ProcessRow) -> bool + Send + Sync>,
+}
+
+impl Witness {
+    fn state(&self, process: &ProcessRow) -> State {
+        State::of(process.age, self.stale_after, || (self.is_dead)(process))
     }
 }
 
@@ -93,7 +113,7 @@ pub async fn start(
     address: SocketAddr,
     hosts: &[String],
     location: &Location,
-    stale_after: Duration,
+    witness: Witness,
     within: Duration,
 ) -> Result<Running, NotListening> {
     let until = Instant::now() + within;
@@ -110,8 +130,7 @@ pub async fn start(
     let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
     let source = Source::open(location.clone());
-    let hosts = Hosts::new(bound.ip(), hosts);
-    let site = Arc::new(Site::new(source, stale_after, hosts));
+    let site = Arc::new(Site::new(source, Hosts::new(bound.ip(), hosts), witness));
     let running = serve::start(listener, routes::ROUTES, site);
     let url = format!("http://{bound}/");
     tracing::info!(url, "the console listens");

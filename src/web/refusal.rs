@@ -3,14 +3,14 @@
 //! Owns: its words, as a problem of RFC 9457 below `/api`, as plain text for those who ask for health, and as
 //! a page elsewhere. Never: decides that a request is refused.
 
+use super::source::ReadError;
+use crate::wire::problem::{FaultJson, ProblemJson};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
 use super::pages;
-use super::source::ReadError;
 
 /// The form of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Form {
         let is_api = path == "/api" || path.starts_with("/api/");
         match path {
             _ if is_api => Self::Problem,
-            "/livez" | "/readyz" | "/startupz" => Self::Line,
+            "/livez" | "/readyz" | "/startupz" | "/metrics" => Self::Line,
             _ => Self::Page,
         }
     }
@@ -41,6 +41,10 @@ pub struct Refusal {
     status: StatusCode,
     /// The cause in this case, and what to do; empty where the status says it all.
     detail: String,
+    /// The way out.
+    remedy: Option<&'static str>,
+    /// The parameters that cannot be as they are.
+    faults: Vec<FaultJson>,
     /// Seconds after which the same may be possible.
     retry_after: Option<u16>,
 }
@@ -51,8 +55,34 @@ impl Refusal {
         Self {
             status,
             detail: detail.into(),
+            remedy: None,
+            faults: Vec::new(),
             retry_after: None,
         }
+    }
+
+    /// The refusal of parameters, each with what is expected of it.
+    pub fn parameters(faults: Vec<FaultJson>) -> Self {
+        let names: Vec<&str> = faults.iter().map(|it| it.parameter.as_str()).collect();
+        let detail = format!("not as expected: {}", names.join(", "));
+        Self {
+            faults,
+            ..Self::new(StatusCode::BAD_REQUEST, detail)
+        }
+    }
+
+    /// The refusal of one.
+    pub fn parameter(name: &str, detail: &str) -> Self {
+        Self::parameters(vec![FaultJson {
+            parameter: name.to_owned(),
+            detail: detail.to_owned(),
+        }])
+    }
+
+    /// Adds the way out.
+    pub fn remedy(mut self, remedy: &'static str) -> Self {
+        self.remedy = Some(remedy);
+        self
     }
 
     /// The same may be possible after so many seconds.
@@ -67,11 +97,17 @@ impl Refusal {
         let title = status.canonical_reason().unwrap_or("Refused");
         let (kind, body) = match form {
             Form::Problem => {
-                let mut problem = json!({"title": title, "status": status.as_u16()});
-                if !self.detail.is_empty() {
-                    problem["detail"] = self.detail.into();
-                }
-                ("application/problem+json", problem.to_string())
+                let kind = title.to_ascii_lowercase().replace(' ', "-");
+                let problem = ProblemJson {
+                    kind: &format!("/problems/{kind}"),
+                    title,
+                    status: status.as_u16(),
+                    detail: &self.detail,
+                    remedy: self.remedy,
+                    errors: &self.faults,
+                };
+                let problem = serde_json::to_string(&problem);
+                ("application/problem+json", problem.unwrap_or_default())
             }
             Form::Page => pages::refused(status, title, &self.detail),
             Form::Line => {

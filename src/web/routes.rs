@@ -12,6 +12,16 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::routing::{MethodRouter, get};
 
+use schemars::JsonSchema;
+
+use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
+use crate::wire::pipeline::{DefinitionJson, PipelineJson, StatsJson};
+use crate::wire::process::ProcessesJson;
+use crate::wire::run::{AloneJson, RunJson, WhyJson};
+use crate::wire::step::{LogJson, StepJson};
+
+use super::api::given::About;
+use super::api::{self, Form, Handler, openapi, pipelines, processes, runs, steps};
 use super::refusal::Refusal;
 use super::{Site, guard, health, metrics, pages};
 
@@ -29,7 +39,18 @@ pub struct Route {
     pub summary: &'static str,
     /// The visitors that it is for.
     pub scope: Scope,
-    serve: fn() -> MethodRouter<Arc<Site>>,
+    /// The parameters that it takes; of a page its own, which are not here.
+    pub params: &'static [&'static About],
+    /// The form of its answers; none of what is no part of the API.
+    pub form: Option<Form>,
+    serve: Serve,
+}
+
+/// The function behind a route.
+#[derive(Clone, Copy)]
+enum Serve {
+    Own(fn() -> MethodRouter<Arc<Site>>),
+    Api(Handler),
 }
 
 /// The visitors that a route is for.
@@ -53,8 +74,34 @@ pub(super) const fn route(
         path,
         summary,
         scope,
-        serve,
+        params: &[],
+        form: None,
+        serve: Serve::Own(serve),
     }
+}
+
+/// A route of the API that reads.
+const fn reads(
+    path: &'static str,
+    summary: &'static str,
+    params: &'static [&'static About],
+    form: Form,
+    handler: Handler,
+) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        summary,
+        scope: Scope::Read,
+        params,
+        form: Some(form),
+        serve: Serve::Api(handler),
+    }
+}
+
+/// Answers of this form.
+const fn json<T: JsonSchema>() -> Form {
+    Form::Json(|schemas| schemas.subschema_for::<T>())
 }
 
 /// All routes.
@@ -98,13 +145,58 @@ pub static ROUTES: &[Route] = &[
         "200 from the database's first answer on", || get(health::startupz)),
     route(Method::GET, "/metrics", Scope::Open,
         "All metrics as Prometheus reads them", || get(metrics::metrics)),
+
+    reads("/api/v1/runs", "Runs, newest first",
+        &[&runs::PIPELINE.about, &runs::STATUS.about, &runs::SINCE.about, &runs::KEY.about, &runs::LIMIT_.about,
+          &runs::AFTER.about],
+        json::<Vec<RunJson>>(), |site, given| Box::pin(runs::list(site, given))),
+    reads("/api/v1/runs/{id}", "One run, with its payloads whole and without its steps",
+        &[&runs::ID.about], json::<AloneJson>(), |site, given| Box::pin(runs::one(site, given))),
+    reads("/api/v1/runs/{id}/steps", "The steps of a run with their attempts: those of its root branch, then fan-out by \
+         fan-out and element by element",
+        &[&runs::ID.about, &runs::LIMIT_.about, &steps::AFTER.about],
+        json::<Vec<StepJson>>(), |site, given| Box::pin(steps::list(site, given))),
+    reads("/api/v1/runs/{id}/steps/{step}", "One step, with its payloads whole",
+        &[&runs::ID.about, &steps::STEP.about], json::<StepJson>(), |site, given| Box::pin(steps::one(site, given))),
+    reads("/api/v1/runs/{id}/why", "The one fact that keeps a run from moving, and the remedy",
+        &[&runs::ID.about], json::<WhyJson>(), |site, given| Box::pin(runs::why_not(site, given))),
+    reads("/api/v1/runs/{id}/graph.svg", "A run as a picture of its pipeline's graph; of a wide run only its fan-outs \
+         are counted",
+        &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::picture(site, given))),
+    reads("/api/v1/runs/{id}/fan-outs", "The fan-outs of a run's root branch, or of another branch",
+        &[&runs::ID.about, &steps::BRANCH.about],
+        json::<Vec<FanOutJson>>(), |site, given| Box::pin(steps::fan_outs(site, given))),
+    reads("/api/v1/runs/{id}/fan-outs/{fan_out}/elements", "The elements of a fan-out, each with the step that it is at",
+        &[&runs::ID.about, &steps::FAN_OUT.about, &steps::FROM.about, &runs::LIMIT_.about],
+        json::<Vec<ElementJson>>(), |site, given| Box::pin(steps::elements(site, given))),
+    reads("/api/v1/executions/{id}/log", "An attempt, and the end of what it wrote to stderr",
+        &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))),
+    reads("/api/v1/pipelines", "Pipelines, with their runs and queues counted",
+        &[], json::<Vec<PipelineJson>>(), |site, given| Box::pin(pipelines::list(site, given))),
+    reads("/api/v1/definitions/{digest}", "A definition of a pipeline, as it was frozen for its runs",
+        &[&pipelines::DIGEST.about],
+        json::<DefinitionJson>(), |site, given| Box::pin(pipelines::one_definition(site, given))),
+    reads("/api/v1/processes", "The registered processes, or those that are gone",
+        &[&processes::GONE.about, &runs::LIMIT_.about],
+        json::<ProcessesJson>(), |site, given| Box::pin(processes::list(site, given))),
+    reads("/api/v1/stats", "How much there is to do, for a scaler; at most a second old",
+        &[&runs::PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))),
+    reads("/api/v1/halted", "The runs that have halted and that no other continues, by kind; of the newest 2,000",
+        &[&runs::PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))),
+    reads("/api/v1/openapi.json", "This description",
+        &[], json::<serde_json::Map<String, serde_json::Value>>(),
+        |site, given| Box::pin(openapi::answer(site, given))),
 ];
 
 /// The router of these routes, behind the guard.
 pub fn router<'a>(routes: impl IntoIterator<Item = &'a Route>, site: Arc<Site>) -> Router {
     let mut router = Router::new();
     for route in routes {
-        router = router.route(route.path, (route.serve)());
+        let method = match route.serve {
+            Serve::Own(own) => own(),
+            Serve::Api(handler) => api::serve(route.params, handler),
+        };
+        router = router.route(route.path, method);
     }
     router
         .fallback(|| async { Refusal::new(StatusCode::NOT_FOUND, "there is no such page") })

@@ -10,7 +10,6 @@ use tokio::net::TcpStream;
 use super::routes::{ROUTES, Route, Scope, route};
 use super::*;
 
-const STALE_AFTER: Duration = Duration::from_secs(30);
 
 /// A listener with these routes beside the console's own, until `body` is over.
 async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Running) -> F) {
@@ -21,7 +20,11 @@ async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Runni
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = Hosts::new(address.ip(), &["further.example".to_owned()]);
-        let site = Arc::new(Site::new(Source::open(location), STALE_AFTER, hosts));
+        let witness = Witness {
+            stale_after: Duration::from_secs(30),
+            is_dead: Box::new(|_| false),
+        };
+        let site = Arc::new(Site::new(Source::open(location), hosts, witness));
         let running = serve::start(listener, ROUTES.iter().chain(&routes), site);
         body(address, running).await;
     };

@@ -18,9 +18,11 @@ mod cluster;
 #[path = "../daemon/fixture.rs"]
 mod fixture;
 
+mod api;
 mod http;
 mod life;
 mod metrics;
 mod pages;
 mod refused;
+mod schema;
 mod source;

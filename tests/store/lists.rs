@@ -55,7 +55,7 @@ on_every_database! {
             let cancelled = cancel::cancel(&mut driver.conn, runs[run]).await.unwrap();
             assert!(matches!(cancelled, cancel::Cancel::Done { .. }));
         }
-        let whole = RunFilter { pipeline: None, statuses: &[], since: None, before: None, limit: 99 };
+        let whole = RunFilter { pipeline: None, statuses: &[], since: None, before: None, limit: 99, key: None, whole: query::WHOLE };
         let all = list::runs(&mut driver.conn, &whole).await.unwrap();
         runs.reverse();
         assert_eq!(all.iter().map(|run| run.id).collect::<Vec<_>>(), runs);
@@ -75,7 +75,7 @@ on_every_database! {
                 for before in [None, Some(runs[3]), Some(runs[20]), Some(runs[32])] {
                     for since in [None, Some(Duration::from_secs(3_600))] {
                         for limit in [1, 2, 5, 99] {
-                            let filter = RunFilter { pipeline, statuses, since, before, limit };
+                            let filter = RunFilter { pipeline, statuses, since, before, limit, key: None, whole: query::WHOLE };
                             let found = list::runs(&mut driver.conn, &filter).await.unwrap();
                             let found: Vec<RunId> = found.iter().map(|run| run.id).collect();
                             assert_eq!(found, filters.expected(&filter), "{filter:?}");

@@ -141,7 +141,7 @@ pub async fn run(
     let node = asked.one("node")?.map(str::to_owned);
     let status = asked.one("status")?.map(step_status).transpose()?;
     let definitions = Arc::clone(&site.definitions);
-    let (of, stale_after) = (node.clone(), site.stale_after);
+    let (of, stale_after) = (node.clone(), site.witness.stale_after);
     let read = site.source.read(async move |conn| {
         let Some(head) = store::run(conn, id).await? else {
             return Ok(None);

@@ -256,6 +256,9 @@ async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
             .and_then(|since| duration::parse(since).ok()),
         before: filters.before,
         limit: LIMIT + 1,
+        key: None,
+        // The page shows no payload.
+        whole: 0,
     };
     Ok(Listed::Runs(list::runs(conn, &filter).await?))
 }

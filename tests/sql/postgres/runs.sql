@@ -1,4 +1,8 @@
-SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_key, r.revived_from,
+SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
+ CASE WHEN octet_length(r.input) <= $1 THEN r.input END AS input,
+ CASE WHEN octet_length(r.output) <= $1 THEN r.output END AS output,
+ CAST(octet_length(r.input) AS bigint) AS input_bytes,
+ CAST(octet_length(r.output) AS bigint) AS output_bytes,
  r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
  coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
             WHERE e.step_id = (SELECT s.id
@@ -7,6 +11,6 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.input, r.output, r.trigger_ke
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
   FROM ductwork_runs r
- WHERE r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
-   AND r.id >= $2 AND r.id < $3 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT $4
+ WHERE r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2
+   AND r.id >= $3 AND r.id < $4 AND r.pruning_at IS NULL
+ ORDER BY r.id DESC LIMIT $5

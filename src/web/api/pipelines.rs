@@ -1,0 +1,158 @@
+//! Pipelines as a whole: their runs and queues, counted; their definitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+
+use crate::model::Role;
+use crate::store::overview::{self, Queue};
+use crate::store::{definition, process, stuck};
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+use crate::web::source::{ReadError, Source};
+use crate::wire::pipeline::{DefinitionJson, DepthJson, PipelineJson, QueueJson, StatsJson};
+use crate::wire::process::State;
+
+use super::given::{Digest, Given, Param};
+use super::runs::PIPELINE;
+use super::{Answer, Answered};
+
+/// The definition in the path.
+pub static DIGEST: Param<Digest> = Param::path("digest", "The definition's digest");
+
+/// As far as anything is counted.
+const MOST: u64 = 10_000;
+
+/// More pipelines than anybody has.
+const PIPELINES: usize = 10_000;
+
+/// All pipelines.
+pub async fn list(site: Arc<Site>, _: Given) -> Answered {
+    let read = site.source.read(async |conn| {
+        Ok((
+            overview::counts(conn, None, MOST).await?,
+            overview::queues(conn, MOST).await?,
+            process::processes(conn).await?,
+            definition::latest(conn, PIPELINES).await?,
+        ))
+    });
+    let (counts, queues, processes, definitions) = read.await?;
+    let mut found: BTreeMap<String, PipelineJson> = BTreeMap::new();
+    let mut of = |name: String, change: &mut dyn FnMut(&mut PipelineJson)| {
+        change(found.entry(name).or_default());
+    };
+    for count in counts.into_iter().filter(|count| count.runs > 0) {
+        of(count.pipeline, &mut |it| {
+            it.runs.insert(count.status.as_str(), count.runs);
+        });
+    }
+    for queue in queues {
+        let form = QueueJson {
+            due: queue.due,
+            later: queue.later,
+            oldest_seconds: queue.oldest.map(|oldest| oldest.as_secs_f64()),
+        };
+        let mut form = Some(form);
+        of(queue.pipeline, &mut |it| {
+            it.queue = form.take().unwrap_or_default();
+        });
+    }
+    for row in processes.iter().filter(|row| row.role == Role::Worker) {
+        let healthy = site.witness.state(row) == State::Healthy;
+        if let Some(name) = &row.pipeline {
+            of(name.clone(), &mut |it| it.workers += u64::from(healthy));
+        }
+    }
+    for (name, digest) in definitions {
+        of(name, &mut |it| it.definition = Some(digest.clone()));
+    }
+    let named = |(name, pipeline)| PipelineJson { name, ..pipeline };
+    let forms: Vec<PipelineJson> = found.into_iter().map(named).collect();
+    Answer::json(&forms)
+}
+
+/// One definition.
+pub async fn one_definition(site: Arc<Site>, given: Given) -> Answered {
+    let digest = given.need(&DIGEST)?.0;
+    let asked = digest.clone();
+    let read = site
+        .source
+        .read(async move |conn| definition::stored(conn, &asked).await);
+    let Some(stored) = read.await? else {
+        let detail = format!("there is no definition {digest}");
+        let remedy = "`/api/v1/pipelines` has the newest of each pipeline, and a run names its own";
+        return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
+    };
+    Answer::json(&DefinitionJson::of(&stored))
+}
+
+/// One look at the database serves all who ask within so long.
+const KEPT: Duration = Duration::from_secs(1);
+
+/// By pipeline.
+type All = Arc<BTreeMap<String, StatsJson>>;
+
+/// The load of every pipeline, as it was a moment ago.
+#[derive(Default)]
+pub struct Load {
+    /// Held while the database is asked: others wait for the same answer.
+    last: tokio::sync::Mutex<Option<(Instant, All)>>,
+}
+
+impl Load {
+    async fn of(&self, source: &Source) -> Result<All, ReadError> {
+        let mut last = self.last.lock().await;
+        if let Some((at, load)) = &*last
+            && at.elapsed() < KEPT
+        {
+            return Ok(Arc::clone(load));
+        }
+        let read = source.read(async |conn| {
+            let queues = overview::queues(conn, MOST).await?;
+            Ok((queues, stuck::movers(conn).await?))
+        });
+        let (queues, movers) = read.await?;
+        let mut load: BTreeMap<String, StatsJson> = BTreeMap::new();
+        for queue in queues {
+            let depth = depth(&queue);
+            load.entry(queue.pipeline).or_default().queue = depth;
+        }
+        for mover in movers {
+            if let Some(pipeline) = mover.pipeline {
+                load.entry(pipeline).or_default().running += mover.holds;
+            }
+        }
+        let load = Arc::new(load);
+        *last = Some((Instant::now(), Arc::clone(&load)));
+        Ok(load)
+    }
+}
+
+fn depth(queue: &Queue) -> DepthJson {
+    DepthJson {
+        depth: queue.due,
+        oldest_seconds: queue.oldest.unwrap_or_default().as_secs_f64(),
+    }
+}
+
+/// How much there is to do: for a scaler.
+pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
+    let load = site.load.of(&site.source).await?;
+    let stats = match given.get(&PIPELINE) {
+        // One that nobody has triggered has nothing to do.
+        Some(pipeline) => load.get(&pipeline.0).cloned().unwrap_or_default(),
+        None => load.values().fold(StatsJson::default(), |all, one| {
+            let oldest = all.queue.oldest_seconds.max(one.queue.oldest_seconds);
+            StatsJson {
+                queue: DepthJson {
+                    depth: all.queue.depth + one.queue.depth,
+                    oldest_seconds: oldest,
+                },
+                running: all.running + one.running,
+            }
+        }),
+    };
+    Answer::json(&stats)
+}

@@ -1,0 +1,37 @@
+//! Processes, those that are there and those that are gone.
+
+use std::sync::Arc;
+
+use crate::store::process;
+use crate::web::Site;
+use crate::wire::process::{DepartedJson, ProcessJson, ProcessesJson};
+
+use super::given::{Flag, Given, LIMIT, Param};
+use super::runs::LIMIT_;
+use super::{Answer, Answered};
+
+/// The other list.
+pub static GONE: Param<Flag> = Param::query(
+    "gone",
+    "Those that are gone instead, the last one first, at most `limit` of them",
+);
+
+/// The registered processes, or those that are gone.
+pub async fn list(site: Arc<Site>, given: Given) -> Answered {
+    if given.get(&GONE).is_some_and(|gone| gone.0) {
+        let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+        let read = site
+            .source
+            .read(async move |conn| process::departed(conn, limit).await);
+        let departed = read.await?;
+        let forms = departed.iter().map(DepartedJson::of).collect();
+        return Answer::json(&ProcessesJson::Departed(forms));
+    }
+    let read = site
+        .source
+        .read(async |conn| process::processes(conn).await);
+    let processes = read.await?;
+    let form = |row| ProcessJson::of(row, site.witness.state(row));
+    let forms = processes.iter().map(form).collect();
+    Answer::json(&ProcessesJson::Registered(forms))
+}

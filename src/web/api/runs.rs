@@ -1,0 +1,231 @@
+//! Runs: their list, one of them, why it does not move, its picture.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+
+use crate::machine::halt::HaltFact;
+use crate::machine::why::{Why, why};
+use crate::model::*;
+use crate::store::list::{self, RunFilter};
+use crate::store::query::{self, Run};
+use crate::store::{Conn, Error, fan_out, process, writable};
+use crate::view::graph::{self, Progress};
+use crate::web::Site;
+use crate::web::refusal::Refusal;
+use crate::wire::fan_out::HaltedJson;
+use crate::wire::process::State;
+use crate::wire::run::{AloneJson, HaltJson, RunJson, WhyJson};
+
+use super::cursor::AfterRun;
+use super::given::{Given, LIMIT, Limit, Param, Span, Statuses, Text};
+use super::{Answer, Answered, PAYLOAD_BYTES};
+
+/// The run in the path.
+pub static ID: Param<RunId> = Param::path("id", "The run's id");
+/// A filter.
+pub static PIPELINE: Param<Text> = Param::query("pipeline", "Of this pipeline only");
+/// A filter.
+pub static STATUS: Param<Statuses> = Param::query(
+    "status",
+    "In one of these states only; give it several times, or with commas",
+);
+/// A filter.
+pub static SINCE: Param<Span> = Param::query(
+    "since",
+    "Triggered within this time: a number of seconds, or a number with a unit (`90m`, `24h`, `7d`)",
+);
+/// A filter.
+pub static KEY: Param<Text> = Param::query(
+    "key",
+    "The run that this trigger key belongs to. Keys are a pipeline's own: `pipeline` has to be given as well",
+);
+/// The length of a page.
+pub static LIMIT_: Param<Limit> = Param::query(
+    "limit",
+    "At most so many. A page has fewer where they are large; the `Link` header says whether there are more",
+);
+/// The page.
+pub static AFTER: Param<AfterRun> = Param::query(
+    "after",
+    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+);
+
+/// Halts of a run that are told.
+const HALTS: usize = 5;
+
+/// The list of runs, newest first.
+pub async fn list(site: Arc<Site>, given: Given) -> Answered {
+    let pipeline = given.get(&PIPELINE).map(|it| it.0);
+    let key = given.get(&KEY).map(|it| it.0);
+    if key.is_some() && pipeline.is_none() {
+        let detail = "a key belongs to a run of its pipeline: give `pipeline` as well";
+        return Err(Refusal::parameter("key", detail));
+    }
+    let statuses = given.get(&STATUS).map_or(Vec::new(), |it| it.0);
+    let since = given.get(&SINCE).map(|it| it.0);
+    let before = given.get(&AFTER).map(|it| it.0);
+    let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+    let runs = site.source.read(async move |conn| {
+        let filter = RunFilter {
+            pipeline: pipeline.as_deref(),
+            key: key.as_deref(),
+            statuses: &statuses,
+            since,
+            before,
+            // One more, to know whether there is a next page.
+            limit: limit + 1,
+            whole: PAYLOAD_BYTES,
+        };
+        list::runs(conn, &filter).await
+    });
+    let runs = runs.await?;
+    let next = |run: &Run| (AFTER.about.name, AfterRun(run.id).text());
+    Answer::page(&runs, limit, RunJson::of, next)
+}
+
+/// There is no such run.
+pub fn no_run(id: RunId) -> Refusal {
+    let detail = format!("there is no run {id}");
+    let remedy = "`/api/v1/runs` lists those that there are; old ones are deleted";
+    Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy)
+}
+
+/// A run beside its steps.
+struct Alone {
+    run: Run,
+    definition_was: Option<String>,
+    halts: Vec<(HaltFact, Option<String>)>,
+    unreadable: Option<String>,
+}
+
+/// One run, whole but for its steps.
+pub async fn one(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?;
+    let definitions = Arc::clone(&site.definitions);
+    let read = site.source.read(async move |conn| {
+        let alone = async |conn: &mut Conn| {
+            let Some(run) = query::run_as_it_is(conn, id).await? else {
+                return Ok(None);
+            };
+            let definition_was = match run.revived_from {
+                Some(from) => query::definition_of(conn, from).await?,
+                None => None,
+            };
+            let definition = definitions.read(conn, &run.definition).await?;
+            let facts = match run.status {
+                RunStatus::Halted => crate::store::why::halts(conn, id, HALTS).await?,
+                _ => Vec::new(),
+            };
+            let known = definition.as_deref().ok();
+            let told = |fact: HaltFact| {
+                let explanation = fact.explanation(known);
+                (fact, explanation)
+            };
+            let halts = facts.into_iter().map(told).collect();
+            let unreadable = definition.err().filter(|_| !run.status.is_terminal());
+            Ok(Some(Alone {
+                definition_was: definition_was.filter(|was| *was != run.definition),
+                halts,
+                unreadable: unreadable.map(|it| it.to_string()),
+                run,
+            }))
+        };
+        conn.snapshot(alone).await
+    });
+    let alone = read.await?.ok_or_else(|| no_run(id))?;
+    let halts = alone.halts.iter();
+    Answer::json(&AloneJson {
+        run: RunJson::of(&alone.run),
+        definition_was: alone.definition_was.as_deref(),
+        halts: halts
+            .map(|(fact, explanation)| HaltJson::of(fact, explanation.as_deref()))
+            .collect(),
+        unreadable: alone.unreadable,
+    })
+}
+
+/// The one fact that keeps a run from moving.
+pub async fn why_not(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?;
+    let asker = Arc::clone(&site);
+    let read = site.source.read(async move |conn| {
+        match asked(&asker, conn, id).await {
+            // The run is there, and its payload is no JSON.
+            Err(error @ Error::Damaged { .. }) => Ok(Err(error.to_string())),
+            asked => asked.map(Ok),
+        }
+    });
+    let (status, why) = match read.await? {
+        Ok(asked) => asked.ok_or_else(|| no_run(id))?,
+        Err(damage) => {
+            let remedy = "`ductworkd audit` tells what else is wrong; the run can be cancelled";
+            return Err(Refusal::new(StatusCode::CONFLICT, damage).remedy(remedy));
+        }
+    };
+    Answer::json(&WhyJson::of(id, status, &why, why.remedy.clone()))
+}
+
+async fn asked(site: &Site, conn: &mut Conn, id: RunId) -> Result<Option<(RunStatus, Why)>, Error> {
+    let stale_after = site.witness.stale_after;
+    let facts = crate::store::why::facts(conn, id, stale_after, &site.definitions);
+    let Some(mut facts) = facts.await? else {
+        return Ok(None);
+    };
+    for row in process::processes(conn).await? {
+        let dead = site.witness.state(&row) == State::Dead;
+        let process = facts.processes.iter_mut().find(|it| it.id == row.id);
+        if let Some(process) = process {
+            process.dead = dead;
+        }
+    }
+    let mut why = why(&facts);
+    // Nothing moves then, whatever else there is to say of a run that could.
+    if !facts.status.is_terminal()
+        && let Some(locked) = writable::locked(conn).await?
+    {
+        let remedy = "wait until that session has ended its transaction, or end it";
+        (why.cause, why.fact, why.remedy) = ("not_writable", locked.fact, Some(remedy.to_owned()));
+    }
+    Ok(Some((facts.status, why)))
+}
+
+/// A run as a picture of its pipeline's graph.
+pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?;
+    let definitions = Arc::clone(&site.definitions);
+    let read = site.source.read(async move |conn| {
+        let Some(run) = query::run_as_it_is(conn, id).await? else {
+            return Ok(None);
+        };
+        let definition = match definitions.read(conn, &run.definition).await? {
+            Ok(definition) => definition,
+            Err(unreadable) => return Ok(Some(Err(format!("its {unreadable}")))),
+        };
+        // Of a wide run only what its barriers know.
+        let progress = match crate::store::why::is_wide(conn, id).await? {
+            true => Progress::FanOuts(fan_out::of_root(conn, id).await?),
+            false => Progress::Nodes(query::progress(conn, id).await?),
+        };
+        Ok(Some(Ok((run, definition, progress))))
+    });
+    let drawn = match read.await?.ok_or_else(|| no_run(id))? {
+        Ok((run, definition, progress)) => graph::draw(&run, &definition, &progress)
+            .ok_or_else(|| "its definition is no pipeline's graph".to_owned()),
+        Err(unreadable) => Err(unreadable),
+    };
+    let svg = drawn.map_err(|detail| {
+        let remedy = "look at its steps instead, or start a newer `ductworkd`";
+        Refusal::new(StatusCode::CONFLICT, detail).remedy(remedy)
+    })?;
+    Ok(Answer::svg(svg))
+}
+
+/// The runs that have halted, by kind.
+pub async fn halted(site: Arc<Site>, given: Given) -> Answered {
+    let pipeline = given.get(&PIPELINE).map(|it| it.0);
+    let read = site
+        .source
+        .read(async move |conn| crate::store::halted::by_kind(conn, pipeline.as_deref()).await);
+    Answer::json(&HaltedJson::of(&read.await?))
+}

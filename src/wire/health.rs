@@ -1,0 +1,55 @@
+//! The answer of `health`.
+
+use serde::Serialize;
+
+use crate::machine::stuck::Stuck;
+use crate::model::RunId;
+
+use super::Time;
+use super::process::ProcessJson;
+
+/// Whether all is well.
+#[derive(Serialize)]
+pub struct HealthJson<'a> {
+    /// All is well.
+    pub healthy: bool,
+    /// The supervisors that were asked for.
+    pub supervisors: usize,
+    /// Those that give no signs of life.
+    pub stale: usize,
+    /// Those among them that are known to be dead.
+    pub dead: usize,
+    /// Why nobody can write.
+    pub obstacle: Option<&'a str>,
+    /// The pid of the process because of which.
+    pub writer: Option<i32>,
+    /// All that does not move although it should.
+    pub stuck: Vec<StuckJson<'a>>,
+    /// All processes, where they were asked for.
+    pub processes: Option<Vec<ProcessJson<'a>>>,
+}
+
+/// Something that does not move.
+#[derive(Serialize)]
+pub struct StuckJson<'a> {
+    cause: &'a str,
+    pipeline: Option<&'a str>,
+    run_id: Option<RunId>,
+    since: Time,
+    fact: &'a str,
+    remedy: &'a str,
+}
+
+impl<'a> StuckJson<'a> {
+    /// The form of it.
+    pub fn of(stuck: &'a Stuck) -> Self {
+        Self {
+            cause: stuck.cause,
+            pipeline: stuck.pipeline.as_deref(),
+            run_id: stuck.run_id,
+            since: Time::of(stuck.since),
+            fact: &stuck.fact,
+            remedy: &stuck.remedy,
+        }
+    }
+}

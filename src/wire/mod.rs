@@ -1,0 +1,45 @@
+//! The forms in which programs read what there is: the JSON of the command line and of the API.
+//!
+//! Owns: each form once, with its schema; its comments are what the API's description says. Never: reads a
+//! row, or decides what is shown.
+//!
+//! A form only grows: a field that is there stays, and a program must not mind one that it does not know.
+
+pub mod fan_out;
+pub mod health;
+pub mod pipeline;
+pub mod problem;
+pub mod process;
+pub mod run;
+pub mod step;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+
+use crate::time;
+
+/// A time, as RFC 3339 writes it, in UTC.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub struct Time(String);
+
+impl Time {
+    /// Of µs since 1970.
+    pub fn of(at: i64) -> Self {
+        Self(time::rfc3339(at))
+    }
+}
+
+impl JsonSchema for Time {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "date-time" })
+    }
+}

@@ -1,0 +1,85 @@
+//! A pipeline as a whole: its runs and its queue, counted; and its definitions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::store::definition::Stored;
+
+use super::Time;
+
+/// A pipeline that was triggered once, or that a process works.
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "Pipeline")]
+pub struct PipelineJson {
+    /// Its name.
+    pub name: String,
+    /// Its runs by state, where there are any, each counted up to 10,000.
+    pub runs: BTreeMap<&'static str, u64>,
+    /// Its queue.
+    pub queue: QueueJson,
+    /// The workers that give signs of life.
+    pub workers: u64,
+    /// The digest of its newest definition.
+    pub definition: Option<String>,
+}
+
+/// The queue of a pipeline.
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(rename = "Queue")]
+pub struct QueueJson {
+    /// Executions that may be claimed, counted up to 10,000.
+    pub due: u64,
+    /// Executions that may be claimed later, counted up to 10,000.
+    pub later: u64,
+    /// How long the first that may be claimed has waited.
+    pub oldest_seconds: Option<f64>,
+}
+
+/// How much there is to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Stats")]
+pub struct StatsJson {
+    /// The executions that wait for a worker.
+    pub queue: DepthJson,
+    /// Executions that workers hold.
+    pub running: u64,
+}
+
+/// The length of a queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Depth")]
+pub struct DepthJson {
+    /// Executions that may be claimed, counted up to 10,000 for each pipeline.
+    pub depth: u64,
+    /// How long the first of them has waited; 0 where there is none.
+    pub oldest_seconds: f64,
+}
+
+/// A definition of a pipeline.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Definition")]
+pub struct DefinitionJson<'a> {
+    /// Its digest.
+    digest: &'a str,
+    /// Its pipeline.
+    pipeline: &'a str,
+    /// When it was triggered for the first time.
+    created_at: Time,
+    /// Its canonical form; null where it is damaged.
+    definition: Option<&'a RawValue>,
+}
+
+impl<'a> DefinitionJson<'a> {
+    /// The form of this definition.
+    pub fn of(stored: &'a Stored) -> Self {
+        Self {
+            digest: &stored.digest,
+            pipeline: &stored.pipeline,
+            created_at: Time::of(stored.created_at),
+            definition: serde_json::from_str(&stored.body).ok(),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A run: in a list, alone, and why it does not move.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::machine::halt::HaltFact;
+use crate::machine::why::Why;
+use crate::model::*;
+use crate::store::query::Run;
+
+use super::Time;
+use super::step::StepJson;
+
+/// A run.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Run")]
+pub struct RunJson<'a> {
+    /// Its id.
+    id: RunId,
+    /// Its pipeline.
+    pipeline: &'a str,
+    /// Its state.
+    status: RunStatus,
+    /// Its input.
+    input: &'a RawValue,
+    /// Its output, once it has completed.
+    output: Option<&'a RawValue>,
+    /// The digest of its definition.
+    definition: &'a str,
+    /// The halted run that it continues.
+    revived_from: Option<RunId>,
+    /// When it was triggered.
+    triggered_at: Time,
+    /// When its first step was claimed.
+    started_at: Option<Time>,
+    /// When it completed.
+    completed_at: Option<Time>,
+    /// When it halted.
+    halted_at: Option<Time>,
+    /// Why branches of it halted, each reason once.
+    halt_reasons: &'a [String],
+    /// Only where the input is larger than a list may have it: its size. Null stands in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_bytes: Option<u64>,
+    /// Only where the output is larger than a list may have it: its size. Null stands in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_bytes: Option<u64>,
+    /// Only where the input or the output is not JSON: which, and why. Null stands in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
+}
+
+impl<'a> RunJson<'a> {
+    /// The form of this run.
+    pub fn of(run: &'a Run) -> Self {
+        Self {
+            id: run.id,
+            pipeline: &run.pipeline,
+            status: run.status,
+            input: &run.input,
+            output: run.output.as_deref(),
+            definition: &run.definition,
+            revived_from: run.revived_from,
+            triggered_at: Time::of(run.triggered_at),
+            started_at: run.started_at.map(Time::of),
+            completed_at: run.completed_at.map(Time::of),
+            halted_at: run.halted_at.map(Time::of),
+            halt_reasons: &run.halt_reasons,
+            input_bytes: run.left_out.input,
+            output_bytes: run.left_out.output,
+            damaged: run.damaged.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// A run, and what there is to say of it beside its steps.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "RunAlone")]
+pub struct AloneJson<'a> {
+    /// The run.
+    #[serde(flatten)]
+    pub run: RunJson<'a>,
+    /// Only of a run that was revived with another definition: that of the run it continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition_was: Option<&'a str>,
+    /// Only of a run that halted: where and why, as far as they are few.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub halts: Vec<HaltJson<'a>>,
+    /// Only where this version cannot read the definition of a run that goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+}
+
+/// A run with its steps.
+#[derive(Serialize)]
+pub struct WholeJson<'a> {
+    /// The run.
+    #[serde(flatten)]
+    pub alone: AloneJson<'a>,
+    /// Its steps, oldest first.
+    pub steps: Vec<StepJson<'a>>,
+    /// Only where a limit was asked for, and reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncated: Option<bool>,
+}
+
+/// The halt of a branch.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Halt")]
+pub struct HaltJson<'a> {
+    /// Why it halted, for machines.
+    reason: &'a str,
+    /// The node where it did.
+    node: &'a str,
+    /// The same in words.
+    explanation: Option<&'a str>,
+}
+
+impl<'a> HaltJson<'a> {
+    /// The form of this halt.
+    pub fn of(fact: &'a HaltFact, explanation: Option<&'a str>) -> Self {
+        Self {
+            reason: &fact.reason,
+            node: &fact.node,
+            explanation,
+        }
+    }
+}
+
+/// The one fact that keeps a run from moving.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Why")]
+pub struct WhyJson<'a> {
+    /// The run.
+    pub run_id: RunId,
+    /// Its state.
+    pub status: RunStatus,
+    /// For machines.
+    pub cause: &'a str,
+    /// For people.
+    pub fact: &'a str,
+    /// The way out; null where nothing has to be done.
+    pub remedy: Option<String>,
+}
+
+impl<'a> WhyJson<'a> {
+    /// The form of this answer, with its remedy in the words for whoever asks.
+    pub fn of(run_id: RunId, status: RunStatus, why: &'a Why, remedy: Option<String>) -> Self {
+        Self {
+            run_id,
+            status,
+            cause: why.cause,
+            fact: &why.fact,
+            remedy,
+        }
+    }
+}

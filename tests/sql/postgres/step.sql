@@ -1,0 +1,9 @@
+SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.completed_at, s.answered_by,
+ CASE WHEN octet_length(s.input) <= $1 THEN s.input END AS input,
+ CASE WHEN octet_length(s.output) <= $1 THEN s.output END AS output,
+ CAST(octet_length(s.input) AS bigint) AS input_bytes,
+ CAST(octet_length(s.output) AS bigint) AS output_bytes,
+ s.ordinal, b.ordinal AS element
+  FROM ductwork_steps s
+  JOIN ductwork_branches b ON b.id = ANY (ARRAY[s.branch_id])
+ WHERE s.id = $2 AND s.run_id = $3

@@ -1,0 +1,10 @@
+SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.completed_at, s.answered_by,
+ CASE WHEN octet_length(s.input) <= $1 THEN s.input END AS input,
+ CASE WHEN octet_length(s.output) <= $1 THEN s.output END AS output,
+ CAST(octet_length(s.input) AS bigint) AS input_bytes,
+ CAST(octet_length(s.output) AS bigint) AS output_bytes,
+ s.ordinal, b.ordinal AS element
+  FROM ductwork_branches b
+  JOIN ductwork_steps s ON s.branch_id = ANY (ARRAY[b.id])
+ WHERE b.run_id = $2 AND b.fan_out_id IS NULL AND s.ordinal > $3
+ ORDER BY s.ordinal LIMIT $4
