@@ -105,10 +105,15 @@ pub fn ran(counts: &mut Counts, pipeline: &str, step: &str, ending: Ending, took
 /// A worker's commit was answered.
 pub fn committed(counts: &mut Counts, pipeline: &str, sent: &[Sent], committed: &Committed) {
     let stale: HashSet<ExecutionId> = committed.stale.iter().copied().collect();
-    for sent in sent.iter().filter(|sent| !stale.contains(&sent.id())) {
-        execution_ended(counts, pipeline, sent);
+    let mut late = 0;
+    for sent in sent {
+        match stale.contains(&sent.id()) {
+            // It was ended because its run was cancelled, and has no result to be late with.
+            true => late += usize::from(sent.ending != Ending::Cancelled),
+            false => execution_ended(counts, pipeline, sent),
+        }
     }
-    stale_writes(counts, Role::Worker, stale.len());
+    stale_writes(counts, Role::Worker, late);
     granted(counts, "execution", committed.leased_next.len());
     let moved = committed.advanced as u64;
     counts.add(&metrics::ADVANCEMENTS, &[pipeline, "success"], moved);

@@ -140,7 +140,8 @@ impl Counts {
         series.filter_map(|(key, histogram)| Some((split(metric, key)?, histogram)))
     }
 
-    /// The sum of a counter's series that have these values, of the labels of these names.
+    /// The sum of a counter's series that have these values, of the labels of these names; for tests.
+    #[cfg(feature = "internals")]
     pub fn sum(&self, metric: &Metric, labels: &[(&str, &str)]) -> u64 {
         let matching = self.counters(metric).filter(|(values, _)| {
             labels.iter().all(|label| {

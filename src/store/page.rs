@@ -239,7 +239,7 @@ pub struct Attempt {
     pub has_log: bool,
 }
 
-/// What an attempt has left behind.
+/// The traces of an attempt.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// The error's message.
@@ -421,7 +421,7 @@ pub async fn attempts(conn: &mut Conn, step: StepId, n: usize) -> Result<Vec<Att
         .collect()
 }
 
-/// What an attempt has left behind.
+/// The traces of an attempt.
 pub async fn log(conn: &mut Conn, step: StepId, attempt: u32) -> Result<Option<Log>, Error> {
     let args = [
         ("step", step.0.into()),

@@ -10,7 +10,6 @@ use tokio::net::TcpStream;
 use super::routes::{ROUTES, Route, Scope, route};
 use super::*;
 
-
 /// A listener with these routes beside the console's own, until `body` is over.
 async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Running) -> F) {
     let local = tokio::task::LocalSet::new();
@@ -165,7 +164,7 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
 
 #[tokio::test]
 async fn the_console_answers_to_known_names_alone() {
-    let routes = vec![route(Method::GET, "/", Scope::Open, "a page", || {
+    let routes = vec![route(Method::GET, "/page", Scope::Open, "a page", || {
         get(|| async { "page" })
     })];
     with(routes, async |address, _running| {
@@ -183,7 +182,7 @@ async fn the_console_answers_to_known_names_alone() {
             "Further.Example:443",
         ] {
             assert_eq!(
-                asked(&format!("GET / HTTP/1.1\r\nHost: {host}")).await,
+                asked(&format!("GET /page HTTP/1.1\r\nHost: {host}")).await,
                 "200",
                 "{host}"
             );
@@ -200,20 +199,20 @@ async fn the_console_answers_to_known_names_alone() {
             "",
         ] {
             assert_eq!(
-                asked(&format!("GET / HTTP/1.1\r\nHost: {host}")).await,
+                asked(&format!("GET /page HTTP/1.1\r\nHost: {host}")).await,
                 "421",
                 "{host}"
             );
         }
-        assert_eq!(asked("GET / HTTP/1.0").await, "400");
+        assert_eq!(asked("GET /page HTTP/1.0").await, "400");
         assert_eq!(
-            asked("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost").await,
+            asked("GET /page HTTP/1.1\r\nHost: localhost\r\nHost: localhost").await,
             "400"
         );
         let other = "GET http://evil.example/ HTTP/1.1\r\nHost: localhost";
         assert_eq!(asked(other).await, "421");
         assert_eq!(
-            asked("GET http://localhost/ HTTP/1.1\r\nHost: localhost").await,
+            asked("GET http://localhost/page HTTP/1.1\r\nHost: localhost").await,
             "200"
         );
     })
@@ -233,7 +232,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
         route(Method::GET, "/hangs", Scope::Open, "hangs", || {
             get(std::future::pending::<()>)
         }),
-        route(Method::GET, "/", Scope::Open, "a page", || {
+        route(Method::GET, "/page", Scope::Open, "a page", || {
             get(|| async { "page" })
         }),
     ];
@@ -241,7 +240,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
         // On one connection, which lives on.
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        for (path, code) in [("/", "200"), ("/panics", "500"), ("/", "200")] {
+        for (path, code) in [("/page", "200"), ("/panics", "500"), ("/page", "200")] {
             stream.write_all(request(path).as_bytes()).await.unwrap();
             let mut answer = vec![0; 4_096];
             let read = stream.read(&mut answer).await.unwrap();
@@ -250,7 +249,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
             assert!(!answer.contains("on purpose"), "{answer}");
         }
         let began = Instant::now();
-        let (hung, other) = tokio::join!(gets(address, "/hangs"), gets(address, "/"));
+        let (hung, other) = tokio::join!(gets(address, "/hangs"), gets(address, "/page"));
         assert_eq!((status(&hung), status(&other)), ("503", "200"));
         assert!(hung.contains("retry-after: 5"), "{hung}");
         assert!(
@@ -267,7 +266,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
 async fn those_who_are_slow_do_not_keep_others_out() {
     with(Vec::new(), async |address, _running| {
         let mut drip = TcpStream::connect(address).await.unwrap();
-        drip.write_all(b"GET / HTTP/1.1\r\nHost: loc")
+        drip.write_all(b"GET /page HTTP/1.1\r\nHost: loc")
             .await
             .unwrap();
         let mut silent = Vec::new();

@@ -51,7 +51,7 @@ steps: { Say: { command: [sh, -c, 'cat said >&2; exit 3'], max_retry: 0 } }
 flow: [{ start: Say }]
 "#;
 
-/// What must hold of every page.
+/// Asserts what holds of every page.
 fn sound(path: &str, answer: &Answer) {
     let body = &answer.body;
     assert!(body.len() <= WEIGHT, "{path}: {} bytes", body.len());

@@ -369,6 +369,7 @@ played! {
     failures_prints_what_it_shows: "/failures.md",
     people_prints_what_it_shows: "/people.md",
     operating_prints_what_it_shows: "/operating.md",
+    console_prints_what_it_shows: "/console.md",
     troubleshooting_prints_what_it_shows: "/troubleshooting.md",
 }
 

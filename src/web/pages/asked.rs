@@ -60,7 +60,7 @@ impl Asked {
             return Ok(None);
         };
         let number = text.parse::<u64>().ok();
-        // What the database counts with.
+        // The database counts no further.
         match number.filter(|number| i64::try_from(*number).is_ok()) {
             Some(number) => Ok(Some(number)),
             None => Err(wrong(format!(

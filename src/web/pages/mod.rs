@@ -71,7 +71,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
     Ok((headers, STYLE.as_str()).into_response())
 }
 
-/// What stands around every page.
+/// The parts around every page.
 struct Frame {
     /// The pages that every page leads to: their paths, names, and whether this is one of them.
     pages: [(&'static str, &'static str, bool); 6],

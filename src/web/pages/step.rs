@@ -220,7 +220,7 @@ fn default_attempt(attempts: &[Attempt]) -> Option<u32> {
 
 fn told(number: u32, log: store::Log, attempts: &[Attempt]) -> Told {
     let attempt = attempts.iter().find(|it| it.number == number);
-    // What a failed command has written last was kept in the place of a backtrace.
+    // The last words of a failed command are kept in the place of a backtrace.
     let (log_of, backtrace) = match log.log {
         Some(text) => (Some(text), log.backtrace),
         None => (log.backtrace, None),

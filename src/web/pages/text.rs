@@ -77,7 +77,7 @@ pub fn clip(text: &str, letters: usize) -> String {
 pub struct Value {
     /// JSON in lines, or its beginning as it is.
     pub text: String,
-    /// What keeps all of it from being here, if something does.
+    /// The reason why not all of it is here, if there is one.
     pub note: Option<String>,
     /// It is no JSON, and why.
     pub damaged: Option<String>,
