@@ -82,8 +82,13 @@ on_every_database! {
         let console = Console::of(&alone).await;
         console.answers("/readyz", 200).await;
         assert_eq!(alone.processes().len(), 1);
-        let rows = fixture.processes().await;
-        assert_eq!(rows.iter().map(|row| row.role).collect::<Vec<_>>(), [Role::Console]);
+        // It answers as soon as it listens, and registers meanwhile.
+        let roles = eventually(PATIENCE, "it has registered", async || {
+            let rows = fixture.processes().await;
+            (!rows.is_empty()).then(|| rows.iter().map(|row| row.role).collect::<Vec<_>>())
+        })
+        .await;
+        assert_eq!(roles, [Role::Console]);
         // It moves nothing, and `health` and `why` do not take it for somebody who does.
         let run = fixture.trigger("Waits", "1", 1).await[0].to_string();
         let why = fixture.run(&[], &["why", &run, "--json"]);
