@@ -17,6 +17,7 @@ use crate::store::page as store;
 use crate::store::query::{self, Found, Run};
 use crate::view;
 use crate::web::Site;
+use crate::web::api::PAYLOAD_BYTES;
 use crate::web::refusal::Refusal;
 
 use super::asked::{self, Asked, encoded, missing, wrong};
@@ -257,8 +258,8 @@ async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
         before: filters.before,
         limit: LIMIT + 1,
         key: None,
-        // The page shows no payload.
-        whole: 0,
+        // The page shows no payload, but says which run has a damaged one.
+        whole: PAYLOAD_BYTES,
     };
     Ok(Listed::Runs(list::runs(conn, &filter).await?))
 }
