@@ -151,7 +151,7 @@ pub struct Picture<'a> {
     pub layout: &'a Layout,
     /// The states of its parts; a part without one shows none.
     pub states: &'a BTreeMap<Part, NodeState>,
-    /// The beginning of every node's address; its name follows. Without it no node is a link.
+    /// Every node's address, with `{}` in the place of its name. Without it no node is a link.
     pub link: Option<&'a str>,
     /// The stylesheet of a picture in a file of its own.
     pub style: Option<&'a str>,
@@ -305,7 +305,7 @@ impl Picture<'_> {
         let link = self.link.filter(|_| caption.is_none());
         let (open, close) = match link {
             Some(link) => {
-                let address = format!("{link}{}", percent(&placed.label.title));
+                let address = link.replace("{}", &percent(&placed.label.title));
                 (format!("a href=\"{}\"", markup(&address)), "a")
             }
             None => ("g role=\"img\"".to_owned(), "g"),

@@ -253,7 +253,7 @@ fn names_that_would_be_markup_or_steer_a_reader_are_text() {
             title: name,
             layout: &layout,
             states: &states,
-            link: Some("/runs/1/steps?a=\"&node="),
+            link: Some("/runs/1/steps?a=\"&node={}"),
             style: None,
         };
         let svg = picture.svg();

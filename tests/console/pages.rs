@@ -170,7 +170,7 @@ on_every_database! {
         has(&page(&console, &format!("{step}?attempt=1")), &["Attempt 1"]);
         let elements = known.keys().find(|path| path.contains("/fan-outs/") && path.contains(&halted.to_string()));
         let elements = elements.unwrap().split('?').next().unwrap();
-        has(&page(&console, &format!("{elements}?element=4")), &["4 to 4", "Failed", "Those before"]);
+        has(&page(&console, &format!("{elements}?element=4")), &["4 to 4", "Halted", "Previous"]);
         // HEAD is the same without the body.
         let host = &console.address;
         for path in ["/", "/runs", &revived] {
@@ -248,7 +248,7 @@ on_every_database! {
         sound("POST /runs", &post);
         // Filters that nothing fits are no mistake.
         for path in ["/runs?pipeline=Nobody", "/runs?key=none&pipeline=Fine", "/runs?status=halted&status=waiting&since=1h"] {
-            has(&page(&console, path), &["No run is like that."]);
+            has(&page(&console, path), &["No runs match."]);
         }
         daemon.stop().await;
     }
@@ -275,7 +275,7 @@ on_every_database! {
         })
         .await;
         let body = page(&console, &format!("/runs/{run}"));
-        has(&body, &["&#60;script&#62;alert(1)&#60;/script&#62;", "\\u{202e}", "as a file"]);
+        has(&body, &["&#60;script&#62;alert(1)&#60;/script&#62;", "\\u{202e}", "open as a file"]);
         let step = links(&body).into_iter().find(|link| link.contains("/steps/")).unwrap();
         let body = page(&console, &step);
         has(&body, &["&#60;script&#62;alert(1)", "\\u{1b}[31m", "\\u{202e}end"]);
@@ -330,9 +330,9 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         }
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
         let body = page(&console, &elements);
-        has(&body, &["Failed", "exit status 4", "1 to 50", "Those after"]);
+        has(&body, &["Halted", "exit status 4", "1 to 50", "Next"]);
         let last = page(&console, &format!("{elements}?element=2100"));
-        has(&last, &["2,100", "Those before"]);
+        has(&last, &["2,100", "Previous"]);
         let mut steps = links(&last).into_iter();
         let step = steps.rfind(|link| link.contains("/steps/")).unwrap();
         has(&page(&console, &step), &["element 2,100 of 2,100 from Query"]);

@@ -310,7 +310,7 @@ fn drawn(read: &Read, definition: &Definition) -> Option<String> {
         title: &format!("The graph of run {} of {}", head.id, head.pipeline),
         layout: &layout,
         states: &states,
-        link: Some(&format!("/runs/{}?node=", head.id)),
+        link: Some(&format!("/runs/{}?node={{}}#steps", head.id)),
         style: None,
     };
     Some(picture.svg())

@@ -40,7 +40,7 @@ const SPANS: [(&str, &str); 5] = [
     ("24h", "the last 24 hours"),
     ("7d", "the last 7 days"),
     ("30d", "the last 30 days"),
-    ("", "always"),
+    ("", "any time"),
 ];
 
 #[derive(Template)]

@@ -116,6 +116,7 @@ impl Value {
 /// A number of bytes.
 pub fn bytes(n: u64) -> String {
     match n {
+        1 => "1 byte".to_owned(),
         0..1_024 => format!("{n} bytes"),
         1_024..1_048_576 => format!("{}.{} KiB", n / 1_024, n % 1_024 * 10 / 1_024),
         _ => format!("{}.{} MiB", n >> 20, (n % (1 << 20)) * 10 / (1 << 20)),
