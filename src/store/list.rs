@@ -202,7 +202,10 @@ impl List {
         ];
         args.extend_from_slice(of);
         for row in conn.fetch(source, &args).await? {
-            self.runs.push(query::run_row(&row)?);
+            // A status of a newer version must not hide the others.
+            if row.get::<String>("status")?.parse::<RunStatus>().is_ok() {
+                self.runs.push(query::run_row(&row)?);
+            }
         }
         self.runs.sort_by_key(|run| std::cmp::Reverse(run.id));
         self.runs.dedup_by_key(|run| run.id);

@@ -63,7 +63,9 @@ pub async fn counts(
 ) -> Result<Vec<Count>, Error> {
     conn.snapshot(async |conn| {
         let from = match since {
-            Some(since) => list::id_at(query::now(conn).await? - super::micros(since)),
+            Some(since) => {
+                list::id_at(query::now(conn).await?.saturating_sub(super::micros(since)))
+            }
             None => Uuid::nil(),
         };
         let mut counts = Vec::new();
@@ -116,7 +118,8 @@ pub async fn queues(conn: &mut Conn, most: u64) -> Result<Vec<Queue>, Error> {
     rows.iter()
         .map(|row| {
             let count = |name| Ok::<_, Error>(row.get::<i64>(name)?.unsigned_abs());
-            let waited = row.get::<i64>("now")? - row.get::<i64>("first_due_at")?;
+            let first_due_at: i64 = row.get("first_due_at")?;
+            let waited = row.get::<i64>("now")?.saturating_sub(first_due_at);
             Ok(Queue {
                 pipeline: row.get("pipeline")?,
                 due: count("due")?,

@@ -83,11 +83,16 @@ impl Hosts {
     }
 }
 
-/// The name or address of `host:port`, without the brackets of an address.
+/// The name or address of `host:port`, without the brackets of an address; none where it has any other form.
 fn without_port(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-        None => host.split_once(':').map_or(host, |(name, _)| name),
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.is_empty() || port.strip_prefix(':').is_some_and(is_port) {
+        true => name,
+        false => "",
     }
 }
 
@@ -135,23 +140,28 @@ pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) 
     with_headers(worded(response, form))
 }
 
+/// The value of a future; none where it panics. It may share with others only state whose locks a panic does
+/// not spoil.
+pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let polled = std::future::poll_fn(|cx| {
+        let polled = AssertUnwindSafe(|| future.as_mut().poll(cx));
+        match std::panic::catch_unwind(polled) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(value)) => Poll::Ready(Some(value)),
+            Err(_) => Poll::Ready(None),
+        }
+    });
+    polled.await
+}
+
 /// Waits for a route's response, within its budget. A panic is that request's alone.
 async fn answered(
     route: impl Future<Output = Response>,
     method: &Method,
     name: Option<&str>,
 ) -> Response {
-    let mut route = pin!(route);
-    let caught = std::future::poll_fn(|cx| {
-        // A route shares with others only state whose locks a panic does not spoil.
-        let polled = AssertUnwindSafe(|| route.as_mut().poll(cx));
-        match std::panic::catch_unwind(polled) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
-            Err(_) => Poll::Ready(None),
-        }
-    });
-    let refusal = match tokio::time::timeout(BUDGET, caught).await {
+    let refusal = match tokio::time::timeout(BUDGET, caught(route)).await {
         Ok(Some(response)) => return response,
         Ok(None) => {
             tracing::error!(%method, route = name, "a route panicked, and failed this request");

@@ -16,6 +16,7 @@ mod refusal;
 pub mod routes;
 mod serve;
 pub mod source;
+mod unstalled;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

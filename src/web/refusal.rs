@@ -147,8 +147,13 @@ impl From<ReadError> for Refusal {
         match error {
             ReadError::Away(_) => unavailable(&error).later(2),
             ReadError::Late | ReadError::Crowded => unavailable(&error).later(5),
+            ReadError::Unreadable(_) => {
+                let detail =
+                    format!("{error}; the console's log says which, and `ductworkd audit` why");
+                Self::new(StatusCode::CONFLICT, detail)
+            }
             // The database's own words may hold what a visitor is not to see.
-            ReadError::Failed(_) => Self::new(
+            ReadError::Failed(_) | ReadError::Panicked => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("{error}; the console's log says why"),
             ),

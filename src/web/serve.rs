@@ -19,6 +19,7 @@ use crate::telemetry::growing::Growing;
 
 use super::Site;
 use super::routes::{Route, router};
+use super::unstalled::Unstalled;
 
 /// So many connections at once; further ones wait in the kernel until one of these ends.
 const CONNECTIONS_MAX: usize = 512;
@@ -157,7 +158,10 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(head_within)
         .max_header_size(HEAD_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Unstalled::new(stream, head_within)),
+            TowerToHyperService::new(router),
+        );
     let mut connection = pin!(connection);
     // A client that goes, or says what is no HTTP, is its own concern.
     tokio::select! {

@@ -14,6 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::store::{Conn, Error, Location, Purpose, patience};
 use crate::telemetry;
 
+use super::guard::caught;
+
 /// A question may take so long, all its statements together; the database ends one statement a little sooner
 /// by itself, and then the connection can be used again.
 const BUDGET: Duration = Duration::from_millis(patience::PAGE.as_millis() as u64 * 9 / 8);
@@ -36,9 +38,15 @@ pub enum ReadError {
     /// So many wait that it would take too long.
     #[error("too many questions wait for the database")]
     Crowded,
-    /// The database refused the question, or holds what is not understood.
+    /// A row of it is damaged, or only a newer version can read it.
+    #[error("a row of this is damaged, or cannot be read by this version")]
+    Unreadable(#[source] Error),
+    /// The database refused the question.
     #[error("the database cannot answer this")]
     Failed(#[source] Error),
+    /// The question itself failed, and nobody is to blame but the console.
+    #[error("the console failed at this")]
+    Panicked,
 }
 
 impl From<Error> for ReadError {
@@ -46,6 +54,7 @@ impl From<Error> for ReadError {
         match error {
             error if error.is_unavailable() => Self::Away(error),
             error if error.is_not_now() => Self::Late,
+            error @ (Error::Corrupt(_) | Error::Damaged { .. }) => Self::Unreadable(error),
             error => Self::Failed(error),
         }
     }
@@ -183,7 +192,13 @@ impl Reader {
 
     async fn ask(&mut self, question: &mut dyn Question) -> Result<(), ReadError> {
         let conn = self.connected().await.map_err(ReadError::Away)?;
-        let asked = tokio::time::timeout(BUDGET, question.ask(conn)).await;
+        // RACE: a question that panics would take the connection's owner along, and all who ask later would be
+        // told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
+        let Some(asked) = caught(tokio::time::timeout(BUDGET, question.ask(conn))).await else {
+            self.conn = None;
+            tracing::error!("a question of the console to the database panicked");
+            return Err(ReadError::Panicked);
+        };
         let is_usable = asked.is_ok() && !conn.is_broken();
         let error = match asked {
             Ok(Ok(())) => return Ok(()),
@@ -210,6 +225,9 @@ impl Reader {
                     statement,
                     "the database did not answer the console in time"
                 );
+            }
+            ReadError::Unreadable(_) => {
+                tracing::warn!(error = chain, statement, "the console cannot read a row")
             }
             _ => tracing::error!(
                 error = chain,

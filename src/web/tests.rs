@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use axum::extract::State;
 use axum::http::Method;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -190,6 +191,8 @@ async fn the_console_answers_to_known_names_alone() {
         for host in [
             "evil.example",
             "localhost.evil.example",
+            "127.0.0.1:80@evil.example",
+            "[::1]evil.example",
             "evil.example:9410",
             "further.example.",
             "10.0.0.1",
@@ -257,6 +260,81 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
             "{:?}",
             began.elapsed()
         );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_question_that_panics_is_its_own_matter() {
+    let routes = vec![
+        route(Method::GET, "/panics", Scope::Open, "panics", || {
+            get(async |State(site): State<Arc<Site>>| {
+                let read = site.source.read(async |_: &mut crate::store::Conn| {
+                    if true {
+                        panic!("on purpose");
+                    }
+                    Ok(())
+                });
+                read.await.map(|()| "never")
+            })
+        }),
+        route(Method::GET, "/reads", Scope::Open, "reads", || {
+            get(async |State(site): State<Arc<Site>>| {
+                let read = site.source.read(async |conn: &mut crate::store::Conn| {
+                    crate::store::query::now(conn).await
+                });
+                read.await.map(|_| "read")
+            })
+        }),
+    ];
+    with(routes, async |address, _running| {
+        for (path, code) in [
+            ("/reads", "200"),
+            ("/panics", "500"),
+            ("/panics", "500"),
+            ("/reads", "200"),
+        ] {
+            let answer = gets(address, path).await;
+            assert_eq!(status(&answer), code, "{path}: {answer}");
+        }
+    })
+    .await;
+}
+
+/// As many as there may be ask for much and read nothing: the kernel keeps some of it, and a write waits.
+#[tokio::test]
+async fn visitors_who_do_not_read_make_room() {
+    static MUCH: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "x".repeat(16 << 20));
+    let routes = vec![route(Method::GET, "/much", Scope::Open, "much", || {
+        get(|| async { MUCH.as_str() })
+    })];
+    with(routes, async |address, _running| {
+        let mut silent = Vec::new();
+        let began = Instant::now();
+        for _ in 0..520 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = b"GET /much HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            silent.push(stream);
+        }
+        let answer = gets(address, "/livez").await;
+        assert_eq!(status(&answer), "200");
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{:?}",
+            began.elapsed()
+        );
+        // Those that have been given up are closed before their response is whole.
+        let mut given_up = false;
+        for mut stream in silent.into_iter().skip(400) {
+            let mut rest = Vec::new();
+            let read = stream.read_to_end(&mut rest).await;
+            given_up = read.is_err() || rest.len() < MUCH.len();
+            if given_up {
+                break;
+            }
+        }
+        assert!(given_up);
     })
     .await;
 }

@@ -209,6 +209,8 @@ on_every_database! {
             (format!("/runs/{none}"), 404, "there is no run"),
             (format!("/runs/{none}/input"), 404, "no such run"),
             (format!("/runs/{run}?node=A&node=B"), 400, "there twice"),
+            ("/runs?pipeline=%00".to_owned(), 400, "a NUL"),
+            ("/halted?pipeline=a%00b".to_owned(), 400, "a NUL"),
             (format!("/runs/{run}?status=lost"), 400, "no state of a step"),
             (format!("/runs/{run}?colour=red"), 400, "no parameter `colour`"),
             (format!("/runs/{run}/steps/{none}"), 404, "has no step"),

@@ -24,6 +24,11 @@ impl Asked {
             let (Some(name), Some(value)) = (decoded(name), decoded(value)) else {
                 return Err(wrong("the address has a parameter that is no text"));
             };
+            if value.contains('\0') {
+                return Err(wrong(format!(
+                    "`{name}` has a NUL in it, which no text of ours has"
+                )));
+            }
             if !known.contains(&name.as_str()) {
                 let has = match known {
                     [] => "it has none".to_owned(),

@@ -43,8 +43,6 @@ struct Overview {
     states: [State; 5],
     pipelines: Vec<Pipeline>,
     halted: Vec<Kind>,
-    /// There are more kinds.
-    more_halted: bool,
     waiting: String,
     oldest_question: Option<String>,
     hosts: Vec<Host>,
@@ -129,7 +127,6 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
         troubles: troubles.collect(),
         states: STATES.map(parts::of_run),
         pipelines: pipelines(&counts, &queues, &facts.processes, &is_stale),
-        more_halted: halted.kinds.len() > FEW,
         halted: halted
             .kinds
             .iter()

@@ -38,6 +38,9 @@ const FAN_OUTS: usize = 50;
 /// Letters of a line: an error's, a key's.
 const LETTERS: usize = 200;
 
+/// As much of what keeps a run from moving is shown.
+const FACT: usize = 4_000;
+
 #[derive(Template)]
 #[template(path = "run.html")]
 struct Page {
@@ -65,7 +68,6 @@ struct Page {
     steps: Vec<Row>,
     is_cut: bool,
     node: Option<String>,
-    status: Option<StepStatus>,
     /// The other filters of the steps: their names and addresses.
     filters: Vec<Filter>,
 }
@@ -281,7 +283,6 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         is_cut,
         filters: filters(id, node.as_deref(), status),
         node,
-        status,
     }
 }
 
@@ -294,8 +295,8 @@ fn expands(read: &Read) -> impl Iterator<Item = &FanOut> {
 fn told(head: &RunHead, why: Why) -> Option<Told> {
     let needs = head.status != RunStatus::Completed;
     needs.then_some(Told {
-        fact: why.fact,
-        remedy: why.remedy,
+        fact: clip(&why.fact, FACT),
+        remedy: why.remedy.map(|remedy| clip(&remedy, FACT)),
     })
 }
 
