@@ -34,9 +34,9 @@ statements! {
                          WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
                          ORDER BY h.id LIMIT 1) AS branch_id
                   FROM ductwork_runs r {by:ductwork_runs_others}
-                 WHERE r.status <> 'completed' AND r.status = 'halted' AND r.pipeline = :pipeline
+                 WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
                    AND r.pruning_at IS NULL
-                 ORDER BY r.id DESC LIMIT :n) x
+                 ORDER BY r.status DESC, r.id DESC LIMIT :n) x
           LEFT JOIN ductwork_branches b ON {key:b.id;x.branch_id}
           LEFT JOIN ductwork_steps s ON {key:s.id;b.step_id}
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =

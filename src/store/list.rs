@@ -16,6 +16,10 @@ use super::statement::{Arg, Rows, Statement, statements};
 
 // A run whose deletion has begun is gone for whoever reads.
 //
+// They are ordered by the first column of their index as well, of which they want one value, in words by which
+// PostgreSQL does not see that: otherwise it may walk the index of ids and leave out what is not wanted,
+// which is all of a long history where a pipeline has few runs.
+//
 // That a run has not completed is said beside its status: an index of those that have not is one that
 // both databases only use where the statement says so.
 statements! {
@@ -36,17 +40,17 @@ statements! {
     RUNS_COMPLETED = concat!("
         SELECT ", run_columns!(), "
           FROM ductwork_runs r {by:ductwork_runs_completed}
-         WHERE r.status = 'completed' AND r.pipeline = :pipeline
+         WHERE r.status = 'completed' AND {key:r.pipeline;:pipeline}
            AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT :n");
+         ORDER BY r.pipeline DESC, r.id DESC LIMIT :n");
     RUNS_OF_STATUS = concat!("
         SELECT ", run_columns!(), "
           FROM ductwork_runs r {by:ductwork_runs_others}
-         WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline = :pipeline
+         WHERE r.status <> 'completed' AND {key:r.status;:status} AND r.pipeline = :pipeline
            AND r.triggered_at >= {now} - :since
            AND r.id >= :from AND r.id < :before AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT :n");
+         ORDER BY r.status DESC, r.id DESC LIMIT :n");
     /// From one pipeline to the next by the index, however many runs each has.
     PIPELINES_COMPLETED = "
         WITH RECURSIVE names (pipeline) AS (

@@ -84,9 +84,9 @@ statements! {
           FROM ductwork_steps s WHERE s.id = :step AND s.run_id = :run";
     PAGE_DAMPENED = "
         SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
-         WHERE r.status <> 'completed' AND r.status = 'dampened' AND r.pipeline = :pipeline
+         WHERE r.status <> 'completed' AND {key:r.status;'dampened'} AND r.pipeline = :pipeline
            AND r.pruning_at IS NULL
-         ORDER BY r.id LIMIT :n";
+         ORDER BY r.status, r.id LIMIT :n";
     PAGE_WAITING = "
         SELECT br.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
                CAST(octet_length(s.input) AS bigint) AS input_size, substr(s.input, 1, 1000) AS input,

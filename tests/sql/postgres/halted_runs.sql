@@ -5,9 +5,9 @@ SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class,
                  WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
                  ORDER BY h.id LIMIT 1) AS branch_id
           FROM ductwork_runs r 
-         WHERE r.status <> 'completed' AND r.status = 'halted' AND r.pipeline = $1
+         WHERE r.status <> 'completed' AND r.status = ANY (ARRAY['halted']) AND r.pipeline = $1
            AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT $2) x
+         ORDER BY r.status DESC, r.id DESC LIMIT $2) x
   LEFT JOIN ductwork_branches b ON b.id = ANY (ARRAY[x.branch_id])
   LEFT JOIN ductwork_steps s ON s.id = ANY (ARRAY[b.step_id])
   LEFT JOIN ductwork_executions e ON e.step_id = ANY (ARRAY[s.id]) AND e.attempt =

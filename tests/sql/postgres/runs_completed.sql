@@ -11,7 +11,7 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
                                 WHERE b.run_id = r.id AND b.fan_out_id IS NULL LIMIT 1)),
           CASE WHEN r.revived_from IS NOT NULL THEN r.triggered_at END) AS started_at
   FROM ductwork_runs r 
- WHERE r.status = 'completed' AND r.pipeline = $2
+ WHERE r.status = 'completed' AND r.pipeline = ANY (ARRAY[$2])
    AND r.triggered_at >= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $3
    AND r.id >= $4 AND r.id < $5 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT $6
+ ORDER BY r.pipeline DESC, r.id DESC LIMIT $6

@@ -7,7 +7,7 @@ SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class,
           FROM ductwork_runs r INDEXED BY ductwork_runs_others
          WHERE r.status <> 'completed' AND r.status = 'halted' AND r.pipeline = ?1
            AND r.pruning_at IS NULL
-         ORDER BY r.id DESC LIMIT ?2) x
+         ORDER BY r.status DESC, r.id DESC LIMIT ?2) x
   LEFT JOIN ductwork_branches b ON b.id = x.branch_id
   LEFT JOIN ductwork_steps s ON s.id = b.step_id
   LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =

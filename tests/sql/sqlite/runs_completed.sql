@@ -14,4 +14,4 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
  WHERE r.status = 'completed' AND r.pipeline = ?2
    AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?3
    AND r.id >= ?4 AND r.id < ?5 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT ?6
+ ORDER BY r.pipeline DESC, r.id DESC LIMIT ?6

@@ -14,4 +14,4 @@ SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
  WHERE r.status <> 'completed' AND r.status = ?2 AND r.pipeline = ?3
    AND r.triggered_at >= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4
    AND r.id >= ?5 AND r.id < ?6 AND r.pruning_at IS NULL
- ORDER BY r.id DESC LIMIT ?7
+ ORDER BY r.status DESC, r.id DESC LIMIT ?7
