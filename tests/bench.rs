@@ -202,7 +202,7 @@ fn what_a_person_types_is_timed_on_a_history_a_queue_and_a_wide_run() {
 #[test]
 fn the_consoles_pages_are_timed_on_a_history_a_queue_and_a_wide_run() {
     let options = ["--history", "50", "--backlog", "50", "--width", "100"];
-    let names = ["/runs?pipeline=Rare, p95", "a run: 100 wide, open, p95"];
+    let names = ["/runs?pipeline=Rare, p99", "a run: 100 wide, open, p99"];
     on_both("pages", &options, &names);
 }
 

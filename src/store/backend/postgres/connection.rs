@@ -293,8 +293,15 @@ fn configured(
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),
             ("jit", "off"),
-            // Planning costs more than running; and every plan is the same, by design.
-            ("plan_cache_mode", "force_generic_plan"),
+            // Planning costs more than running; and every plan is the same, by design. Not so for a page:
+            // of a range of ids that is all of them a plan for any values expects next to nothing.
+            (
+                "plan_cache_mode",
+                match purpose {
+                    Purpose::Page => "force_custom_plan",
+                    _ => "force_generic_plan",
+                },
+            ),
             // A scan that cannot be avoided now seems so dear that workers for it seem cheap;
             // each of them is a process that has to be started.
             ("max_parallel_workers_per_gather", "0"),
