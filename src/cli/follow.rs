@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::machine::halt::remedy;
-use crate::model::{RunId, RunStatus, short as short_id};
+use crate::model::{RunId, RunStatus, Via, short as short_id};
 use crate::store::query::{self, NodeProgress};
 use crate::store::resume::{self, WaitingStep};
 use crate::store::{self, Conn};
@@ -431,9 +431,12 @@ impl Drop for View<'_> {
     }
 }
 
-/// The steps of a run in a few words.
+/// The steps of a run in a few words. Those beside its flow do not count: whether one has run by the time
+/// that its run has ended is a matter of milliseconds.
 fn summary(progress: &[NodeProgress]) -> String {
-    let sum = |of: fn(&NodeProgress) -> u64| progress.iter().map(of).sum::<u64>();
+    let is_hook = |node: &&NodeProgress| node.via.parse().is_ok_and(Via::is_hook);
+    let flow = || progress.iter().filter(|node| !is_hook(node));
+    let sum = |of: fn(&NodeProgress) -> u64| flow().map(of).sum::<u64>();
     let (done, failed) = (sum(|node| node.completed), sum(|node| node.failed));
     match failed {
         0 => counted(done, "step"),
