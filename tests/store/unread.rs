@@ -9,6 +9,7 @@ use ductwork::store::advance::{self, GiveBack};
 use ductwork::store::claim::{self, Claim, Claimed, Rest};
 use ductwork::store::cursor::Cursor;
 use ductwork::store::definition::{Definitions, LeftOut};
+use ductwork::store::list::{self, RunFilter};
 use ductwork::store::process::{self, Claimant, Counters, NewProcess};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{NewRun, trigger};
@@ -385,6 +386,34 @@ on_every_database! {
         assert_eq!(query::progress(conn, run).await.unwrap()[0].via, "teleport");
         let facts = ductwork::store::why::facts(conn, run, LEASE, &Definitions::default()).await.unwrap().unwrap();
         assert!(ductwork::machine::why::why(&facts).fact.contains("bored"));
+    }
+
+    async fn a_run_in_a_state_of_a_newer_version_hides_no_other_from_a_list(db: Db) {
+        static STATE: Statement = Statement::new(
+            "STATE",
+            "UPDATE ductwork_runs SET status = 'paused' WHERE id = :id",
+        );
+        let mut driver = Driver::new(&db).await;
+        let run = driver.trigger(&one(), "1").await;
+        let newer = driver.trigger(&one(), "1").await;
+        let conn = &mut driver.conn;
+        let allow = match conn.dialect() {
+            Dialect::Postgres => "ALTER DOMAIN ductwork_run_status DROP CONSTRAINT ductwork_run_status_check",
+            Dialect::Sqlite => "PRAGMA ignore_check_constraints = 1",
+        };
+        conn.script("allow", allow).await.unwrap();
+        assert_eq!(conn.execute(&STATE, &[("id", newer.0.into())]).await.unwrap(), 1);
+        let all = RunFilter {
+            pipeline: None,
+            key: None,
+            statuses: &[],
+            since: None,
+            before: None,
+            limit: 9,
+            whole: query::WHOLE,
+        };
+        let listed = list::runs(conn, &all).await.unwrap();
+        assert_eq!(listed.iter().map(|run| run.id).collect::<Vec<_>>(), [run]);
     }
 
     async fn a_process_of_a_role_that_only_a_newer_version_knows_is_left_to_that_version(db: Db) {
