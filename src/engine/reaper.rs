@@ -144,7 +144,7 @@ pub struct Sweeper {
     failed: Growing<ProcessId>,
     /// Where the rows of each sweep go.
     seen: Option<watch::Sender<Arc<[ProcessRow]>>>,
-    /// Whose counts its recoveries are in.
+    /// The counts of the process that recovers.
     counts: Option<Arc<Shared>>,
 }
 

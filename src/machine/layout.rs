@@ -54,7 +54,7 @@ pub enum Part {
 /// A box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Whose it is.
+    /// The part of the pipeline that the box shows.
     pub part: Part,
     /// The name, as it fits; and whole.
     pub label: Label,

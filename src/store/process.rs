@@ -724,7 +724,7 @@ pub struct Departed {
     pub id: ProcessId,
     /// Its purpose.
     pub role: String,
-    /// Whose jobs it worked.
+    /// The pipeline of a worker.
     pub pipeline: Option<String>,
     /// Where it ran.
     pub host: String,
