@@ -111,9 +111,6 @@ statements! {
          WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL
            AND {key:s.id;e.step_id}
          LIMIT :n";
-    PAGE_RUN_OF_KEY = "
-        SELECT r.id FROM ductwork_runs r
-         WHERE r.pipeline = :pipeline AND r.trigger_key = :key AND r.pruning_at IS NULL";
     PAGE_DEFINITIONS = "
         SELECT pipeline, digest, created_at FROM ductwork_definitions
          ORDER BY pipeline, created_at, digest LIMIT :n";
@@ -542,17 +539,6 @@ pub async fn held(conn: &mut Conn, n: usize) -> Result<Vec<Held>, Error> {
             })
         })
         .collect()
-}
-
-/// The run of this pipeline that was triggered with this key.
-pub async fn run_of_key(
-    conn: &mut Conn,
-    pipeline: &str,
-    key: &str,
-) -> Result<Option<RunId>, Error> {
-    let args = [("pipeline", pipeline.into()), ("key", key.into())];
-    let row = conn.fetch_optional(&PAGE_RUN_OF_KEY, &args).await?;
-    Ok(row.map(|row| row.get("id")).transpose()?.map(RunId))
 }
 
 /// The versions of all pipelines, pipeline by pipeline, the first of each first.

@@ -16,6 +16,7 @@ use crate::store::{halted, page as store};
 use crate::time;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
+use crate::wire::process::State as Judged;
 
 use super::asked::{Asked, encoded};
 use super::halted::Kind;
@@ -114,7 +115,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
     });
     let (counts, queues, facts, halted, waiting) = read.await?;
     let now = facts.now;
-    let is_stale = |mover: &Mover| mover.age >= stale_after;
+    let judged = |mover: &Mover| Judged::of(mover.age, stale_after, || mover.dead);
     let troubles = stuck::stuck(&facts).into_iter().map(|stuck| Trouble {
         run: stuck.run_id.map(parts::run),
         fact: stuck.fact,
@@ -126,7 +127,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
         frame: Frame::of("", now),
         troubles: troubles.collect(),
         states: STATES.map(parts::of_run),
-        pipelines: pipelines(&counts, &queues, &facts.processes, &is_stale),
+        pipelines: pipelines(&counts, &queues, &facts.processes, &judged),
         halted: halted
             .kinds
             .iter()
@@ -138,7 +139,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             false => format!("{}+", grouped(n as u64)),
         },
         oldest_question: oldest.map(|at| time::whole(time::between(at, now))),
-        hosts: hosts(&facts.processes, &is_stale),
+        hosts: hosts(&facts.processes, &judged),
     })
 }
 
@@ -146,7 +147,7 @@ fn pipelines(
     counts: &[Count],
     queues: &[Queue],
     movers: &[Mover],
-    is_stale: &dyn Fn(&Mover) -> bool,
+    judged: &dyn Fn(&Mover) -> Judged,
 ) -> Vec<Pipeline> {
     let names = counts.iter().map(|it| it.pipeline.as_str());
     let names = names.chain(queues.iter().map(|it| it.pipeline.as_str()));
@@ -169,7 +170,7 @@ fn pipelines(
         let workers: Vec<&Mover> = movers
             .iter()
             .filter(|it| it.role == Role::Worker && it.pipeline.as_deref() == Some(name))
-            .filter(|it| !is_stale(it))
+            .filter(|it| judged(it) == Judged::Healthy)
             .collect();
         let due = queue.map_or(0, |it| it.due);
         Pipeline {
@@ -196,7 +197,7 @@ fn up_to(n: u64) -> String {
     }
 }
 
-fn hosts(movers: &[Mover], is_stale: &dyn Fn(&Mover) -> bool) -> Vec<Host> {
+fn hosts(movers: &[Mover], judged: &dyn Fn(&Mover) -> Judged) -> Vec<Host> {
     let mut hosts: BTreeMap<&str, Vec<Process>> = BTreeMap::new();
     let mut movers: Vec<&Mover> = movers.iter().collect();
     movers.sort_by(|a, b| (a.role, &a.pipeline, a.pid).cmp(&(b.role, &b.pipeline, b.pid)));
@@ -205,7 +206,7 @@ fn hosts(movers: &[Mover], is_stale: &dyn Fn(&Mover) -> bool) -> Vec<Host> {
             role: mover.role.as_str(),
             pipeline: mover.pipeline.clone().unwrap_or_default(),
             pid: mover.pid,
-            state: parts::of_process(is_stale(mover), mover.quiet),
+            state: parts::of_process(judged(mover), mover.quiet),
             beat: time::whole(mover.age),
             holds: mover.holds,
         });

@@ -10,6 +10,7 @@ use crate::model::*;
 use crate::store::page::{Attempt, Holder, StepHead};
 use crate::time;
 use crate::view;
+use crate::wire::process::State as Judged;
 
 /// A state: a sign, a word, and a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Template)]
@@ -96,11 +97,12 @@ fn of_open(attempt: &Attempt) -> State {
 }
 
 /// Whether a process gives signs of life.
-pub fn of_process(is_stale: bool, is_quiet: bool) -> State {
-    match (is_stale, is_quiet) {
-        (true, _) => state("✗", "silent", "bad"),
-        (false, true) => state("‖", "quiet", "asks"),
-        (false, false) => state("✓", "healthy", "good"),
+pub fn of_process(judged: Judged, is_quiet: bool) -> State {
+    match (judged, is_quiet) {
+        (Judged::Dead, _) => state("✗", "dead", "bad"),
+        (Judged::Stale, _) => state("✗", "silent", "bad"),
+        (Judged::Healthy, true) => state("‖", "quiet", "asks"),
+        (Judged::Healthy, false) => state("✓", "healthy", "good"),
     }
 }
 

@@ -235,12 +235,11 @@ async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
         let versions = store::versions(conn, PIPELINES).await?;
         let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
         let asked = |name: &&str| filters.pipeline.as_deref().is_none_or(|it| it == *name);
-        let mut ids = Vec::new();
+        let mut runs = Vec::new();
         for name in names.into_iter().filter(asked) {
-            ids.extend(store::run_of_key(conn, name, key).await?);
+            runs.extend(list::runs(conn, &filter(filters, Some(name), Some(key))).await?);
         }
-        let mut runs = of_ids(conn, &ids).await?;
-        runs.retain(|run| filters.statuses.is_empty() || filters.statuses.contains(&run.status));
+        runs.sort_by_key(|run| std::cmp::Reverse(run.id));
         return Ok(Listed::Runs(runs));
     }
     if let Some(before) = filters.before
@@ -248,20 +247,26 @@ async fn listed(conn: &mut Conn, filters: &Filters) -> Result<Listed, Error> {
     {
         return Ok(Listed::NoCursor);
     }
-    let filter = RunFilter {
-        pipeline: filters.pipeline.as_deref(),
+    let filter = filter(filters, filters.pipeline.as_deref(), None);
+    Ok(Listed::Runs(list::runs(conn, &filter).await?))
+}
+
+fn filter<'a>(
+    filters: &'a Filters,
+    pipeline: Option<&'a str>,
+    key: Option<&'a str>,
+) -> RunFilter<'a> {
+    let since = filters.since.as_deref();
+    RunFilter {
+        pipeline,
+        key,
         statuses: &filters.statuses,
-        since: filters
-            .since
-            .as_deref()
-            .and_then(|since| duration::parse(since).ok()),
+        since: since.and_then(|since| duration::parse(since).ok()),
         before: filters.before,
         limit: LIMIT + 1,
-        key: None,
         // The page shows no payload, but says which run has a damaged one.
         whole: PAYLOAD_BYTES,
-    };
-    Ok(Listed::Runs(list::runs(conn, &filter).await?))
+    }
 }
 
 /// These runs, as a list has them.
