@@ -377,15 +377,15 @@ impl Asking {
             "TEST_MEND_NEWER",
             "UPDATE ductwork_definitions SET body = :body WHERE digest = :digest",
         );
-        // Triggered and lost executions are due at once: only one that cannot be read is put back
-        // for a while.
-        static PUT_BACK: Statement = Statement::new(
-            "TEST_PUT_BACK",
-            "SELECT e.id FROM ductwork_runs r
+        // A lost execution is followed by another; the same one has a new place in the queue only when it was
+        // claimed and put back, because it cannot be read.
+        static PLACE: Statement = Statement::new(
+            "TEST_PLACE",
+            "SELECT e.id, a.due_at FROM ductwork_runs r
                JOIN ductwork_steps s ON s.run_id = r.id
                JOIN ductwork_executions e ON e.step_id = s.id AND e.process_id IS NULL
                JOIN ductwork_availabilities a ON a.execution_id = e.id
-              WHERE r.id = :run AND a.due_at > {now} + 1000000",
+              WHERE r.id = :run",
         );
         // Nobody has read it yet.
         let seconds = 10_000 + number;
@@ -403,8 +403,16 @@ impl Asking {
         let (key, input) = (format!("newer-{number}"), number.to_string());
         let run = self.trigger(&definition, &key, &input).await?;
         let args = [("run", run.0.into())];
-        self.until(async |conn| Ok(!conn.fetch(&PUT_BACK, &args).await?.is_empty()))
-            .await?;
+        let mut seen: Option<(Uuid, i64)> = None;
+        self.until(async |conn| {
+            let Some(row) = conn.fetch_optional(&PLACE, &args).await? else {
+                return Ok(false);
+            };
+            let place = (row.get("id")?, row.get("due_at")?);
+            let before = seen.replace(place);
+            Ok(before.is_some_and(|(id, due_at)| id == place.0 && due_at != place.1))
+        })
+        .await?;
         tokio::time::sleep(lasts.saturating_sub(began.elapsed())).await;
         if mended {
             let args = [("digest", (&digest).into()), ("body", (&body).into())];
