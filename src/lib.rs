@@ -10,7 +10,7 @@
 // From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
 // this list.
 //
-// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`file`]: small common
+// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`file`]: small common
 //   forms
 // - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
@@ -87,6 +87,10 @@ mod metrics;
 pub mod model;
 #[cfg(not(feature = "internals"))]
 mod model;
+#[cfg(feature = "internals")]
+pub mod number;
+#[cfg(not(feature = "internals"))]
+mod number;
 #[cfg(feature = "internals")]
 pub mod problem;
 #[cfg(not(feature = "internals"))]

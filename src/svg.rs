@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use crate::machine::layout::{
     COUNTS, Frame, HEAD_COLUMNS, INSIDE, Layout, Line, Part, Placed, Point, title, width,
 };
+use crate::number::grouped;
 
 /// The stylesheet of pictures, light and dark.
 pub const STYLE: &str = include_str!("svg.css");
@@ -433,19 +434,6 @@ fn percent(name: &str) -> String {
         }
     }
     safe
-}
-
-/// `1,000,000`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A number in four letters, rounded down: nothing looks done before it is.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::process::identity::Identity;
 use crate::process::proof;
-use crate::store::process::{self, Departed, ProcessRow};
+use crate::store::departed::{self, Departed};
+use crate::store::process::{self, ProcessRow};
 use crate::store::{Purpose, query};
 use crate::time;
 use crate::wire::process::{DepartedJson, ProcessJson, State};
@@ -57,7 +58,7 @@ impl Processes {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             if self.gone {
-                let departed = process::departed(&mut conn, self.limit as usize).await?;
+                let departed = departed::latest(&mut conn, self.limit as usize).await?;
                 let now = query::now(&mut conn).await?;
                 return gone(cli, &departed, now);
             }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use crate::config::Config;
 use crate::definition::Definition;
 use crate::model::{RunId, RunStatus};
+use crate::number::grouped;
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
@@ -161,7 +162,7 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
             Err(Failure::failed(problem.help(format!(
                 "`ductworkd runs` lists them; runs older than the newest {} can be found only by their \
                  first digits",
-                grouped(NEWEST)
+                grouped(NEWEST as u64)
             ))))
         }
         Found::Ambiguous(runs) => Err(ambiguous(conn, &shown, &runs).await?),
@@ -174,18 +175,6 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
             Err(Failure::usage(Problem::new(message).help(help)))
         }
     }
-}
-
-/// A number in groups of three digits.
-fn grouped(number: usize) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    groups.join(",")
 }
 
 /// Runs that are told where several have the same digits.

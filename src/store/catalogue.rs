@@ -3,8 +3,8 @@
 use super::statement::Statement;
 use super::{
     advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
-    fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query, resume,
-    revive, steps, stuck, transition, trigger, why,
+    departed, fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query,
+    resume, revive, steps, stuck, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -27,6 +27,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         transition::hooks::STATEMENTS,
         transition::insert::STATEMENTS,
         definition::STATEMENTS,
+        departed::STATEMENTS,
         bench::data::STATEMENTS,
         metrics::STATEMENTS,
         migrate::STATEMENTS,

@@ -99,11 +99,6 @@ impl Location {
         self
     }
 
-    /// How long claims hold.
-    pub fn lease(&self) -> Duration {
-        self.lease
-    }
-
     /// SQLite's file.
     pub fn file(&self) -> Option<&Path> {
         match &self.target {

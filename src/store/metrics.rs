@@ -118,8 +118,8 @@ pub async fn fold(conn: &mut Conn) -> Result<usize, Error> {
     .await
 }
 
-/// Reads the queues and the registered processes. A process whose heartbeat is older than `lease` is silent.
-pub async fn readings(conn: &mut Conn, lease: Duration) -> Result<Vec<Reading>, Error> {
+/// Reads the queues and the registered processes. A process whose heartbeat is older than that is silent.
+pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Reading>, Error> {
     let (version, database) = (env!("CARGO_PKG_VERSION"), conn.dialect().as_str());
     let mut readings = vec![Reading::new(
         &metrics::BUILD_INFO,
@@ -143,7 +143,7 @@ pub async fn readings(conn: &mut Conn, lease: Duration) -> Result<Vec<Reading>, 
     let mut ages: BTreeMap<(Role, String), Duration> = BTreeMap::new();
     for mover in stuck::movers(conn).await? {
         let state = match &mover {
-            mover if mover.age > lease => "silent",
+            mover if mover.age >= stale_after => "silent",
             mover if mover.trouble.is_some() => "trouble",
             mover if mover.quiet => "quiet",
             _ => "up",

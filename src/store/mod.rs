@@ -20,6 +20,7 @@ pub mod conn;
 pub mod context;
 pub mod cursor;
 pub mod definition;
+pub mod departed;
 pub mod dialect;
 pub mod error;
 pub mod fan_out;

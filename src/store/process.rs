@@ -14,6 +14,7 @@ use crate::model::*;
 use super::claim::HELD;
 use super::conn::{Conn, Row};
 use super::definition::Definitions;
+use super::departed;
 use super::error::Error;
 use super::statement::{Arg, Rows, statements};
 use super::transition::insert::{self, NewExecution};
@@ -71,14 +72,6 @@ statements! {
          WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
                AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))
         RETURNING role, pipeline, host, pid, version, started_at";
-    /// The attempts that it made refer to it for as long as there is history.
-    REMEMBER = "
-        INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
-        VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)
-        ON CONFLICT (id) DO NOTHING";
-    DEPARTED = "
-        SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
-          FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id LIMIT :n";
     LOST_EXECUTIONS = "
         UPDATE ductwork_executions
            SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
@@ -533,7 +526,7 @@ pub async fn recover(
             return Ok(Recovered::default());
         }
         if let Some(row) = row {
-            remember(conn, process, &row, Some(how)).await?;
+            departed::remember(conn, process, &row, Some(how)).await?;
         }
         failpoint!(conn, "recover.removed");
         let mut recovered = Recovered {
@@ -687,77 +680,11 @@ pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error
         let args = [("id", process.0.into())];
         conn.fetch(&LOCK_PROCESS, &args).await?;
         if let Some(row) = conn.fetch_optional(&DEREGISTER, &args).await? {
-            remember(conn, process, &row, None).await?;
+            departed::remember(conn, process, &row, None).await?;
         }
         Ok(())
     })
     .await
-}
-
-/// Keeps what people ask of a process for when its row is gone.
-async fn remember(
-    conn: &mut Conn,
-    process: ProcessId,
-    row: &Row,
-    death: Option<&str>,
-) -> Result<(), Error> {
-    let (role, pipeline): (String, Option<String>) = (row.get("role")?, row.get("pipeline")?);
-    let (host, version): (String, String) = (row.get("host")?, row.get("version")?);
-    let args = [
-        ("id", process.0.into()),
-        ("role", role.as_str().into()),
-        ("pipeline", pipeline.as_deref().into()),
-        ("host", (&host).into()),
-        ("pid", row.get::<i64>("pid")?.into()),
-        ("version", (&version).into()),
-        ("started_at", row.get::<i64>("started_at")?.into()),
-        ("death", death.into()),
-    ];
-    conn.execute(&REMEMBER, &args).await?;
-    Ok(())
-}
-
-/// A process that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Departed {
-    /// The key of the row that it had.
-    pub id: ProcessId,
-    /// Its purpose.
-    pub role: String,
-    /// The pipeline of a worker.
-    pub pipeline: Option<String>,
-    /// Where it ran.
-    pub host: String,
-    /// Its pid there.
-    pub pid: u32,
-    /// The program's version.
-    pub version: String,
-    /// µs since 1970.
-    pub started_at: i64,
-    /// µs since 1970.
-    pub gone_at: i64,
-    /// How it was known to be dead; `None` where it ended in order.
-    pub death: Option<String>,
-}
-
-/// The processes that went last, at most `n` of them, the last one first.
-pub async fn departed(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
-    let rows = conn.fetch(&DEPARTED, &[("n", n.into())]).await?;
-    rows.iter()
-        .map(|row| {
-            Ok(Departed {
-                id: ProcessId(row.get("id")?),
-                role: row.get("role")?,
-                pipeline: row.get("pipeline")?,
-                host: row.get("host")?,
-                pid: row.count("pid")?,
-                version: row.get("version")?,
-                started_at: row.get("started_at")?,
-                gone_at: row.get("gone_at")?,
-                death: row.get("death")?,
-            })
-        })
-        .collect()
 }
 
 /// Processes without a row whose claims have outlived their leases.

@@ -20,6 +20,7 @@ use crate::failpoint::failpoint;
 
 use super::conn::Conn;
 use super::cursor::Cursor;
+use super::departed;
 use super::error::Error;
 use super::micros;
 use super::statement::{Rows, statements};
@@ -100,11 +101,6 @@ statements! {
     PRUNE_FAN_OUTS = "DELETE FROM ductwork_fan_outs WHERE {any:branch_id;b(id id)}";
     PRUNE_BARRIERS = "DELETE FROM ductwork_fan_outs WHERE {any:id;b(id id)}";
     PRUNE_BRANCHES = "DELETE FROM ductwork_branches WHERE {any:id;b(id id)}";
-    /// Processes that were gone before what is kept began, as a rule.
-    FORGET_DEPARTED = "
-        DELETE FROM ductwork_departed
-         WHERE id IN (SELECT id FROM ductwork_departed
-                       WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n)";
     PRUNE_RUNS = "DELETE FROM ductwork_runs WHERE {any:id;b(id id)}";
 }
 
@@ -219,7 +215,7 @@ impl Pruning {
             (self.cursor, self.in_pass) = (Cursor::FIRST, 0);
         } else {
             return match older_than {
-                Some(age) => forget_departed(conn, age).await,
+                Some(age) => departed::forget(conn, age).await,
                 None => Ok(false),
             };
         }
@@ -237,12 +233,6 @@ fn fitting(branches: usize, took: Duration, [least, _, most]: [usize; 3]) -> usi
         _ => branches,
     };
     next.clamp(least, most)
-}
-
-/// Forgets processes that went so long ago; true where there may be more of them.
-async fn forget_departed(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
-    let args = [("age", micros(age).into()), ("n", (RUNS as i64).into())];
-    Ok(conn.execute(&FORGET_DEPARTED, &args).await? == RUNS)
 }
 
 async fn half_pruned(conn: &mut Conn, n: u64) -> Result<Vec<Uuid>, Error> {

@@ -16,7 +16,7 @@ use crate::metrics::{Counts, Reading};
 use crate::store::metrics as rows;
 
 use super::Site;
-use super::source::{ReadError, Source};
+use super::source::ReadError;
 
 /// One answer of the database serves all who ask within so long,
 const ASKED_EVERY: Duration = Duration::from_secs(1);
@@ -43,15 +43,15 @@ struct Last {
 impl Scrapes {
     /// The last answer of the database, which is asked if that is old. The counts must be there; of the rest,
     /// whatever takes too long to be read is left out.
-    async fn scrape(&self, source: &Source) -> Result<Arc<(Counts, Vec<Reading>)>, ReadError> {
+    async fn scrape(&self, site: &Site) -> Result<Arc<(Counts, Vec<Reading>)>, ReadError> {
         let mut last = self.last.lock().await;
         let began = Instant::now();
         if let Some(last) = last.as_ref().filter(|last| began < last.until) {
             return Ok(Arc::clone(&last.scraped));
         }
-        let lease = source.lease;
+        let (source, stale_after) = (&site.source, site.witness.stale_after);
         let counts = source.read(async |conn| rows::counts(conn).await).await?;
-        let readings = source.read(async move |conn| rows::readings(conn, lease).await);
+        let readings = source.read(async move |conn| rows::readings(conn, stale_after).await);
         let mut readings = in_time(readings.await)?;
         let runs = source.read(async |conn| rows::runs(conn).await).await;
         readings.extend(in_time(runs)?);
@@ -76,7 +76,7 @@ fn in_time(readings: Result<Vec<Reading>, ReadError>) -> Result<Vec<Reading>, Re
 /// All metrics.
 pub async fn metrics(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
     let format = wanted(&headers);
-    match site.metrics.scrape(&site.source).await {
+    match site.metrics.scrape(&site).await {
         Ok(scraped) => {
             let (counts, readings) = scraped.as_ref();
             let text = render(counts, readings, format);

@@ -64,22 +64,19 @@ impl From<Error> for ReadError {
 #[derive(Clone)]
 pub struct Source {
     questions: mpsc::Sender<Box<dyn Question>>,
-    /// How long claims hold in this database.
-    pub lease: Duration,
 }
 
 impl Source {
     /// The source of this database. It connects when it is asked something.
     pub fn open(location: Location) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
-        let lease = location.lease();
         tokio::task::spawn_local(async move {
             let mut reader = Reader::new(location);
             while let Some(question) = asked.recv().await {
                 reader.answer(question).await;
             }
         });
-        Self { questions, lease }
+        Self { questions }
     }
 
     /// Asks: `source.read(async move |conn| query::runs(conn, &filter).await).await`. A question that was

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::{ProcessId, Role};
-use crate::store::process::{Departed, ProcessRow};
+use crate::store::departed::Departed;
+use crate::store::process::ProcessRow;
 
 use super::Time;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ductwork::store::process::{self, Death, Departed};
+use ductwork::store::departed::{self, Departed};
+use ductwork::store::process::{self, Death};
 use ductwork::store::prune;
 
 use crate::driver::{Driver, limits, register};
@@ -25,7 +26,7 @@ on_every_database! {
                 .await
                 .unwrap();
         }
-        let gone = process::departed(&mut driver.conn, 9).await.unwrap();
+        let gone = departed::latest(&mut driver.conn, 9).await.unwrap();
         let told = |gone: &[Departed]| -> Vec<_> {
             gone.iter().map(|it| (it.id, it.death.clone())).collect()
         };
@@ -37,11 +38,11 @@ on_every_database! {
         assert_eq!((gone[0].host.as_str(), gone[0].pid), (rows[0].host.as_str(), rows[0].pid));
         assert!(gone[0].gone_at >= gone[0].started_at);
 
-        let last = process::departed(&mut driver.conn, 1).await.unwrap();
+        let last = departed::latest(&mut driver.conn, 1).await.unwrap();
         assert_eq!(told(&last), [killed]);
         prune::prune(&mut driver.conn, Duration::from_secs(3_600), 9).await.unwrap();
-        assert_eq!(process::departed(&mut driver.conn, 9).await.unwrap().len(), 2);
+        assert_eq!(departed::latest(&mut driver.conn, 9).await.unwrap().len(), 2);
         prune::prune(&mut driver.conn, Duration::ZERO, 9).await.unwrap();
-        assert_eq!(process::departed(&mut driver.conn, 9).await.unwrap(), []);
+        assert_eq!(departed::latest(&mut driver.conn, 9).await.unwrap(), []);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::process;
+use crate::store::{departed, process};
 use crate::web::Site;
 use crate::wire::process::{DepartedJson, ProcessJson, ProcessesJson};
 
@@ -22,7 +22,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
         let read = site
             .source
-            .read(async move |conn| process::departed(conn, limit).await);
+            .read(async move |conn| departed::latest(conn, limit).await);
         let departed = read.await?;
         let forms = departed.iter().map(DepartedJson::of).collect();
         return Answer::json(&ProcessesJson::Departed(forms));

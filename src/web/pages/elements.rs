@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use crate::model::{FanOutId, RunId};
+use crate::number::grouped;
 use crate::store::fan_out::{self, Element};
 use crate::store::{page as store, query};
 use crate::web::Site;
@@ -16,7 +17,7 @@ use crate::web::refusal::Refusal;
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Place, RunLink, State};
 use super::run::no_run;
-use super::text::{clip, grouped};
+use super::text::clip;
 use super::{Frame, page};
 
 /// Elements of a page.

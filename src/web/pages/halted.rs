@@ -7,6 +7,7 @@ use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
 
+use crate::number::grouped;
 use crate::store::halted::{self, HaltedKind};
 use crate::store::query;
 use crate::web::Site;
@@ -14,7 +15,7 @@ use crate::web::refusal::Refusal;
 
 use super::asked::{Asked, encoded};
 use super::parts::{self, Moment, RunLink};
-use super::text::{clip, grouped};
+use super::text::clip;
 use super::{Frame, page};
 
 /// Kinds that are shown.

@@ -11,6 +11,7 @@ use axum::response::Response;
 
 use crate::machine::stuck::{self, Mover};
 use crate::model::{Role, RunStatus};
+use crate::number::grouped;
 use crate::store::overview::{self, Count, Queue};
 use crate::store::{halted, page as store};
 use crate::time;
@@ -21,7 +22,6 @@ use crate::wire::process::State as Judged;
 use super::asked::{Asked, encoded};
 use super::halted::Kind;
 use super::parts::{self, State};
-use super::text::grouped;
 use super::{Frame, page};
 
 /// Numbers are counted up to this.

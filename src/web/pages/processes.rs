@@ -8,14 +8,14 @@ use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
 
-use crate::store::{page as store, process, query};
+use crate::number::grouped;
+use crate::store::{departed, page as store, process, query};
 use crate::time;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
 use super::asked::Asked;
 use super::parts::{self, Moment, RunLink, State};
-use super::text::grouped;
 use super::{Frame, page};
 
 /// Processes that are gone, the last ones.
@@ -82,7 +82,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
         Ok((
             process::processes(conn).await?,
             store::held(conn, HELD).await?,
-            process::departed(conn, GONE + 1).await?,
+            departed::latest(conn, GONE + 1).await?,
             query::now(conn).await?,
         ))
     });
@@ -120,7 +120,7 @@ pub async fn processes(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
         name: name.to_owned(),
         processes,
     };
-    let gone = |row: &process::Departed| Gone {
+    let gone = |row: &departed::Departed| Gone {
         role: row.role.clone(),
         pipeline: row.pipeline.clone().unwrap_or_default(),
         host: row.host.clone(),

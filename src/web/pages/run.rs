@@ -12,6 +12,7 @@ use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
 use crate::machine::why::{self, Facts, Why};
 use crate::model::{RunId, RunStatus, StepStatus};
+use crate::number::grouped;
 use crate::store::Error;
 use crate::store::conn::Conn;
 use crate::store::definition::{Definitions, short};
@@ -26,7 +27,7 @@ use crate::web::refusal::Refusal;
 
 use super::asked::{self, Asked, encoded, missing, wrong};
 use super::parts::{self, Moment, Place, RunLink, State};
-use super::text::{Value, clip, grouped};
+use super::text::{Value, clip};
 use super::{Frame, elsewhere, page};
 
 /// Steps that are listed.

@@ -10,6 +10,7 @@ use axum::response::Response;
 
 use crate::duration;
 use crate::model::{RunId, RunStatus};
+use crate::number::grouped;
 use crate::store::Error;
 use crate::store::conn::Conn;
 use crate::store::list::{self, RunFilter};
@@ -195,7 +196,7 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
                 "no run's id begins or ends with {}; one may have been deleted, and by its last digits a run is \
                  found only among the newest {}",
                 digits.unwrap_or_default(),
-                super::text::grouped(query::NEWEST as u64)
+                grouped(query::NEWEST as u64)
             )));
         }
         Listed::NoCursor => {

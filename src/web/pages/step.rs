@@ -8,6 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use crate::model::{RunId, StepId};
+use crate::number::grouped;
 use crate::store::fan_out;
 use crate::store::page::{self as store, Attempt};
 use crate::store::query::{self, Spread};
@@ -18,7 +19,7 @@ use crate::web::refusal::Refusal;
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Bar, Moment, Place, RunLink, State};
 use super::run::no_run;
-use super::text::{self, Value, clip, grouped};
+use super::text::{self, Value, clip};
 use super::{Frame, page};
 
 /// Attempts that are listed.

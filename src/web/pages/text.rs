@@ -123,19 +123,6 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// `1,000,000`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// JSON with a line for each element and member, each number and string in its own words. One that nests so
 /// that its indentation would be longer than `most` stays as it is.
 fn lines(json: &str, most: usize) -> String {

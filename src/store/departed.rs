@@ -1,0 +1,105 @@
+//! Processes that are gone, and what people ask of them.
+//!
+//! Owns: remembering a process when its row goes, and forgetting it with the history. Never: decides that a
+//! process is gone (`store::process` is told so).
+
+use std::time::Duration;
+
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::micros;
+use super::statement::statements;
+
+/// As many are forgotten in one transaction.
+const FORGOTTEN_AT_ONCE: u64 = 500;
+
+statements! {
+    /// The attempts that it made refer to it for as long as there is history.
+    REMEMBER = "
+        INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
+        VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)
+        ON CONFLICT (id) DO NOTHING";
+    DEPARTED = "
+        SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
+          FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n";
+    /// Processes that were gone before what is kept began, as a rule.
+    FORGET_DEPARTED = "
+        DELETE FROM ductwork_departed
+         WHERE id IN (SELECT id FROM ductwork_departed
+                       WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n)";
+}
+
+/// Keeps what people ask of a process for when its row is gone.
+pub(super) async fn remember(
+    conn: &mut Conn,
+    process: ProcessId,
+    row: &Row,
+    death: Option<&str>,
+) -> Result<(), Error> {
+    let (role, pipeline): (String, Option<String>) = (row.get("role")?, row.get("pipeline")?);
+    let (host, version): (String, String) = (row.get("host")?, row.get("version")?);
+    let args = [
+        ("id", process.0.into()),
+        ("role", role.as_str().into()),
+        ("pipeline", pipeline.as_deref().into()),
+        ("host", (&host).into()),
+        ("pid", row.get::<i64>("pid")?.into()),
+        ("version", (&version).into()),
+        ("started_at", row.get::<i64>("started_at")?.into()),
+        ("death", death.into()),
+    ];
+    conn.execute(&REMEMBER, &args).await?;
+    Ok(())
+}
+
+/// A process that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// The key of the row that it had.
+    pub id: ProcessId,
+    /// Its purpose.
+    pub role: String,
+    /// The pipeline of a worker.
+    pub pipeline: Option<String>,
+    /// Where it ran.
+    pub host: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// The program's version.
+    pub version: String,
+    /// µs since 1970.
+    pub started_at: i64,
+    /// µs since 1970.
+    pub gone_at: i64,
+    /// How it was known to be dead; `None` where it ended in order.
+    pub death: Option<String>,
+}
+
+/// The processes that went last, at most `n` of them, the last one first.
+pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
+    let rows = conn.fetch(&DEPARTED, &[("n", n.into())]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Departed {
+                id: ProcessId(row.get("id")?),
+                role: row.get("role")?,
+                pipeline: row.get("pipeline")?,
+                host: row.get("host")?,
+                pid: row.count("pid")?,
+                version: row.get("version")?,
+                started_at: row.get("started_at")?,
+                gone_at: row.get("gone_at")?,
+                death: row.get("death")?,
+            })
+        })
+        .collect()
+}
+
+/// Forgets processes that went so long ago; true where there may be more of them.
+pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
+    let n = FORGOTTEN_AT_ONCE;
+    let args = [("age", micros(age).into()), ("n", (n as i64).into())];
+    Ok(conn.execute(&FORGET_DEPARTED, &args).await? == n)
+}
