@@ -10,8 +10,8 @@
 // From the bottom up. A module uses only those in lines above its own; `tests/tidy.rs` reads
 // this list.
 //
-// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`file`]: small common
-//   forms
+// - [`model`]: ids and status words · [`problem`], [`duration`], [`time`], [`number`], [`file`], [`secret`]: small
+//   common forms
 // - [`failpoint`]: faults on purpose · [`exec`]: system calls of children · [`proc`]: `/proc` · [`yaml`]: files as trees, every value with its place
 // - [`definition`]: what a pipeline is
 // - [`machine`]: what happens next, pure
@@ -107,6 +107,10 @@ mod process;
 pub mod program;
 #[cfg(not(feature = "internals"))]
 mod program;
+#[cfg(feature = "internals")]
+pub mod secret;
+#[cfg(not(feature = "internals"))]
+mod secret;
 #[cfg(feature = "internals")]
 pub mod step;
 #[cfg(not(feature = "internals"))]

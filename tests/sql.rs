@@ -117,6 +117,7 @@ const SCANS: &[(&str, &str)] = &[
     ("STRANDED", "a row per process and pipeline of the queue"),
     ("STUCK_PROCESSES", "a row per process"),
     ("STUCK_EXPIRED", "what is claimed at the moment"),
+    ("TOKENS", "stops at its limit"),
 ];
 
 /// The names of rows that statements are given, or have just taken.

@@ -9,6 +9,7 @@ use crate::store::{Purpose, cancel, query};
 
 use super::exit::Failure;
 use super::patiently::patiently;
+use super::person;
 use super::setup::{self, CliContext};
 
 /// Ends a run for good.
@@ -27,6 +28,7 @@ pub struct Cancel {
 impl Cancel {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        let by = person::actor(None)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
@@ -48,7 +50,7 @@ impl Cancel {
                         "cancelling: {branches} branches; waiting for others, who have locked the next ones"
                     ),
                 },
-                cancel::cancel_by(&mut conn, run, cancel::BATCH, &mut report),
+                cancel::cancel_by(&mut conn, run, cancel::BATCH, Some(by), &mut report),
             );
             let cancelled = cancelled.await;
             let stopping = match cancelled? {

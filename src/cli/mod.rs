@@ -28,6 +28,7 @@ mod nobody;
 mod out;
 mod outage;
 mod patiently;
+mod person;
 mod processes;
 mod prune;
 mod refusal;
@@ -41,6 +42,7 @@ mod show;
 mod start;
 mod symbolize;
 mod terminal;
+mod token;
 mod trigger;
 mod value;
 mod watch;
@@ -141,6 +143,8 @@ enum Verb {
     Health(health::Health),
     /// Print all metrics as Prometheus reads them
     Metrics(metrics::Metrics),
+    /// Make, list and revoke the tokens of the console's visitors
+    Token(token::Token),
     /// Read and write the values that the steps of a run share
     Context(context::Context),
     /// Check every invariant against the live database
@@ -263,6 +267,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Processes(args) => done(args.execute(&cli)),
         Verb::Health(args) => done(args.execute(&cli)),
         Verb::Metrics(args) => done(args.execute(&cli)),
+        Verb::Token(args) => done(args.execute(&cli)),
         Verb::Context(args) => done(args.execute(&cli)),
         Verb::Audit(args) => done(args.execute(&cli)),
         Verb::Bench(args) => done(args.execute(&cli)),

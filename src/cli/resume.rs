@@ -4,13 +4,13 @@ use serde_json::json;
 
 use crate::model::{self, RunId, StepId};
 use crate::problem::Problem;
-use crate::process::identity::Identity;
 use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
 
 use super::exit::Failure;
 use super::nobody;
-use super::out::{clean, short};
+use super::out::short;
+use super::person;
 use super::setup::{self, CliContext};
 
 /// Answers a run that waits for a person.
@@ -34,37 +34,10 @@ pub struct Resume {
     by: Option<String>,
 }
 
-/// Characters of a person's name.
-const NAME_MAX: usize = 200;
-
-/// The person at this terminal, as far as the environment tells; else the number of the user.
-fn person() -> String {
-    let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
-    let user = given
-        .filter_map(|name| std::env::var(name).ok())
-        .find(|user| is_name(user));
-    let user = user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
-    let host = Identity::current().host;
-    format!("{user}@{host}").chars().take(NAME_MAX).collect()
-}
-
-/// The name of a person: one line, and none of those that stand for a deadline.
-fn is_name(name: &str) -> bool {
-    let is_long = name.chars().count() > NAME_MAX;
-    !is_long && !name.trim().is_empty() && !name.starts_with('(') && clean(name) == name
-}
-
 impl Resume {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        if self.by.as_ref().is_some_and(|by| !is_name(by)) {
-            let problem = Problem::new(format!(
-                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and no `(` at its beginning"
-            ));
-            return Err(Failure::usage(
-                problem.help("name the person who answers: `--by ana`"),
-            ));
-        }
+        let by = person::actor(self.by)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
@@ -82,31 +55,29 @@ impl Resume {
                 None => None,
             };
             let value = value.as_deref().map(serde_json::value::RawValue::get);
-            let by = self.by.unwrap_or_else(person);
-            let resumed =
-                match resume::resume(&mut conn, run, step, value, Some(by.as_str())).await? {
-                    resume::Resume::Done(resumed) => resumed,
-                    resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
-                    resume::Resume::NotDampened(status) if status.is_terminal() => {
-                        return Err(setup::has_ended(run, status));
-                    }
-                    resume::Resume::NotDampened(status) => {
-                        let problem = Problem::new(format!(
-                            "the run {run} is {status}: it does not wait for a person"
-                        ));
-                        return Err(Failure::failed(
-                            problem.help(format!("`ductworkd why {run}` says what it waits for")),
-                        ));
-                    }
-                    resume::Resume::Ambiguous(steps) => {
-                        let message =
-                            format!("{} steps of the run {run} wait for a person", steps.len());
-                        let problem = Problem::new(message);
-                        return Err(Failure::failed(
-                            problem.help(format!("say which, with --step: {}", names(&steps))),
-                        ));
-                    }
-                };
+            let resumed = match resume::resume(&mut conn, run, step, value, Some(&by)).await? {
+                resume::Resume::Done(resumed) => resumed,
+                resume::Resume::NotFound => return Err(setup::no_run(&run.to_string())),
+                resume::Resume::NotDampened(status) if status.is_terminal() => {
+                    return Err(setup::has_ended(run, status));
+                }
+                resume::Resume::NotDampened(status) => {
+                    let problem = Problem::new(format!(
+                        "the run {run} is {status}: it does not wait for a person"
+                    ));
+                    return Err(Failure::failed(
+                        problem.help(format!("`ductworkd why {run}` says what it waits for")),
+                    ));
+                }
+                resume::Resume::Ambiguous(steps) => {
+                    let message =
+                        format!("{} steps of the run {run} wait for a person", steps.len());
+                    let problem = Problem::new(message);
+                    return Err(Failure::failed(
+                        problem.help(format!("say which, with --step: {}", names(&steps))),
+                    ));
+                }
+            };
             let pipeline = setup::wake_for(&mut conn, &config, run).await?;
             nobody::note(&mut conn, &config, &pipeline).await?;
             match cli.out.json {

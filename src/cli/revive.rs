@@ -19,6 +19,7 @@ use super::exit::Failure;
 use super::follow;
 use super::nobody;
 use super::patiently::waiting;
+use super::person;
 use super::setup::{self, CliContext};
 
 /// Continues a halted run as a new one.
@@ -49,6 +50,7 @@ const NAMED: usize = 5;
 impl Revive {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        let by = person::actor(None)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;
@@ -85,6 +87,7 @@ impl Revive {
             let wanted = Wanted {
                 definition,
                 context: !self.without_context,
+                by: Some(&by),
             };
             let revived = revive::revive_as(&mut conn, run, wanted);
             let revived = match waiting("reviving the run", revived).await? {

@@ -13,6 +13,7 @@ use crate::telemetry::{self, Level, LogFormat, ProcessLabel};
 use super::check::suspicions;
 use super::exit::Failure;
 use super::setup::CliContext;
+use super::token;
 
 /// So many suspicions are told at a start; `check` has them all.
 const SUSPICIONS: usize = 20;
@@ -60,11 +61,22 @@ impl Start {
 }
 
 /// The console alone, as `role: console` is.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Console {}
+#[derive(Debug, clap::Args)]
+pub struct Console {
+    #[command(subcommand)]
+    verb: Option<ConsoleVerb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ConsoleVerb {
+    Link(token::Link),
+}
 
 impl Console {
     pub fn execute(self, cli: CliContext) -> Result<ExitCode, Failure> {
+        if let Some(ConsoleVerb::Link(link)) = self.verb {
+            return link.execute(&cli).map(|()| ExitCode::SUCCESS);
+        }
         block_signals()?;
         let mut config = cli.config()?;
         config.role = DaemonRole::Console;

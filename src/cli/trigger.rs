@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::config::Config;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
-use crate::store::trigger::{NewRun, Triggered, trigger};
+use crate::store::trigger::{NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
@@ -16,6 +16,7 @@ use super::follow::{self, Follow, say};
 use super::nobody::{self, Lookout};
 use super::outage::Outages;
 use super::patiently::waiting;
+use super::person;
 use super::setup::{self, CliContext};
 use super::shot;
 
@@ -78,6 +79,7 @@ pub struct Answer<'a> {
 impl Trigger {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        let by = person::actor(None)?;
         let pipelines = cli.pipelines(&config)?;
         let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?;
         let pipeline = &definition.pipeline;
@@ -93,7 +95,7 @@ impl Trigger {
                 key: self.key.as_deref(),
                 input: input.get(),
             }];
-            let triggered = trigger(&mut conn, definition, &runs, self.delay);
+            let triggered = trigger_by(&mut conn, definition, &runs, self.delay, Some(&by));
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             if triggered.created {

@@ -254,6 +254,8 @@ const HISTORY: &str = "
     ductwork_tuples run_id key value first_set_at last_set_at
     ductwork_departed id role pipeline host pid version started_at gone_at death
     ductwork_metrics process_id written_at body
+    ductwork_actions id at by_whom channel verb pipeline run_id made_run
+    ductwork_tokens id kind name digest scope pipelines created_at created_by expires_at ended_at parent
     ductwork_migrations version name applied_at needs";
 
 #[test]

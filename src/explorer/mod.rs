@@ -167,6 +167,16 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("FORGET_METRICS", "the same"),
     (
+        "RECORD_ACTIONS",
+        "an intervention, beside what it does: `tests/store/actions.rs`",
+    ),
+    (
+        "CREATE_TOKEN",
+        "visitors of the console: `tests/store/tokens.rs`",
+    ),
+    ("END_TOKEN", "the same"),
+    ("FORGET_TOKENS", "the same"),
+    (
         "BEGIN_PRUNING",
         "a run that is wider than a transaction: `tests/store/wide.rs`",
     ),

@@ -170,6 +170,43 @@ words! {
         /// It shows what there is, and claims nothing.
         Console = "console",
     }
+    /// The rights of a visitor of the console; each has those before it.
+    Scope {
+        /// Sees everything.
+        Read = "read",
+        /// Triggers, revives, cancels and answers runs, and pauses pipelines.
+        Operate = "operate",
+        /// Makes tokens, and revokes them.
+        Admin = "admin",
+    }
+    /// The purpose of a secret by which a visitor is known.
+    TokenKind {
+        /// A program presents it with each request.
+        Token = "token",
+        /// It lets one browser in, once.
+        Link = "link",
+        /// A browser that was let in presents it, until it signs out.
+        Session = "session",
+    }
+    /// The way by which an intervention came.
+    Channel {
+        /// The command line.
+        Cli = "cli",
+        /// A program.
+        Api = "api",
+        /// A page of the console.
+        Console = "console",
+    }
+    /// An intervention.
+    Verb {
+        Trigger = "trigger",
+        Revive = "revive",
+        Cancel = "cancel",
+        /// A person has answered.
+        Resume = "resume",
+        Pause = "pause",
+        Unpause = "unpause",
+    }
 }
 
 impl Hook {

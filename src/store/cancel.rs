@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::action::{self, Actor};
 use super::backend::Setting;
 use super::conn::Conn;
 use super::error::Error;
@@ -124,7 +125,7 @@ pub enum Cancel {
 /// caller that does not learn the result asks again.
 #[cfg(feature = "internals")]
 pub async fn cancel(conn: &mut Conn, run_id: RunId) -> Result<Cancel, Error> {
-    cancel_by(conn, run_id, BATCH, &mut |_| {}).await
+    cancel_by(conn, run_id, BATCH, None, &mut |_| {}).await
 }
 
 /// The same, so many branches per transaction; `report` hears how many are closed, after each; the same
@@ -133,9 +134,10 @@ pub async fn cancel_by(
     conn: &mut Conn,
     run_id: RunId,
     batch: usize,
+    by: Option<Actor>,
     report: &mut dyn FnMut(usize),
 ) -> Result<Cancel, Error> {
-    let mut cancelling = Cancelling::of(run_id, batch);
+    let mut cancelling = Cancelling::of(run_id, batch).by(by);
     loop {
         let before = cancelling.closed;
         if let Some(cancelled) = cancelling.step(conn).await? {
@@ -188,6 +190,8 @@ pub struct Cancelling {
     held: BTreeSet<ProcessId>,
     /// Branches closed so far.
     pub closed: usize,
+    /// The person or the program that cancels, until that is recorded.
+    by: Option<Actor>,
 }
 
 impl Cancelling {
@@ -199,7 +203,13 @@ impl Cancelling {
             seen: Vec::new(),
             held: BTreeSet::new(),
             closed: 0,
+            by: None,
         }
+    }
+
+    /// The same, by somebody, which is recorded with the first that it closes.
+    pub fn by(self, by: Option<Actor>) -> Self {
+        Self { by, ..self }
     }
 
     /// One transaction; what the cancellation came to, if it was the last.
@@ -226,7 +236,7 @@ impl Cancelling {
     /// Closes those that are seen here, which are few and all that are open, and the run.
     async fn end(&mut self, conn: &mut Conn, seen: Vec<Open>) -> Result<Option<Cancel>, Error> {
         failpoint!(conn, "cancel.begin");
-        let run_id = self.run_id;
+        let (run_id, by) = (self.run_id, self.by.as_ref());
         let ended = conn.transaction(async |conn| {
             let held = hold(conn, &seen).await?;
             // RACE: a branch that we saw is split, or split further, before we have its lock. Its
@@ -252,6 +262,7 @@ impl Cancelling {
                 }
                 return Ok(Some((None, status(conn, run_id).await?)));
             }
+            action::record(conn, by, Verb::Cancel, [run_id], None).await?;
             failpoint!(conn, "cancel.written");
             Ok(Some((Some(processes), None)))
         });
@@ -274,7 +285,7 @@ impl Cancelling {
     /// Closes some of the run's branches, as far as they cannot be missed by anybody who goes on.
     async fn some(&mut self, conn: &mut Conn, seen: &[Open]) -> Result<(), Error> {
         failpoint!(conn, "cancel.begin");
-        let run_id = self.run_id;
+        let (run_id, by) = (self.run_id, self.by.as_ref());
         let done = conn.transaction(async |conn| {
             let mut held = hold(conn, seen).await?;
             let waiting: Vec<Uuid> = held
@@ -311,6 +322,7 @@ impl Cancelling {
                 let text = format!("I15: {run_id:?} has ended, but branches of it had not");
                 return Err(Error::Corrupt(text));
             }
+            action::record(conn, by, Verb::Cancel, [run_id], None).await?;
             failpoint!(conn, "cancel.written");
             Ok((held.branches.len(), processes))
         });
@@ -318,6 +330,9 @@ impl Cancelling {
         if let Some((closed, processes)) = done {
             self.held.extend(processes);
             self.closed += closed;
+            if closed > 0 {
+                self.by = None;
+            }
         }
         failpoint!(conn, "cancel.end");
         Ok(())

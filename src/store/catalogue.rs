@@ -2,9 +2,9 @@
 
 use super::statement::Statement;
 use super::{
-    advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context, definition,
-    departed, fan_out, halted, list, logs, metrics, migrate, overview, page, process, prune, query,
-    resume, revive, steps, stuck, transition, trigger, why,
+    action, advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context,
+    definition, departed, fan_out, halted, list, logs, metrics, migrate, overview, page, process,
+    prune, query, resume, revive, steps, stuck, token, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -27,6 +27,8 @@ pub fn catalogue() -> Vec<&'static Statement> {
         transition::hooks::STATEMENTS,
         transition::insert::STATEMENTS,
         definition::STATEMENTS,
+        action::STATEMENTS,
+        token::STATEMENTS,
         departed::STATEMENTS,
         bench::data::STATEMENTS,
         metrics::STATEMENTS,

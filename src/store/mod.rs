@@ -3,6 +3,7 @@
 //! Owns: the schema, every statement, and the operations on rows, each of them guarded.
 //! Never: decides; what is to be written is a plan made by `machine`.
 
+pub mod action;
 pub mod advance;
 pub mod audit;
 mod audit_prefilter;
@@ -46,6 +47,7 @@ pub mod sandbox;
 pub mod statement;
 pub mod steps;
 pub mod stuck;
+pub mod token;
 pub mod transition;
 pub mod trigger;
 pub mod why;

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::failpoint::failpoint;
 
+use super::action;
 use super::conn::Conn;
 use super::cursor::Cursor;
 use super::departed;
@@ -215,7 +216,10 @@ impl Pruning {
             (self.cursor, self.in_pass) = (Cursor::FIRST, 0);
         } else {
             return match older_than {
-                Some(age) => departed::forget(conn, age).await,
+                Some(age) => {
+                    let more = departed::forget(conn, age).await?;
+                    Ok(action::forget(conn, age).await? || more)
+                }
                 None => Ok(false),
             };
         }

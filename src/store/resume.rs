@@ -9,6 +9,7 @@ use crate::failpoint::failpoint;
 use crate::model::*;
 use crate::time;
 
+use super::action::{self, Actor};
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::{Rows, statements};
@@ -159,7 +160,7 @@ pub async fn resume(
     run_id: RunId,
     step: Option<StepId>,
     value: Option<&str>,
-    by: Option<&str>,
+    by: Option<&Actor>,
 ) -> Result<Resume, Error> {
     failpoint!(conn, "resume.begin");
     let resumed = conn.transaction(async |conn| {
@@ -179,11 +180,13 @@ pub async fn resume(
             run_id,
         });
         let answered: Vec<Answered> = answered.collect();
-        let answer = Answer::Value { value, by };
+        let name = by.map(|by| by.name.as_str());
+        let answer = Answer::Value { value, by: name };
         let n = release(conn, &answered, answer).await?;
         if n == 0 {
             return Ok(Resume::NotDampened(status));
         }
+        action::record(conn, by, Verb::Resume, [run_id], None).await?;
         failpoint!(conn, "resume.written");
         Ok(Resume::Done(n))
     });

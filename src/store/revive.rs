@@ -18,6 +18,7 @@ use crate::machine::revive::{
 };
 use crate::model::*;
 
+use super::action::{self, Actor};
 use super::conn::Conn;
 use super::definition::{self, Definitions};
 use super::error::Error;
@@ -185,6 +186,8 @@ pub struct Wanted<'a> {
     pub definition: Option<&'a Definition>,
     /// The new run has the context of its origin; otherwise it begins with none.
     pub context: bool,
+    /// The person or the program that revives.
+    pub by: Option<&'a Actor>,
 }
 
 #[cfg(feature = "internals")]
@@ -193,6 +196,7 @@ impl Wanted<'_> {
     pub const SAME: Self = Self {
         definition: None,
         context: true,
+        by: None,
     };
 }
 
@@ -215,6 +219,9 @@ pub async fn revive_as(conn: &mut Conn, from: RunId, wanted: Wanted<'_>) -> Resu
     failpoint!(conn, "revive.begin");
     let revived = conn.transaction(async |conn| {
         let revived = copy(conn, from, to, wanted, digest.as_deref()).await?;
+        if revived == Revive::Done(to) {
+            action::record(conn, wanted.by, Verb::Revive, [from], Some(to)).await?;
+        }
         failpoint!(conn, "revive.written");
         Ok(revived)
     });

@@ -10,6 +10,7 @@ use crate::definition::Definition;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
+use super::action::{self, Actor};
 use super::backend::Asks;
 use super::batch::NewRunRow;
 use super::conn::Conn;
@@ -84,11 +85,22 @@ pub async fn trigger(
     runs: &[NewRun<'_>],
     delay: Duration,
 ) -> Result<Vec<Triggered>, Error> {
+    trigger_by(conn, definition, runs, delay, None).await
+}
+
+/// The same, by somebody, which is recorded with each run that it makes.
+pub async fn trigger_by(
+    conn: &mut Conn,
+    definition: &Definition,
+    runs: &[NewRun<'_>],
+    delay: Duration,
+    by: Option<&Actor>,
+) -> Result<Vec<Triggered>, Error> {
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     while let left @ [_, ..] = &runs[triggered.len()..] {
         let together = portion::first(CHUNK, left.iter().map(|run| run.input.len()));
-        let inserted = insert(conn, definition, &digest, &left[..together], delay).await;
+        let inserted = insert(conn, definition, &digest, &left[..together], delay, by).await;
         triggered.extend(inserted.map_err(|error| match triggered.is_empty() {
             true => error,
             false => error.after_commit(),
@@ -103,6 +115,7 @@ async fn insert(
     digest: &str,
     runs: &[NewRun<'_>],
     delay: Duration,
+    by: Option<&Actor>,
 ) -> Result<Vec<Triggered>, Error> {
     // The same key twice in one call is one run, like in two.
     let mut first: HashMap<&str, usize> = HashMap::new();
@@ -133,12 +146,28 @@ async fn insert(
     let keyed = !first.is_empty();
     let created: HashSet<RunId> = if conn.asks() == Asks::Joined {
         let statement = if keyed { &TRIGGER_KEYED } else { &TRIGGER };
-        created(&conn.fetch_autocommit(statement, &args).await?)?
+        match by {
+            None => created(&conn.fetch_autocommit(statement, &args).await?)?,
+            Some(_) => {
+                conn.transaction(async |conn| {
+                    let created = created(&conn.fetch(statement, &args).await?)?;
+                    record(conn, by, &created).await?;
+                    Ok(created)
+                })
+                .await?
+            }
+        }
     } else {
         conn.transaction(async |conn| {
-            if !keyed {
+            if !keyed && by.is_none() {
                 conn.fetch_and_commit(&INSERT_AND_BEGIN_RUNS, &args).await?;
                 return Ok(ids.iter().copied().collect());
+            }
+            if !keyed {
+                conn.fetch(&INSERT_AND_BEGIN_RUNS, &args).await?;
+                let created = ids.iter().copied().collect();
+                record(conn, by, &created).await?;
+                return Ok(created);
             }
             let created = created(&conn.fetch(&INSERT_KEYED_RUNS, &args).await?)?;
             let made = all.iter().filter(|(_, begun)| created.contains(&begun.run));
@@ -148,6 +177,7 @@ async fn insert(
                 _ => (name, arg),
             });
             failpoint!(conn, "trigger.written");
+            record(conn, by, &created).await?;
             conn.fetch_and_commit(&BEGIN_RUNS, &args).await?;
             Ok(created)
         })
@@ -168,6 +198,14 @@ async fn insert(
         false => as_known(run, &known),
     });
     answers.collect()
+}
+
+async fn record(
+    conn: &mut Conn,
+    by: Option<&Actor>,
+    created: &HashSet<RunId>,
+) -> Result<(), Error> {
+    action::record(conn, by, Verb::Trigger, created.iter().copied(), None).await
 }
 
 /// The runs that keys had started, with their inputs where one of that length was asked for.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline, Question, Unanswered};
 use ductwork::model::*;
+use ductwork::store::action::Actor;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::prune::prune;
 use ductwork::store::query;
@@ -85,7 +86,8 @@ on_every_database! {
             "timeout": null, "then": null, "value": "xA",
         }))]);
         assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
-        let done = resume(&mut driver.conn, run, None, Some("\"y\""), Some("ana@here")).await.unwrap();
+        let ana = Actor { name: "ana@here".to_owned(), channel: Channel::Cli };
+        let done = resume(&mut driver.conn, run, None, Some("\"y\""), Some(&ana)).await.unwrap();
         assert_eq!(done, Resume::Done(1));
         let told = work(&mut driver).await;
         assert_eq!(told, [("(on_complete)".to_owned(), json!({

@@ -13,6 +13,7 @@ mod support;
 #[path = "../tripwires/mod.rs"]
 mod wires;
 
+mod actions;
 mod answers;
 mod batches;
 mod bytes;
@@ -40,6 +41,7 @@ mod refusals;
 mod revivals;
 mod schema;
 mod spreads;
+mod tokens;
 mod tripwires;
 mod unread;
 mod wide;

@@ -47,7 +47,7 @@ async fn halted(driver: &mut Driver, flow: &Flow, at: usize) -> RunId {
 fn wanted(flow: &Flow) -> Wanted<'_> {
     Wanted {
         definition: Some(&flow.definition),
-        context: true,
+        ..Wanted::SAME
     }
 }
 
@@ -131,14 +131,14 @@ on_every_database! {
         ];
         for (new, expected) in told {
             let new = new.build().unwrap();
-            let wanted = Wanted { definition: Some(&new), context: true };
+            let wanted = Wanted { definition: Some(&new), ..Wanted::SAME };
             let why: Vec<String> = expected.iter().map(|it| (*it).to_owned()).collect();
             let revived = revive_as(&mut driver.conn, run, wanted).await.unwrap();
             assert_eq!(revived, Revive::Disagrees(why));
         }
         // One that agrees, and has more to do after the collapse.
         let new = p().chain("E").build().unwrap();
-        let wanted = Wanted { definition: Some(&new), context: true };
+        let wanted = Wanted { definition: Some(&new), ..Wanted::SAME };
         let Revive::Done(next) = revive_as(&mut driver.conn, run, wanted).await.unwrap() else {
             panic!("it agrees");
         };
@@ -186,7 +186,7 @@ on_every_database! {
         let run = driver.trigger(&definition, "\"x\"").await;
         driver.work("P", |_| Did::Returned(json!("no list"))).await;
         let chain = Pipeline::named("P").start("A").chain("Many").chain("C").build().unwrap();
-        let wanted = Wanted { definition: Some(&chain), context: true };
+        let wanted = Wanted { definition: Some(&chain), ..Wanted::SAME };
         let Revive::Done(next) = revive_as(&mut driver.conn, run, wanted).await.unwrap() else {
             panic!("it agrees");
         };

@@ -146,7 +146,7 @@ on_every_database! {
                 let task: std::pin::Pin<Box<dyn Future<Output = bool>>> = Box::pin(async move {
                     let mut conn = db.conn().await;
                     tokio::time::sleep(Duration::from_millis(4 * round)).await;
-                    let done = cancel_by(&mut conn, run, 1 + round as usize % 3, &mut |_| {}).await;
+                    let done = cancel_by(&mut conn, run, 1 + round as usize % 3, None, &mut |_| {}).await;
                     matches!(done.unwrap(), Cancel::Done { .. })
                 });
                 task
@@ -365,7 +365,7 @@ async fn a_cancellation_waits_for_nobody_while_others_wait_for_it() {
         let mut cancels = db.conn().await;
         let cancelling = fault_injection::session(&mut cancels).await.unwrap().unwrap();
         let cancelled = tokio::task::spawn_local(async move {
-            cancel_by(&mut cancels, run, 2, &mut |_| {}).await.unwrap()
+            cancel_by(&mut cancels, run, 2, None, &mut |_| {}).await.unwrap()
         });
         while !fault_injection::waits(&mut watch.conn, cancelling).await.unwrap() {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,0 +1,54 @@
+//! The person at the terminal.
+//!
+//! Owns: the name under which interventions are recorded. Never: checks that somebody is who they say.
+
+use crate::model::Channel;
+use crate::problem::Problem;
+use crate::process::identity::Identity;
+use crate::store::action::Actor;
+
+use super::exit::Failure;
+use super::out::clean;
+
+/// Characters of a name.
+const NAME_MAX: usize = 200;
+
+/// The person who intervenes: of this name, or the one that the environment tells.
+///
+/// # Errors
+/// The name that was given is none.
+pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
+    let channel = Channel::Cli;
+    match given {
+        None => Ok(Actor {
+            name: person(),
+            channel,
+        }),
+        Some(name) if is_name(&name) => Ok(Actor { name, channel }),
+        Some(_) => {
+            let problem = Problem::new(format!(
+                "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and no `(` at its beginning"
+            ));
+            Err(Failure::usage(
+                problem.help("name the person who does it: `--by ana`"),
+            ))
+        }
+    }
+}
+
+/// The person at this terminal, as far as the environment tells; else the number of the user.
+fn person() -> String {
+    let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
+    let user = given
+        .filter_map(|name| std::env::var(name).ok())
+        .find(|user| is_name(user));
+    let user = user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
+    let host = Identity::current().host;
+    format!("{user}@{host}").chars().take(NAME_MAX).collect()
+}
+
+/// The name of a person or a program: one line, and none of those that stand for a deadline.
+pub fn is_name(name: &str) -> bool {
+    let is_long = name.chars().count() > NAME_MAX;
+    !is_long && !name.trim().is_empty() && !name.starts_with('(') && clean(name) == name
+}

@@ -1,0 +1,190 @@
+//! Tokens of the console's visitors, links that let a browser in, and the sessions of browsers.
+//!
+//! Owns: their rows, and that a link is used once. Never: sees a secret (it is given digests), or says what a
+//! scope allows.
+
+use std::time::Duration;
+
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::micros;
+use super::statement::statements;
+
+/// As many sessions and links that are over are forgotten whenever one is made.
+const FORGOTTEN_AT_ONCE: i64 = 100;
+
+statements! {
+    CREATE_TOKEN = "
+        INSERT INTO ductwork_tokens (id, kind, name, digest, scope, pipelines, created_at, created_by, expires_at, parent)
+        VALUES (:id, :kind, :name, :digest, :scope, :pipelines, {now}, :by, {now} + :valid, :parent)";
+    /// A session ends with the token that it was opened with.
+    FIND_TOKEN = "
+        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
+               t.ended_at, t.parent, {now} AS seen_at, p.ended_at AS parent_ended_at,
+               p.expires_at AS parent_expires_at
+          FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
+         WHERE t.id = :id";
+    TOKENS = "
+        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
+               t.ended_at, t.parent, {now} AS seen_at, p.ended_at AS parent_ended_at,
+               p.expires_at AS parent_expires_at
+          FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
+         ORDER BY t.id LIMIT :n";
+    /// RACE: two browsers open one link at the same moment. Both write its row; one of them finds it unused.
+    /// Proven by `of_two_browsers_that_open_one_link_one_is_let_in`.
+    END_TOKEN = "
+        UPDATE ductwork_tokens SET ended_at = {now} WHERE id = :id AND ended_at IS NULL";
+    FORGET_TOKENS = "
+        DELETE FROM ductwork_tokens
+         WHERE id IN (SELECT id FROM ductwork_tokens
+                       WHERE kind IN ('link', 'session') AND expires_at < {now} LIMIT :n)";
+}
+
+/// A token to make.
+#[derive(Clone, Debug)]
+pub struct NewToken<'a> {
+    /// Its public part.
+    pub id: &'a str,
+    /// The digest of its secret part.
+    pub digest: &'a str,
+    /// Its purpose.
+    pub kind: TokenKind,
+    /// The person or the program that it stands for.
+    pub name: &'a str,
+    /// Its rights.
+    pub scope: Scope,
+    /// The only pipelines that it is for; empty: all.
+    pub pipelines: &'a [String],
+    /// The person who makes it.
+    pub by: &'a str,
+    /// How long it holds; `None`: until it is revoked.
+    pub valid: Option<Duration>,
+    /// The token that it comes from.
+    pub parent: Option<&'a str>,
+}
+
+/// A token as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token {
+    /// Its public part.
+    pub id: String,
+    /// Its purpose.
+    pub kind: TokenKind,
+    /// The person or the program that it stands for.
+    pub name: String,
+    /// The digest of its secret part.
+    pub digest: String,
+    /// Its rights.
+    pub scope: Scope,
+    /// The only pipelines that it is for; empty: all.
+    pub pipelines: Vec<String>,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// The person who made it.
+    pub created_by: String,
+    /// µs since 1970.
+    pub expires_at: Option<i64>,
+    /// µs since 1970: revoked, used up, or signed out.
+    pub ended_at: Option<i64>,
+    /// It counts: neither it nor the one that it comes from has ended or expired.
+    pub is_valid: bool,
+}
+
+impl Token {
+    fn read(row: &Row) -> Result<Self, Error> {
+        let now: i64 = row.get("seen_at")?;
+        let (expires_at, ended_at) = (row.get("expires_at")?, row.get("ended_at")?);
+        let holds = |expires_at: Option<i64>, ended_at: Option<i64>| {
+            ended_at.is_none() && expires_at.is_none_or(|it| now < it)
+        };
+        let of_parent = holds(row.get("parent_expires_at")?, row.get("parent_ended_at")?);
+        let pipelines: Option<String> = row.get("pipelines")?;
+        let pipelines = match pipelines {
+            None => Vec::new(),
+            Some(text) => serde_json::from_str(&text)
+                .map_err(|error| Error::Corrupt(format!("the pipelines of a token: {error}")))?,
+        };
+        Ok(Self {
+            id: row.get("id")?,
+            kind: row.word("kind")?,
+            name: row.get("name")?,
+            digest: row.get("digest")?,
+            scope: row.word("scope")?,
+            pipelines,
+            created_at: row.get("created_at")?,
+            created_by: row.get("created_by")?,
+            expires_at,
+            ended_at,
+            is_valid: holds(expires_at, ended_at) && of_parent,
+        })
+    }
+}
+
+/// Makes a token, and forgets some sessions and links that are over.
+pub async fn create(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
+    conn.transaction(async |conn| {
+        conn.execute(&FORGET_TOKENS, &[("n", FORGOTTEN_AT_ONCE.into())])
+            .await?;
+        insert(conn, token).await
+    })
+    .await
+}
+
+async fn insert(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
+    let pipelines = match token.pipelines {
+        [] => None,
+        names => Some(serde_json::json!(names).to_string()),
+    };
+    let args = [
+        ("id", token.id.into()),
+        ("kind", token.kind.as_str().into()),
+        ("name", token.name.into()),
+        ("digest", token.digest.into()),
+        ("scope", token.scope.as_str().into()),
+        ("pipelines", pipelines.as_deref().into()),
+        ("by", token.by.into()),
+        ("valid", token.valid.map(micros).into()),
+        ("parent", token.parent.into()),
+    ];
+    conn.write(&CREATE_TOKEN, &args, 1).await
+}
+
+/// The token of this id, whether it still holds or not.
+pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Token>, Error> {
+    let row = conn
+        .fetch_optional(&FIND_TOKEN, &[("id", id.into())])
+        .await?;
+    row.as_ref().map(Token::read).transpose()
+}
+
+/// Tokens, links and sessions, at most `n`.
+pub async fn all(conn: &mut Conn, n: usize) -> Result<Vec<Token>, Error> {
+    let rows = conn.fetch(&TOKENS, &[("n", n.into())]).await?;
+    rows.iter().map(Token::read).collect()
+}
+
+/// Ends one: false where there is none, or it has ended before.
+pub async fn end(conn: &mut Conn, id: &str) -> Result<bool, Error> {
+    Ok(conn.execute(&END_TOKEN, &[("id", id.into())]).await? == 1)
+}
+
+/// Opens a browser's session with a valid token or link, which the caller has found and whose secret it
+/// has compared. A link is used up by it: false where another browser was faster.
+pub async fn open_session(
+    conn: &mut Conn,
+    with: &Token,
+    session: &NewToken<'_>,
+) -> Result<bool, Error> {
+    conn.transaction(async |conn| {
+        if with.kind == TokenKind::Link && !end(conn, &with.id).await? {
+            return Ok(false);
+        }
+        conn.execute(&FORGET_TOKENS, &[("n", FORGOTTEN_AT_ONCE.into())])
+            .await?;
+        insert(conn, session).await?;
+        Ok(true)
+    })
+    .await
+}

@@ -1,0 +1,1 @@
+UPDATE ductwork_tokens SET ended_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint WHERE id = $1 AND ended_at IS NULL
