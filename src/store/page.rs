@@ -34,6 +34,15 @@ macro_rules! latest_attempt {
     };
 }
 
+/// A reader wants to see what failed, then what asks for a person, what runs, what is queued, and the rest in
+/// its order.
+macro_rules! urgent_first {
+    () => {
+        "CASE WHEN s.status = 'failed' THEN 0 WHEN s.status = 'waiting' THEN 1 WHEN s.status <> 'in_progress' THEN 4
+                       WHEN e.process_id IS NOT NULL THEN 2 ELSE 3 END"
+    };
+}
+
 // A run whose deletion has begun is gone for whoever reads.
 statements! {
     PAGE_PAYLOADS_OF_RUN = "
@@ -51,7 +60,16 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id", latest_attempt!(), "
          WHERE br.run_id = :run AND :node IN (s.node, '') AND :status IN (s.status, '')
-         ORDER BY s.id LIMIT :n");
+         ORDER BY ", urgent_first!(), ", s.id LIMIT :n");
+    /// By the index of a run's halted branches.
+    PAGE_STEPS_OF_HALTED = concat!("
+        SELECT ", step_columns!(), ", br.halt_reason
+          FROM (SELECT x.id FROM ductwork_branches x
+                 WHERE x.run_id = :run AND x.halt_reason IS NOT NULL
+                 ORDER BY x.id LIMIT :n) halted
+          JOIN ductwork_branches br ON {key:br.id;halted.id}
+          JOIN ductwork_steps s ON {key:s.id;br.step_id}", latest_attempt!(), "
+         ORDER BY br.id");
     PAGE_STEPS_OF_ROOT = concat!("
         SELECT ", step_columns!(), "
           FROM ductwork_branches br
@@ -364,7 +382,8 @@ fn whole() -> (&'static str, super::statement::Arg<'static>) {
     ("whole", (WHOLE as i64).into())
 }
 
-/// Steps of a run, oldest first, of one node and in one state where that is asked for.
+/// Steps of a run, of one node and in one state where that is asked for: those first that failed, then those
+/// that wait for a person, run, or are queued, and each kind oldest first.
 pub async fn steps(
     conn: &mut Conn,
     run: RunId,
@@ -387,6 +406,19 @@ pub async fn steps_of_root(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<
     let args = [("run", run.0.into()), ("n", n.into())];
     let rows = conn.fetch(&PAGE_STEPS_OF_ROOT, &args).await?;
     rows.iter().map(step_head).collect()
+}
+
+/// The steps at which the first `n` branches of a run have halted by themselves, with the reason of each: at a
+/// cost that does not grow with the width of the run.
+pub async fn steps_of_halted(
+    conn: &mut Conn,
+    run: RunId,
+    n: usize,
+) -> Result<Vec<(StepHead, String)>, Error> {
+    let args = [("run", run.0.into()), ("n", n.into())];
+    let rows = conn.fetch(&PAGE_STEPS_OF_HALTED, &args).await?;
+    let halted = |row| Ok((step_head(row)?, row.get("halt_reason")?));
+    rows.iter().map(halted).collect()
 }
 
 /// A step of a run, if there is one of this id in it.

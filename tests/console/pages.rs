@@ -158,6 +158,13 @@ on_every_database! {
         has(at("/pipelines/Orders"), &["<svg", "Charge", "latest"]);
         has(at("/processes"), &["supervisor", "worker", "Wait</a>"]);
         has(at(&revived), &["Revived as", "no money for 3", "class=\"graph\"", "Fan-outs"]);
+        // The step that failed, its error and its log stand before all else.
+        let halted_at = at(&revived).split("Halted at").nth(1).and_then(|rest| rest.split("class=\"graph\"").next());
+        let halted_at = halted_at.unwrap_or_else(|| panic!("{}", at(&revived)));
+        has(halted_at, &[">Charge</a>", "element 3</a>", "no money for 3", "?attempt=2#log\">Log of attempt 2"]);
+        let steps = at(&revived).split("<h2 id=\"steps\">").nth(1).unwrap();
+        let row = steps.split("<tr><th scope=\"row\">").nth(1).unwrap();
+        has(row, &[">Charge</a>", "failed", "no money for 3"]);
         has(at(&format!("/runs/{fine}")), &["completed", "1e400", "Output"]);
         has(at(&format!("/runs/{asks}")), &["it waits for a person at dampen"]);
         has(at(&format!("/runs/{}", waits[1])), &["running", "has been running on"]);
@@ -325,7 +332,11 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         })
         .await;
         has(&body, &["× 2,100", "Query"]);
-        let elements = links(&body).into_iter().find(|link| link.contains("/fan-outs/")).unwrap();
+        has(&body, &["Halted at", "element 2</a>", "exit status 4"]);
+        let failed = page(&console, &format!("{path}?status=failed"));
+        let failed = failed.split("<h2 id=\"steps\">").nth(1).unwrap();
+        has(failed, &["the steps at which its branches have halted", ">Each</a>", "exit status 4"]);
+        let elements = links(&body).into_iter().find(|link| link.ends_with("#failed") || link.contains("/fan-outs/") && !link.contains('?')).unwrap();
         let began = Instant::now();
         for path in ["/", &path, &elements, &format!("{elements}?from=2000")] {
             page(&console, path);

@@ -11,7 +11,7 @@ use axum::response::Response;
 use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
 use crate::machine::why::{self, Facts, Why};
-use crate::model::{RunId, RunStatus, StepStatus};
+use crate::model::{FanOutId, RunId, RunStatus, StepStatus};
 use crate::number::grouped;
 use crate::store::Error;
 use crate::store::conn::Conn;
@@ -36,6 +36,9 @@ const STEPS: usize = 200;
 /// Fan-outs that are listed.
 const FAN_OUTS: usize = 50;
 
+/// Branches that have halted, told before all else.
+const HALTED: usize = 5;
+
 /// Letters of a line: an error's, a key's.
 const LETTERS: usize = 200;
 
@@ -58,12 +61,16 @@ struct Page {
     revived_from: Option<RunLink>,
     revived_as: Option<RunLink>,
     why: Option<Told>,
+    halted: Vec<Halted>,
+    more_halted: bool,
     input: Option<Value>,
     output: Option<Value>,
     graph: Option<String>,
     /// Why there is no graph.
     unreadable: String,
     is_wide: bool,
+    /// The steps are those that failed.
+    is_failed: bool,
     fan_outs: Vec<Fan>,
     more_fan_outs: usize,
     steps: Vec<Row>,
@@ -76,6 +83,17 @@ struct Page {
 struct Told {
     fact: String,
     remedy: Option<String>,
+}
+
+/// A step at which a branch has halted.
+struct Halted {
+    address: String,
+    node: String,
+    element: Option<(String, String)>,
+    reason: String,
+    /// Its last attempt: one that a process has made has left a log, or a word why there is none.
+    attempt: Option<u32>,
+    error: String,
 }
 
 struct Filter {
@@ -123,6 +141,7 @@ struct Read {
     progress: Vec<NodeProgress>,
     fan_outs: Vec<FanOut>,
     steps: Vec<StepHead>,
+    halted: Vec<(StepHead, String)>,
     holders: Vec<Holder>,
 }
 
@@ -182,6 +201,13 @@ async fn read(
     let is_wide = facts::is_wide(conn, id).await?;
     let (input, output) = store::payloads(conn, id).await?;
     let definition = definitions.read(conn, &head.definition).await?;
+    let halted = match (head.status, status) {
+        (RunStatus::Completed, _) => Vec::new(),
+        (_, Some(StepStatus::Failed)) if is_wide => {
+            store::steps_of_halted(conn, id, STEPS + 1).await?
+        }
+        _ => store::steps_of_halted(conn, id, HALTED + 1).await?,
+    };
     let (steps, progress) = match is_wide {
         true => {
             let steps = store::steps_of_root(conn, id, STEPS + 1).await?;
@@ -209,6 +235,7 @@ async fn read(
         fan_outs: fan_out::of_root(conn, id).await?,
         holders: store::holders(conn, ids.collect::<Vec<_>>()).await?,
         steps,
+        halted,
         head,
     })
 }
@@ -234,14 +261,24 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         },
         Err(unreadable) => (None, format!("its {unreadable}")),
     };
-    let mut listed = read.steps.clone();
+    let is_failed = status == Some(StepStatus::Failed);
+    let mut listed = match read.is_wide && is_failed {
+        true => read.halted.iter().map(|(step, _)| step.clone()).collect(),
+        false => read.steps.clone(),
+    };
     if read.is_wide {
         // The database was asked for those of the root.
         listed.retain(|step| node.as_ref().is_none_or(|node| *node == step.node));
         listed.retain(|step| status.is_none_or(|status| status == step.status));
+        listed.sort_by_key(|step| {
+            (
+                step.status != StepStatus::Failed,
+                step.status != StepStatus::Waiting,
+            )
+        });
     }
     let is_cut = listed.len() > STEPS;
-    let widths: BTreeMap<_, _> = read.fan_outs.iter().map(|it| (it.id, it)).collect();
+    let widths: FanOuts<'_> = read.fan_outs.iter().map(|it| (it.id, it)).collect();
     Page {
         frame: Frame::of("runs", now),
         id,
@@ -260,6 +297,13 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
             .as_ref()
             .map(why::why)
             .and_then(|why| told(head, why)),
+        halted: read
+            .halted
+            .iter()
+            .take(HALTED)
+            .map(|(step, reason)| halted(id, step, reason, &widths))
+            .collect(),
+        more_halted: read.halted.len() > HALTED,
         input: read
             .input
             .as_ref()
@@ -271,6 +315,7 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         graph,
         unreadable,
         is_wide: read.is_wide,
+        is_failed,
         more_fan_outs: expands(read).count().saturating_sub(FAN_OUTS),
         fan_outs: expands(read)
             .take(FAN_OUTS)
@@ -366,6 +411,9 @@ fn of_step(step: &StepHead) -> NodeState {
     }
 }
 
+/// The fan-outs of a run's root branch.
+type FanOuts<'a> = BTreeMap<FanOutId, &'a FanOut>;
+
 fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
     let of = |n: u64| n.min(it.width).saturating_mul(200) / it.width.max(1);
     let failed = of(it.halted).max(2 * u64::from(it.halted > 0));
@@ -384,23 +432,40 @@ fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
     }
 }
 
-fn row(
-    run: RunId,
-    step: &StepHead,
-    fan_outs: &BTreeMap<crate::model::FanOutId, &FanOut>,
-    holders: &[Holder],
-    now: i64,
-) -> Row {
+/// The place of a step's branch in a fan-out, as an address and for people.
+fn element(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>) -> Option<(String, String)> {
+    let (fan_out, place) = step.place?;
+    let text = match fan_outs.get(&fan_out) {
+        Some(found) if found.via == "divide" => format!("path {}", place + 1),
+        _ => grouped(place + 1),
+    };
+    Some((format!("/runs/{run}/fan-outs/{fan_out}?from={place}"), text))
+}
+
+fn halted(run: RunId, step: &StepHead, reason: &str, fan_outs: &FanOuts<'_>) -> Halted {
+    let latest = step.latest.as_ref();
+    let error = latest.and_then(|it| it.error_message.as_deref());
+    let class = latest.and_then(|it| it.error_class.as_deref());
+    Halted {
+        address: format!("/runs/{run}/steps/{}", step.id),
+        node: step.node.clone(),
+        element: element(run, step, fan_outs).map(|(address, text)| {
+            let is_number = text.starts_with(|first: char| first.is_ascii_digit());
+            let what = if is_number { "element " } else { "" };
+            (address, format!("{what}{text}"))
+        }),
+        reason: clip(reason, LETTERS),
+        attempt: latest
+            .filter(|it| it.claimed_at.is_some())
+            .map(|it| it.number),
+        error: clip(error.or(class).unwrap_or_default(), LETTERS),
+    }
+}
+
+fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], now: i64) -> Row {
     let latest = step.latest.as_ref();
     let ended = step.completed_at;
     let claimed = latest.and_then(|it| it.claimed_at);
-    let element = step.place.map(|(fan_out, place)| {
-        let text = match fan_outs.get(&fan_out) {
-            Some(found) if found.via == "divide" => format!("path {}", place + 1),
-            _ => grouped(place + 1),
-        };
-        (format!("/runs/{run}/fan-outs/{fan_out}?from={place}"), text)
-    });
     let error = latest.and_then(|it| it.error_message.as_deref());
     let class = latest.and_then(|it| it.error_class.as_deref());
     let due = latest
@@ -421,7 +486,7 @@ fn row(
         address: format!("/runs/{run}/steps/{}", step.id),
         node: step.node.clone(),
         step: (step.step != step.node).then(|| step.step.clone()),
-        element,
+        element: element(run, step, fan_outs),
         state: parts::of_step(step),
         attempts: latest.map_or(0, |it| it.number),
         took: match claimed {
