@@ -13,7 +13,7 @@ use crate::process::start;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
 use crate::store::{Conn, Purpose};
-use crate::view::{took, word};
+use crate::view::{remarks, took, word};
 use crate::wire::run::RunJson;
 
 use super::columns::cut_with;
@@ -162,13 +162,6 @@ fn as_text(runs: &[Run], to: Out, now: i64) -> String {
             .map(|line| format!("{}\n", cut_with(line, to.columns(), glyphs().more)))
             .collect(),
     }
-}
-
-/// Why a run halted, and whether it can be read.
-fn remarks(run: &Run) -> String {
-    let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
-    let remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
-    remarks.join(", ")
 }
 
 /// Draws the list over itself, until a person has seen enough.

@@ -38,7 +38,7 @@ pub struct Facts {
     pub leaves: Vec<Leaf>,
     /// Barriers that are still to fire.
     pub barriers: Vec<BarrierFact>,
-    /// Why branches halted.
+    /// Why branches halted by themselves: the first [`HALTS_MAX`].
     pub halts: Vec<HaltFact>,
     /// Why this version cannot read its definition, where it cannot.
     pub unreadable: Option<String>,
@@ -200,7 +200,7 @@ pub fn why(facts: &Facts) -> Why {
             None => Why::new("unknown", "nothing that could move it is known".into())
                 .remedy("this should not be: run `ductworkd audit`".into()),
             Some(_) => match &facts.unreadable {
-                None => active(facts, &run),
+                None => doomed(facts, active(facts, &run)),
                 Some(unreadable) => Why::new("unreadable", format!("its {unreadable}")).remedy(
                     "start a newer `ductworkd`: what it rests on is of a newer version".into(),
                 ),
@@ -263,6 +263,37 @@ fn halted(facts: &Facts, ended: &str) -> Why {
     match facts.revived_as {
         Some(next) => why.remedy(format!("it was revived as {next}")),
         None => why.remedy(halt::remedy(&facts.halts, facts.run_id)),
+    }
+}
+
+/// Of a run whose end is known already, though it goes on: a barrier waits for all of its branches, and the
+/// branch behind it halts if one of them has, up to the root.
+fn doomed(facts: &Facts, mut why: Why) -> Why {
+    let halted = match facts.halts.len() {
+        0 => return why,
+        1 => "1 branch has halted".to_owned(),
+        n @ HALTS_MAX.. => format!("at least {n} branches have halted"),
+        n => format!("{n} branches have halted"),
+    };
+    why.fact.push_str(&format!(
+        "; {halted}: the run halts when its other branches have ended"
+    ));
+    why
+}
+
+/// When the first step of a run becomes due that was triggered for later; `None` where anything of it may move,
+/// or has moved.
+pub fn scheduled(facts: &Facts) -> Option<i64> {
+    let is_open = facts.status == RunStatus::InProgress && facts.cancelling_at.is_none();
+    match &facts.leaves[..] {
+        [
+            Leaf {
+                attempt: Some(1),
+                state: LeafState::Queued { due_at },
+                ..
+            },
+        ] if is_open && facts.barriers.is_empty() && *due_at > facts.now => Some(*due_at),
+        _ => None,
     }
 }
 
@@ -447,7 +478,7 @@ fn not_due(facts: &Facts, leaf: &Leaf, due_at: i64, place: &str) -> String {
             };
             format!("{node} waits to retry: attempt {attempt} is due {when} ({at}){place}{failed}")
         }
-        _ => format!("{node} is due {when} ({at}){place}"),
+        _ => format!("scheduled: {node} is due {when} ({at}){place}"),
     }
 }
 
@@ -522,6 +553,9 @@ fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     let fact = format!("{node} is due, among {due} of {pipeline}; {workers} busy{place}");
     Why::new("backlog", fact).remedy("raise `job_worker.count`, or start more workers".into())
 }
+
+/// Halts that are read of one run.
+pub const HALTS_MAX: usize = 100;
 
 /// A backlog is counted up to this number.
 pub const BACKLOG_MAX: u64 = 10_000;
@@ -770,6 +804,40 @@ mod tests {
             why(&facts).fact,
             "Slow (attempt 3) has been running on box (pid 7) for 5s; 2 of the 4 branches of Split have arrived"
         );
+    }
+
+    #[test]
+    fn a_run_that_will_halt_says_so_while_it_goes_on() {
+        for state in [LeafState::Queued { due_at: NOW }, LeafState::Asked] {
+            let mut facts = facts(Some(state));
+            let before = why(&facts);
+            facts.halts.push(HaltFact::default());
+            let after = why(&facts);
+            assert_eq!((after.cause, &after.remedy), (before.cause, &before.remedy));
+            let told = "; 1 branch has halted: the run halts when its other branches have ended";
+            assert_eq!(after.fact, format!("{}{told}", before.fact));
+            facts.halts.push(HaltFact::default());
+            assert!(why(&facts).fact.contains("; 2 branches have halted: "));
+            facts.halts.resize(HALTS_MAX, HaltFact::default());
+            assert!(why(&facts).fact.contains("; at least 100 branches"));
+        }
+    }
+
+    #[test]
+    fn a_run_is_scheduled_until_its_first_step_is_due() {
+        let due_at = NOW + 240 * SECOND;
+        let mut facts = facts(Some(LeafState::Queued { due_at }));
+        assert_eq!(scheduled(&facts), Some(due_at));
+        let fact = why(&facts).fact;
+        assert!(fact.starts_with("scheduled: Load is due in 4m "), "{fact}");
+        facts.now = due_at;
+        assert_eq!(scheduled(&facts), None);
+        facts.now = NOW;
+        facts.leaves[0].attempt = Some(2);
+        assert_eq!(scheduled(&facts), None, "it has been tried");
+        facts.leaves[0].attempt = Some(1);
+        facts.leaves.push(facts.leaves[0].clone());
+        assert_eq!(scheduled(&facts), None, "it has been split");
     }
 
     #[test]

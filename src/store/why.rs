@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::why::{
-    BACKLOG_MAX, BarrierFact, Facts, INPUT_MAX, Leaf, LeafState, ProcessFact,
+    BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact,
 };
 use crate::model::*;
 
@@ -141,9 +141,6 @@ const NARROW: usize = 2_000;
 /// So far are the queues looked into for the branches of a wide run.
 const HEADS: usize = 2_000;
 
-/// Halts that are read of one run.
-const HALTS_MAX: usize = 100;
-
 /// The longest output that is read whole, to count its elements.
 const WHOLE: i64 = 64 << 10;
 
@@ -180,8 +177,9 @@ pub async fn facts(
             definition: short(&found.definition).to_owned(),
             graph: definition.as_ref().ok().cloned(),
         };
+        // Of a run that goes on they tell how it will end.
+        facts.halts = halts(conn, run, HALTS_MAX).await?;
         if found.status.is_terminal() {
-            facts.halts = halts(conn, run, HALTS_MAX).await?;
             facts.revived_as = revived_as(conn, run).await?;
             return Ok(Some(facts));
         }

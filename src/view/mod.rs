@@ -6,6 +6,7 @@
 pub mod graph;
 
 use crate::model::*;
+use crate::store::query::Run;
 use crate::time;
 
 /// The word for a run's state that people know; programs read the state's own.
@@ -15,6 +16,17 @@ pub fn word(status: RunStatus) -> &'static str {
         RunStatus::InProgress => "running",
         other => other.as_str(),
     }
+}
+
+/// Why branches of a run have halted, and whether it can be read. One that goes on although a branch has
+/// halted will halt.
+pub fn remarks(run: &Run) -> String {
+    let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
+    let mut remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
+    if !run.status.is_terminal() && !run.halt_reasons.is_empty() {
+        remarks.insert(0, "will halt".to_owned());
+    }
+    remarks.join(", ")
 }
 
 /// How long a run took from its trigger, or has taken so far.

@@ -44,6 +44,17 @@ flow:
 /// It runs until somebody lets it go on.
 const WAITS: &str = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] } }\nflow: [{ start: Wait }]\n";
 
+/// One path fails at once, the other goes on until somebody lets it end.
+const SPLITS: &str = r#"
+pipeline: Splits
+steps:
+  A: { command: [cat] }
+  Bad: { command: [sh, -c, 'exit 65'], max_retry: 0 }
+  Slow: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] }
+  C: { command: [cat] }
+flow: [{ start: A }, { divide: [Bad, Slow] }, { combine: C }]
+"#;
+
 /// Everything that it says is hostile.
 const HOSTILE: &str = r#"
 pipeline: Hostile
@@ -191,6 +202,32 @@ on_every_database! {
         assert!(found.head.contains(&format!("location: /runs/{fine}")), "{found:?}");
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.run_ended(waits[1]).await;
+        daemon.stop().await;
+    }
+
+    async fn a_run_that_will_halt_or_is_yet_to_begin_says_so(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[SPLITS, FINE]).await;
+        fixture.configure(ANY_PORT);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        console.answers("/readyz", 200).await;
+        let splits = fixture.trigger("Splits", "1", 1).await[0];
+        let path = format!("/runs/{splits}");
+        let body = eventually(PATIENCE, "one path has halted, the other runs", async || {
+            let body = page(&console, &path);
+            (body.contains("Halted at") && body.contains("Slow has been running")).then_some(body)
+        })
+        .await;
+        has(&body, &["1 branch has halted: the run halts when its other branches have ended", ">Bad</a>"]);
+        has(&page(&console, "/runs?status=running"), &["will halt, "]);
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.run_ended(splits).await;
+        let body = page(&console, &path);
+        assert!(body.contains("it halted") && !body.contains("will halt"), "{body}");
+        let later = fixture.run(&[], &["trigger", "Fine", "1", "--delay", "1h"]);
+        let later = String::from_utf8(later.stdout).unwrap().trim().to_owned();
+        has(&page(&console, &format!("/runs/{later}")), &["scheduled</span> <span class=\"due\">due <time", "scheduled: A is due in 59m"]);
         daemon.stop().await;
     }
 

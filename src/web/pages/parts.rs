@@ -42,6 +42,9 @@ pub fn of_run(status: RunStatus) -> State {
     }
 }
 
+/// The state of a run whose first step is not due yet.
+pub const SCHEDULED: State = state("○", "scheduled", "busy");
+
 /// The state of a step, which its latest attempt tells more of.
 pub fn of_step(step: &StepHead) -> State {
     let latest = step.latest.as_ref().filter(|it| it.result.is_none());

@@ -55,6 +55,9 @@ struct Page {
     encoded: String,
     definition: String,
     state: State,
+    /// When its first step is due, where that is not yet.
+    due: Option<Moment>,
+    is_open: bool,
     triggered: Moment,
     took: String,
     key: Option<String>,
@@ -261,6 +264,7 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         },
         Err(unreadable) => (None, format!("its {unreadable}")),
     };
+    let due = read.facts.as_ref().and_then(why::scheduled);
     let is_failed = status == Some(StepStatus::Failed);
     let mut listed = match read.is_wide && is_failed {
         true => read.halted.iter().map(|(step, _)| step.clone()).collect(),
@@ -286,7 +290,12 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         encoded: encoded(&head.pipeline),
         pipeline: head.pipeline.clone(),
         definition: short(&head.definition).to_owned(),
-        state: parts::of_run(head.status),
+        state: match due {
+            Some(_) => parts::SCHEDULED,
+            None => parts::of_run(head.status),
+        },
+        due: due.map(|at| parts::ago(at, now)),
+        is_open: !head.status.is_terminal(),
         triggered: parts::ago(head.triggered_at, now),
         took: view::took(head.triggered_at, head.ended_at, now),
         key: head.trigger_key.as_deref().map(|key| clip(key, LETTERS)),

@@ -286,8 +286,6 @@ async fn of_ids(conn: &mut Conn, ids: &[RunId]) -> Result<Vec<Run>, Error> {
 }
 
 fn row(run: &Run, now: i64) -> Row {
-    let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
-    let remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
     Row {
         run: parts::run(run.id),
         encoded: encoded(&run.pipeline),
@@ -296,7 +294,7 @@ fn row(run: &Run, now: i64) -> Row {
         triggered: parts::ago(run.triggered_at, now),
         took: view::took(run.triggered_at, run.ended_at(), now),
         key: clip(run.trigger_key.as_deref().unwrap_or_default(), LETTERS),
-        remarks: remarks.join(", "),
+        remarks: view::remarks(run),
     }
 }
 
