@@ -284,9 +284,9 @@ impl Picture<'_> {
 
     fn placed(&self, placed: &Placed, svg: &mut String) {
         let (rect, state) = (placed.rect, self.state(placed.part));
-        let caption = match placed.part {
-            Part::Hook(hook) => Some(hook.via().as_str()),
-            _ => None,
+        let (caption, node) = match placed.part {
+            Part::Hook(hook) => (Some(hook.via().as_str()), hook.node()),
+            _ => (None, placed.label.title.as_str()),
         };
         let mut told = placed.label.title.clone();
         if placed.asks {
@@ -303,10 +303,9 @@ impl Picture<'_> {
         if let Some(state) = state {
             let _ = write!(class_of, " {}", class(state));
         }
-        let link = self.link.filter(|_| caption.is_none());
-        let (open, close) = match link {
+        let (open, close) = match self.link {
             Some(link) => {
-                let address = link.replace("{}", &percent(&placed.label.title));
+                let address = link.replace("{}", &percent(node));
                 (format!("a href=\"{}\"", markup(&address)), "a")
             }
             None => ("g role=\"img\"".to_owned(), "g"),

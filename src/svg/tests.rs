@@ -258,10 +258,10 @@ fn names_that_would_be_markup_or_steer_a_reader_are_text() {
         };
         let svg = picture.svg();
         let elements = elements(&svg);
-        assert_eq!(
-            (count(&elements, "a"), count(&elements, "g")),
-            (3, 1),
-            "a hook is no link"
+        assert_eq!((count(&elements, "a"), count(&elements, "g")), (4, 0));
+        assert!(
+            svg.contains("&amp;node=%28on_halt%29\""),
+            "a hook's step has a node of its own"
         );
         assert_eq!(count(&elements, "style"), 0);
         assert!(svg.len() < 150_000, "{}", svg.len());

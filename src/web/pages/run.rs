@@ -377,15 +377,16 @@ fn drawn(read: &Read, definition: &Definition) -> Option<String> {
 fn of_root(read: &Read, definition: &Definition, layout: &Layout) -> BTreeMap<Part, NodeState> {
     let mut states = BTreeMap::new();
     for placed in &layout.boxes {
-        let Part::Node(index) = placed.part else {
-            continue;
+        let name = match placed.part {
+            // The steps of elements are not counted.
+            Part::Node(NodeIndex(at)) if layout.frames.iter().any(|it| it.nodes.contains(&at)) => {
+                continue;
+            }
+            Part::Node(index) => definition.node(index).name.as_str(),
+            Part::Hook(hook) => hook.node(),
+            Part::Fan(_) => continue,
         };
-        // The steps of elements are not counted.
-        if layout.frames.iter().any(|it| it.nodes.contains(&index.0)) {
-            continue;
-        }
-        let name = &definition.node(index).name;
-        let step = read.steps.iter().find(|step| step.node == *name);
+        let step = read.steps.iter().find(|step| step.node == name);
         states.insert(placed.part, step.map_or(NodeState::default(), of_step));
     }
     for fan_out in &read.fan_outs {
