@@ -62,10 +62,11 @@ statements! {
     RUNS_BETWEEN = "
         SELECT id FROM ductwork_runs
          WHERE id >= :first AND id <= :last AND pruning_at IS NULL ORDER BY id LIMIT :n";
-    /// It reads nothing but the index of ids.
+    /// It reads nothing but the index of ids, whose short form begins at the 25th digit.
     RUNS_ENDING = "
         SELECT id FROM ductwork_runs
-         WHERE id >= :from AND id < :before AND {hex:id} LIKE '%' || :digits
+         WHERE id >= :from AND id < :before
+           AND ({hex:id} LIKE '%' || :digits OR substr({hex:id}, 25) LIKE :digits || '%')
          ORDER BY id DESC LIMIT :n";
     STEPS = "
         SELECT s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status,
@@ -431,7 +432,7 @@ pub async fn progress(conn: &mut Conn, id: RunId) -> Result<Vec<NodeProgress>, E
         .collect()
 }
 
-/// The run whose id begins or ends with these digits (dashes and case do not matter).
+/// The run whose id, or its short form, begins or ends with these digits (dashes and case do not matter).
 pub async fn find_run(conn: &mut Conn, given: &str) -> Result<Found, Error> {
     find_run_among(conn, given, NEWEST).await
 }
@@ -467,7 +468,7 @@ pub async fn find_run_among(conn: &mut Conn, given: &str, newest: usize) -> Resu
     })
 }
 
-/// Those of the newest runs whose ids end with these digits.
+/// Those of the newest runs whose ids end with these digits, or whose short form begins with them.
 async fn ending(conn: &mut Conn, digits: &str, newest: usize) -> Result<Vec<RunId>, Error> {
     let args = [
         ("from", Uuid::nil().into()),

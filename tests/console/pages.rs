@@ -197,9 +197,12 @@ on_every_database! {
             assert_eq!((head.status, head.body.as_str()), (200, ""), "{path}");
         }
         // Digits of an id lead to its run.
-        let found = console.get(&format!("/runs?id={}", ductwork::model::short(fine)));
-        assert_eq!(found.status, 303);
-        assert!(found.head.contains(&format!("location: /runs/{fine}")), "{found:?}");
+        let short = ductwork::model::short(fine);
+        for digits in [&short[..], &short[..6], &short[2..], &format!("+{short}+")] {
+            let found = console.get(&format!("/runs?id={digits}"));
+            assert_eq!(found.status, 303, "{digits}");
+            assert!(found.head.contains(&format!("location: /runs/{fine}")), "{found:?}");
+        }
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.run_ended(waits[1]).await;
         daemon.stop().await;

@@ -101,7 +101,7 @@ on_every_database! {
         let conn = &mut driver.conn;
         for run in &runs {
             let digits = run.0.simple().to_string();
-            for given in [&digits[24..], &digits[24..].to_uppercase(), &digits[20..], &run.to_string()[24..]] {
+            for given in [&digits[24..], &digits[24..].to_uppercase(), &digits[20..], &digits[24..30], &run.to_string()[24..]] {
                 assert_eq!(find_run(conn, given).await.unwrap(), Found::One(*run), "{given}");
             }
             assert_eq!(find_run(conn, &digits).await.unwrap(), Found::One(*run));

@@ -193,8 +193,8 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
         Listed::One(run) => return Ok(elsewhere(&format!("/runs/{run}"))),
         Listed::NoRun => {
             return Err(missing(format!(
-                "no run's id begins or ends with {}; one may have been deleted, and by its last digits a run is \
-                 found only among the newest {}",
+                "no run's id, long or short, begins or ends with {}; one may have been deleted, and by the digits of \
+                 its short form a run is found only among the newest {}",
                 digits.unwrap_or_default(),
                 grouped(query::NEWEST as u64)
             )));
