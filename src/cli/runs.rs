@@ -244,11 +244,7 @@ fn statuses() -> impl TypedValueParser<Value = RunStatus> {
     };
     let words: Vec<PossibleValue> = RunStatus::ALL.iter().map(value).collect();
     PossibleValuesParser::new(words).try_map(|given| {
-        let shown = |status: &&RunStatus| word(**status) == given;
-        match RunStatus::ALL.iter().find(shown) {
-            Some(status) => Ok(*status),
-            None => given.parse().map_err(|_| format!("`{given}` is no state")),
-        }
+        crate::view::status(&given).ok_or_else(|| format!("`{given}` is no state"))
     })
 }
 

@@ -18,6 +18,28 @@ pub fn word(status: RunStatus) -> &'static str {
     }
 }
 
+/// A run's state by the word that people know, or by its own.
+pub fn status(given: &str) -> Option<RunStatus> {
+    let known = |it: &&RunStatus| word(**it) == given || it.as_str() == given;
+    RunStatus::ALL.iter().find(known).copied()
+}
+
+/// All words by which a run's state is known: its own, then that of people where it is another.
+pub fn words() -> Vec<&'static str> {
+    let own = RunStatus::ALL.iter().map(|it| it.as_str());
+    let others = RunStatus::ALL.iter().filter(|it| word(**it) != it.as_str());
+    own.chain(others.map(|it| word(*it))).collect()
+}
+
+/// A step's state by the word that people know, or by its own.
+pub fn step_status(given: &str) -> Option<StepStatus> {
+    match given {
+        "running" => Some(StepStatus::InProgress),
+        "dampened" => Some(StepStatus::Waiting),
+        own => own.parse().ok(),
+    }
+}
+
 /// Why branches of a run have halted, and whether it can be read. One that goes on although a branch has
 /// halted will halt.
 pub fn remarks(run: &Run) -> String {

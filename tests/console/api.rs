@@ -250,7 +250,7 @@ on_every_database! {
         let run = fixture.trigger("Fans", &format!("{wide:?}"), 1).await[0];
         fixture.ended(PATIENCE).await;
         let none = async || {};
-        let statuses = "/api/v1/runs?limit=7&status=completed,halted&status=in_progress&since=1h";
+        let statuses = "/api/v1/runs?limit=7&status=completed,halted&status=running,in_progress,waiting&since=1h";
         let walked = console.walk(statuses, none).await;
         assert_eq!(walked.len(), first.len() + 3 * later + 1);
         let steps = console.walk(&format!("/api/v1/runs/{run}/steps?limit=4"), none).await;

@@ -189,6 +189,13 @@ on_every_database! {
         let elements = known.keys().find(|path| path.contains("/fan-outs/") && path.contains(&halted.to_string()));
         let elements = elements.unwrap().split('?').next().unwrap();
         has(&page(&console, &format!("{elements}?element=4")), &["4 to 4", "Halted", "Previous"]);
+        // A state has the word that people are shown, and the stored one.
+        for word in ["running", "in_progress", "waiting", "dampened"] {
+            page(&console, &format!("/runs/{halted}?status={word}"));
+            let runs = page(&console, &format!("/runs?status={word}"));
+            let run = if ["running", "in_progress"].contains(&word) { waits[1] } else { asks };
+            has(&runs, &[&format!("/runs/{run}\"")]);
+        }
         // HEAD is the same without the body.
         let host = &console.address;
         for path in ["/", "/runs", &revived] {

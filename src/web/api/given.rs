@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::duration;
 use crate::model::*;
 use crate::problem::nearest;
+use crate::view;
 use crate::web::refusal::Refusal;
 use crate::wire::problem::FaultJson;
 
@@ -232,13 +233,10 @@ impl Value for Statuses {
     const REPEATS: bool = true;
 
     fn read(text: &str) -> Result<Self, String> {
-        let words = || RunStatus::ALL.iter().map(|status| status.as_str());
         let mut statuses = Vec::new();
         for word in text.split(',') {
-            let status: Result<RunStatus, _> = word.parse();
-            let status = status.map_err(|_| {
-                let all: Vec<&str> = words().collect();
-                format!("states are expected, out of: {}", all.join(", "))
+            let status = view::status(word).ok_or_else(|| {
+                format!("states are expected, out of: {}", view::words().join(", "))
             })?;
             if !statuses.contains(&status) {
                 statuses.push(status);
@@ -248,8 +246,7 @@ impl Value for Statuses {
     }
 
     fn schema() -> Json {
-        let words: Vec<&str> = RunStatus::ALL.iter().map(|it| it.as_str()).collect();
-        json!({ "type": "array", "items": { "type": "string", "enum": words } })
+        json!({ "type": "array", "items": { "type": "string", "enum": view::words() } })
     }
 }
 

@@ -28,7 +28,8 @@ pub static PIPELINE: Param<Text> = Param::query("pipeline", "Of this pipeline on
 /// A filter.
 pub static STATUS: Param<Statuses> = Param::query(
     "status",
-    "In one of these states only; give it several times, or with commas",
+    "In one of these states only; give it several times, or with commas. `running` is `in_progress`, and `waiting` is \
+     `dampened`, as people are told them; answers have `in_progress` and `dampened`",
 );
 /// A filter.
 pub static SINCE: Param<Span> = Param::query(

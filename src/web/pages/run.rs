@@ -244,7 +244,7 @@ async fn read(
 }
 
 fn step_status(text: &str) -> Result<StepStatus, Refusal> {
-    text.parse().map_err(|_| {
+    view::step_status(text).ok_or_else(|| {
         let words: Vec<&str> = StepStatus::ALL.iter().map(|it| it.as_str()).collect();
         wrong(format!(
             "`{text}` is no state of a step: the states are {}",

@@ -135,8 +135,7 @@ impl Filters {
 
 /// A state by the word that people know, or by the stored one.
 fn status(text: &str) -> Result<RunStatus, Refusal> {
-    let known = |it: &&RunStatus| view::word(**it) == text || it.as_str() == text;
-    RunStatus::ALL.iter().find(known).copied().ok_or_else(|| {
+    view::status(text).ok_or_else(|| {
         let words: Vec<&str> = RunStatus::ALL.iter().map(|it| view::word(*it)).collect();
         wrong(format!(
             "`{text}` is no state of a run: the states are {}",
