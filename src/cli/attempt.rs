@@ -2,8 +2,9 @@
 //!
 //! Owns: how an error is told, with the element of the fan-out where it happened. Never: colours.
 
-use crate::step::verdict::{ADVICE, OUTPUT_INVALID};
+use crate::step::verdict::OUTPUT_INVALID;
 use crate::store::query::{ExecutionRow, Spread};
+use crate::view;
 
 use super::out::{clean, short};
 
@@ -23,46 +24,12 @@ pub fn error(execution: &ExecutionRow) -> Option<String> {
 pub fn advice(execution: &ExecutionRow) -> Option<&str> {
     let message = execution.error_message.as_deref()?;
     let output = execution.error_class.as_deref() == Some(OUTPUT_INVALID);
-    parted(message).1.filter(|_| output)
+    view::attempt::parted(message).1.filter(|_| output)
 }
 
-/// A message and the advice at its end.
-fn parted(message: &str) -> (&str, Option<&str>) {
-    let at = ADVICE.iter().find_map(|advice| message.rfind(advice));
-    match at {
-        Some(at) => (
-            message[..at].trim_end_matches([' ', '.']),
-            Some(&message[at..]),
-        ),
-        None => (message, None),
-    }
-}
-
-/// An error in words. A class is for programs; people read what it stands for, where the message does not say so.
+/// An error in words, on one line.
 pub fn told(result: &str, class: Option<&str>, message: Option<&str>) -> String {
-    let message = match class {
-        Some(OUTPUT_INVALID) => message.map(|message| parted(message).0),
-        _ => message,
-    };
-    let inner = |name: &str| {
-        let inner = class?.strip_prefix(name)?.strip_prefix('(')?;
-        inner.strip_suffix(')')
-    };
-    let class = match (inner("ExitStatus"), class) {
-        (Some(code), _) => format!("exit status {code}"),
-        // Its message names the signal.
-        (None, Some(class)) if class.starts_with("Signal(") && message.is_some() => String::new(),
-        (None, Some(class)) if class != result && result != "error" => {
-            format!("{}, {class}", result.replace('_', " "))
-        }
-        (None, class) => class.unwrap_or(result).replace('_', " "),
-    };
-    let text = match message {
-        None => class,
-        Some(message) if message.starts_with(&class) => message.to_owned(),
-        Some(message) => format!("{class}: {message}"),
-    };
-    short(&text, ROOM)
+    short(&view::attempt::error(result, class, message), ROOM)
 }
 
 /// Which element of the fan-out: nothing on a run's root branch. Of fan-outs inside of each other the
@@ -84,66 +51,6 @@ pub fn element(spreads: &[Spread]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_is_told_once_and_in_words() {
-        for (result, class, message, text) in [
-            (
-                "error",
-                Some("ExitStatus(3)"),
-                Some("exit status 3"),
-                "exit status 3",
-            ),
-            ("error", Some("ExitStatus(3)"), None, "exit status 3"),
-            (
-                "error",
-                Some("ExitStatus(1)"),
-                Some("boom"),
-                "exit status 1: boom",
-            ),
-            (
-                "error",
-                Some("Signal(SEGV)"),
-                Some("killed by SIGSEGV"),
-                "killed by SIGSEGV",
-            ),
-            (
-                "error",
-                Some("output_invalid"),
-                Some("not JSON"),
-                "output invalid: not JSON",
-            ),
-            (
-                "error",
-                Some("Teapot"),
-                Some("short\nand stout"),
-                "Teapot: short\\nand stout",
-            ),
-            (
-                "process_crashed",
-                Some("process_crashed"),
-                None,
-                "process crashed",
-            ),
-            ("timed_out", None, Some("after 3s"), "timed out: after 3s"),
-            (
-                "timed_out",
-                Some("timed_out"),
-                Some("timed out after 1s"),
-                "timed out after 1s",
-            ),
-            (
-                "error",
-                Some("output_invalid"),
-                Some(
-                    "stdout is not one JSON value: it begins \"x\". Print only the value, or else",
-                ),
-                "output invalid: stdout is not one JSON value: it begins \"x\"",
-            ),
-        ] {
-            assert_eq!(told(result, class, message), text);
-        }
-    }
 
     #[test]
     fn an_element_is_counted_from_one_and_outermost_first() {

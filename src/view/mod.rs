@@ -3,6 +3,7 @@
 //! Owns: the words for states and spans, and which counts belong to which part of a picture. Pure. Never:
 //! reads a row, or writes a text in the form of one medium.
 
+pub mod attempt;
 pub mod graph;
 
 use crate::model::*;

@@ -163,7 +163,7 @@ on_every_database! {
         let at = |path: &str| known.get(path).unwrap_or_else(|| panic!("{path} is nowhere: {:?}", known.keys()));
         has(at("/"), &["Orders", "no money for #", "1</span> question waits", "supervisor", "console"]);
         has(at("/runs"), &["halted", "completed", "running", "waiting", "cancelled"]);
-        has(at("/halted"), &["Orders / Charge", "job_retries_exhausted", "ExitStatus(3)"]);
+        has(at("/halted"), &["Orders / Charge", "job_retries_exhausted", "exit status 3"]);
         has(at("/waiting"), &["Shall &#60;b&#62;it&#60;/b&#62; go on?", "&#34;amount&#34;: 7"]);
         has(at("/pipelines"), &["Orders", "Fine", "Asks", "Waits"]);
         has(at("/pipelines/Orders"), &["<svg", "Charge", "latest"]);
@@ -184,7 +184,7 @@ on_every_database! {
         let body = page(&console, &failed);
         assert_eq!(body.matches("<th scope=\"row\">").count(), 2, "a fan-out and a step: {body}");
         let step = links(&body).into_iter().find(|link| link.contains("/steps/")).unwrap();
-        has(at(&step), &["element 3 of 4 from Fetch", "no money for 3", "ExitStatus(3)", "<svg class=\"bar\""]);
+        has(at(&step), &["element 3 of 4 from Fetch", "exit status 3: no money for 3", "<svg class=\"bar\""]);
         has(&page(&console, &format!("{step}?attempt=1")), &["Attempt 1"]);
         let elements = known.keys().find(|path| path.contains("/fan-outs/") && path.contains(&halted.to_string()));
         let elements = elements.unwrap().split('?').next().unwrap();

@@ -10,6 +10,7 @@ use axum::response::Response;
 use crate::number::grouped;
 use crate::store::halted::{self, HaltedKind};
 use crate::store::query;
+use crate::view;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
@@ -65,12 +66,13 @@ impl Kind {
             .map(parts::run)
             .collect();
         let word = |word: &Option<String>| word.clone().unwrap_or_default();
+        let class = kind.class.as_deref().map(view::attempt::class);
         Self {
             encoded: encoded(&kind.pipeline),
             pipeline: kind.pipeline.clone(),
             node: clip(&word(&kind.node), LETTERS),
             reason: word(&kind.reason),
-            class: clip(&word(&kind.class), LETTERS),
+            class: clip(&class.unwrap_or_default(), LETTERS),
             error: clip(&kind.kind, LETTERS),
             number: grouped(kind.runs),
             more: match kind.runs.saturating_sub(runs.len() as u64) {

@@ -91,6 +91,18 @@ pub fn of_attempt(attempt: &Attempt) -> State {
     }
 }
 
+/// The error of an attempt that did not succeed, in words.
+pub fn error(attempt: &Attempt) -> Option<String> {
+    let result = attempt.result?;
+    let (class, message) = (
+        attempt.error_class.as_deref(),
+        attempt.error_message.as_deref(),
+    );
+    let is_told = class.is_some() || message.is_some();
+    let message = message.map(str::trim).filter(|it| !it.is_empty());
+    is_told.then(|| view::attempt::error(result.as_str(), class, message))
+}
+
 fn of_open(attempt: &Attempt) -> State {
     match (attempt.process_id, attempt.number) {
         (Some(_), _) => state("●", "running", "busy"),

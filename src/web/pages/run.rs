@@ -204,6 +204,8 @@ async fn read(
     let is_wide = facts::is_wide(conn, id).await?;
     let (input, output) = store::payloads(conn, id).await?;
     let definition = definitions.read(conn, &head.definition).await?;
+    // Those that a fan-out counts as halted are then found.
+    let fan_outs = fan_out::of_root(conn, id).await?;
     let halted = match (head.status, status) {
         (RunStatus::Completed, _) => Vec::new(),
         (_, Some(StepStatus::Failed)) if is_wide => {
@@ -235,7 +237,7 @@ async fn read(
         },
         is_wide,
         progress,
-        fan_outs: fan_out::of_root(conn, id).await?,
+        fan_outs,
         holders: store::holders(conn, ids.collect::<Vec<_>>()).await?,
         steps,
         halted,
@@ -454,8 +456,6 @@ fn element(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>) -> Option<(Strin
 
 fn halted(run: RunId, step: &StepHead, reason: &str, fan_outs: &FanOuts<'_>) -> Halted {
     let latest = step.latest.as_ref();
-    let error = latest.and_then(|it| it.error_message.as_deref());
-    let class = latest.and_then(|it| it.error_class.as_deref());
     Halted {
         address: format!("/runs/{run}/steps/{}", step.id),
         node: step.node.clone(),
@@ -468,7 +468,7 @@ fn halted(run: RunId, step: &StepHead, reason: &str, fan_outs: &FanOuts<'_>) -> 
         attempt: latest
             .filter(|it| it.claimed_at.is_some())
             .map(|it| it.number),
-        error: clip(error.or(class).unwrap_or_default(), LETTERS),
+        error: clip(&latest.and_then(parts::error).unwrap_or_default(), LETTERS),
     }
 }
 
@@ -476,8 +476,6 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
     let latest = step.latest.as_ref();
     let ended = step.completed_at;
     let claimed = latest.and_then(|it| it.claimed_at);
-    let error = latest.and_then(|it| it.error_message.as_deref());
-    let class = latest.and_then(|it| it.error_class.as_deref());
     let due = latest
         .filter(|it| it.process_id.is_none() && it.result.is_none())
         .and_then(|it| it.due_at)
@@ -487,11 +485,7 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
         .answered_by
         .as_ref()
         .map(|by| format!("answered by {by}"));
-    let remark = match (error, class) {
-        (Some(error), _) => Some(error),
-        (None, class) => class,
-    };
-    let remark = remark.map(str::to_owned).or(due).or(answered);
+    let remark = latest.and_then(parts::error).or(due).or(answered);
     Row {
         address: format!("/runs/{run}/steps/{}", step.id),
         node: step.node.clone(),

@@ -13,6 +13,7 @@ use crate::store::fan_out;
 use crate::store::page::{self as store, Attempt};
 use crate::store::query::{self, Spread};
 use crate::time;
+use crate::view;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
@@ -153,10 +154,7 @@ pub async fn step(
         let ended = attempt.completed_at.unwrap_or(now);
         let state = parts::of_attempt(attempt);
         let span_of = |from: i64, to: i64| time::span(time::between(from, to));
-        let error = attempt
-            .error_message
-            .as_deref()
-            .or(attempt.error_class.as_deref());
+        let error = parts::error(attempt);
         let due = attempt
             .due_at
             .filter(|at| *at > now)
@@ -171,10 +169,7 @@ pub async fn step(
                 None => String::new(),
             },
             bar: Bar::of(span, since, attempt.claimed_at, ended, state.class),
-            error: clip(
-                &error.map(str::to_owned).or(due).unwrap_or_default(),
-                LETTERS,
-            ),
+            error: clip(&error.or(due).unwrap_or_default(), LETTERS),
             has_more: attempt.has_log || attempt.error_message.is_some(),
             is_told: told.as_ref().is_some_and(|it| it.number == attempt.number),
             state,
@@ -238,7 +233,9 @@ fn told(number: u32, log: store::Log, attempts: &[Attempt]) -> Told {
     let log_of = log_of.map(|text| cut(text, text::ROOM));
     Told {
         number,
-        class: attempt.and_then(|it| it.error_class.clone()),
+        class: attempt
+            .and_then(|it| it.error_class.as_deref())
+            .map(view::attempt::class),
         message: log.error_message.map(|text| cut(text, text::ROOM / 8).0),
         backtrace: backtrace.map(|text| cut(text, text::ROOM / 4).0),
         log_is_cut: log_of.as_ref().is_some_and(|(_, is_cut)| *is_cut),
