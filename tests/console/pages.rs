@@ -161,7 +161,7 @@ on_every_database! {
             assert!(known.len() < 500, "{:?}", known.keys());
         }
         let at = |path: &str| known.get(path).unwrap_or_else(|| panic!("{path} is nowhere: {:?}", known.keys()));
-        has(at("/"), &["Orders", "no money for #", "1</span> question waits", "supervisor", "console"]);
+        has(at("/"), &["title=\"Steps that workers have claimed\">Busy", "Orders", "no money for #", "1</span> question waits", "supervisor", "console"]);
         has(at("/runs"), &["halted", "completed", "running", "waiting", "cancelled"]);
         has(at("/halted"), &["Orders / Charge", "job_retries_exhausted", "exit status 3"]);
         has(at("/waiting"), &["Shall &#60;b&#62;it&#60;/b&#62; go on?", "&#34;amount&#34;: 7"]);

@@ -41,7 +41,8 @@ const QUESTIONS: usize = 1_000;
 struct Overview {
     frame: Frame,
     troubles: Vec<Trouble>,
-    states: [State; 5],
+    /// With what each of them means.
+    states: [(State, &'static str); 5],
     pipelines: Vec<Pipeline>,
     halted: Vec<Kind>,
     waiting: String,
@@ -126,7 +127,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
     page(&Overview {
         frame: Frame::of("", now),
         troubles: troubles.collect(),
-        states: STATES.map(parts::of_run),
+        states: STATES.map(|status| (parts::of_run(status), parts::meaning(status))),
         pipelines: pipelines(&counts, &queues, &facts.processes, &judged),
         halted: halted
             .kinds

@@ -42,6 +42,17 @@ pub fn of_run(status: RunStatus) -> State {
     }
 }
 
+/// The meaning of a run's state, for those who are new to it.
+pub fn meaning(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::InProgress => "It moves, or waits for its turn",
+        RunStatus::Dampened => "It waits for the answer of a person",
+        RunStatus::Halted => "It stopped for good, with a reason; a revive goes on from there",
+        RunStatus::Completed => "It has an output",
+        RunStatus::Cancelled => "A person ended it",
+    }
+}
+
 /// The state of a run whose first step is not due yet.
 pub const SCHEDULED: State = state("○", "scheduled", "busy");
 
