@@ -108,8 +108,8 @@ enum Verb {
     Start(start::Start),
     /// Run the console alone: pages about runs, over HTTP
     ///
-    /// It listens where `console.listen` says, and without that at 127.0.0.1:9410. A daemon that has
-    /// `console.listen` runs one by itself.
+    /// It listens where `--listen` or `console.listen` says, and without these at 127.0.0.1:9410. A daemon that
+    /// has `console.listen` runs one by itself.
     Console(start::Console),
     /// Run one pipeline to its end, and print its output
     Run(run::Run),

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Config, keys};
 use crate::definition::Definition;
 use crate::model::{RunId, RunStatus};
 use crate::number::grouped;
@@ -44,6 +44,23 @@ impl CliContext {
     /// The configuration.
     pub fn config(&self) -> Result<Config, Failure> {
         let config = Config::load_here(self.file.clone(), self.env.clone())?;
+        exit::remember(&config.database);
+        Ok(config)
+    }
+
+    /// The configuration, with the value that an option gives to a key.
+    pub fn config_with(&self, key: &str, value: &str, option: &str) -> Result<Config, Failure> {
+        let variable = keys::variable(key);
+        let (file, env) = (self.file.clone(), self.env.clone());
+        let read = Config::load_here_with(file, env, (&variable, value));
+        let config = read.map_err(|mut problems| {
+            for problem in &mut problems.0 {
+                if let Some(rest) = problem.message.strip_prefix(&variable) {
+                    problem.message = format!("{option}{rest}");
+                }
+            }
+            problems
+        })?;
         exit::remember(&config.database);
         Ok(config)
     }

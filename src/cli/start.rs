@@ -63,6 +63,9 @@ impl Start {
 /// The console alone, as `role: console` is.
 #[derive(Debug, clap::Args)]
 pub struct Console {
+    /// Listen there, whatever `console.listen` says
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
     #[command(subcommand)]
     verb: Option<ConsoleVerb>,
 }
@@ -78,7 +81,10 @@ impl Console {
             return link.execute(&cli).map(|()| ExitCode::SUCCESS);
         }
         block_signals()?;
-        let mut config = cli.config()?;
+        let mut config = match &self.listen {
+            Some(address) => cli.config_with("console.listen", address, "--listen")?,
+            None => cli.config()?,
+        };
         config.role = DaemonRole::Console;
         Start::default().execute_with(cli, config)
     }

@@ -390,12 +390,21 @@ impl Config {
         Self::load_here_as(file, env, None)
     }
 
+    /// Like [`Config::load_here`], as if this variable had this value.
+    pub fn load_here_with(
+        file: Option<PathBuf>,
+        env: Option<String>,
+        given: (&str, &str),
+    ) -> Result<Self, Problems> {
+        here(file, env, None, Some(given), Self::load)?
+    }
+
     /// Like [`Config::load_here`], with what is right even where something is wrong.
     pub fn examine_here(
         file: Option<PathBuf>,
         env: Option<String>,
     ) -> Result<(Self, Vec<Problem>), Problems> {
-        here(file, env, None, Self::examine)
+        here(file, env, None, None, Self::examine)
     }
 
     /// Like [`Config::load_here`], of a child to which its supervisor handed what it had read: from
@@ -405,7 +414,7 @@ impl Config {
         env: Option<String>,
         handed: Option<Handed>,
     ) -> Result<Self, Problems> {
-        here(file, env, handed, Self::load)?
+        here(file, env, handed, None, Self::load)?
     }
 
     /// The pipelines, and the steps of them, for which it makes an exception, by the key.
@@ -482,22 +491,25 @@ impl Config {
     }
 }
 
-/// With the variables and the working directory of this process.
+/// With the variables and the working directory of this process, and a variable that it was given beside these.
 fn here<T>(
     file: Option<PathBuf>,
     env: Option<String>,
     handed: Option<Handed>,
+    given: Option<(&str, &str)>,
     read: impl FnOnce(LoadOptions) -> T,
 ) -> Result<T, Problems> {
     let cwd = std::env::current_dir().map_err(|error| {
         let problem = Problem::new(format!("the working directory cannot be read: {error}"));
         Problems(vec![problem.help("go to one that is there")])
     })?;
-    let names: Vec<String> = std::env::vars_os()
+    let mut names: Vec<String> = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
         .collect();
-    let vars =
-        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    let vars = |name: &str| match given {
+        Some((given, value)) if given == name => Some(value.to_owned()),
+        _ => std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
+    };
     // A section, or an address, of other letters than were meant.
     let ours = |name: &&String| name.starts_with(keys::PREFIX) || name.starts_with("DATABASE_URL");
     let unclear = |name: &&String| std::env::var(name.as_str()).is_err();
@@ -507,6 +519,8 @@ fn here<T>(
     if !unclear.is_empty() {
         return Err(Problems(unclear));
     }
+    names.retain(|name| given.is_none_or(|(given, _)| given != name));
+    names.extend(given.map(|(given, _)| given.to_owned()));
     Ok(read(LoadOptions {
         file,
         env,

@@ -104,6 +104,35 @@ on_every_database! {
 }
 
 #[tokio::test]
+async fn a_console_alone_listens_where_its_command_says_whatever_the_configuration_does() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITS]).await;
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    fixture.configure(&format!("  console: {{ listen: \"{taken}\" }}\n"));
+    let variable = format!("DUCTWORK_CONSOLE__LISTEN={taken}");
+    let listen = ["console", "--listen", "127.0.0.1:0"];
+    let mut alone = fixture.start_as(&["env", &variable], &listen);
+    let console = Console::of(&alone).await;
+    assert_ne!(console.address, taken);
+    for path in ["/livez", "/readyz", "/startupz"] {
+        console.answers(path, 200).await;
+    }
+    eventually(PATIENCE, "it has registered", async || {
+        (fixture.processes().await.len() == 1).then_some(())
+    })
+    .await;
+    alone.stop().await;
+    assert!(fixture.processes().await.is_empty());
+
+    let refused = fixture.run(&[], &["console", "--listen", "here:9410"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let line = "error: --listen: `console.listen` takes an address, not `here:9410`\n";
+    assert!(said.starts_with(line), "{said}");
+}
+
+#[tokio::test]
 async fn a_daemon_without_a_console_listens_nowhere() {
     let db = Db::sqlite();
     let fixture = DaemonFixture::new(&db, Settings::default(), &[WAITS]).await;
