@@ -24,6 +24,8 @@ pub enum Trouble {
     Registering,
     /// Claims of branches fail, or advancing them as a whole.
     Advancing,
+    /// The console's address is somebody else's.
+    Listening,
 }
 
 /// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
@@ -65,6 +67,7 @@ impl Troubles {
                 Trouble::Registering => events::not_registered(text, lasted),
                 Trouble::Starting => events::not_started(text, lasted),
                 Trouble::Advancing => events::advancing_failed(text, lasted),
+                Trouble::Listening => events::not_listening(text, lasted),
             }
         }
         self.texts

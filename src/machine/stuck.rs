@@ -14,6 +14,10 @@ use super::why;
 /// Work that is no older than this is on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
+/// The remedy for a console that cannot listen, which is all that can keep it from getting on.
+const LISTEN_ELSEWHERE: &str =
+    "end the program that has the port, or let `console.listen` name another address";
+
 /// The facts about waiting work, and about those who could move it.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
@@ -167,6 +171,11 @@ impl Facts {
             ),
             None => (String::new(), "ductworkd runs".to_owned()),
         };
+        let remedy = match process.role {
+            // No work waits for it.
+            Role::Console => LISTEN_ELSEWHERE.to_owned(),
+            _ => format!("`{list}` lists what waits, `ductworkd why RUN` explains it"),
+        };
         Some(Stuck {
             cause: "trouble",
             pipeline: process.pipeline.clone(),
@@ -180,7 +189,7 @@ impl Facts {
                 process.version,
                 self.span(*since)
             ),
-            remedy: format!("`{list}` lists what waits, `ductworkd why RUN` explains it"),
+            remedy,
         })
     }
 
@@ -382,6 +391,15 @@ mod tests {
             (process.dead, process.age) = (false, Duration::from_secs(31));
         }
         assert_eq!(causes(&facts), ["no_worker"]);
+    }
+
+    #[test]
+    fn a_console_that_cannot_listen_is_told_with_the_way_out() {
+        let mut console = mover(Role::Console);
+        console.trouble = Some(("it cannot listen".to_owned(), NOW - 65 * SECOND));
+        let stuck = stuck(&facts(vec![console]));
+        assert!(stuck[0].fact.starts_with("console "), "{stuck:#?}");
+        assert!(stuck[0].remedy.contains("`console.listen`"), "{stuck:#?}");
     }
 
     #[test]

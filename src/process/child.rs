@@ -87,17 +87,31 @@ impl Child {
         let policy = Policy::new(Arc::clone(&self.config));
         let definitions = Arc::new(Definitions::default());
         let mut lives = Vec::new();
-        let is_child = self.supervisor.is_some();
-        let opened = console::open(&self.kinds, &self.config, &location, is_child, &mut signals);
-        let mut console = match opened.await {
-            Ok(console) => console,
-            Err(code) => return code,
-        };
+        let mut console = None;
         for kind in &self.kinds {
             failpoint!("child.start");
+            let shared = Shared::new(ProcessId::new());
+            if *kind == ChildKind::Console {
+                // Before anything waits for the database: it is alive without one.
+                let is_child = self.supervisor.is_some();
+                let opened =
+                    console::open(&self.config, &location, is_child, &shared, &mut signals);
+                match opened.await {
+                    Ok(opened) => console = Some(opened),
+                    Err(code) => return code,
+                }
+            }
             let recovers = *kind != ChildKind::Console;
             let sweeps = self.supervisor.is_none() && lives.is_empty() && recovers;
-            let life = Life::begin(&self, kind, sweeps, &location, &policy, &definitions);
+            let life = Life::begin(
+                &self,
+                kind,
+                shared,
+                sweeps,
+                &location,
+                &policy,
+                &definitions,
+            );
             // A stop that comes before there is anything to stop ends it here.
             let life = tokio::select! {
                 biased;
@@ -268,14 +282,14 @@ impl Life {
     async fn begin(
         child: &Child,
         kind: &ChildKind,
+        shared: Arc<Shared>,
         sweeps: bool,
         location: &Location,
         policy: &Policy,
         definitions: &Arc<Definitions>,
     ) -> Self {
         let identity = Identity::current();
-        let process = ProcessId::new();
-        let shared = Shared::new(process);
+        let process = shared.process();
         let role = kind.role();
         let pipeline = match kind {
             ChildKind::Worker { pipeline } => Some(pipeline.clone()),

@@ -1,20 +1,23 @@
 //! The console within its process.
 //!
-//! Owns: when it begins to listen, and when it drains. Never: answers a request (`web` does).
+//! Owns: when it begins to listen, how long it tries to, and when it drains. Never: answers a request (`web`
+//! does).
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
+
 use crate::config::Config;
 use crate::engine::shared::{Mode, Shared};
+use crate::engine::trouble::Trouble;
 use crate::store::Location;
 use crate::telemetry;
-use crate::web::{self, Running, Witness};
+use crate::web::{self, NotListening, Running, Witness};
 
 use super::identity::Identity;
 use super::proof;
-use super::roster::ChildKind;
 use super::signal::Signals;
 
 /// Between two signs of progress.
@@ -23,58 +26,117 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// A child's port may be its predecessor's for so long, which drains: a little longer than that takes.
 const PREDECESSOR_WITHIN: Duration = Duration::from_secs(6);
 
-/// Listens where the configuration says, if this is a console: before anything waits for the database, because
-/// it is alive without one.
+/// Between two attempts to have an address that is somebody else's.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A console that listens, or that is about to.
+pub enum Console {
+    /// It listens.
+    Open(Running),
+    /// It listens when the address is free.
+    Opening(JoinHandle<Running>),
+}
+
+/// Listens where the configuration says. Alone it does so at once or not at all; a child, which would only be
+/// started again, goes on trying, and tells of that with its row.
 ///
 /// # Errors
-/// The exit status, when that is not possible and has been said, or when it was told to end meanwhile.
+/// The exit status, when it cannot listen and has said so, or when it was told to end meanwhile.
 pub async fn open(
-    kinds: &[ChildKind],
-    config: &Config,
+    config: &Arc<Config>,
     location: &Location,
     is_child: bool,
+    shared: &Arc<Shared>,
     signals: &mut Signals,
-) -> Result<Option<Running>, ExitCode> {
-    if !kinds.contains(&ChildKind::Console) {
-        return Ok(None);
+) -> Result<Console, ExitCode> {
+    if is_child {
+        let (config, location) = (Arc::clone(config), location.clone());
+        let opening = open_when_free(config, location, Arc::clone(shared));
+        return Ok(Console::Opening(tokio::task::spawn_local(opening)));
     }
-    let address = config.console.listen.unwrap_or(web::LISTEN);
-    let within = match is_child {
-        true => PREDECESSOR_WITHIN,
-        false => Duration::ZERO,
-    };
-    let me = Identity::current();
-    let witness = Witness {
-        stale_after: config.supervisor.reaper_timeout,
-        is_dead: Box::new(move |row| proof::is_dead(&me, row)),
-    };
-    let hosts = &config.console.hosts;
-    let started = tokio::select! {
+    let opened = tokio::select! {
         biased;
         () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
-        started = web::start(address, hosts, location, witness, within) => started,
+        opened = listen(config, location, Duration::ZERO) => opened,
     };
-    started.map(Some).map_err(|error| {
+    opened.map(Console::Open).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());
         tracing::error!(remedy, "{chain}");
         ExitCode::FAILURE
     })
 }
 
+async fn open_when_free(config: Arc<Config>, location: Location, shared: Arc<Shared>) -> Running {
+    let mut within = PREDECESSOR_WITHIN;
+    loop {
+        match listen(&config, &location, within).await {
+            Ok(running) => {
+                shared.over(Trouble::Listening, "");
+                return running;
+            }
+            Err(error) => {
+                let text = telemetry::chain(&error);
+                shared.trouble(Trouble::Listening, "", &text);
+            }
+        }
+        within = Duration::ZERO;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn listen(
+    config: &Config,
+    location: &Location,
+    within: Duration,
+) -> Result<Running, NotListening> {
+    let address = config.console.listen.unwrap_or(web::LISTEN);
+    let me = Identity::current();
+    let witness = Witness {
+        stale_after: config.supervisor.reaper_timeout,
+        is_dead: Box::new(move |row| proof::is_dead(&me, row)),
+    };
+    let hosts = &config.console.hosts;
+    web::start(address, hosts, location, witness, within).await
+}
+
 /// Serves until the process is to end.
-pub async fn run(mut console: Running, shared: Arc<Shared>) {
+pub async fn run(mut console: Console, shared: Arc<Shared>) {
     let mut modes = shared.modes();
     loop {
         shared.progress();
         let mode = *modes.borrow_and_update();
         if let Mode::Drain { until, .. } = mode {
-            return console.drain(until).await;
+            match console {
+                Console::Open(running) => running.drain(until).await,
+                Console::Opening(opening) => opening.abort(),
+            }
+            return;
         }
-        tokio::select! {
+        let moved_on = tokio::select! {
             // Its sender is in what we hold.
-            _ = modes.changed() => {}
-            () = tokio::time::sleep(PROGRESS_EVERY) => {}
-            () = console.ended() => return,
+            _ = modes.changed() => continue,
+            () = tokio::time::sleep(PROGRESS_EVERY) => continue,
+            moved_on = console.moves_on() => moved_on,
+        };
+        match moved_on {
+            Some(running) => console = Console::Open(running),
+            None => return,
+        }
+    }
+}
+
+impl Console {
+    /// Returns when it listens, or, if it did, when it has ended.
+    async fn moves_on(&mut self) -> Option<Running> {
+        match self {
+            Self::Open(running) => {
+                running.ended().await;
+                None
+            }
+            Self::Opening(opening) => match opening.await {
+                Ok(running) => Some(running),
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            },
         }
     }
 }

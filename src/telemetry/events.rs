@@ -85,6 +85,15 @@ pub fn not_registered(text: &str, lasted: Duration) {
     );
 }
 
+/// The console cannot listen. Said once, and now and then while it lasts.
+pub fn not_listening(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "nobody can reach the console; it tries again every second"
+    );
+}
+
 /// Steps cannot be started. Said once, and now and then while it lasts.
 pub fn not_started(text: &str, lasted: Duration) {
     warn!(

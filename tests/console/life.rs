@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::time::Duration;
 
 use ductwork::model::Role;
 use ductwork::store::{Location, Purpose, migrate};
@@ -240,17 +241,44 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
     daemon.ready().await;
     fixture.trigger("Waits", "1", 3).await;
     fixture.completed(PATIENCE).await;
-    let said = daemon
-        .says_times("the console cannot listen on 127.0.0.1:", 2)
-        .await;
-    let remedy = said[0]["remedy"].as_str().unwrap();
+    let child = daemon.child("console", None).await;
+    let health = eventually(
+        Duration::from_secs(60),
+        "`health` tells of it",
+        async || {
+            let health = fixture.run(&[], &["health"]);
+            (health.status.code() == Some(1)).then(|| String::from_utf8(health.stderr).unwrap())
+        },
+    )
+    .await;
+    let fact = format!("the console cannot listen on 127.0.0.1:{port}: ");
     assert!(
-        remedy.contains("another program has that port"),
+        health.starts_with("error: unhealthy: console (pid "),
+        "{health}"
+    );
+    assert!(
+        health.contains(&fact) && health.contains("`console.listen`"),
+        "{health}"
+    );
+    assert_eq!(health.matches("error: ").count(), 1, "{health}");
+    let said = daemon.logged("nobody can reach the console");
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(
+        said[0]["error"].as_str().unwrap().starts_with(&fact),
         "{said:#?}"
     );
+    // Nobody had to be started again, and the others work.
+    assert_eq!(daemon.children("console"), [child]);
+    assert!(daemon.logged("a child died").is_empty());
+    fixture.trigger("Waits", "1", 3).await;
+    fixture.completed(PATIENCE).await;
     drop(taken);
     let console = Console::of(&daemon).await;
     console.answers("/readyz", 200).await;
+    eventually(PATIENCE, "`health` has nothing to tell", async || {
+        (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
+    })
+    .await;
 
     // Alone it says so, and ends.
     let alone = fixture.run(&[], &["console"]);
@@ -267,12 +295,41 @@ async fn a_port_that_somebody_has_keeps_nobody_but_the_console_from_working() {
         .await
         .answers("/readyz", 200)
         .await;
-    let refused = daemon.logged("the console cannot listen").len();
     fixture.configure(ANY_PORT);
     daemon.send(Signal::SIGHUP);
     let moved = Console::after(&daemon, 2).await;
     assert_ne!(moved.address, console.address);
     moved.answers("/readyz", 200).await;
-    assert_eq!(daemon.logged("the console cannot listen").len(), refused);
+    assert_eq!(daemon.logged("nobody can reach the console").len(), 1);
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_drain_is_watched_on_the_console_until_the_others_have_ended() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[WAITS]).await;
+    fixture.configure(ANY_PORT);
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let console = Console::of(&daemon).await;
+    let run = fixture.trigger("Waits", "1", 1).await[0];
+    fixture.pids("pids", 1).await;
+    let worker = daemon.child("worker Waits", None).await;
+    daemon.send(Signal::SIGTERM);
+    daemon.says("stopping").await;
+    eventually(PATIENCE, "the advancer has ended", async || {
+        daemon.children("advancer").is_empty().then_some(())
+    })
+    .await;
+    // The step runs on, and people see that it does.
+    assert_eq!(console.get("/readyz").status, 200);
+    let page = console.get(&format!("/runs/{run}"));
+    assert_eq!(page.status, 200);
+    assert_eq!(daemon.children("worker Waits"), [worker]);
+    std::fs::write(fixture.path("go"), "").unwrap();
+    let (status, _) = daemon.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(0));
+    assert!(console.try_get("/livez").is_none());
+    assert!(fixture.processes().await.is_empty());
+    assert!(daemon.logged("killing a child").is_empty());
 }

@@ -31,6 +31,9 @@ const RECONNECTING: Duration = Duration::from_secs(7);
 const LOOKED_AWAY: Duration = Duration::from_secs(5);
 /// A child may take so many times as long to register for the first time as it may go without a heartbeat.
 const REGISTERING: u32 = 4;
+/// So long before the end of a stop those who show it to people are told to end, at the latest: the console gives
+/// requests under way 5 s.
+const LAST_CALL: Duration = Duration::from_secs(6);
 /// So many deaths in a row are a crash loop.
 const CRASH_LOOP_DEATHS: u32 = 5;
 
@@ -38,6 +41,11 @@ impl Limits {
     /// A little before a peer would reap it.
     fn stale_after(&self) -> Duration {
         self.reaper_timeout * 5 / 6
+    }
+
+    /// The part of a stop in which nobody watches the others any more.
+    fn last_call(&self) -> Duration {
+        LAST_CALL.min(self.shutdown_timeout / 2)
     }
 
     /// After an outage: the time that a child takes to come back, and one heartbeat interval.
@@ -158,10 +166,12 @@ impl Roster {
             Event::SpawnFailed { slot, at } => {
                 self.spawn_failed(slot, at, &mut orders);
                 self.replace_next(at, &mut orders);
+                self.end_the_last(at, &mut orders);
             }
             Event::Exited { pid, at } => {
                 self.exited(pid, at, &mut orders);
                 self.replace_next(at, &mut orders);
+                self.end_the_last(at, &mut orders);
             }
             Event::Heartbeat { slot, pid, age, at } => {
                 self.heartbeat(slot, pid, age, at, &mut orders);
@@ -175,8 +185,12 @@ impl Roster {
             Event::Tick { at } => {
                 self.tick(at, &mut orders);
                 self.replace_next(at, &mut orders);
+                self.end_the_last(at, &mut orders);
             }
-            Event::Stop { at, immediate } => self.stop(at, immediate, &mut orders),
+            Event::Stop { at, immediate } => {
+                self.stop(at, immediate, &mut orders);
+                self.end_the_last(at, &mut orders);
+            }
             Event::DatabaseLost => self.database = Database::Lost,
             Event::DatabaseBack { at } => self.database_back(at),
             Event::Replace { wanted, at } => {
@@ -202,8 +216,14 @@ impl Roster {
                     ..
                 } => Some(at + KILL_PATIENCE),
                 State::Starting(who) | State::Up(who) => {
-                    let (since, _) = who.frozen?;
-                    Some(since + self.limits.stale_after())
+                    let frozen = who
+                        .frozen
+                        .map(|(since, _)| since + self.limits.stale_after());
+                    let last = match self.phase {
+                        Phase::Stopping { deadline } => Some(deadline - self.limits.last_call()),
+                        Phase::Running | Phase::Exited => None,
+                    };
+                    frozen.into_iter().chain(last).min()
                 }
                 State::Ordered | State::Killed { .. } => None,
             })
@@ -491,9 +511,34 @@ impl Roster {
                 State::Starting(_) | State::Up(_) | State::Stopping { .. } if immediate => {
                     kill(*id, slot, at, Cause::Stopped, orders);
                 }
+                // The others' drain is watched on it.
+                State::Starting(_) | State::Up(_) if !slot.kind.moves_work() => {}
                 State::Starting(_) | State::Up(_) => terminate(*id, slot, deadline, orders),
                 State::Stopping { deadline: own, .. } => *own = deadline.min(*own),
                 State::Killed { .. } => {}
+            }
+        }
+    }
+
+    /// When the others are gone, or little time is left, those end that were left to watch them.
+    fn end_the_last(&mut self, at: Duration, orders: &mut Vec<Order>) {
+        let Phase::Stopping { deadline } = self.phase else {
+            return;
+        };
+        let is_waited_for = |slot: &Slot| {
+            slot.kind.moves_work() && !matches!(slot.state, State::Killed { reported: true, .. })
+        };
+        if at + self.limits.last_call() < deadline && self.slots.values().any(is_waited_for) {
+            return;
+        }
+        for (id, slot) in &mut self.slots {
+            match slot.state {
+                // Nobody looked in time.
+                State::Starting(_) | State::Up(_) if at >= deadline => {
+                    kill(*id, slot, at, Cause::Stopped, orders);
+                }
+                State::Starting(_) | State::Up(_) => terminate(*id, slot, deadline, orders),
+                _ => {}
             }
         }
     }

@@ -442,6 +442,103 @@ fn a_child_born_after_an_immediate_stop_is_killed() {
     );
 }
 
+const WATCHED: SlotId = SlotId(1);
+
+/// An advancer with pid 10 and a console with pid 11, both up.
+fn watched() -> Roster {
+    let mut roster = Roster::new(vec![ChildKind::Advancer, ChildKind::Console], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    for (slot, pid) in [(SLOT, 10), (WATCHED, 11)] {
+        let at = s(0);
+        let _ = roster.handle(Event::Spawned { slot, pid, at });
+        let age = Some(s(0));
+        let _ = roster.handle(Event::Heartbeat { slot, pid, age, at });
+    }
+    roster
+}
+
+fn last_word() -> Order {
+    signal(WATCHED, 11, Signal::SIGTERM)
+}
+
+#[test]
+fn the_console_is_told_to_end_when_all_others_are_gone() {
+    let mut roster = watched();
+    assert_eq!(roster.handle(stop(s(100))), vec![to(10, Signal::SIGTERM)]);
+    assert_eq!(roster.handle(Event::Tick { at: s(105) }), vec![]);
+    let exited = Event::Exited {
+        pid: 10,
+        at: s(106),
+    };
+    assert_eq!(roster.handle(exited), vec![ended(SLOT, 10), last_word()]);
+    assert_eq!(roster.next_deadline(), Some(s(120)));
+    let exited = Event::Exited {
+        pid: 11,
+        at: s(107),
+    };
+    assert_eq!(
+        roster.handle(exited),
+        vec![ended(WATCHED, 11), Order::Exit { code: 0 }]
+    );
+}
+
+#[test]
+fn a_console_has_time_to_end_within_the_time_of_the_stop() {
+    let mut roster = watched();
+    let _ = roster.handle(stop(s(100)));
+    assert_eq!(roster.next_deadline(), Some(s(114)));
+    assert_eq!(roster.handle(Event::Tick { at: ms(113_999) }), vec![]);
+    assert_eq!(roster.handle(Event::Tick { at: s(114) }), vec![last_word()]);
+    let killed = vec![
+        to(10, Signal::SIGKILL),
+        signal(WATCHED, 11, Signal::SIGKILL),
+    ];
+    assert_eq!(roster.handle(Event::Tick { at: s(120) }), killed);
+}
+
+#[test]
+fn a_console_is_not_left_to_watch_for_nobody_nor_when_nobody_is_waited_for() {
+    let mut roster = watched();
+    let now = Event::Stop {
+        at: s(100),
+        immediate: true,
+    };
+    let killed = vec![
+        to(10, Signal::SIGKILL),
+        signal(WATCHED, 11, Signal::SIGKILL),
+    ];
+    assert_eq!(roster.handle(now), killed);
+    // The others are gone before the stop, or cannot even be killed.
+    let mut roster = Roster::new(vec![ChildKind::Console], LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let _ = roster.handle(spawned(11, s(0)));
+    assert_eq!(roster.handle(stop(s(1))), vec![to(11, Signal::SIGTERM)]);
+    let mut roster = watched();
+    let _ = roster.handle(beat(10, Some(s(26)), s(2)));
+    let _ = roster.handle(stop(s(3)));
+    let reported = Order::ReportUnkillable {
+        slot: SLOT,
+        pid: 10,
+    };
+    let orders = roster.handle(Event::Tick { at: s(7) });
+    assert_eq!(orders, vec![reported, last_word()]);
+}
+
+#[test]
+fn a_console_that_dies_while_the_others_drain_stays_away() {
+    let mut roster = watched();
+    let _ = roster.handle(stop(s(100)));
+    let exited = Event::Exited {
+        pid: 11,
+        at: s(101),
+    };
+    let orders = roster.handle(exited);
+    assert!(
+        matches!(orders[..], [Order::Recover { pid: 11, .. }]),
+        "{orders:?}"
+    );
+}
+
 #[test]
 fn a_roster_without_children_exits_on_stop() {
     assert_eq!(
@@ -658,6 +755,8 @@ fn every_state() -> Vec<(&'static str, Roster)> {
     let _ = reported.handle(Event::Tick { at: s(7) });
     let mut stopping_killed = killed.clone();
     let _ = stopping_killed.handle(stop(s(3)));
+    let mut watched_to_the_end = watched();
+    let _ = watched_to_the_end.handle(stop(s(3)));
     let mut exited = Roster::new(vec![], LIMITS);
     let _ = exited.handle(stop(s(2)));
     vec![
@@ -671,6 +770,8 @@ fn every_state() -> Vec<(&'static str, Roster)> {
         ("killed", killed),
         ("reported", reported),
         ("stopping_killed", stopping_killed),
+        ("watched", watched()),
+        ("watched to the end", watched_to_the_end),
         ("exited", exited),
     ]
 }
@@ -784,7 +885,8 @@ impl World {
 proptest! {
     #[test]
     fn no_life_of_it_breaks_the_rules(choices in prop::collection::vec((0u8..14, any::<u8>(), 0u64..20_000), 1..120)) {
-        let mut roster = Roster::new(vec![ChildKind::Advancer, worker("a"), worker("b")], LIMITS);
+        let kinds = vec![ChildKind::Advancer, worker("a"), ChildKind::Console];
+        let mut roster = Roster::new(kinds, LIMITS);
         let mut world = World { next_pid: 100, ..World::default() };
         let mut at = Duration::ZERO;
         for (what, which, passed) in choices {
@@ -819,7 +921,7 @@ proptest! {
                 12 => Some(Event::Replace { wanted: match which % 3 {
                     0 => vec![],
                     1 => vec![ChildKind::Advancer],
-                    _ => vec![ChildKind::Advancer, worker("a"), worker("c"), worker("c")],
+                    _ => vec![ChildKind::Advancer, ChildKind::Console, worker("c"), worker("c")],
                 }, at }),
                 _ if which < 64 => { world.stopped = true; Some(Event::Stop { at, immediate: which < 16 }) }
                 _ => Some(Event::Tick { at }),
