@@ -651,3 +651,14 @@ pub async fn eventually<T>(
         tokio::time::sleep(LOOK).await;
     }
 }
+
+/// The path of a program that a test needs, which is installed where it is not yet.
+pub fn program(name: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/program");
+    let found = Command::new(script).arg(name).output();
+    let found = found.expect("the script runs");
+    let said = String::from_utf8_lossy(&found.stderr);
+    assert!(found.status.success(), "{said}");
+    let path = String::from_utf8(found.stdout).expect("a path");
+    path.trim().to_owned()
+}

@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use ductwork::store::{Location, Purpose, migrate};
@@ -27,11 +26,7 @@ struct Pooler {
 impl Pooler {
     /// `more` are lines of its configuration.
     async fn before(cluster: &Cluster, more: &str) -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/pgbouncer");
-        let found = Command::new(script).output().expect("the script runs");
-        let said = String::from_utf8_lossy(&found.stderr);
-        assert!(found.status.success(), "{said}");
-        let program = String::from_utf8(found.stdout).expect("a path");
+        let program = program("pgbouncer");
         let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("a port").port();
         drop(free);
@@ -49,7 +44,7 @@ impl Pooler {
         .replace("auth_type = any", "auth_type = trust\nauth_file = users");
         std::fs::write(dir.path().join("pooler.ini"), text).expect("its configuration");
         std::fs::write(dir.path().join("users"), "\"postgres\" \"\"\n").expect("its users");
-        let mut command = Command::new(program.trim());
+        let mut command = Command::new(program);
         if nix::unistd::geteuid().is_root() {
             command.args(["-u", "nobody"]);
         }

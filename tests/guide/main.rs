@@ -317,6 +317,7 @@ fn every_exit_status_is_explained_and_no_other() {
 fn every_file_of_the_project_that_is_named_is_there() {
     let directories = [
         "config/",
+        "deploy/",
         "docs/",
         "examples/",
         "scripts/",
