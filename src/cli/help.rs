@@ -29,7 +29,14 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Prove", &["audit", "drill", "bench"]),
     (
         "Set up",
-        &["schema", "completions", "symbolize", "version", "help"],
+        &[
+            "token",
+            "schema",
+            "completions",
+            "symbolize",
+            "version",
+            "help",
+        ],
     ),
 ];
 

@@ -258,19 +258,9 @@ pub fn find_pipeline<'a>(
 /// database. A hint only: a process that misses it finds the work at its next poll.
 pub async fn wake(conn: &mut Conn, location: &Location, pipeline: &str) {
     let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
-    let wakeup = Wakeup::new(location, requests);
-    let waker = wakeup.waker();
-    waker.job_available(pipeline);
-    waker.branch_available();
-    waker.claims_revoked();
-    for payload in [pipeline, ""] {
-        let _missed = conn
-            .notify(
-                crate::engine::lifeline::CHANNEL,
-                &format!("{}{payload}", wakeup.origin()),
-            )
-            .await;
-    }
+    Wakeup::new(location, requests)
+        .announce(conn, pipeline)
+        .await;
 }
 
 /// The same, for the pipeline of `run`, which it returns.

@@ -24,7 +24,7 @@ use super::shot;
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
 
 /// The longest key: what an index takes in every database.
-const KEY_MAX: usize = 512;
+pub const KEY_MAX: usize = 512;
 
 /// Starts a run.
 #[derive(Debug, clap::Args)]

@@ -1,14 +1,16 @@
 //! The console's settings: the address at which it listens, and the names by which it may be asked for.
 //!
-//! Owns: their notation, and the refusal of addresses that other hosts can reach. Never: opens a socket.
+//! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::model::Scope;
 use crate::yaml::{Fault, Node, Value, shorten};
 
+use super::DEFAULT_ENVIRONMENT;
 use super::keys::Key;
 use super::read::Reader;
-use super::value::Faults;
+use super::value::{self, Faults};
 
 /// Settings of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub struct Console {
     pub listen: Option<SocketAddr>,
     /// Further names of hosts by which it may be asked for.
     pub hosts: Vec<String>,
+    /// Visitors without a token are refused; `None`: where other hosts can reach it.
+    pub tokens: Option<bool>,
 }
 
 impl Console {
@@ -25,6 +29,21 @@ impl Console {
         Self {
             listen: read.one("console.listen", address),
             hosts: read.one("console.hosts", hosts),
+            tokens: match read.one("console.visitors", value::choice) {
+                "known" => Some(true),
+                "anybody" => Some(false),
+                _ => None,
+            },
+        }
+    }
+
+    /// The rights of a visitor without a token: on a developer's own host there is nobody else.
+    pub fn anonymous(&self, environment: &str) -> Option<Scope> {
+        let is_reached = self.listen.is_some_and(|it| !it.ip().is_loopback());
+        match self.tokens.unwrap_or(is_reached) {
+            true => None,
+            false if environment == DEFAULT_ENVIRONMENT => Some(Scope::Operate),
+            false => Some(Scope::Read),
         }
     }
 }
@@ -32,7 +51,7 @@ impl Console {
 /// The notation, for people.
 const NOTATION: &str = "write an address and a port, such as `127.0.0.1:9410`, or `none`";
 
-/// `none`, or a loopback address with a port.
+/// `none`, or an address with a port.
 fn address(node: &Node, key: &Key) -> Result<Option<SocketAddr>, Faults> {
     let fault = |message: String, help: &str| Err(vec![Fault::new(node.at, message).help(help)]);
     let text = node.as_text().filter(|_| !node.is_null());
@@ -43,18 +62,6 @@ fn address(node: &Node, key: &Key) -> Result<Option<SocketAddr>, Faults> {
         let message = format!("`{}` takes an address, not {}", key.path, node.describe());
         return fault(message, NOTATION);
     };
-    if !address.ip().is_loopback() {
-        let message = format!(
-            "`{}`: the console does not ask who its visitors are yet, and other hosts can reach \
-             {address}; it listens on this host alone",
-            key.path
-        );
-        return fault(
-            message,
-            "write `127.0.0.1:9410`, and reach it through a reverse proxy on this host that asks who \
-             somebody is, or with `ssh -L 9410:127.0.0.1:9410 HOST`",
-        );
-    }
     Ok(Some(address))
 }
 

@@ -22,6 +22,21 @@ fn drains(config: &Config) -> Vec<(&'static str, Option<&str>, Duration)> {
     drains
 }
 
+/// Everybody who reaches a console reads what is in it.
+pub fn console_open_to_others(config: &Config) -> Option<Problem> {
+    let console = &config.console;
+    let address = console.listen.filter(|it| !it.ip().is_loopback())?;
+    if console.tokens != Some(false) {
+        return None;
+    }
+    let message = format!("other hosts can reach {address}, and the console would answer anybody");
+    let problem = config.placed("console.visitors", None, message);
+    Some(problem.help(
+        "leave `console.visitors` out: then each visitor needs a token (`ductworkd token create NAME`); or listen \
+         at `127.0.0.1:9410`",
+    ))
+}
+
 /// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
 pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
     // A role of its own has no supervisor.

@@ -95,6 +95,7 @@ pub enum Scope {
 
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 const FORMATS: &[&str] = &["auto", "pretty", "json"];
+const VISITORS: &[&str] = &["auto", "known", "anybody"];
 const ROLES: &[&str] = &["all", "advancer", "worker", "console"];
 
 /// More slots in one process than this is a mistake: they share two connections.
@@ -214,6 +215,9 @@ pub static KEYS: &[Key] = &[
         "where the console listens, such as `127.0.0.1:9410`; `none`: there is no console"),
     key("console.hosts", Kind::Hosts, Scope::One, "[]",
         "further names by which browsers reach the console, such as that of a reverse proxy"),
+    key("console.visitors", Kind::Choice(VISITORS), Scope::One, "auto",
+        "whom the console answers: `known` (with a token alone), or `anybody` on its host, who reads; `auto`: `known` \
+         where other hosts reach it"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",

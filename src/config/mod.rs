@@ -376,6 +376,7 @@ impl Config {
         // A value that cannot be read was replaced by its default, which nobody has to fit.
         if reader.problems.is_empty() {
             problems.extend(fit::drains_that_do_not_fit(&config));
+            problems.extend(fit::console_open_to_others(&config));
             warnings.extend(fit::doubts(&config));
         }
         problems.append(&mut reader.problems);

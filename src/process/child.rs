@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::Config;
+use crate::definition::Definition;
 use crate::engine::advancer::Advancer;
 use crate::engine::counting;
 use crate::engine::lifeline::{Lifeline, Request, WEDGED_AFTER};
@@ -65,6 +66,8 @@ pub struct Child {
     pub supervisor: Option<ProcessId>,
     /// Its pid.
     pub parent: Option<u32>,
+    /// The pipelines of the configuration, for a console: it starts runs of them.
+    pub pipelines: Vec<Arc<Definition>>,
     /// Native steps.
     pub registry: Arc<Registry>,
     /// The program's own hooks.
@@ -94,8 +97,14 @@ impl Child {
             if *kind == ChildKind::Console {
                 // Before anything waits for the database: it is alive without one.
                 let is_child = self.supervisor.is_some();
-                let opened =
-                    console::open(&self.config, &location, is_child, &shared, &mut signals);
+                let opened = console::open(
+                    &self.config,
+                    &self.pipelines,
+                    &location,
+                    is_child,
+                    &shared,
+                    &mut signals,
+                );
                 match opened.await {
                     Ok(opened) => console = Some(opened),
                     Err(code) => return code,

@@ -10,15 +10,17 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
+use crate::definition::Definition;
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::store::Location;
 use crate::telemetry;
-use crate::web::{self, NotListening, Running, Witness};
+use crate::web::{self, NotListening, Running, Terms, Witness};
 
 use super::identity::Identity;
 use super::proof;
 use super::signal::Signals;
+use super::wakeup::Wakeup;
 
 /// Between two signs of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
@@ -44,6 +46,7 @@ pub enum Console {
 /// The exit status, when it cannot listen and has said so, or when it was told to end meanwhile.
 pub async fn open(
     config: &Arc<Config>,
+    pipelines: &[Arc<Definition>],
     location: &Location,
     is_child: bool,
     shared: &Arc<Shared>,
@@ -51,13 +54,13 @@ pub async fn open(
 ) -> Result<Console, ExitCode> {
     if is_child {
         let (config, location) = (Arc::clone(config), location.clone());
-        let opening = open_when_free(config, location, Arc::clone(shared));
+        let opening = open_when_free(config, pipelines.to_vec(), location, Arc::clone(shared));
         return Ok(Console::Opening(tokio::task::spawn_local(opening)));
     }
     let opened = tokio::select! {
         biased;
         () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
-        opened = listen(config, location, Duration::ZERO) => opened,
+        opened = listen(config, pipelines, location, Duration::ZERO) => opened,
     };
     opened.map(Console::Open).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());
@@ -66,10 +69,15 @@ pub async fn open(
     })
 }
 
-async fn open_when_free(config: Arc<Config>, location: Location, shared: Arc<Shared>) -> Running {
+async fn open_when_free(
+    config: Arc<Config>,
+    pipelines: Vec<Arc<Definition>>,
+    location: Location,
+    shared: Arc<Shared>,
+) -> Running {
     let mut within = PREDECESSOR_WITHIN;
     loop {
-        match listen(&config, &location, within).await {
+        match listen(&config, &pipelines, &location, within).await {
             Ok(running) => {
                 shared.over(Trouble::Listening, "");
                 return running;
@@ -85,7 +93,8 @@ async fn open_when_free(config: Arc<Config>, location: Location, shared: Arc<Sha
 }
 
 async fn listen(
-    config: &Config,
+    config: &Arc<Config>,
+    pipelines: &[Arc<Definition>],
     location: &Location,
     within: Duration,
 ) -> Result<Running, NotListening> {
@@ -95,8 +104,21 @@ async fn listen(
         stale_after: config.supervisor.reaper_timeout,
         is_dead: Box::new(move |row| proof::is_dead(&me, row)),
     };
-    let hosts = &config.console.hosts;
-    web::start(address, hosts, location, witness, within).await
+    let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
+    let wakeup = Arc::new(Wakeup::new(location, requests));
+    let settings = Arc::clone(config);
+    let terms = Terms {
+        hosts: config.console.hosts.clone(),
+        anonymous: config.console.anonymous(&config.environment),
+        witness,
+        pipelines: pipelines.to_vec(),
+        max_payload: Box::new(move |pipeline| settings.job_worker.max_payload(pipeline)),
+        wake: Box::new(move |conn, pipeline| {
+            let wakeup = Arc::clone(&wakeup);
+            Box::pin(async move { wakeup.announce(conn, pipeline).await })
+        }),
+    };
+    web::start(address, location, terms, within).await
 }
 
 /// Serves until the process is to end.

@@ -295,6 +295,19 @@ fn child_argv(options: &Options) -> ChildArgv {
     })
 }
 
+/// The pipelines of which these start runs: a console does. It shows what there is without any, and what is
+/// wrong with them is told by those who need them.
+fn triggered_by(kinds: &[ChildKind], config: &Config, embedded: &Embedded) -> Vec<Arc<Definition>> {
+    match kinds.contains(&ChildKind::Console) {
+        true => pipelines(config, embedded)
+            .unwrap_or_default()
+            .into_iter()
+            .map(Arc::new)
+            .collect(),
+        false => Vec::new(),
+    }
+}
+
 fn reloader(options: &Options, embedded: Embedded) -> Reload {
     let (file, env) = (options.file.clone(), options.env.clone());
     Box::new(move |before| {
@@ -322,6 +335,7 @@ fn single(
         _ => Vec::new(),
     };
     let kinds = kinds(served(&config, &definitions));
+    let pipelines = triggered_by(&kinds, &config, &embedded);
     if kinds.is_empty() {
         return Err(Problems(vec![no_pipelines(&config)]).into());
     }
@@ -339,6 +353,7 @@ fn single(
             kinds,
             supervisor: None,
             parent: None,
+            pipelines,
             registry: embedded.registry,
             hooks: embedded.hooks,
         };
@@ -369,10 +384,13 @@ pub fn child(
         tracing::warn!(%error, "not starting");
         return Ok(ExitCode::SUCCESS);
     }
+    let kinds = vec![kind];
+    let pipelines = triggered_by(&kinds, &config, &embedded);
     run_local(async {
         let child = Child {
             config: Arc::new(config),
-            kinds: vec![kind],
+            kinds,
+            pipelines,
             supervisor: Some(supervisor),
             parent: Some(parent as u32),
             registry: embedded.registry,

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use crate::engine::Waker;
-use crate::engine::lifeline::Request;
+use crate::engine::lifeline::{CHANNEL, Request};
 use crate::model::{ProcessId, Role};
-use crate::store::Location;
+use crate::store::{Conn, Location};
 
 use super::live::Stamp;
 
@@ -61,6 +61,18 @@ impl Wakeup {
             Some(metadata) => format!("{boot}:{}:{}:", metadata.dev(), metadata.ino()),
             // Without a directory nobody hears us but through the database.
             None => format!("{}:", uuid::Uuid::new_v4()),
+        }
+    }
+
+    /// Wakes all who work on this pipeline, at once: for one who does one thing and may end.
+    pub async fn announce(&self, conn: &mut Conn, pipeline: &str) {
+        let waker = self.waker();
+        waker.job_available(pipeline);
+        waker.branch_available();
+        waker.claims_revoked();
+        for payload in [pipeline, ""] {
+            let payload = format!("{}{payload}", self.origin());
+            let _missed = conn.notify(CHANNEL, &payload).await;
         }
     }
 

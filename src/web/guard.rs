@@ -19,8 +19,8 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::Site;
 use super::refusal::{Form, Refusal, worded};
+use super::{Site, api};
 
 /// A route has so long for its response's beginning.
 const BUDGET: Duration = Duration::from_secs(5);
@@ -98,6 +98,10 @@ fn without_port(host: &str) -> &str {
 
 /// Refuses a request that is too large.
 fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let body_max = match uri.path().starts_with("/api/v1/") {
+        true => api::BODY_MAX,
+        false => BODY_MAX,
+    };
     let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
     let sizes = headers
         .iter()
@@ -114,8 +118,8 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
             "all headers together",
             HEADERS_MAX,
         )
-    } else if body > BODY_MAX as u64 {
-        (StatusCode::PAYLOAD_TOO_LARGE, "a body", BODY_MAX)
+    } else if body > body_max as u64 {
+        (StatusCode::PAYLOAD_TOO_LARGE, "a body", body_max)
     } else {
         return Ok(());
     };

@@ -49,7 +49,7 @@ impl Scrapes {
         if let Some(last) = last.as_ref().filter(|last| began < last.until) {
             return Ok(Arc::clone(&last.scraped));
         }
-        let (source, stale_after) = (&site.source, site.witness.stale_after);
+        let (source, stale_after) = (&site.source, site.terms.witness.stale_after);
         let counts = source.read(async |conn| rows::counts(conn).await).await?;
         let readings = source.read(async move |conn| rows::readings(conn, stale_after).await);
         let mut readings = in_time(readings.await)?;

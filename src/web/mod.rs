@@ -8,6 +8,7 @@
 //! [`Site`], which has the [`source::Source`] of all that is read.
 
 pub mod api;
+mod deeds;
 mod guard;
 mod health;
 mod metrics;
@@ -17,16 +18,20 @@ pub mod routes;
 mod serve;
 pub mod source;
 mod unstalled;
+mod visitor;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
-use crate::store::Location;
+use crate::definition::Definition;
+use crate::model::Scope;
 use crate::store::definition::Definitions;
 use crate::store::process::ProcessRow;
+use crate::store::{Conn, Location};
 use crate::wire::process::State;
 
 use api::pipelines::Load;
@@ -34,6 +39,7 @@ use guard::Hosts;
 use health::Health;
 use metrics::Scrapes;
 use source::Source;
+use visitor::Visitors;
 
 pub use serve::Running;
 
@@ -48,8 +54,10 @@ const AGAIN: Duration = Duration::from_millis(50);
 pub struct Site {
     /// The way to what the database holds.
     pub source: Source,
-    /// The judge of processes.
-    witness: Witness,
+    /// The way to changes of it.
+    acts: Source,
+    visitors: Visitors,
+    terms: Terms,
     /// The definitions that routes have met.
     definitions: Arc<Definitions>,
     load: Load,
@@ -59,17 +67,40 @@ pub struct Site {
 }
 
 impl Site {
-    fn new(source: Source, hosts: Hosts, witness: Witness) -> Self {
-        Self {
-            source,
-            witness,
+    fn new(location: &Location, hosts: Hosts, terms: Terms) -> std::io::Result<Self> {
+        Ok(Self {
+            source: Source::open(location.clone()),
+            acts: Source::that_acts(location.clone()),
+            visitors: Visitors::new(terms.anonymous)?,
+            terms,
             definitions: Arc::default(),
             load: Load::default(),
             health: Health::new(),
             metrics: Scrapes::default(),
             hosts,
-        }
+        })
     }
+}
+
+/// Wakes those who work on a pipeline, through this connection and beside it.
+pub type Wake = Box<
+    dyn for<'a> Fn(&'a mut Conn, &'a str) -> Pin<Box<dyn Future<Output = ()> + 'a>> + Send + Sync,
+>;
+
+/// The terms on which a console is run.
+pub struct Terms {
+    /// Further names of hosts by which it may be asked for.
+    pub hosts: Vec<String>,
+    /// The rights of a visitor without a token.
+    pub anonymous: Option<Scope>,
+    /// The judge of processes.
+    pub witness: Witness,
+    /// The pipelines of the configuration.
+    pub pipelines: Vec<Arc<Definition>>,
+    /// Bytes of the longest input of a pipeline.
+    pub max_payload: Box<dyn Fn(&str) -> u64 + Send + Sync>,
+    /// Called when something was done that somebody is to work on.
+    pub wake: Wake,
 }
 
 /// The judge of other processes, by what this one knows beside the database.
@@ -112,9 +143,8 @@ impl NotListening {
 /// for so long: a predecessor's, which drains.
 pub async fn start(
     address: SocketAddr,
-    hosts: &[String],
     location: &Location,
-    witness: Witness,
+    terms: Terms,
     within: Duration,
 ) -> Result<Running, NotListening> {
     let until = Instant::now() + within;
@@ -130,8 +160,10 @@ pub async fn start(
     };
     let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
-    let source = Source::open(location.clone());
-    let site = Arc::new(Site::new(source, Hosts::new(bound.ip(), hosts), witness));
+    let hosts = Hosts::new(bound.ip(), &terms.hosts);
+    let site =
+        Site::new(location, hosts, terms).map_err(|source| NotListening { address, source })?;
+    let site = Arc::new(site);
     let running = serve::start(listener, routes::ROUTES, site);
     let url = format!("http://{bound}/");
     tracing::info!(url, "the console listens");

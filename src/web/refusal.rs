@@ -79,6 +79,11 @@ impl Refusal {
         }])
     }
 
+    /// The cause in this case.
+    pub fn into_detail(self) -> String {
+        self.detail
+    }
+
     /// Adds the way out.
     pub fn remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
@@ -172,6 +177,13 @@ const TEXT: &str = "text/plain; charset=utf-8";
 /// A response that has its words already.
 #[derive(Clone, Copy)]
 struct Worded;
+
+/// A page of this status that says itself what is wrong, beside the form in which that can be mended.
+pub fn with_own_words(mut response: Response, status: StatusCode) -> Response {
+    *response.status_mut() = status;
+    response.extensions_mut().insert(Worded);
+    response
+}
 
 /// `ok`, or the word that says what is in the way.
 pub fn word(obstacle: Option<&'static str>) -> Response {

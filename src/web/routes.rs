@@ -10,10 +10,13 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::Method;
 use axum::http::StatusCode;
 use axum::middleware;
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
+use crate::model::Scope;
+
+use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson};
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
 use crate::wire::pipeline::{DefinitionJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
@@ -21,15 +24,12 @@ use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
 
 use super::api::given::About;
-use super::api::{self, Form, Handler, openapi, pipelines, processes, runs, steps};
+use super::api::{self, Doer, Form, Handler, actions, openapi, pipelines, processes, runs, steps};
 use super::refusal::Refusal;
+use super::visitor::{self, Gate};
 use super::{Site, guard, health, metrics, pages};
 
 /// A route.
-#[cfg_attr(
-    not(feature = "internals"),
-    expect(dead_code, reason = "the tests read all of it")
-)]
 pub struct Route {
     /// Its method; one that takes GET takes HEAD as well.
     pub method: Method,
@@ -37,12 +37,14 @@ pub struct Route {
     pub path: &'static str,
     /// One line for people, without a full stop.
     pub summary: &'static str,
-    /// The visitors that it is for.
-    pub scope: Scope,
+    /// The rights that it asks for; none of a route that is for everybody, and tells nobody anything of a run.
+    pub scope: Option<Scope>,
     /// The parameters that it takes; of a page its own, which are not here.
     pub params: &'static [&'static About],
     /// The form of its answers; none of what is no part of the API.
     pub form: Option<Form>,
+    /// The form of what it is sent.
+    pub body: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: Serve,
 }
 
@@ -51,21 +53,22 @@ pub struct Route {
 enum Serve {
     Own(fn() -> MethodRouter<Arc<Site>>),
     Api(Handler),
+    Deed(Doer),
 }
 
-/// The visitors that a route is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Everybody, and nobody learns anything about a run.
-    Open,
-    /// Those who may read.
-    Read,
-}
+/// For everybody.
+pub(super) const OPEN: Option<Scope> = None;
+
+/// For those who may read.
+const READ: Option<Scope> = Some(Scope::Read);
+
+/// For those who may act on runs.
+const OPERATE: Option<Scope> = Some(Scope::Operate);
 
 pub(super) const fn route(
     method: Method,
     path: &'static str,
-    scope: Scope,
+    scope: Option<Scope>,
     summary: &'static str,
     serve: fn() -> MethodRouter<Arc<Site>>,
 ) -> Route {
@@ -76,6 +79,7 @@ pub(super) const fn route(
         scope,
         params: &[],
         form: None,
+        body: None,
         serve: Serve::Own(serve),
     }
 }
@@ -92,10 +96,31 @@ const fn reads(
         method: Method::GET,
         path,
         summary,
-        scope: Scope::Read,
+        scope: READ,
         params,
         form: Some(form),
+        body: None,
         serve: Serve::Api(handler),
+    }
+}
+
+/// A route of the API that acts.
+const fn acts<Body: JsonSchema>(
+    path: &'static str,
+    summary: &'static str,
+    params: &'static [&'static About],
+    form: Form,
+    doer: Doer,
+) -> Route {
+    Route {
+        method: Method::POST,
+        path,
+        summary,
+        scope: OPERATE,
+        params,
+        form: Some(form),
+        body: Some(|schemas| schemas.subschema_for::<Body>()),
+        serve: Serve::Deed(doer),
     }
 }
 
@@ -107,43 +132,63 @@ const fn json<T: JsonSchema>() -> Form {
 /// All routes.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = &[
-    route(Method::GET, "/", Scope::Read,
+    route(Method::GET, "/", READ,
         "The overview: runs by state, queues, halted runs, processes", || get(pages::overview)),
-    route(Method::GET, "/runs", Scope::Read,
+    route(Method::GET, "/runs", READ,
         "The list of runs", || get(pages::runs)),
-    route(Method::GET, "/runs/{id}", Scope::Read,
+    route(Method::GET, "/runs/{id}", READ,
         "A run: what keeps it, its graph, its steps", || get(pages::run)),
-    route(Method::GET, "/runs/{id}/input", Scope::Read,
+    route(Method::GET, "/runs/{id}/input", READ,
         "The input of a run as a file", || get(pages::input)),
-    route(Method::GET, "/runs/{id}/output", Scope::Read,
+    route(Method::GET, "/runs/{id}/output", READ,
         "The output of a run as a file", || get(pages::output)),
-    route(Method::GET, "/runs/{id}/fan-outs/{fan_out}", Scope::Read,
+    route(Method::GET, "/runs/{id}/fan-outs/{fan_out}", READ,
         "The elements of a fan-out", || get(pages::elements)),
-    route(Method::GET, "/runs/{id}/steps/{step}", Scope::Read,
+    route(Method::GET, "/runs/{id}/steps/{step}", READ,
         "A step with its attempts", || get(pages::step)),
-    route(Method::GET, "/runs/{id}/steps/{step}/input", Scope::Read,
+    route(Method::GET, "/runs/{id}/steps/{step}/input", READ,
         "The input of a step as a file", || get(pages::step_input)),
-    route(Method::GET, "/runs/{id}/steps/{step}/output", Scope::Read,
+    route(Method::GET, "/runs/{id}/steps/{step}/output", READ,
         "The output of a step as a file", || get(pages::step_output)),
-    route(Method::GET, "/halted", Scope::Read,
+    route(Method::GET, "/halted", READ,
         "The halted runs, by kind", || get(pages::halted)),
-    route(Method::GET, "/waiting", Scope::Read,
+    route(Method::GET, "/waiting", READ,
         "Those that wait for a person", || get(pages::waiting)),
-    route(Method::GET, "/pipelines", Scope::Read,
+    route(Method::GET, "/pipelines", READ,
         "The pipelines of which there ever was a run", || get(pages::pipelines)),
-    route(Method::GET, "/pipelines/{name}", Scope::Read,
+    route(Method::GET, "/pipelines/{name}", READ,
         "A pipeline: its graph and its versions", || get(pages::pipeline)),
-    route(Method::GET, "/processes", Scope::Read,
+    route(Method::GET, "/processes", READ,
         "The processes by host, and those that are gone", || get(pages::processes)),
-    route(Method::GET, "/assets/{name}", Scope::Open,
+    route(Method::GET, "/assets/{name}", OPEN,
         "A file that pages need", || get(pages::asset)),
-    route(Method::GET, "/livez", Scope::Open,
+    route(Method::GET, "/actions", READ,
+        "Who did what, newest first", || get(pages::actions)),
+    route(Method::GET, "/runs/{id}/cancel", OPERATE,
+        "The question before a run is cancelled", || get(pages::ask_cancel)),
+    route(Method::POST, "/runs/{id}/cancel", OPERATE,
+        "Cancel a run", || post(pages::cancel)),
+    route(Method::POST, "/runs/{id}/revive", OPERATE,
+        "Continue a halted run as a new one", || post(pages::revive)),
+    route(Method::POST, "/runs/{id}/resume", OPERATE,
+        "Answer a run that waits for a person", || post(pages::resume)),
+    route(Method::GET, "/pipelines/{name}/trigger", OPERATE,
+        "The form by which a run is started", || get(pages::ask_trigger)),
+    route(Method::POST, "/pipelines/{name}/trigger", OPERATE,
+        "Start a run", || post(pages::trigger)),
+    route(Method::GET, "/sign-in", OPEN,
+        "The page on which a browser signs in", || get(pages::ask_sign_in)),
+    route(Method::POST, "/sign-in", OPEN,
+        "Let a browser in, with a token or a link", || post(pages::sign_in)),
+    route(Method::POST, "/sign-out", OPEN,
+        "End a browser's session", || post(pages::sign_out)),
+    route(Method::GET, "/livez", OPEN,
         "200 while the process's loop turns", || get(health::livez)),
-    route(Method::GET, "/readyz", Scope::Open,
+    route(Method::GET, "/readyz", OPEN,
         "200 while the database answers and the process does not drain", || get(health::readyz)),
-    route(Method::GET, "/startupz", Scope::Open,
+    route(Method::GET, "/startupz", OPEN,
         "200 from the database's first answer on", || get(health::startupz)),
-    route(Method::GET, "/metrics", Scope::Open,
+    route(Method::GET, "/metrics", READ,
         "All metrics as Prometheus reads them", || get(metrics::metrics)),
 
     reads("/api/v1/runs", "Runs, newest first",
@@ -183,18 +228,40 @@ pub static ROUTES: &[Route] = &[
         &[&runs::PIPELINE.about], json::<StatsJson>(), |site, given| Box::pin(pipelines::stats(site, given))),
     reads("/api/v1/halted", "The runs that have halted and that no other continues, by kind; of the newest 2,000",
         &[&runs::PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))),
+    reads("/api/v1/actions", "Who did what to which run, newest first",
+        &[&actions::RUN.about, &runs::LIMIT_.about, &actions::AFTER.about],
+        json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))),
+    acts::<actions::TriggerBody>("/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` is its trigger key: \
+         sent again, it answers 200 with the same run",
+        &[&actions::NAME.about], json::<MadeJson>(), |deed| Box::pin(actions::trigger(deed))),
+    acts::<actions::ReviveBody>("/api/v1/runs/{id}/revive", "Continue a halted run as a new one",
+        &[&runs::ID.about], json::<MadeJson>(), |deed| Box::pin(actions::revive(deed))),
+    acts::<actions::CancelBody>("/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
+         by itself",
+        &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
+    acts::<actions::ResumeBody>("/api/v1/runs/{id}/resume", "Answer a run that waits for a person",
+        &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),
 ];
 
 /// The router of these routes, behind the guard.
-pub fn router<'a>(routes: impl IntoIterator<Item = &'a Route>, site: Arc<Site>) -> Router {
+pub fn router(routes: impl IntoIterator<Item = &'static Route>, site: Arc<Site>) -> Router {
     let mut router = Router::new();
     for route in routes {
         let method = match route.serve {
             Serve::Own(own) => own(),
             Serve::Api(handler) => api::serve(route.params, handler),
+            Serve::Deed(doer) => api::serve_deed(route.params, doer),
+        };
+        let method = match route.scope {
+            None => method,
+            Some(needs) => {
+                let site = Arc::clone(&site);
+                let gate = Arc::new(Gate { site, route, needs });
+                method.route_layer(middleware::from_fn_with_state(gate, visitor::gate))
+            }
         };
         router = router.route(route.path, method);
     }

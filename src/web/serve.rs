@@ -66,9 +66,9 @@ impl Running {
 }
 
 /// Serves these routes in tasks of this thread.
-pub fn start<'a>(
+pub fn start(
     listener: TcpListener,
-    routes: impl IntoIterator<Item = &'a Route>,
+    routes: impl IntoIterator<Item = &'static Route>,
     site: Arc<Site>,
 ) -> Running {
     let (until, told) = watch::channel(None);

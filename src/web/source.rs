@@ -1,7 +1,7 @@
-//! All that the console reads goes through one connection.
+//! All that the console reads goes through one connection, and all that it does through another.
 //!
-//! Owns: that connection, which writes nothing; one question after the other, each with its budget; coming
-//! back after an outage. Never: knows what a question is about, or retries what took too long.
+//! Owns: these connections, of which the first writes nothing; one question after the other, each with its
+//! budget; coming back after an outage. Never: knows what a question is about, or retries what took too long.
 //!
 //! The connection belongs to one task, and questions travel to it, so a route's own future need not hold a
 //! connection, and one whose visitor has gone is not asked any more.
@@ -19,6 +19,12 @@ use super::guard::caught;
 /// A question may take so long, all its statements together; the database ends one statement a little sooner
 /// by itself, and then the connection can be used again.
 const BUDGET: Duration = Duration::from_millis(patience::PAGE.as_millis() as u64 * 9 / 8);
+
+/// An action has so long: a little less than a route.
+const ACTS_WITHIN: Duration = Duration::from_millis(4_500);
+
+/// A connection that acts is kept for so long after the last action.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// So many questions may wait; with more, those who ask are sent away.
 const WAITING: usize = 64;
@@ -71,9 +77,30 @@ impl Source {
     pub fn open(location: Location) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
         tokio::task::spawn_local(async move {
-            let mut reader = Reader::new(location);
+            let mut reader = Reader::new(location, Use::Reads);
             while let Some(question) = asked.recv().await {
                 reader.answer(question).await;
+            }
+        });
+        Self { questions }
+    }
+
+    /// The way to a connection that acts. It is there only while somebody acts, and whatever is asked through
+    /// it is asked once.
+    pub fn that_acts(location: Location) -> Self {
+        let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
+        tokio::task::spawn_local(async move {
+            let mut reader = Reader::new(location, Use::Acts);
+            loop {
+                let next = match reader.conn.is_some() {
+                    true => tokio::time::timeout(IDLE, asked.recv()).await,
+                    false => Ok(asked.recv().await),
+                };
+                match next {
+                    Ok(Some(question)) => reader.answer(question).await,
+                    Ok(None) => return,
+                    Err(_) => reader.conn = None,
+                }
             }
         });
         Self { questions }
@@ -155,18 +182,27 @@ where
     }
 }
 
+/// The purpose of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Reads,
+    Acts,
+}
+
 /// The owner of the connection.
 struct Reader {
     location: Location,
+    used_for: Use,
     conn: Option<Conn>,
     /// The last attempt to connect has failed, then.
     failed: Option<(Instant, Error)>,
 }
 
 impl Reader {
-    fn new(location: Location) -> Self {
+    fn new(location: Location, used_for: Use) -> Self {
         Self {
             location,
+            used_for,
             conn: None,
             failed: None,
         }
@@ -176,10 +212,10 @@ impl Reader {
         if question.is_forgotten() {
             return;
         }
-        let is_old = self.conn.is_some();
+        let is_asked_again = self.used_for == Use::Reads && self.conn.is_some();
         let answered = match self.ask(question.as_mut()).await {
             // Nobody had told us that the connection was gone.
-            Err(ReadError::Away(_)) if is_old => self.ask(question.as_mut()).await,
+            Err(ReadError::Away(_)) if is_asked_again => self.ask(question.as_mut()).await,
             answered => answered,
         };
         if let Err(error) = answered {
@@ -188,10 +224,14 @@ impl Reader {
     }
 
     async fn ask(&mut self, question: &mut dyn Question) -> Result<(), ReadError> {
+        let budget = match self.used_for {
+            Use::Reads => BUDGET,
+            Use::Acts => ACTS_WITHIN,
+        };
         let conn = self.connected().await.map_err(ReadError::Away)?;
         // RACE: a question that panics would take the connection's owner along, and all who ask later would be
         // told that others wait. Proven by `a_question_that_panics_is_its_own_matter`.
-        let Some(asked) = caught(tokio::time::timeout(BUDGET, question.ask(conn))).await else {
+        let Some(asked) = caught(tokio::time::timeout(budget, question.ask(conn))).await else {
             self.conn = None;
             tracing::error!("a question of the console to the database panicked");
             return Err(ReadError::Panicked);
@@ -249,7 +289,11 @@ impl Reader {
         {
             return Err(error.clone());
         }
-        let attempt = self.location.connect(Purpose::Page);
+        let purpose = match self.used_for {
+            Use::Reads => Purpose::Page,
+            Use::Acts => Purpose::Engine,
+        };
+        let attempt = self.location.connect(purpose);
         let connected = match tokio::time::timeout(BUDGET, attempt).await {
             Ok(connected) => connected,
             Err(_) => Err(Error::too_late(BUDGET)),

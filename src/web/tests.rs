@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::routes::{ROUTES, Route, Scope, route};
+use super::routes::{OPEN, ROUTES, Route, route};
 use super::*;
 
 /// A listener with these routes beside the console's own, until `body` is over.
@@ -20,12 +20,20 @@ async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Runni
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let hosts = Hosts::new(address.ip(), &["further.example".to_owned()]);
-        let witness = Witness {
-            stale_after: Duration::from_secs(30),
-            is_dead: Box::new(|_| false),
+        let terms = Terms {
+            hosts: Vec::new(),
+            anonymous: Some(Scope::Read),
+            witness: Witness {
+                stale_after: Duration::from_secs(30),
+                is_dead: Box::new(|_| false),
+            },
+            pipelines: Vec::new(),
+            max_payload: Box::new(|_| 1_024),
+            wake: Box::new(|_, _| Box::pin(async {})),
         };
-        let site = Arc::new(Site::new(Source::open(location), hosts, witness));
-        let running = serve::start(listener, ROUTES.iter().chain(&routes), site);
+        let site = Arc::new(Site::new(&location, hosts, terms).unwrap());
+        let routes: &'static [Route] = routes.leak();
+        let running = serve::start(listener, ROUTES.iter().chain(routes), site);
         body(address, running).await;
     };
     local.run_until(served).await;
@@ -86,13 +94,13 @@ async fn every_response_has_the_headers_that_keep_a_page_to_itself() {
 #[tokio::test]
 async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_orchestrators() {
     let routes = vec![
-        route(Method::GET, "/page", Scope::Open, "a page", || {
+        route(Method::GET, "/page", OPEN, "a page", || {
             get(|| async { "page" })
         }),
-        route(Method::GET, "/api/it", Scope::Open, "it", || {
+        route(Method::GET, "/api/it", OPEN, "it", || {
             get(|| async { "it" })
         }),
-        route(Method::POST, "/api/body", Scope::Open, "a body", || {
+        route(Method::POST, "/api/body", OPEN, "a body", || {
             post(|_: String| async { "taken" })
         }),
     ];
@@ -165,7 +173,7 @@ async fn a_refusal_is_a_problem_for_programs_a_page_for_people_and_a_line_for_or
 
 #[tokio::test]
 async fn the_console_answers_to_known_names_alone() {
-    let routes = vec![route(Method::GET, "/page", Scope::Open, "a page", || {
+    let routes = vec![route(Method::GET, "/page", OPEN, "a page", || {
         get(|| async { "page" })
     })];
     with(routes, async |address, _running| {
@@ -225,17 +233,17 @@ async fn the_console_answers_to_known_names_alone() {
 #[tokio::test]
 async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
     let routes = vec![
-        route(Method::GET, "/panics", Scope::Open, "panics", || {
+        route(Method::GET, "/panics", OPEN, "panics", || {
             get(|| async {
                 if true {
                     panic!("on purpose");
                 }
             })
         }),
-        route(Method::GET, "/hangs", Scope::Open, "hangs", || {
+        route(Method::GET, "/hangs", OPEN, "hangs", || {
             get(std::future::pending::<()>)
         }),
-        route(Method::GET, "/page", Scope::Open, "a page", || {
+        route(Method::GET, "/page", OPEN, "a page", || {
             get(|| async { "page" })
         }),
     ];
@@ -267,7 +275,7 @@ async fn a_route_that_panics_or_hangs_fails_its_own_request_alone() {
 #[tokio::test]
 async fn a_question_that_panics_is_its_own_matter() {
     let routes = vec![
-        route(Method::GET, "/panics", Scope::Open, "panics", || {
+        route(Method::GET, "/panics", OPEN, "panics", || {
             get(async |State(site): State<Arc<Site>>| {
                 let read = site.source.read(async |_: &mut crate::store::Conn| {
                     if true {
@@ -278,7 +286,7 @@ async fn a_question_that_panics_is_its_own_matter() {
                 read.await.map(|()| "never")
             })
         }),
-        route(Method::GET, "/reads", Scope::Open, "reads", || {
+        route(Method::GET, "/reads", OPEN, "reads", || {
             get(async |State(site): State<Arc<Site>>| {
                 let read = site.source.read(async |conn: &mut crate::store::Conn| {
                     crate::store::query::now(conn).await
@@ -305,7 +313,7 @@ async fn a_question_that_panics_is_its_own_matter() {
 #[tokio::test]
 async fn visitors_who_do_not_read_make_room() {
     static MUCH: std::sync::LazyLock<String> = std::sync::LazyLock::new(|| "x".repeat(16 << 20));
-    let routes = vec![route(Method::GET, "/much", Scope::Open, "much", || {
+    let routes = vec![route(Method::GET, "/much", OPEN, "much", || {
         get(|| async { MUCH.as_str() })
     })];
     with(routes, async |address, _running| {
@@ -379,7 +387,7 @@ async fn a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response(
             "at last"
         })
     };
-    let routes = vec![route(Method::GET, "/slow", Scope::Open, "slow", slow)];
+    let routes = vec![route(Method::GET, "/slow", OPEN, "slow", slow)];
     with(routes, async |address, running| {
         let mut idle = TcpStream::connect(address).await.unwrap();
         let slow = tokio::task::spawn_local(async move { gets(address, "/slow").await });

@@ -78,3 +78,14 @@ impl Console {
         .await
     }
 }
+
+impl Answer {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().skip(1);
+        lines.find_map(|line| {
+            line.split_once(": ")
+                .and_then(|(it, value)| (it == name).then_some(value))
+        })
+    }
+}

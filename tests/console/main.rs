@@ -27,3 +27,4 @@ mod pages;
 mod refused;
 mod schema;
 mod source;
+mod visitors;

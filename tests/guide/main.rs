@@ -157,6 +157,7 @@ fn unknown(
     let names = match verb.as_str() {
         "" => vec![],
         "context" => vec!["context", "set"],
+        "token" => vec!["token", "create"],
         verb => vec![verb],
     };
     let own = helps.entry(verb.clone()).or_insert_with(|| {

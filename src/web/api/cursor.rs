@@ -17,6 +17,7 @@ use super::given::Value;
 enum List {
     Runs = 1,
     Steps = 2,
+    Actions = 3,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -39,6 +40,26 @@ fn read<const N: usize>(list: List, text: &str) -> Result<[u8; N], String> {
 
 fn schema() -> Json {
     json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" })
+}
+
+/// Interventions that are older than this one.
+pub struct AfterAction(pub Uuid);
+
+impl AfterAction {
+    /// As it stands in an address.
+    pub fn text(&self) -> String {
+        written(List::Actions, &[self.0.as_bytes()])
+    }
+}
+
+impl Value for AfterAction {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(Uuid::from_bytes(read(List::Actions, text)?)))
+    }
+
+    fn schema() -> Json {
+        schema()
+    }
 }
 
 /// Runs that are older than this one.

@@ -3,6 +3,7 @@
 //! Owns: how a request becomes parameters and an answer a response: pages and their bound, entity tags.
 //! Never: says what a form looks like (`wire` does), or which routes there are (`routes` does).
 
+pub mod actions;
 pub mod cursor;
 pub mod given;
 pub mod openapi;
@@ -14,15 +15,20 @@ pub mod steps;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 
-use axum::extract::{RawPathParams, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, IF_NONE_MATCH, LINK};
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, RawPathParams, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LINK,
+};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use crate::svg::STYLE;
@@ -30,10 +36,42 @@ use crate::svg::STYLE;
 use super::Site;
 use super::guard::Policy;
 use super::refusal::Refusal;
+use super::visitor::Visitor;
 use given::{About, Given};
 
 /// The function behind a route.
 pub type Handler = fn(Arc<Site>, Given) -> Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+/// The function behind a route that acts.
+pub type Doer = fn(Deed) -> Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+/// A request that asks for a deed.
+pub struct Deed {
+    /// The console.
+    pub site: Arc<Site>,
+    /// The parameters.
+    pub given: Given,
+    /// The visitor, who may do it.
+    pub visitor: Arc<Visitor>,
+    /// The `Idempotency-Key`.
+    pub key: Option<String>,
+    body: Bytes,
+}
+
+impl Deed {
+    /// The body; none is as an empty object.
+    fn body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
+        let body = match self.body.trim_ascii() {
+            b"" => b"{}",
+            body => body,
+        };
+        serde_json::from_slice(body).map_err(|error| {
+            let detail = format!("the body is not as expected: {error}");
+            Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+                .remedy("`/api/v1/openapi.json` says what it may be")
+        })
+    }
+}
 
 /// Its result.
 pub type Answered = Result<Answer, Refusal>;
@@ -62,6 +100,7 @@ static PICTURE: LazyLock<Option<Policy>> = LazyLock::new(|| {
 
 /// An answer.
 pub struct Answer {
+    status: StatusCode,
     kind: &'static str,
     body: Vec<u8>,
     /// The parameter, and its value, that ask for the next page.
@@ -72,7 +111,12 @@ pub struct Answer {
 impl Answer {
     /// One value.
     pub fn json(value: &impl Serialize) -> Answered {
-        Ok(Self::of("application/json", written(value)?))
+        Ok(Self::of(JSON, written(value)?))
+    }
+
+    /// The same with another status.
+    pub fn status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
     }
 
     /// A picture.
@@ -108,12 +152,13 @@ impl Answer {
         let last = last.filter(|_| taken < items.len());
         Ok(Self {
             next: last.map(next),
-            ..Self::of("application/json", body)
+            ..Self::of(JSON, body)
         })
     }
 
     fn of(kind: &'static str, body: Vec<u8>) -> Self {
         Self {
+            status: StatusCode::OK,
             kind,
             body,
             next: None,
@@ -194,3 +239,46 @@ pub fn serve(params: &'static [&'static About], handler: Handler) -> MethodRoute
         },
     )
 }
+
+/// The longest body of a deed.
+pub const BODY_MAX: usize = 1 << 20;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The route of this function.
+pub fn serve_deed(params: &'static [&'static About], doer: Doer) -> MethodRouter<Arc<Site>> {
+    post(
+        async move |State(site): State<Arc<Site>>,
+                    Extension(visitor): Extension<Arc<Visitor>>,
+                    path: RawPathParams,
+                    uri: Uri,
+                    headers: HeaderMap,
+                    body: Bytes| {
+            // A page of another site can send no JSON without asking.
+            let kind = headers.get(CONTENT_TYPE).map(|it| it.to_str());
+            let is_json = |kind: &str| kind.split(';').next().is_some_and(|it| it.trim() == JSON);
+            if !body.is_empty() && !kind.is_some_and(|it| it.is_ok_and(is_json)) {
+                let detail = "send the body as `Content-Type: application/json`";
+                return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+            }
+            let key = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str());
+            let key = key.transpose().map_err(|_| {
+                let detail = "an `Idempotency-Key` has printable ASCII letters";
+                Refusal::new(StatusCode::BAD_REQUEST, detail)
+            })?;
+            let deed = Deed {
+                given: Given::read(params, path.iter(), uri.query().unwrap_or_default())?,
+                site,
+                visitor,
+                key: key.map(str::to_owned),
+                body,
+            };
+            let done = doer(deed).await?;
+            let kind = [(CONTENT_TYPE, done.kind)];
+            Ok((done.status, kind, done.body).into_response())
+        },
+    )
+    .layer(DefaultBodyLimit::max(BODY_MAX))
+}
+
+const JSON: &str = "application/json";

@@ -8,6 +8,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::model::Scope;
 use crate::store::definition::VERSION;
 use crate::web::Site;
 use crate::web::routes::{ROUTES, Route};
@@ -43,7 +44,8 @@ fn document(routes: &[Route]) -> Value {
         if let Some(form) = route.form {
             let operation = operation(route, form, &mut schemas);
             let method = route.method.as_str().to_ascii_lowercase();
-            paths.insert(route.path.to_owned(), json!({ method: operation }));
+            let path = paths.entry(route.path).or_insert_with(|| json!({}));
+            path[method] = operation;
         }
     }
     let refused = |what: &str| json!({ "description": what, "content": { "application/problem+json": { "schema": problem } } });
@@ -58,10 +60,16 @@ fn document(routes: &[Route]) -> Value {
         },
         "servers": [{ "url": "/" }],
         "paths": paths,
+        "security": [{ "token": [] }, {}],
         "components": {
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer", "description": "Made by `ductworkd token create NAME`" },
+            },
             "schemas": schemas.take_definitions(true),
             "responses": {
                 "BadRequest": refused("A parameter is unknown, or is not what is expected"),
+                "Unknown": refused("The console asks who its visitors are, and no token is given or it holds no longer"),
+                "Forbidden": refused("The token's scope, or the pipelines that it is for, do not reach so far"),
                 "NotFound": refused("There is nothing of this id"),
                 "Conflict": refused("What the database has of it is damaged, or of a newer version"),
                 "Unavailable": refused("The database does not answer, or not in time; the same may be possible later"),
@@ -94,14 +102,53 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
         responses["404"] = json!({ "$ref": "#/components/responses/NotFound" });
         responses["409"] = json!({ "$ref": "#/components/responses/Conflict" });
     }
-    let params: Vec<Value> = route.params.iter().map(|about| parameter(about)).collect();
+    responses["401"] = json!({ "$ref": "#/components/responses/Unknown" });
+    responses["403"] = json!({ "$ref": "#/components/responses/Forbidden" });
+    let mut params: Vec<Value> = route.params.iter().map(|about| parameter(about)).collect();
+    let Some(body) = route.body else {
+        return json!({
+            "operationId": name(route.path),
+            "summary": route.summary,
+            "parameters": params,
+            "responses": responses,
+        });
+    };
+    // A deed is asked for anew each time.
+    for status in ["304", "200"] {
+        responses.as_object_mut().map(|it| it.remove(status));
+    }
+    for (status, description) in DONE {
+        responses[status] = json!({
+            "description": description, "content": { kind: { "schema": schema } },
+        });
+    }
+    responses["422"] = json!({ "$ref": "#/components/responses/BadRequest" });
+    if route.path.ends_with("/runs") {
+        params.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "description": "The run's trigger key: of the pipeline's runs, one at most has it",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 512 },
+        }));
+    }
+    let scope = route.scope.unwrap_or(Scope::Read);
     json!({
-        "operationId": name(route.path),
+        "operationId": format!("{}_{}", name(route.path), route.method.as_str().to_ascii_lowercase()),
         "summary": route.summary,
+        "description": format!("Needs a token of the scope `{scope}`."),
         "parameters": params,
+        "requestBody": { "content": { "application/json": { "schema": body(schemas).to_value() } } },
         "responses": responses,
     })
 }
+
+/// The statuses of a deed that was done.
+const DONE: [(&str, &str); 3] = [
+    ("200", "It was done, or had been done before"),
+    ("201", "It was done, and made this"),
+    ("202", "It was begun, and ends by itself"),
+];
 
 /// `runs_id_steps` of `/api/v1/runs/{id}/steps`.
 fn name(path: &str) -> String {

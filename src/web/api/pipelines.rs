@@ -60,7 +60,7 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
         });
     }
     for row in processes.iter().filter(|row| row.role == Role::Worker) {
-        let healthy = site.witness.state(row) == State::Healthy;
+        let healthy = site.terms.witness.state(row) == State::Healthy;
         if let Some(name) = &row.pipeline {
             of(name.clone(), &mut |it| it.workers += u64::from(healthy));
         }

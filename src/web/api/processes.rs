@@ -31,7 +31,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         .source
         .read(async |conn| process::processes(conn).await);
     let processes = read.await?;
-    let form = |row| ProcessJson::of(row, site.witness.state(row));
+    let form = |row| ProcessJson::of(row, site.terms.witness.state(row));
     let forms = processes.iter().map(form).collect();
     Answer::json(&ProcessesJson::Registered(forms))
 }

@@ -168,13 +168,13 @@ pub async fn why_not(site: Arc<Site>, given: Given) -> Answered {
 }
 
 async fn asked(site: &Site, conn: &mut Conn, id: RunId) -> Result<Option<(RunStatus, Why)>, Error> {
-    let stale_after = site.witness.stale_after;
+    let stale_after = site.terms.witness.stale_after;
     let facts = crate::store::why::facts(conn, id, stale_after, &site.definitions);
     let Some(mut facts) = facts.await? else {
         return Ok(None);
     };
     for row in process::processes(conn).await? {
-        let dead = site.witness.state(&row) == State::Dead;
+        let dead = site.terms.witness.state(&row) == State::Dead;
         let process = facts.processes.iter_mut().find(|it| it.id == row.id);
         if let Some(process) = process {
             process.dead = dead;

@@ -7,8 +7,10 @@
 //! A page is a file here, which asks and makes words of the answer, and a template of the same name in
 //! `templates/`.
 
+mod acts;
 mod asked;
 mod elements;
+mod form;
 mod halted;
 mod overview;
 mod parts;
@@ -17,11 +19,12 @@ mod pipelines;
 mod processes;
 mod run;
 mod runs;
+mod sign_in;
 mod step;
 mod text;
 mod waiting;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use askama::Template;
 use axum::extract::Path;
@@ -34,7 +37,10 @@ use crate::store::definition::VERSION;
 use crate::svg;
 
 use super::refusal::Refusal;
+use super::visitor::{self, Visitor};
 
+pub use acts::{actions, ask_cancel, ask_trigger, cancel, resume, revive, trigger};
+pub use asked::encoded;
 pub use elements::elements;
 pub use halted::halted;
 pub use overview::overview;
@@ -43,6 +49,7 @@ pub use pipelines::{pipeline, pipelines};
 pub use processes::processes;
 pub use run::run;
 pub use runs::runs;
+pub use sign_in::{ask_sign_in, sign_in, sign_out};
 pub use step::step;
 pub use waiting::waiting;
 
@@ -74,21 +81,23 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
 /// The parts around every page.
 struct Frame {
     /// The pages that every page leads to: their paths, names, and whether this is one of them.
-    pages: [(&'static str, &'static str, bool); 6],
+    pages: [(&'static str, &'static str, bool); 7],
     /// The database's time when it was read, for people.
     read_at: Option<String>,
     style: &'static str,
     version: &'static str,
+    visitor: Option<Arc<Visitor>>,
 }
 
 /// The pages that every page leads to.
-const PAGES: [(&str, &str); 6] = [
+const PAGES: [(&str, &str); 7] = [
     ("", "Overview"),
     ("runs", "Runs"),
     ("halted", "Halted"),
     ("waiting", "Waiting"),
     ("pipelines", "Pipelines"),
     ("processes", "Processes"),
+    ("actions", "Actions"),
 ];
 
 impl Frame {
@@ -107,7 +116,19 @@ impl Frame {
             read_at: None,
             style: &STYLE_NAME,
             version: VERSION,
+            visitor: visitor::asking(),
         }
+    }
+
+    /// The proof for forms that act on this pipeline; none where the visitor may not.
+    fn proof_on(&self, pipeline: &str) -> Option<String> {
+        let visitor = self.visitor.as_ref()?;
+        visitor.may_act_on(pipeline).then(|| visitor.proof.clone())
+    }
+
+    /// The proof that a page has of which the gate has let the visitor through.
+    fn proof(&self) -> &str {
+        self.visitor.as_ref().map_or("", |it| it.proof.as_str())
     }
 }
 

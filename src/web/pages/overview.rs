@@ -104,7 +104,7 @@ const STATES: [RunStatus; 5] = [
 /// `GET /`
 pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
-    let stale_after = site.witness.stale_after;
+    let stale_after = site.terms.witness.stale_after;
     let read = site.source.read(async move |conn| {
         Ok((
             overview::counts(conn, None, MOST).await?,

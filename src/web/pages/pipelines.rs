@@ -44,6 +44,7 @@ struct Row {
 #[template(path = "pipeline.html")]
 struct One {
     frame: Frame,
+    may_act: bool,
     name: String,
     encoded: String,
     graph: Option<String>,
@@ -151,8 +152,10 @@ pub async fn pipeline(
         is_latest: Some(&it.digest) == latest.as_ref(),
         digest: it.digest.clone(),
     };
+    let frame = Frame::of("pipelines", now);
     page(&One {
-        frame: Frame::of("pipelines", now),
+        may_act: frame.proof_on(&name).is_some(),
+        frame,
         encoded: encoded(&name),
         name,
         graph,

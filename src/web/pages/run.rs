@@ -14,6 +14,7 @@ use crate::machine::why::{self, Facts, Why};
 use crate::model::{FanOutId, RunId, RunStatus, StepStatus};
 use crate::number::grouped;
 use crate::store::Error;
+use crate::store::action::{self, Action};
 use crate::store::conn::Conn;
 use crate::store::definition::{Definitions, short};
 use crate::store::fan_out::{self, FanOut};
@@ -25,6 +26,7 @@ use crate::view::{self, graph};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
+use super::acts::Acted;
 use super::asked::{self, Asked, encoded, missing, wrong};
 use super::parts::{self, Moment, Place, RunLink, State};
 use super::text::{Value, clip};
@@ -38,6 +40,9 @@ const FAN_OUTS: usize = 50;
 
 /// Branches that have halted, told before all else.
 const HALTED: usize = 5;
+
+/// Interventions that are listed.
+const ACTIONS: usize = 20;
 
 /// Letters of a line: an error's, a key's.
 const LETTERS: usize = 200;
@@ -69,6 +74,11 @@ struct Page {
     input: Option<Value>,
     output: Option<Value>,
     graph: Option<String>,
+    /// There for a visitor who may act on it.
+    proof: Option<String>,
+    is_halted: bool,
+    actions: Vec<Acted>,
+    more_actions: bool,
     /// Why there is no graph.
     unreadable: String,
     is_wide: bool,
@@ -146,6 +156,7 @@ struct Read {
     steps: Vec<StepHead>,
     halted: Vec<(StepHead, String)>,
     holders: Vec<Holder>,
+    actions: Vec<Action>,
 }
 
 /// `GET /runs/{id}`
@@ -166,7 +177,7 @@ pub async fn run(
     let node = asked.one("node")?.map(str::to_owned);
     let status = asked.one("status")?.map(step_status).transpose()?;
     let definitions = Arc::clone(&site.definitions);
-    let (of, stale_after) = (node.clone(), site.witness.stale_after);
+    let (of, stale_after) = (node.clone(), site.terms.witness.stale_after);
     let read = site.source.read(async move |conn| {
         let Some(head) = store::run(conn, id).await? else {
             return Ok(None);
@@ -241,6 +252,7 @@ async fn read(
         holders: store::holders(conn, ids.collect::<Vec<_>>()).await?,
         steps,
         halted,
+        actions: action::latest(conn, Some(id), None, ACTIONS + 1).await?,
         head,
     })
 }
@@ -285,8 +297,18 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
     }
     let is_cut = listed.len() > STEPS;
     let widths: FanOuts<'_> = read.fan_outs.iter().map(|it| (it.id, it)).collect();
+    let frame = Frame::of("runs", now);
     Page {
-        frame: Frame::of("runs", now),
+        proof: frame.proof_on(&head.pipeline),
+        is_halted: head.status == RunStatus::Halted,
+        actions: read
+            .actions
+            .iter()
+            .take(ACTIONS)
+            .map(|action| Acted::of(action, now))
+            .collect(),
+        more_actions: read.actions.len() > ACTIONS,
+        frame,
         id,
         short: crate::model::short(id),
         encoded: encoded(&head.pipeline),

@@ -8,6 +8,7 @@ use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
 
+use crate::model::*;
 use crate::store::{page as store, query};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
@@ -33,6 +34,10 @@ struct Page {
 
 struct Question {
     run: RunLink,
+    id: RunId,
+    step_id: StepId,
+    /// There for a visitor who may answer.
+    proof: Option<String>,
     pipeline: String,
     node: String,
     step: String,
@@ -58,12 +63,16 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
         Ok((waiting, known, query::now(conn).await?))
     });
     let (waiting, known, now) = read.await?;
+    let frame = Frame::of("waiting", now);
     let question = |step: &store::WaitingStep| {
         let definition = known.get(&step.definition).and_then(Option::as_ref);
         let node = definition.and_then(|it| Some(it.node(it.find(&step.node)?)));
         let address = format!("/runs/{}/steps/{}", step.run_id, step.step_id);
         Question {
             run: parts::run(step.run_id),
+            id: step.run_id,
+            step_id: step.step_id,
+            proof: frame.proof_on(&step.pipeline),
             pipeline: step.pipeline.clone(),
             node: step.node.clone(),
             prompt: node
@@ -75,9 +84,10 @@ pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
             deadline: step.deadline.as_ref().map(store::Due::words),
         }
     };
+    let questions = waiting.iter().take(QUESTIONS).map(question).collect();
     page(&Page {
-        frame: Frame::of("waiting", now),
+        frame,
         is_partial: waiting.len() > QUESTIONS,
-        questions: waiting.iter().take(QUESTIONS).map(question).collect(),
+        questions,
     })
 }

@@ -1,0 +1,156 @@
+//! Interventions: their list, and making one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::duration;
+use crate::model::*;
+use crate::store::action::{self, Action};
+use crate::web::Site;
+use crate::web::deeds;
+use crate::web::refusal::Refusal;
+use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson};
+
+use super::cursor::AfterAction;
+use super::given::{Given, LIMIT, Param, Text};
+use super::runs::{ID, LIMIT_};
+use super::{Answer, Answered, Deed};
+
+/// The pipeline in the path.
+pub static NAME: Param<Text> = Param::path("name", "The pipeline's name");
+/// A filter.
+pub static RUN: Param<RunId> = Param::query("run", "In this run only");
+/// The page.
+pub static AFTER: Param<AfterAction> = Param::query(
+    "after",
+    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+);
+
+/// The list of interventions, newest first.
+pub async fn list(site: Arc<Site>, given: Given) -> Answered {
+    let run = given.get(&RUN);
+    let before = given.get(&AFTER).map(|it| it.0);
+    let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+    let read = site
+        .source
+        .read(async move |conn| action::latest(conn, run, before, limit + 1).await);
+    let actions = read.await?;
+    let next = |it: &Action| (AFTER.about.name, AfterAction(it.id).text());
+    Answer::page(&actions, limit, ActionJson::of, next)
+}
+
+/// A run to start.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Trigger")]
+pub struct TriggerBody {
+    /// Its input.
+    input: Box<RawValue>,
+    /// Its first step is due so long from now: `90s`, `5m`, `2h`.
+    #[serde(default)]
+    delay: Option<String>,
+}
+
+/// How to continue a halted run.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Revive")]
+pub struct ReviveBody {
+    /// With the newest definition, and not with the one that the run was started with.
+    latest: bool,
+    /// Without the values that the steps of the run share.
+    without_context: bool,
+}
+
+/// How to end a run: there is nothing to say.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Cancel")]
+pub struct CancelBody {}
+
+/// An answer.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Resume")]
+pub struct ResumeBody {
+    /// The step that waits, where several do and the value is for one of them.
+    step: Option<StepId>,
+    /// The run goes on with it; left out: with the value that was asked about.
+    value: Option<Box<RawValue>>,
+}
+
+/// `POST /api/v1/pipelines/{name}/runs`
+pub async fn trigger(deed: Deed) -> Answered {
+    let name = deed.given.need(&NAME)?.0;
+    let body: TriggerBody = deed.body()?;
+    let delay = match &body.delay {
+        None => Duration::ZERO,
+        Some(text) => duration::parse(text).map_err(|problem| {
+            let detail = format!("`delay`: {problem}; {}", duration::NOTATION);
+            Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        })?,
+    };
+    let definition = deeds::definition_of(&deed.site, &name).await?;
+    let max = (deed.site.terms.max_payload)(&name);
+    let input = deeds::value("input", body.input.get(), max)?;
+    let by = deed.visitor.actor(Channel::Api);
+    let key = deed.key.clone();
+    let made = deeds::trigger(&deed.site, definition, input, key, delay, by).await?;
+    if made.input_differs {
+        let detail = format!(
+            "this key already belongs to the run {}, which had a different input",
+            made.run_id
+        );
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    answer(made.run_id, made.created)
+}
+
+fn answer(run_id: RunId, created: bool) -> Answered {
+    let status = match created {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    };
+    Ok(Answer::json(&MadeJson { run_id, created })?.status(status))
+}
+
+/// `POST /api/v1/runs/{id}/revive`
+pub async fn revive(deed: Deed) -> Answered {
+    let run = deed.given.need(&ID)?;
+    let body: ReviveBody = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let (next, created) =
+        deeds::revive(&deed.site, run, body.latest, !body.without_context, by).await?;
+    answer(next, created)
+}
+
+/// `POST /api/v1/runs/{id}/cancel`
+pub async fn cancel(deed: Deed) -> Answered {
+    let run_id = deed.given.need(&ID)?;
+    let CancelBody {} = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let ending = deeds::cancel(&deed.site, run_id, by).await?;
+    let status = match ending {
+        true => StatusCode::ACCEPTED,
+        false => StatusCode::OK,
+    };
+    Ok(Answer::json(&CancelledJson { run_id, ending })?.status(status))
+}
+
+/// `POST /api/v1/runs/{id}/resume`
+pub async fn resume(deed: Deed) -> Answered {
+    let run_id = deed.given.need(&ID)?;
+    let body: ResumeBody = deed.body()?;
+    let value = body.value.as_deref().map(|value| {
+        // Its pipeline's own bound is the worker's affair; a request is shorter than any.
+        deeds::value("value", value.get(), u64::MAX)
+    });
+    let by = deed.visitor.actor(Channel::Api);
+    let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by).await?;
+    Answer::json(&ResumedJson { run_id, resumed })
+}

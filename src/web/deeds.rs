@@ -1,0 +1,277 @@
+//! The deeds of visitors.
+//!
+//! Owns: doing what an API's request or a page's form asks for, once, in the name of a visitor, and the
+//! refusals that the state of a run makes. Never: asks who the visitor is, or writes SQL.
+//!
+//! A deed goes through a connection of its own. Where that is lost on the way, nobody knows whether it was
+//! done: its refusal says so, and the same deed asked for again does nothing twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use serde_json::value::RawValue;
+
+use crate::definition::Definition;
+use crate::model::*;
+use crate::problem::nearest;
+use crate::step::output::parse_json;
+use crate::store::action::Actor;
+use crate::store::cancel::{self, Cancel, Cancelling};
+use crate::store::resume::{self, Resume};
+use crate::store::revive::{self, Revive, Wanted};
+use crate::store::trigger::{self, NewRun, Triggered};
+use crate::store::{Conn, Error, definition, query};
+
+use super::Site;
+use super::refusal::Refusal;
+use super::source::ReadError;
+
+/// Letters of a key.
+pub const KEY_MAX: usize = 512;
+
+/// Pipelines that are known from their runs alone.
+const PIPELINES: usize = 10_000;
+
+/// The rest of a run that is still being cancelled after so long is left to an advancer.
+const CANCELS_FOR: Duration = Duration::from_secs(2);
+
+/// The question was one of reading alone, or the deed may have been done.
+fn unsure(error: ReadError) -> Refusal {
+    match error {
+        ReadError::Away(_) | ReadError::Late => {
+            let detail = format!("{error}; this may have been done or not");
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+                .later(2)
+                .remedy("look, or ask for the same again: it is not done twice")
+        }
+        error => error.into(),
+    }
+}
+
+fn conflict(detail: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::CONFLICT, detail)
+}
+
+fn no_run(run: RunId) -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, format!("there is no run {run}"))
+}
+
+/// A value as a visitor gives it.
+pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal> {
+    let max = usize::try_from(max).unwrap_or(usize::MAX);
+    parse_json(text.as_bytes(), max).map_err(|problem| {
+        let detail = format!("the {what} is not one JSON value: {problem}");
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    })
+}
+
+/// The definition by which a run of this pipeline is started: the configuration's, or the newest of those that
+/// its runs were started by.
+pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Definition>, Refusal> {
+    let own = site.terms.pipelines.iter();
+    if let Some(definition) = own.clone().find(|it| it.pipeline == pipeline) {
+        return Ok(Arc::clone(definition));
+    }
+    let (wanted, definitions) = (pipeline.to_owned(), Arc::clone(&site.definitions));
+    let read = site.source.read(async move |conn| {
+        let all = definition::latest(conn, PIPELINES).await?;
+        let Some((_, digest)) = all.iter().find(|(name, _)| *name == wanted) else {
+            return Ok(Err(all.into_iter().map(|(name, _)| name).collect()));
+        };
+        definitions.read(conn, digest).await.map(Ok)
+    });
+    let read: Result<_, Vec<String>> = read.await?;
+    match read {
+        Ok(Ok(definition)) => Ok(definition),
+        Ok(Err(unreadable)) => Err(conflict(format!("{pipeline}: {unreadable}"))),
+        Err(names) => {
+            let names = names
+                .iter()
+                .map(String::as_str)
+                .chain(own.map(|it| it.pipeline.as_str()));
+            let near = match nearest(pipeline, names) {
+                Some(near) => format!("; did you mean `{near}`?"),
+                None => String::new(),
+            };
+            let detail = format!("there is no pipeline `{pipeline}`{near}");
+            Err(Refusal::new(StatusCode::NOT_FOUND, detail))
+        }
+    }
+}
+
+/// Starts a run.
+pub async fn trigger(
+    site: &Arc<Site>,
+    definition: Arc<Definition>,
+    input: Box<RawValue>,
+    key: Option<String>,
+    delay: Duration,
+    by: Actor,
+) -> Result<Triggered, Refusal> {
+    if let Some(key) = &key
+        && (key.is_empty() || key.chars().count() > KEY_MAX || key.contains('\0'))
+    {
+        let detail = format!("a key has 1 to {KEY_MAX} characters, none of them NUL");
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    let woken = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let runs = [NewRun {
+            key: key.as_deref(),
+            input: input.get(),
+        }];
+        let made = trigger::trigger_by(conn, &definition, &runs, delay, Some(&by)).await?;
+        (woken.terms.wake)(conn, &definition.pipeline).await;
+        Ok(made.into_iter().next())
+    });
+    let made = asked.await.map_err(unsure)?;
+    made.ok_or_else(|| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no run was made"))
+}
+
+/// The run that continues another, and whether this is who made it.
+pub async fn revive(
+    site: &Arc<Site>,
+    run: RunId,
+    latest: bool,
+    context: bool,
+    by: Actor,
+) -> Result<(RunId, bool), Refusal> {
+    let shared = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let Some(state) = query::run_state(conn, run).await? else {
+            return Ok(Err(no_run(run)));
+        };
+        let own = shared.terms.pipelines.iter();
+        let own = own.clone().find(|it| it.pipeline == state.pipeline);
+        let definition = match (latest, own) {
+            (false, _) => None,
+            (true, Some(own)) => Some(&**own),
+            (true, None) => {
+                return Ok(Err(conflict(format!(
+                    "the console's configuration has no pipeline {}",
+                    state.pipeline
+                ))));
+            }
+        };
+        let wanted = Wanted {
+            definition,
+            context,
+            by: Some(&by),
+        };
+        let revived = revive::revive_as(conn, run, wanted).await?;
+        if let Revive::Done(_) = revived {
+            (shared.terms.wake)(conn, &state.pipeline).await;
+        }
+        Ok(Ok(revived))
+    });
+    match asked.await.map_err(unsure)?? {
+        Revive::Done(next) => Ok((next, true)),
+        Revive::AlreadyRevived(next) => Ok((next, false)),
+        Revive::NotFound => Err(no_run(run)),
+        Revive::NotHalted(status) => Err(conflict(format!(
+            "the run {run} is {}: only halted runs are revived",
+            word(status)
+        ))),
+        Revive::Disagrees(found) => Err(conflict(format!(
+            "the run {run} cannot go on with the newest definition: {}",
+            found.join(", ")
+        ))),
+    }
+}
+
+/// Ends a run for good; true while some of it has still to end.
+pub async fn cancel(site: &Arc<Site>, run: RunId, by: Actor) -> Result<bool, Refusal> {
+    let shared = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by.clone()));
+        let until = Instant::now() + CANCELS_FOR;
+        let ended = loop {
+            let before = cancelling.closed;
+            match cancelling.step(conn).await? {
+                Some(ended) => break Some(ended),
+                // It is marked as one that is being cancelled: an advancer closes the rest.
+                None if Instant::now() >= until => break None,
+                None if cancelling.closed == before => tokio::time::sleep(cancel::AGAIN).await,
+                None => {}
+            }
+        };
+        wake_for(&shared, conn, run).await?;
+        Ok((ended, cancelling.closed))
+    });
+    match asked.await.map_err(unsure)? {
+        (Some(Cancel::Done { .. } | Cancel::NotActive(RunStatus::Cancelled)), _) => Ok(false),
+        (Some(Cancel::NotFound), _) => Err(no_run(run)),
+        (Some(Cancel::NotActive(status)), _) => Err(conflict(format!(
+            "the run {run} has ended: it is {}",
+            word(status)
+        ))),
+        (None, 1..) => Ok(true),
+        (None, 0) => {
+            let detail = "others have locked the run's rows: nothing was done";
+            Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(2))
+        }
+    }
+}
+
+async fn wake_for(site: &Arc<Site>, conn: &mut Conn, run: RunId) -> Result<(), Error> {
+    if let Some(state) = query::run_state(conn, run).await? {
+        (site.terms.wake)(conn, &state.pipeline).await;
+    }
+    Ok(())
+}
+
+/// Answers a run that waits for a person; how many of its steps go on.
+pub async fn resume(
+    site: &Arc<Site>,
+    run: RunId,
+    step: Option<StepId>,
+    value: Option<Box<RawValue>>,
+    by: Actor,
+) -> Result<usize, Refusal> {
+    let shared = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let value = value.as_deref().map(RawValue::get);
+        let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
+        if let Resume::Done(_) = resumed {
+            wake_for(&shared, conn, run).await?;
+        }
+        Ok(resumed)
+    });
+    match asked.await.map_err(unsure)? {
+        Resume::Done(resumed) => Ok(resumed),
+        Resume::NotFound => Err(no_run(run)),
+        Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
+            "the run {run} has ended: it is {}",
+            word(status)
+        ))),
+        Resume::NotDampened(_) => {
+            let what = if step.is_some() { "this step" } else { "it" };
+            Err(conflict(format!(
+                "the run {run}: {what} does not wait for a person; somebody may have answered"
+            )))
+        }
+        Resume::Ambiguous(steps) => {
+            let names: Vec<String> = steps
+                .iter()
+                .take(20)
+                .map(|step| format!("{} ({})", step.node, step.step_id))
+                .collect();
+            Err(conflict(format!(
+                "{} steps of the run {run} wait for a person, and a value is for one: {}",
+                steps.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn word(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::InProgress => "running",
+        RunStatus::Dampened => "waiting for a person",
+        RunStatus::Completed => "completed",
+        RunStatus::Halted => "halted",
+        RunStatus::Cancelled => "cancelled",
+    }
+}

@@ -1,0 +1,281 @@
+//! Acting on runs: the questions before it, and the deeds.
+//!
+//! A deed is a POST with the proof of its form, and leads to the run that it was done to, or that it made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Path, State as Extract};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use uuid::Uuid;
+
+use crate::duration;
+use crate::model::*;
+use crate::store::action::{self, Action};
+use crate::store::query;
+use crate::web::refusal::{Refusal, with_own_words};
+use crate::web::visitor::Visitor;
+use crate::web::{Site, deeds};
+
+use super::asked::{self, Asked, encoded};
+use super::form::Form;
+use super::parts::{self, Moment, RunLink, State};
+use super::text::clip;
+use super::{Frame, elsewhere, page};
+
+type Who = Extension<Arc<Visitor>>;
+
+/// Interventions of a page.
+const ACTIONS: usize = 100;
+
+/// Letters of a name.
+const LETTERS: usize = 100;
+
+/// An intervention, for people.
+pub struct Acted {
+    pub verb: String,
+    pub by: String,
+    pub channel: String,
+    pub at: Moment,
+    pub pipeline: String,
+    pub run: Option<RunLink>,
+    pub made: Option<RunLink>,
+}
+
+impl Acted {
+    /// Of an intervention, as it is told at this time.
+    pub fn of(action: &Action, now: i64) -> Self {
+        let verb = match action.verb.parse() {
+            Ok(Verb::Trigger) => "triggered",
+            Ok(Verb::Revive) => "revived",
+            Ok(Verb::Cancel) => "cancelled",
+            Ok(Verb::Resume) => "answered",
+            Ok(Verb::Pause) => "paused",
+            Ok(Verb::Unpause) => "unpaused",
+            Err(_) => &action.verb,
+        };
+        let channel = match action.channel.parse() {
+            Ok(Channel::Cli) => "command line",
+            Ok(Channel::Api) => "API",
+            Ok(Channel::Console) => "console",
+            Err(_) => &action.channel,
+        };
+        Self {
+            verb: verb.to_owned(),
+            by: clip(&action.by, LETTERS),
+            channel: channel.to_owned(),
+            at: parts::ago(action.at, now),
+            pipeline: action.pipeline.clone(),
+            run: action.run.map(parts::run),
+            made: action.made.map(parts::run),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "actions.html")]
+struct List {
+    frame: Frame,
+    actions: Vec<Acted>,
+    /// The address of the next page.
+    older: Option<String>,
+    run: Option<RunLink>,
+}
+
+/// `GET /actions`
+pub async fn actions(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["run", "before"])?;
+    let run: Option<RunId> = match asked.one("run")? {
+        Some(text) => Some(asked::id(text, "a run")?),
+        None => None,
+    };
+    let before: Option<Uuid> = match asked.one("before")? {
+        Some(text) => Some(asked::id(text, "an action")?),
+        None => None,
+    };
+    let read = site.source.read(async move |conn| {
+        let actions = action::latest(conn, run, before, ACTIONS + 1).await?;
+        Ok((actions, query::now(conn).await?))
+    });
+    let (actions, now) = read.await?;
+    let last = actions.get(ACTIONS - 1).filter(|_| actions.len() > ACTIONS);
+    let older = last.map(|last| match run {
+        Some(run) => format!("/actions?run={run}&before={}", last.id),
+        None => format!("/actions?before={}", last.id),
+    });
+    let shown = actions.iter().take(ACTIONS);
+    page(&List {
+        frame: Frame::of("actions", now),
+        actions: shown.map(|action| Acted::of(action, now)).collect(),
+        older,
+        run: run.map(parts::run),
+    })
+}
+
+fn id(text: &str) -> Result<RunId, Refusal> {
+    asked::id(text, "a run")
+}
+
+#[derive(Template)]
+#[template(path = "cancel.html")]
+struct Cancel {
+    frame: Frame,
+    run: RunLink,
+    id: RunId,
+    pipeline: String,
+    state: State,
+    has_ended: bool,
+}
+
+/// `GET /runs/{id}/cancel`
+pub async fn ask_cancel(
+    Extract(site): Extract<Arc<Site>>,
+    Path(given): Path<String>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    Asked::of(&uri, &[])?;
+    let run = id(&given)?;
+    let read = site
+        .source
+        .read(async move |conn| Ok((query::run_state(conn, run).await?, query::now(conn).await?)));
+    let (state, now) = read.await?;
+    let state = state.ok_or_else(|| super::run::no_run(run))?;
+    page(&Cancel {
+        frame: Frame::of("runs", now),
+        run: parts::run(run),
+        id: run,
+        pipeline: state.pipeline,
+        state: parts::of_run(state.status),
+        has_ended: state.status.is_terminal(),
+    })
+}
+
+/// `POST /runs/{id}/cancel`
+pub async fn cancel(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(given): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    Form::of(&body, &who)?;
+    let run = id(&given)?;
+    deeds::cancel(&site, run, who.actor(Channel::Console)).await?;
+    Ok(elsewhere(&format!("/runs/{run}")))
+}
+
+/// `POST /runs/{id}/revive`
+pub async fn revive(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(given): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let form = Form::of(&body, &who)?;
+    let latest = form.get("latest").is_some();
+    let by = who.actor(Channel::Console);
+    let (next, _) = deeds::revive(&site, id(&given)?, latest, true, by).await?;
+    Ok(elsewhere(&format!("/runs/{next}")))
+}
+
+/// `POST /runs/{id}/resume`
+pub async fn resume(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(given): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let form = Form::of(&body, &who)?;
+    let run = id(&given)?;
+    let step = match form.get("step") {
+        Some(step) => Some(asked::id(step, "a step")?),
+        None => None,
+    };
+    let value = form
+        .get("value")
+        .map(|text| deeds::value("value", text, u64::MAX));
+    let by = who.actor(Channel::Console);
+    deeds::resume(&site, run, step, value.transpose()?, by).await?;
+    Ok(elsewhere(&format!("/runs/{run}")))
+}
+
+#[derive(Template)]
+#[template(path = "trigger.html")]
+struct Trigger {
+    frame: Frame,
+    pipeline: String,
+    encoded: String,
+    input: String,
+    key: String,
+    delay: String,
+    error: Option<String>,
+}
+
+/// `GET /pipelines/{name}/trigger`
+pub async fn ask_trigger(
+    Extract(site): Extract<Arc<Site>>,
+    Path(pipeline): Path<String>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["input"])?;
+    deeds::definition_of(&site, &pipeline).await?;
+    let input = asked.one("input")?.unwrap_or("null").to_owned();
+    page(&Trigger {
+        frame: Frame::without_time("pipelines"),
+        encoded: encoded(&pipeline),
+        pipeline,
+        input,
+        key: String::new(),
+        delay: String::new(),
+        error: None,
+    })
+}
+
+/// `POST /pipelines/{name}/trigger`
+pub async fn trigger(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(pipeline): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let form = Form::of(&body, &who)?;
+    let given = |name| form.get(name).unwrap_or_default().to_owned();
+    let again = |error: String| {
+        let response = page(&Trigger {
+            frame: Frame::without_time("pipelines"),
+            encoded: encoded(&pipeline),
+            pipeline: pipeline.clone(),
+            input: given("input"),
+            key: given("key"),
+            delay: given("delay"),
+            error: Some(error),
+        })?;
+        Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY))
+    };
+    let definition = deeds::definition_of(&site, &pipeline).await?;
+    let max = (site.terms.max_payload)(&pipeline);
+    let input = match deeds::value("input", &given("input"), max) {
+        Ok(input) => input,
+        Err(refusal) => return again(refusal.into_detail()),
+    };
+    let delay = match form.get("delay").map(duration::parse) {
+        None => Duration::ZERO,
+        Some(Ok(delay)) => delay,
+        Some(Err(problem)) => {
+            return again(format!("The delay: {problem}; {}", duration::NOTATION));
+        }
+    };
+    let key = form.get("key").map(str::to_owned);
+    let by = who.actor(Channel::Console);
+    let made = deeds::trigger(&site, definition, input, key, delay, by).await?;
+    match made.input_differs {
+        true => again(format!(
+            "This key already belongs to the run {}, which had a different input.",
+            made.run_id
+        )),
+        false => Ok(elsewhere(&format!("/runs/{}", made.run_id))),
+    }
+}

@@ -1,0 +1,46 @@
+//! The fields that a page's form sends.
+//!
+//! Owns: reading it, and the proof that it is a form that was made for its visitor. Never: acts.
+
+use axum::body::Bytes;
+use axum::http::StatusCode;
+
+use crate::web::refusal::Refusal;
+use crate::web::visitor::Visitor;
+
+use super::asked::wrong;
+
+/// The fields of a form.
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// Reads them.
+    pub fn read(body: &Bytes) -> Result<Self, Refusal> {
+        if std::str::from_utf8(body).is_err() {
+            return Err(wrong("a form is sent as text"));
+        }
+        let pairs = form_urlencoded::parse(body);
+        let pairs = pairs.map(|(name, value)| (name.into_owned(), value.into_owned()));
+        Ok(Self(pairs.collect()))
+    }
+
+    /// The same, of a form that was made for this visitor: a page of another site cannot know its proof.
+    pub fn of(body: &Bytes, visitor: &Visitor) -> Result<Self, Refusal> {
+        let form = Self::read(body)?;
+        match form.get("proof") == Some(visitor.proof.as_str()) {
+            true => Ok(form),
+            false => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "this form was made for another session, or before the console started: go back, load the \
+                 page again, and send it from there",
+            )),
+        }
+    }
+
+    /// The value of a field that somebody has filled in.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let of = |(own, _): &&(String, String)| own == name;
+        let value = self.0.iter().find(of).map(|(_, value)| value.trim());
+        value.filter(|value| !value.is_empty())
+    }
+}

@@ -1,0 +1,455 @@
+//! Visitors: who asks, and what they may do.
+//!
+//! Owns: the gate before each route that is not for everybody, the proofs by which a visitor is known, and the
+//! refusal of requests that another site makes in a visitor's name. Never: makes a token, or knows a page.
+//!
+//! A program presents a token with each request of the API, and a browser its session's cookie with each
+//! page: neither counts in the other's place, so no page of another site can use a browser against the API.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{RawPathParams, Request, State};
+use axum::http::header::{
+    AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN,
+    WWW_AUTHENTICATE,
+};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::model::{Channel, RunId, Scope, TokenKind};
+use crate::secret::Secret;
+use crate::store::action::Actor;
+use crate::store::query;
+use crate::store::token::{self, Token};
+
+use super::Site;
+use super::pages::encoded;
+use super::refusal::{Form, Refusal};
+use super::routes::Route;
+
+/// The cookie of a browser's session.
+pub const COOKIE_NAME: &str = "ductwork_session";
+
+/// A token that was found counts for so long without being looked up again.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
+
+/// Tokens that are known at once.
+const KNOWN_MAX: usize = 1_000;
+
+/// Requests with one token within that time.
+const REQUESTS: u32 = 50;
+
+/// Tokens that turn out to be none, of all visitors, within that time: further ones wait their turn.
+const UNKNOWN: u32 = 20;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// A visitor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    /// The name under which actions are recorded.
+    pub name: String,
+    /// The rights.
+    pub scope: Scope,
+    /// The only pipelines that they are for; empty: all.
+    pub pipelines: Vec<String>,
+    /// Known by a token or a session, and not by being here.
+    pub has_signed_in: bool,
+    /// Stands in each form that is made for this visitor: no page of another site can know it.
+    pub proof: String,
+}
+
+impl Visitor {
+    /// The visitor as one who acts.
+    pub fn actor(&self, channel: Channel) -> Actor {
+        Actor {
+            name: self.name.clone(),
+            channel,
+        }
+    }
+
+    /// True when the visitor may act on this pipeline.
+    pub fn may_act_on(&self, pipeline: &str) -> bool {
+        self.scope >= Scope::Operate && self.may_see(pipeline)
+    }
+
+    fn may_see(&self, pipeline: &str) -> bool {
+        self.pipelines.is_empty() || self.pipelines.iter().any(|it| it == pipeline)
+    }
+}
+
+tokio::task_local! {
+    /// The visitor whose request this task answers.
+    static ASKING: Arc<Visitor>;
+}
+
+/// The visitor whose request is being answered; none on a route for everybody.
+pub fn asking() -> Option<Arc<Visitor>> {
+    ASKING.try_with(Arc::clone).ok()
+}
+
+/// The visitors of a console.
+pub struct Visitors {
+    /// The rights of one without a token.
+    anonymous: Option<Scope>,
+    /// In the place of the secret of one who has none: this process's own.
+    own: Secret,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    tokens: HashMap<String, Met>,
+    /// The beginning of the time in which these were no tokens.
+    since: Option<Instant>,
+    unknown: u32,
+}
+
+struct Met {
+    token: Arc<Token>,
+    at: Instant,
+    requests: u32,
+}
+
+impl Visitors {
+    /// Those of a console at which one without a token has these rights.
+    ///
+    /// # Errors
+    /// The kernel gives no random bytes.
+    pub fn new(anonymous: Option<Scope>) -> std::io::Result<Self> {
+        Ok(Self {
+            anonymous,
+            own: Secret::new()?,
+            known: Mutex::default(),
+        })
+    }
+
+    fn nobody(&self) -> Option<Visitor> {
+        self.anonymous.map(|scope| Visitor {
+            name: "(anybody on the console's host)".to_owned(),
+            scope,
+            pipelines: Vec::new(),
+            has_signed_in: false,
+            proof: self.own.derived("form"),
+        })
+    }
+
+    /// The token of this id as it was met, when that was a moment ago. One that was met before is looked up
+    /// however many come with tokens that are none.
+    fn met(&self, id: &str, now: Instant) -> Result<Option<Arc<Token>>, Refusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(met) = known.tokens.get(id) {
+            let is_fresh = now.duration_since(met.at) < KNOWN_FOR;
+            return Ok(is_fresh.then(|| Arc::clone(&met.token)));
+        }
+        let is_new = known
+            .since
+            .is_none_or(|it| now.duration_since(it) >= KNOWN_FOR);
+        if is_new {
+            (known.since, known.unknown) = (Some(now), 0);
+        }
+        if known.unknown >= UNKNOWN {
+            let detail = "too many requests come with tokens that are none";
+            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail).later(1));
+        }
+        Ok(None)
+    }
+
+    /// Counts a request with a token that holds.
+    fn count(&self, token: &Arc<Token>, now: Instant) -> Result<(), Refusal> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(met) = known.tokens.get_mut(&token.id)
+            && now.duration_since(met.at) < KNOWN_FOR
+        {
+            met.requests += 1;
+            if met.requests > REQUESTS {
+                let detail = format!("a token is good for {REQUESTS} requests a second");
+                return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail).later(1));
+            }
+            return Ok(());
+        }
+        if known.tokens.len() >= KNOWN_MAX {
+            known
+                .tokens
+                .retain(|_, met| now.duration_since(met.at) < KNOWN_FOR);
+        }
+        if known.tokens.len() < KNOWN_MAX {
+            let met = Met {
+                token: Arc::clone(token),
+                at: now,
+                requests: 1,
+            };
+            known.tokens.insert(token.id.clone(), met);
+        }
+        Ok(())
+    }
+
+    fn meet_unknown(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.unknown += 1;
+    }
+
+    /// Forgets a token that has ended here.
+    pub fn forget(&self, id: &str) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.tokens.remove(id);
+    }
+}
+
+/// The token of this secret, of one of these kinds; none where it is none, or holds no longer.
+pub async fn token_of(
+    site: &Site,
+    secret: &Secret,
+    kinds: &[TokenKind],
+) -> Result<Option<Arc<Token>>, Refusal> {
+    let now = Instant::now();
+    let token = match site.visitors.met(secret.id(), now)? {
+        Some(token) => Some(token),
+        None => {
+            let id = secret.id().to_owned();
+            let found = site
+                .source
+                .read(async move |conn| token::find(conn, &id).await);
+            found.await?.map(Arc::new)
+        }
+    };
+    let right = |token: &Arc<Token>| token.digest == secret.digest() && token.is_valid;
+    let Some(token) = token.filter(right) else {
+        site.visitors.meet_unknown();
+        return Ok(None);
+    };
+    // A link is used once: that is asked each time.
+    if token.kind != TokenKind::Link {
+        site.visitors.count(&token, now)?;
+    }
+    Ok(Some(token).filter(|token| kinds.contains(&token.kind)))
+}
+
+/// The way in which a request shows who asks.
+enum Shown {
+    Nothing,
+    /// Something that is no secret of ours.
+    Nonsense,
+    Secret(Secret),
+}
+
+fn shown(headers: &HeaderMap, form: Form) -> Shown {
+    let read = |text: &str| Secret::read(text).map_or(Shown::Nonsense, Shown::Secret);
+    if form == Form::Page {
+        return session(headers).map_or(Shown::Nothing, |text| read(&text));
+    }
+    let Some(header) = headers.get(AUTHORIZATION) else {
+        return Shown::Nothing;
+    };
+    let text = header.to_str().unwrap_or_default();
+    match text.split_once(' ') {
+        Some((scheme, text)) if scheme.eq_ignore_ascii_case("bearer") => read(text),
+        _ => Shown::Nonsense,
+    }
+}
+
+/// The value of a browser's cookie.
+pub fn session(headers: &HeaderMap) -> Option<String> {
+    let lines = headers.get_all(COOKIE).iter();
+    let pairs = lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(';'));
+    let mut ours = pairs.filter_map(|pair| pair.trim().split_once('='));
+    let (_, value) = ours.find(|(name, _)| *name == COOKIE_NAME)?;
+    Some(value.to_owned())
+}
+
+/// The visitor who makes this request; none where nobody is known and nobody may ask.
+async fn visitor(site: &Site, headers: &HeaderMap, form: Form) -> Result<Option<Visitor>, Refusal> {
+    let kinds: &[TokenKind] = match form {
+        Form::Page => &[TokenKind::Session],
+        Form::Problem | Form::Line => &[TokenKind::Token],
+    };
+    let known = match shown(headers, form) {
+        Shown::Nothing => return Ok(site.visitors.nobody()),
+        Shown::Nonsense => None,
+        Shown::Secret(secret) => {
+            let token = token_of(site, &secret, kinds).await?;
+            token.map(|token| (token, secret))
+        }
+    };
+    match known {
+        Some((token, secret)) => Ok(Some(Visitor {
+            name: token.name.clone(),
+            scope: token.scope,
+            pipelines: token.pipelines.clone(),
+            has_signed_in: true,
+            proof: secret.derived("form"),
+        })),
+        // A session that is over is as none; a token that is none was meant to be one.
+        None if form == Form::Page => Ok(site.visitors.nobody()),
+        None => Err(unknown("this token is none, or it holds no longer")),
+    }
+}
+
+fn unknown(detail: &str) -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, detail)
+        .remedy("send `Authorization: Bearer TOKEN`; `ductworkd token create NAME` makes one")
+}
+
+/// The gate before one route.
+pub struct Gate {
+    pub site: Arc<Site>,
+    pub route: &'static Route,
+    pub needs: Scope,
+}
+
+/// Lets a request through whose visitor has the rights that its route asks for.
+pub async fn gate(
+    State(gate): State<Arc<Gate>>,
+    path: RawPathParams,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let form = Form::of(request.uri().path());
+    let path: Vec<(String, String)> = path
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let (method, uri, headers) = (
+        request.method().clone(),
+        request.uri().clone(),
+        request.headers().clone(),
+    );
+    let admitted = admitted(&gate, form, &path, &uri, &headers).await;
+    match admitted {
+        Ok(Some(visitor)) => {
+            let visitor = Arc::new(visitor);
+            request.extensions_mut().insert(Arc::clone(&visitor));
+            ASKING.scope(visitor, next.run(request)).await
+        }
+        Ok(None) if form == Form::Page => sign_in(&method, &uri),
+        Ok(None) => challenged(unknown("the console asks who its visitors are")),
+        Err(refusal) => challenged(refusal),
+    }
+}
+
+fn challenged(refusal: Refusal) -> Response {
+    let mut response = refusal.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED {
+        let headers = response.headers_mut();
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
+}
+
+/// The way to the page on which a browser signs in, and from there on to this one.
+fn sign_in(method: &Method, uri: &Uri) -> Response {
+    let path = match (method, uri.path_and_query()) {
+        (&Method::GET, Some(path)) if path.as_str() != "/" => {
+            format!("/sign-in?to={}", encoded(path.as_str()))
+        }
+        _ => "/sign-in".to_owned(),
+    };
+    (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
+}
+
+async fn admitted(
+    gate: &Gate,
+    form: Form,
+    path: &[(String, String)],
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<Visitor>, Refusal> {
+    if gate.route.method != Method::GET {
+        same_site(headers)?;
+    }
+    let Some(visitor) = visitor(&gate.site, headers, form).await? else {
+        return Ok(None);
+    };
+    if visitor.scope < gate.needs {
+        let (needs, has) = (gate.needs, visitor.scope);
+        let detail = match visitor.has_signed_in {
+            true => format!("{} may only {has}, and this needs {needs}", visitor.name),
+            false => {
+                format!("a visitor who has not signed in may only {has}, and this needs {needs}")
+            }
+        };
+        let remedy = match form {
+            Form::Page => "sign in: `ductworkd console link` prints a link that lets a browser in",
+            _ => "`ductworkd token create NAME --scope operate` makes a token that may act on runs",
+        };
+        return Err(Refusal::new(StatusCode::FORBIDDEN, detail).remedy(remedy));
+    }
+    if !visitor.pipelines.is_empty() {
+        within(gate, &visitor, path, uri).await?;
+    }
+    Ok(Some(visitor))
+}
+
+/// Refuses what asks for more than the pipelines that a visitor's token is for.
+async fn within(
+    gate: &Gate,
+    visitor: &Visitor,
+    path: &[(String, String)],
+    uri: &Uri,
+) -> Result<(), Refusal> {
+    let own = visitor.pipelines.join(", ");
+    let of = |name: &str| {
+        path.iter()
+            .find(|(it, _)| it == name)
+            .map(|(_, value)| value)
+    };
+    let named = match (of("name"), of("id")) {
+        (Some(name), _) => vec![name.clone()],
+        (None, Some(id)) if gate.route.path.contains("/runs/") => {
+            // An id that is none is refused by its route.
+            let Ok(run) = id.parse::<RunId>() else {
+                return Ok(());
+            };
+            let state = gate
+                .site
+                .source
+                .read(async move |conn| query::run_state(conn, run).await);
+            match state.await? {
+                Some(state) => vec![state.pipeline],
+                None => return Ok(()),
+            }
+        }
+        _ => {
+            let query = uri.query().unwrap_or_default().as_bytes();
+            form_urlencoded::parse(query)
+                .filter(|(name, _)| name == "pipeline")
+                .map(|(_, value)| value.into_owned())
+                .collect()
+        }
+    };
+    if named.is_empty() {
+        let detail = format!(
+            "this token is for {own} alone, and this tells of all pipelines: where there is a filter, ask with \
+             `pipeline=`"
+        );
+        return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
+    }
+    match named.iter().all(|it| visitor.may_see(it)) {
+        true => Ok(()),
+        false => {
+            let detail = format!("this token is for {own} alone");
+            Err(Refusal::new(StatusCode::FORBIDDEN, detail))
+        }
+    }
+}
+
+/// Refuses a request that changes something and that a page of another site has made: a browser says so.
+pub fn same_site(headers: &HeaderMap) -> Result<(), Refusal> {
+    let text = |name: &HeaderName| headers.get(name).map(|it| it.to_str().unwrap_or("?"));
+    let fetched = text(&SEC_FETCH_SITE).is_none_or(|it| it == "same-origin" || it == "none");
+    let host = text(&HOST).unwrap_or_default();
+    let ours = |origin: &str| origin.split_once("://").is_some_and(|(_, it)| it == host);
+    let sent = text(&ORIGIN).is_none_or(ours);
+    match fetched && sent {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "a page of another site has made this request",
+        )),
+    }
+}

@@ -1,0 +1,507 @@
+//! Visitors: who is let in, what they may do, and what becomes of what they do.
+
+use std::collections::BTreeMap;
+
+use axum::http::Method;
+use ductwork::model::{RunId, RunStatus, Scope};
+use ductwork::store::{action, query};
+use ductwork::web::routes::{ROUTES, Route};
+use serde_json::{Value, json};
+
+use crate::fixture::*;
+use crate::http::{Answer, Console};
+use crate::on_every_database;
+use crate::support::Db;
+
+const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+
+const HALTS: &str = "pipeline: Halts\n\
+     steps: { Fail: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
+     flow: [{ start: Fail }]\n";
+
+const ASKS: &str = "pipeline: Asks\n\
+     steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
+     flow: [{ start: A }, dampen, { chain: B }]\n";
+
+const KNOWN: &str = "  console: { listen: \"127.0.0.1:0\", visitors: known }\n";
+
+const ANYBODY: &str = "  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n";
+
+/// A visitor's request.
+struct Ask<'a> {
+    method: &'a str,
+    path: &'a str,
+    headers: Vec<String>,
+    body: &'a str,
+}
+
+impl<'a> Ask<'a> {
+    fn get(path: &'a str) -> Self {
+        Self {
+            method: "GET",
+            path,
+            headers: Vec::new(),
+            body: "",
+        }
+    }
+
+    fn post(path: &'a str, body: &'a str) -> Self {
+        Self {
+            method: "POST",
+            body,
+            ..Self::get(path)
+        }
+    }
+
+    fn json(path: &'a str, body: &'a str) -> Self {
+        Self::post(path, body).with("Content-Type", "application/json")
+    }
+
+    fn form(path: &'a str, body: &'a str) -> Self {
+        Self::post(path, body).with("Content-Type", "application/x-www-form-urlencoded")
+    }
+
+    fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push(format!("{name}: {value}\r\n"));
+        self
+    }
+
+    fn bearer(self, token: &str) -> Self {
+        self.with("Authorization", &format!("Bearer {token}"))
+    }
+
+    fn cookie(self, cookie: &str) -> Self {
+        self.with("Cookie", cookie)
+    }
+
+    fn of(self, console: &Console) -> Answer {
+        let Self {
+            method,
+            path,
+            headers,
+            body,
+        } = self;
+        let (host, length) = (&console.address, body.len());
+        let headers = headers.concat();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+             {headers}\r\n{body}"
+        );
+        console.exchange(&request).expect("a response")
+    }
+}
+
+impl Answer {
+    fn value(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    fn run(&self) -> RunId {
+        self.value()["run_id"].as_str().unwrap().parse().unwrap()
+    }
+
+    fn leads_to(&self) -> &str {
+        assert_eq!(self.status, 303, "{self:?}");
+        self.header("location").unwrap()
+    }
+
+    /// The cookie that it sets.
+    fn cookie(&self) -> String {
+        let cookie = self.header("set-cookie").unwrap();
+        assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
+        cookie.split(';').next().unwrap().to_owned()
+    }
+
+    /// The proof in its forms.
+    fn proof(&self) -> &str {
+        let (_, rest) = self.body.split_once("name=\"proof\" value=\"").unwrap();
+        rest.split('"').next().unwrap()
+    }
+}
+
+/// The output of a verb.
+fn printed(fixture: &DaemonFixture, verb: &[&str]) -> String {
+    let output = fixture.run(&[], verb);
+    assert!(output.status.success(), "{verb:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn token(fixture: &DaemonFixture, more: &[&str]) -> String {
+    let mut verb = vec!["token", "create", "shop"];
+    verb.extend(more);
+    printed(fixture, &verb)
+}
+
+async fn started(db: &Db, settings: &str) -> (DaemonFixture, Daemon, Console) {
+    let fixture = DaemonFixture::new(db, Settings::default(), &[PLAIN, HALTS, ASKS]).await;
+    fixture.configure(settings);
+    let daemon = fixture.start();
+    daemon.ready().await;
+    let console = Console::of(&daemon).await;
+    (fixture, daemon, console)
+}
+
+/// A path of this route, of ids that nothing has.
+fn address(route: &Route) -> String {
+    let nothing = "0192f3a1-0000-7000-8000-000000000000";
+    let path = route.path.replace("{name}", "Nothing");
+    let path = path.replace("{digest}", &"0".repeat(64));
+    ["{id}", "{step}", "{fan_out}"]
+        .iter()
+        .fold(path, |path, name| path.replace(name, nothing))
+}
+
+fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
+    match route.method {
+        Method::GET => Ask::get(path),
+        _ if route.path.starts_with("/api/") => Ask::json(path, "{}"),
+        _ => Ask::form(path, ""),
+    }
+}
+
+on_every_database! {
+    async fn every_route_asks_for_the_rights_that_the_table_says(db: Db) {
+        let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let scopes = [None, Some(Scope::Read), Some(Scope::Operate), Some(Scope::Admin)];
+        let tokens = scopes.map(|scope| scope.map(|it| token(&fixture, &["--scope", it.as_str()])));
+        let sessions = tokens.clone().map(|token| {
+            let token = token?;
+            let answer = Ask::form("/sign-in", &format!("secret={token}")).of(&console);
+            Some(answer.cookie())
+        });
+        let mut refused = 0;
+        for route in ROUTES {
+            let path = address(route);
+            let is_page = !route.path.starts_with("/api/") && route.path != "/metrics";
+            for (index, scope) in scopes.iter().enumerate() {
+                let ask = match (is_page, &tokens[index], &sessions[index]) {
+                    (true, _, Some(cookie)) => asked(route, &path).cookie(cookie),
+                    (false, Some(token), _) => asked(route, &path).bearer(token),
+                    _ => asked(route, &path),
+                };
+                let answer = ask.of(&console);
+                let status = answer.status;
+                let what = format!("{} {path} by {scope:?}: {answer:?}", route.method);
+                assert!(status < 500, "{what}");
+                match (route.scope, scope) {
+                    (None, _) => assert!(status != 401, "{what}"),
+                    (Some(_), None) if is_page => {
+                        assert!(answer.leads_to().starts_with("/sign-in"), "{what}");
+                        refused += 1;
+                    }
+                    (Some(_), None) => {
+                        assert_eq!(status, 401, "{what}");
+                        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{what}");
+                        refused += 1;
+                    }
+                    (Some(needs), Some(has)) if *has < needs => {
+                        assert_eq!(status, 403, "{what}");
+                        refused += 1;
+                    }
+                    // A page's form has no proof here.
+                    (Some(_), Some(_)) if is_page && route.method == Method::POST => {
+                        assert_eq!(status, 403, "{what}");
+                        assert!(answer.body.contains("another session"), "{what}");
+                    }
+                    (Some(_), Some(_)) => assert!(![401, 403].contains(&status), "{what}"),
+                }
+            }
+        }
+        assert!(refused > 40, "{refused}");
+        daemon.stop().await;
+    }
+
+    async fn a_token_counts_for_programs_and_a_session_for_browsers_and_each_until_it_is_revoked(db: Db) {
+        let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let secret = token(&fixture, &[]);
+        let answer = Ask::form("/sign-in", &format!("secret={secret}&to=/runs")).of(&console);
+        assert_eq!(answer.leads_to(), "/runs");
+        let cookie = answer.cookie();
+        assert_eq!(Ask::get("/runs").cookie(&cookie).of(&console).status, 200);
+        assert_eq!(Ask::get("/api/v1/runs").bearer(&secret).of(&console).status, 200);
+        // Neither in the other's place, nor something else.
+        Ask::get("/runs").bearer(&secret).of(&console).leads_to();
+        let session = cookie.split_once('=').unwrap().1.to_owned();
+        for wrong in [session.as_str(), "dw_0", "", &secret[..secret.len() - 1]] {
+            assert_eq!(Ask::get("/api/v1/runs").bearer(wrong).of(&console).status, 401, "{wrong}");
+        }
+        assert_eq!(Ask::get("/api/v1/runs").cookie(&cookie).of(&console).status, 401);
+        let id = secret.split('_').nth(1).unwrap();
+        assert!(printed(&fixture, &["token", "list"]).contains(id));
+        printed(&fixture, &["token", "revoke", id]);
+        eventually(PATIENCE, "the token counts no more", async || {
+            (Ask::get("/api/v1/runs").bearer(&secret).of(&console).status == 401).then_some(())
+        })
+        .await;
+        eventually(PATIENCE, "its session counts no more", async || {
+            (Ask::get("/runs").cookie(&cookie).of(&console).status == 303).then_some(())
+        })
+        .await;
+        let again = fixture.run(&[], &["token", "revoke", id]);
+        assert_eq!(again.status.code(), Some(1), "{again:?}");
+        daemon.stop().await;
+    }
+
+    async fn a_link_lets_one_browser_in_until_it_signs_out(db: Db) {
+        let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let url = printed(&fixture, &["console", "link", "--by", "ana"]);
+        let (_, secret) = url.split_once("/sign-in?link=").unwrap();
+        // To look at it uses nothing up.
+        for _ in 0..2 {
+            let page = console.get(&format!("/sign-in?link={secret}"));
+            assert!(page.body.contains("Let this browser in"), "{page:?}");
+        }
+        let form = format!("secret={secret}&to=//evil.example/");
+        let answer = Ask::form("/sign-in", &form).of(&console);
+        assert_eq!(answer.leads_to(), "/", "and nowhere else");
+        let cookie = answer.cookie();
+        assert_eq!(Ask::form("/sign-in", &form).of(&console).status, 403, "once");
+        let page = Ask::get("/").cookie(&cookie).of(&console);
+        assert!(page.body.contains("ana · operate"), "{page:?}");
+        Ask::form("/sign-out", "").cookie(&cookie).of(&console).leads_to();
+        Ask::get("/").cookie(&cookie).of(&console).leads_to();
+        daemon.stop().await;
+    }
+
+    async fn a_token_for_some_pipelines_reaches_no_other(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let own = fixture.trigger("Plain", "1", 1).await[0];
+        let other = fixture.trigger("Halts", "1", 1).await[0];
+        let secret = token(&fixture, &["--scope", "operate", "--pipeline", "Plain"]);
+        let status = |ask: Ask<'_>| ask.bearer(&secret).of(&console).status;
+        for path in [
+            format!("/api/v1/runs/{own}"),
+            format!("/api/v1/runs/{own}/steps"),
+            "/api/v1/runs?pipeline=Plain".to_owned(),
+            "/api/v1/stats?pipeline=Plain".to_owned(),
+        ] {
+            assert_eq!(status(Ask::get(&path)), 200, "{path}");
+        }
+        for path in [
+            format!("/api/v1/runs/{other}"),
+            format!("/api/v1/runs/{other}/why"),
+            "/api/v1/runs".to_owned(),
+            "/api/v1/runs?pipeline=Halts".to_owned(),
+            "/api/v1/processes".to_owned(),
+            "/api/v1/actions".to_owned(),
+            "/metrics".to_owned(),
+        ] {
+            assert_eq!(status(Ask::get(&path)), 403, "{path}");
+        }
+        let cancel = format!("/api/v1/runs/{other}/cancel");
+        assert_eq!(status(Ask::json(&cancel, "{}")), 403);
+        let input = r#"{"input": 1}"#;
+        assert_eq!(status(Ask::json("/api/v1/pipelines/Halts/runs", input)), 403);
+        assert_eq!(status(Ask::json("/api/v1/pipelines/Plain/runs", input)), 201);
+        daemon.stop().await;
+    }
+
+    async fn a_program_starts_ends_and_answers_runs_and_each_deed_has_its_name(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let sent = |ask: Ask<'_>| ask.bearer(&secret).of(&console);
+        let path = "/api/v1/pipelines/Halts/runs";
+        let keyed = |input| sent(Ask::json(path, input).with("Idempotency-Key", "k"));
+        let made = keyed(r#"{"input": {"n": 1}}"#);
+        assert_eq!((made.status, &made.value()["created"]), (201, &json!(true)));
+        let run = made.run();
+        let again = keyed(r#"{"input": {"n": 1}}"#);
+        assert_eq!((again.status, again.run()), (200, run));
+        let other = keyed(r#"{"input": {"n": 2}}"#);
+        assert_eq!(other.status, 422, "{other:?}");
+        assert!(other.body.contains(&run.to_string()), "{other:?}");
+        fixture.run_ended(run).await;
+
+        let revive = format!("/api/v1/runs/{run}/revive");
+        let revived = sent(Ask::json(&revive, ""));
+        assert_eq!(revived.status, 201, "{revived:?}");
+        let again = sent(Ask::json(&revive, "{}"));
+        assert_eq!((again.status, again.run()), (200, revived.run()));
+        fixture.run_ended(revived.run()).await;
+        let ended = sent(Ask::json(&format!("/api/v1/runs/{run}/cancel"), "{}"));
+        assert_eq!(ended.status, 409, "{ended:?}");
+
+        let asks = sent(Ask::json("/api/v1/pipelines/Asks/runs", r#"{"input": 1}"#)).run();
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "the run waits", async || {
+            let state = query::run_state(conn, asks).await.unwrap().unwrap();
+            (state.status == RunStatus::Dampened).then_some(())
+        })
+        .await;
+        let resume = format!("/api/v1/runs/{asks}/resume");
+        let resumed = sent(Ask::json(&resume, r#"{"value": {"yes": true}}"#));
+        assert_eq!((resumed.status, &resumed.value()["resumed"]), (200, &json!(1)));
+        fixture.run_ended(asks).await;
+        assert_eq!(fixture.output(asks).await, json!({"yes": true}));
+        assert_eq!(sent(Ask::json(&resume, "{}")).status, 409);
+
+        let later = sent(Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": null, "delay": "1h"}"#)).run();
+        let cancel = format!("/api/v1/runs/{later}/cancel");
+        for _ in 0..2 {
+            let cancelled = sent(Ask::json(&cancel, ""));
+            assert_eq!(cancelled.status, 200, "{cancelled:?}");
+        }
+        let all = action::latest(&mut fixture.conn, None, None, 99).await.unwrap();
+        let verbs: Vec<_> = all.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
+        let of = |verb| (verb, "shop", "api");
+        assert_eq!(verbs, ["cancel", "trigger", "resume", "trigger", "revive", "trigger"].map(of));
+        let listed = sent(Ask::get(&format!("/api/v1/actions?run={run}&limit=1")));
+        assert_eq!(listed.value()[0]["verb"], "revive");
+        assert!(listed.header("link").unwrap().contains("rel=\"next\""));
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn a_deed_that_cannot_be_is_refused_with_the_reason_and_does_nothing(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let sent = |ask: Ask<'_>| ask.bearer(&secret).of(&console);
+        let path = "/api/v1/pipelines/Plain/runs";
+        let nothing = "0192f3a1-0000-7000-8000-000000000000";
+        let large = format!("{{\"input\": \"{}\"}}", "x".repeat(1 << 20));
+        let deep = format!("{{\"input\": {}{}}}", "[".repeat(5_000), "]".repeat(5_000));
+        for (ask, status, part) in [
+            (Ask::json(path, "{}"), 422, "missing field `input`"),
+            (Ask::json(path, r#"{"input": }"#), 422, "expected value"),
+            (Ask::json(path, r#"{"input": 1, "dalay": "5m"}"#), 422, "unknown field `dalay`"),
+            (Ask::json(path, r#"{"input": 1, "delay": "soon"}"#), 422, "delay"),
+            (Ask::post(path, "input=1"), 415, "application/json"),
+            (Ask::json(path, &large), 413, "1048576 bytes"),
+            (Ask::json(path, &deep), 422, "deep"),
+            (Ask::json(path, r#"{"input": 1}"#).with("Idempotency-Key", &"k".repeat(513)), 422, "512"),
+            (Ask::json("/api/v1/pipelines/Plaim/runs", r#"{"input": 1}"#), 404, "did you mean `Plain`"),
+            (Ask::json(&format!("/api/v1/runs/{nothing}/cancel"), ""), 404, "there is no run"),
+            (Ask::json(&format!("/api/v1/runs/{nothing}/revive"), ""), 404, "there is no run"),
+            (Ask::json(&format!("/api/v1/runs/{nothing}/resume"), ""), 404, "there is no run"),
+            (Ask::json("/api/v1/runs/x/cancel", ""), 400, "UUID"),
+            (Ask::json(path, r#"{"input": 1}"#).with("Origin", "http://evil.example"), 403, "another site"),
+            (Ask::json(path, r#"{"input": 1}"#).with("Sec-Fetch-Site", "cross-site"), 403, "another site"),
+        ] {
+            let what = format!("{} {}", ask.path, ask.body.chars().take(60).collect::<String>());
+            let answer = sent(ask);
+            assert_eq!(answer.status, status, "{what}: {answer:?}");
+            assert!(answer.body.contains(part), "{what}: {answer:?}");
+            assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{what}");
+        }
+        assert_eq!(action::latest(&mut fixture.conn, None, None, 9).await.unwrap(), []);
+        assert!(fixture.all_ended().await, "nothing was started");
+        daemon.stop().await;
+    }
+
+    async fn a_person_acts_by_the_forms_of_pages_without_a_script(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let url = printed(&fixture, &["console", "link", "--by", "ana"]);
+        let (_, link) = url.split_once("link=").unwrap();
+        let cookie = Ask::form("/sign-in", &format!("secret={link}")).of(&console).cookie();
+        let got = |path: &str| Ask::get(path).cookie(&cookie).of(&console);
+        let sent = |path: &str, body: &str| Ask::form(path, body).cookie(&cookie).of(&console);
+        let page = got("/pipelines/Asks/trigger");
+        let proof = page.proof().to_owned();
+        let wrong = sent("/pipelines/Asks/trigger", &format!("proof={proof}&input=%7B"));
+        assert_eq!(wrong.status, 422, "{wrong:?}");
+        assert!(wrong.body.contains("not one JSON value"), "{wrong:?}");
+        let made = sent("/pipelines/Asks/trigger", &format!("proof={proof}&input=%5B1%5D"));
+        let path = made.leads_to().to_owned();
+        let asks: RunId = path.strip_prefix("/runs/").unwrap().parse().unwrap();
+        let waiting = eventually(PATIENCE, "the question is asked", async || {
+            Some(got("/waiting")).filter(|page| page.body.contains("Go on with it"))
+        })
+        .await;
+        let (_, rest) = waiting.body.split_once("name=\"step\" value=\"").unwrap();
+        let step = rest.split('"').next().unwrap();
+        sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=2")).leads_to();
+        fixture.run_ended(asks).await;
+        assert_eq!(fixture.output(asks).await, json!(2));
+
+        let halted = fixture.trigger("Halts", "1", 1).await[0];
+        fixture.run_ended(halted).await;
+        assert!(got(&format!("/runs/{halted}")).body.contains("Revive</button>"));
+        let revived = sent(&format!("/runs/{halted}/revive"), &format!("proof={proof}"));
+        assert_ne!(revived.leads_to(), format!("/runs/{halted}"));
+
+        let open = fixture.trigger_in(std::time::Duration::from_secs(3_600), "Plain", "1", 1).await[0];
+        let question = got(&format!("/runs/{open}/cancel"));
+        assert!(question.body.contains("Cancel this run?"), "{question:?}");
+        let state = query::run_state(&mut fixture.conn, open).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::InProgress, "a question changes nothing");
+        for forged in ["", "proof=", "proof=0"] {
+            assert_eq!(sent(&format!("/runs/{open}/cancel"), forged).status, 403, "{forged}");
+        }
+        sent(&format!("/runs/{open}/cancel"), &format!("proof={proof}")).leads_to();
+        let state = query::run_state(&mut fixture.conn, open).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::Cancelled);
+        let actions = got("/actions").body;
+        for part in ["cancelled", "revived", "answered", "triggered", "ana", "console"] {
+            assert!(actions.contains(part), "{part}: {actions}");
+        }
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn without_a_token_anybody_on_the_host_reads_and_a_developer_acts(db: Db) {
+        let (fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        // The environment is `development`, if nobody says otherwise.
+        assert_eq!(console.get("/runs").status, 200);
+        let developer = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).of(&console);
+        assert_eq!(developer.status, 201, "{developer:?}");
+        let page = console.get("/pipelines/Plain/trigger");
+        let (proof, path) = (page.proof().to_owned(), "/pipelines/Plain/trigger");
+        Ask::form(path, &format!("proof={proof}&input=1")).of(&console).leads_to();
+        assert_eq!(Ask::form(path, "input=1").of(&console).status, 403);
+        daemon.stop().await;
+        let file = fixture.path("ductwork.yml");
+        let settings = std::fs::read_to_string(&file).unwrap().replace("default:", "production:");
+        std::fs::write(&file, settings).unwrap();
+        let mut daemon = fixture.start_as(&[], &["start", "-e", "production"]);
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        assert_eq!(console.get("/runs").status, 200);
+        assert!(!console.get("/pipelines/Plain").body.contains("Start a run"));
+        assert_eq!(console.get(path).status, 403);
+        let anybody = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).of(&console);
+        assert_eq!(anybody.status, 403, "{anybody:?}");
+        let secret = token(&fixture, &["--scope", "operate", "-e", "production"]);
+        let known = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).bearer(&secret);
+        assert_eq!(known.of(&console).status, 201);
+        daemon.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
+    let db = Db::sqlite();
+    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+    let secret = token(&fixture, &[]);
+    let mut met = BTreeMap::new();
+    // As fast as they can be answered, until one is too much.
+    eventually(PATIENCE, "one is too much", async || {
+        for _ in 0..100 {
+            let answer = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
+            *met.entry(answer.status).or_insert(0) += 1;
+        }
+        met.contains_key(&429).then_some(())
+    })
+    .await;
+    assert!(met[&200] >= 50, "{met:?}");
+    let guess = format!("dw_{}_{}", "0".repeat(12), "1".repeat(64));
+    eventually(PATIENCE, "one guess is too much", async || {
+        let mut statuses =
+            (0..50).map(|_| Ask::get("/api/v1/stats").bearer(&guess).of(&console).status);
+        statuses.any(|status| status == 429).then_some(())
+    })
+    .await;
+    // A token that was met before is not held up by them.
+    eventually(PATIENCE, "the token counts", async || {
+        for _ in 0..30 {
+            Ask::get("/api/v1/stats").bearer(&guess).of(&console);
+        }
+        (Ask::get("/api/v1/stats")
+            .bearer(&secret)
+            .of(&console)
+            .status
+            == 200)
+            .then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
