@@ -108,3 +108,33 @@ fn the_first_command_of_the_readme_makes_a_report_of_all_states() {
         assert_eq!(step["executions"].as_array().map(Vec::len), Some(1));
     }
 }
+
+/// The files that every pod gets, in the places where it finds them.
+#[test]
+fn the_pipeline_of_the_kubernetes_base_runs_with_the_configuration_that_lies_beside_it() {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes/base");
+    let work = tempfile::tempdir().expect("a temporary directory");
+    let program = env!("CARGO_BIN_EXE_ductworkd");
+    let pipeline = std::fs::read_to_string(base.join("pipelines/hello.yml")).expect("a pipeline");
+    let in_image = "/usr/local/bin/ductworkd";
+    assert!(pipeline.contains(in_image));
+    let pipeline = pipeline.replace(in_image, program);
+    std::fs::write(work.path().join("hello.yml"), pipeline).expect("a pipeline");
+    let ran = Command::new(program)
+        .arg("-c")
+        .arg(base.join("ductwork.yml"))
+        .args(["run", "Hello", "1"])
+        .env("DUCTWORK_ENV", "production")
+        .env("DUCTWORK_PIPELINES_PATH", work.path())
+        .env(
+            "DATABASE_URL",
+            format!("sqlite://{}/ductwork.db", work.path().display()),
+        )
+        .output()
+        .expect("the program starts");
+    assert!(ran.status.success(), "{ran:?}");
+    assert!(
+        String::from_utf8_lossy(&ran.stdout).contains("\"schema\""),
+        "{ran:?}"
+    );
+}
