@@ -8,6 +8,7 @@
 
 #[cfg(test)]
 mod tests;
+pub mod timeline;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -20,6 +20,14 @@ use nest::{BOX, Block, GAP, Kind, PART, Row};
 pub use nest::{COUNTS, HEAD_COLUMNS, INSIDE};
 pub use text::{is_hidden, title, width};
 
+/// A text in so many columns.
+pub fn label(text: &str, columns: usize) -> Label {
+    Label {
+        text: text::cut(text, columns),
+        title: title(text),
+    }
+}
+
 /// Around the whole.
 const MARGIN: u32 = 16;
 /// Between the graph and the hooks, in which their captions stand.

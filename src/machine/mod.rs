@@ -12,6 +12,7 @@ pub mod layout;
 pub mod outcome;
 pub mod revive;
 pub mod stuck;
+pub mod timeline;
 #[cfg(feature = "internals")]
 pub mod transition;
 pub mod why;

@@ -4,7 +4,7 @@ use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context,
     definition, departed, fan_out, halted, list, logs, metrics, migrate, overview, page, process,
-    prune, query, resume, revive, steps, stuck, token, transition, trigger, why,
+    prune, query, resume, revive, steps, stuck, timeline, token, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -42,6 +42,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         audit_prefilter::STATEMENTS,
         steps::STATEMENTS,
         stuck::STATEMENTS,
+        timeline::STATEMENTS,
         trigger::STATEMENTS,
         why::STATEMENTS,
     ]

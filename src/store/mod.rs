@@ -47,6 +47,7 @@ pub mod sandbox;
 pub mod statement;
 pub mod steps;
 pub mod stuck;
+pub mod timeline;
 pub mod token;
 pub mod transition;
 pub mod trigger;

@@ -208,6 +208,9 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/runs/{id}/graph.svg", "A run as a picture of its pipeline's graph; of a wide run only its fan-outs \
          are counted",
         &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::picture(site, given))),
+    reads("/api/v1/runs/{id}/timeline.svg", "A run as a picture of its times: when each step waited and ran; of more \
+         than 200 steps a row per node, with a sample of its steps and those that failed",
+        &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::times(site, given))),
     reads("/api/v1/runs/{id}/fan-outs", "The fan-outs of a run's root branch, or of another branch",
         &[&runs::ID.about, &steps::BRANCH.about],
         json::<Vec<FanOutJson>>(), |site, given| Box::pin(steps::fan_outs(site, given))),

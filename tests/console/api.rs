@@ -385,6 +385,9 @@ on_every_database! {
         let problem = console.problem(&format!("/api/v1/runs/{damaged}/why"), 409);
         assert!(problem["detail"].as_str().unwrap().contains("is damaged"), "{problem}");
         assert_eq!(console.get(&format!("/api/v1/runs/{damaged}/graph.svg")).status, 200);
+        let times = console.get(&format!("/api/v1/runs/{damaged}/timeline.svg"));
+        assert_eq!((times.status, times.header("content-type")), (200, Some("image/svg+xml")));
+        assert!(times.body.contains("class=\"graph times\"") && times.body.contains("prefers-color-scheme"));
 
         let listed = of(&list, large);
         assert!(listed["input"].is_null() && listed["output"].is_null(), "{listed}");

@@ -202,6 +202,15 @@ on_every_database! {
             let run = if ["running", "in_progress"].contains(&word) { waits[1] } else { asks };
             has(&runs, &[&format!("/runs/{run}\"")]);
         }
+        // The same in time.
+        for (run, says) in [
+            (halted, "Charge, element 3: waited"),
+            (asks, "dampen: a person was asked for"),
+            (waits[1], "attempt 1 has run for"),
+        ] {
+            let body = page(&console, &format!("/runs/{run}?view=timeline"));
+            has(&body, &["<h2 id=\"h-graph\">Timeline", "class=\"graph times\"", says, &format!("<a href=\"/runs/{run}/steps/")]);
+        }
         // HEAD is the same without the body.
         let host = &console.address;
         for path in ["/", "/runs", &revived] {
@@ -272,6 +281,7 @@ on_every_database! {
             ("/runs?pipeline=%00".to_owned(), 400, "a NUL"),
             ("/halted?pipeline=a%00b".to_owned(), 400, "a NUL"),
             (format!("/runs/{run}?status=lost"), 400, "no state of a step"),
+            (format!("/runs/{run}?view=gantt"), 400, "there are `graph` and `timeline`"),
             (format!("/runs/{run}?colour=red"), 400, "no parameter `colour`"),
             (format!("/runs/{run}/steps/{none}"), 404, "has no step"),
             (format!("/runs/{other}/steps/{step}"), 404, "has no step"),
@@ -386,6 +396,8 @@ flow: [{ start: Query }, { expand: Each }, { collapse: Sum }]
         .await;
         has(&body, &["× 2,100", "Query"]);
         has(&body, &["Halted at", "element 2</a>", "exit status 4"]);
+        let times = page(&console, &format!("{path}?view=timeline"));
+        has(&times, &["element 2: failed after", "Each: a sample of 201 steps", "Query: 1 step in", "a row for each node"]);
         let failed = page(&console, &format!("{path}?status=failed"));
         let failed = failed.split("<h2 id=\"steps\">").nth(1).unwrap();
         has(failed, &["the steps at which its branches have halted", ">Each</a>", "exit status 4"]);

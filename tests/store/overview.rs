@@ -1,10 +1,11 @@
-//! The read models of pages: counts, queues, halted runs by kind, and the elements of a fan-out.
+//! The read models of pages: counts, queues, halted runs by kind, the elements of a fan-out, and the times of
+//! steps.
 
 use ductwork::definition::Pipeline;
 use ductwork::model::RunStatus;
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
-use ductwork::store::{cancel, fan_out, halted, overview};
+use ductwork::store::{cancel, fan_out, halted, overview, page, timeline};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, limits};
@@ -128,5 +129,41 @@ on_every_database! {
         assert_eq!((element.attempt, element.process_id), (Some(1), Some(driver.process)));
         let other = driver.trigger(&flow, "1").await;
         assert_eq!(fan_out::one(&mut driver.conn, other, inner.id).await.unwrap(), None);
+    }
+}
+
+on_every_database! {
+    async fn the_times_of_a_run_are_those_of_its_steps_and_attempts(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.limits = limits(1, 1);
+        let flow = Pipeline::named("P").start("Many").expand("Each").collapse("Sum").build().unwrap();
+        let run = driver.trigger(&flow, "1").await;
+        let other = driver.trigger(&flow, "1").await;
+        driver.round("P", &mut |_| Did::Returned(json!([1, 2, 3]))).await;
+        let mut n = 0;
+        driver.work("P", |claimed| match claimed.node.as_str() {
+            "Each" => {
+                n += 1;
+                if n == 1 { Did::Erred } else { Did::Returned(1.into()) }
+            }
+            _ => Did::Returned(1.into()),
+        }).await;
+        let head = page::run(&mut driver.conn, run).await.unwrap().unwrap();
+        let facts = timeline::facts(&mut driver.conn, &head).await.unwrap();
+        let told: Vec<_> = facts.steps.iter().map(|it| (it.node.as_str(), it.element)).collect();
+        assert_eq!(told, [("Many", None), ("Each", Some(0)), ("Each", Some(1)), ("Each", Some(2)), ("Sum", None)]);
+        assert!(!facts.is_sample && facts.ended_at.is_some());
+        let others = page::run(&mut driver.conn, other).await.unwrap().unwrap();
+        let others = timeline::facts(&mut driver.conn, &others).await.unwrap();
+        let all = facts.steps.iter().chain(&others.steps);
+        let tried: Vec<_> = all.map(|it| it.attempts.iter().map(|it| it.number).collect::<Vec<_>>()).collect();
+        assert_eq!(tried.iter().filter(|it| **it == [1, 2]).count(), 1, "{tried:?}");
+        assert_eq!(tried.iter().filter(|it| **it == [1]).count(), 9, "{tried:?}");
+        for step in &facts.steps {
+            let (first, last) = (step.attempts.first().unwrap(), step.attempts.last().unwrap());
+            assert!(head.triggered_at <= step.created_at && Some(step.created_at) <= first.claimed_at, "{step:?}");
+            assert_eq!(step.started_at, first.claimed_at);
+            assert!(first.claimed_at <= first.completed_at && last.completed_at.is_some(), "{step:?}");
+        }
     }
 }

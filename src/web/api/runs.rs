@@ -1,15 +1,17 @@
-//! Runs: their list, one of them, why it does not move, its picture.
+//! Runs: their list, one of them, why it does not move, its pictures.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 
 use crate::machine::halt::HaltFact;
+use crate::machine::timeline;
 use crate::machine::why::{Why, why};
 use crate::model::*;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
-use crate::store::{Conn, Error, fan_out, process, writable};
+use crate::store::{Conn, Error, fan_out, page, process, writable};
+use crate::svg;
 use crate::view::graph::{self, Progress};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
@@ -220,6 +222,26 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
         Refusal::new(StatusCode::CONFLICT, detail).remedy(remedy)
     })?;
     Ok(Answer::svg(svg))
+}
+
+/// A run as a picture of its times.
+pub async fn times(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?;
+    let read = site.source.read(async move |conn| {
+        let Some(head) = page::run(conn, id).await? else {
+            return Ok(None);
+        };
+        let facts = crate::store::timeline::facts(conn, &head).await?;
+        Ok(Some((head, facts)))
+    });
+    let (head, facts) = read.await?.ok_or_else(|| no_run(id))?;
+    let picture = svg::timeline::Picture {
+        title: &format!("{} {id}", head.pipeline),
+        timeline: &timeline::place(&facts),
+        link: None,
+        style: Some(svg::STYLE),
+    };
+    Ok(Answer::svg(picture.svg()))
 }
 
 /// The runs that have halted, by kind.

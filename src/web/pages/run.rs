@@ -10,6 +10,7 @@ use axum::response::Response;
 
 use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
+use crate::machine::timeline::{self, Facts as Times, Timeline};
 use crate::machine::why::{self, Facts, Why};
 use crate::model::{FanOutId, RunId, RunStatus, StepStatus};
 use crate::number::grouped;
@@ -20,8 +21,9 @@ use crate::store::definition::{Definitions, short};
 use crate::store::fan_out::{self, FanOut};
 use crate::store::page::{self as store, Holder, Payload, RunHead, StepHead};
 use crate::store::query::{self, NodeProgress};
+use crate::store::timeline as times;
 use crate::store::why as facts;
-use crate::svg::{NodeState, Picture};
+use crate::svg::{self, NodeState, Picture};
 use crate::view::{self, graph};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
@@ -34,6 +36,9 @@ use super::{Frame, elsewhere, page};
 
 /// Steps that are listed.
 const STEPS: usize = 200;
+
+/// The same beside a timeline, which has a row for each.
+const STEPS_IN_TIME: usize = 100;
 
 /// Fan-outs that are listed.
 const FAN_OUTS: usize = 50;
@@ -73,6 +78,11 @@ struct Page {
     more_halted: bool,
     input: Option<Value>,
     output: Option<Value>,
+    /// The addresses of the two views.
+    views: [Filter; 2],
+    /// Its timeline, where that is asked for.
+    times: Option<String>,
+    is_by_node: bool,
     graph: Option<String>,
     /// There for a visitor who may act on it.
     proof: Option<String>,
@@ -149,6 +159,7 @@ struct Read {
     output: Option<Payload>,
     definition: Result<Arc<Definition>, String>,
     facts: Option<Facts>,
+    times: Option<Times>,
     revived_as: Option<RunId>,
     is_wide: bool,
     progress: Vec<NodeProgress>,
@@ -165,7 +176,7 @@ pub async fn run(
     Path(given): Path<String>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    let asked = Asked::of(&uri, &["node", "status"])?;
+    let asked = Asked::of(&uri, &["node", "status", "view"])?;
     let id: RunId = match asked::id(&given, "a run") {
         Ok(id) => id,
         // Some digits of an id lead to the run as well.
@@ -176,6 +187,15 @@ pub async fn run(
     };
     let node = asked.one("node")?.map(str::to_owned);
     let status = asked.one("status")?.map(step_status).transpose()?;
+    let is_timeline = match asked.one("view")? {
+        None | Some("graph") => false,
+        Some("timeline") => true,
+        Some(other) => {
+            return Err(wrong(format!(
+                "`{other}` is no view of a run: there are `graph` and `timeline`"
+            )));
+        }
+    };
     let definitions = Arc::clone(&site.definitions);
     let (of, stale_after) = (node.clone(), site.terms.witness.stale_after);
     let read = site.source.read(async move |conn| {
@@ -189,7 +209,15 @@ pub async fn run(
             Err(Error::Damaged { .. }) => None,
             Err(error) => return Err(error),
         };
-        Ok(Some(Read { facts, ..read }))
+        let times = match is_timeline {
+            true => Some(times::facts(conn, &read.head).await?),
+            false => None,
+        };
+        Ok(Some(Read {
+            facts,
+            times,
+            ..read
+        }))
     });
     let Some(read) = read.await? else {
         return Err(no_run(id));
@@ -242,6 +270,7 @@ async fn read(
         output,
         definition: definition.map_err(|unreadable| unreadable.to_string()),
         facts: None,
+        times: None,
         revived_as: match head.status {
             RunStatus::Halted => facts::revived_as(conn, id).await?,
             _ => None,
@@ -271,7 +300,9 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
     let head = &read.head;
     let (id, now) = (head.id, head.now);
     let address = format!("/runs/{id}");
+    let times = read.times.as_ref().map(timeline::place);
     let (graph, unreadable) = match &read.definition {
+        _ if times.is_some() => (None, String::new()),
         Ok(definition) => match drawn(read, definition) {
             Some(graph) => (Some(graph), String::new()),
             None => (None, "its definition is no pipeline's graph".to_owned()),
@@ -295,7 +326,11 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
             )
         });
     }
-    let is_cut = listed.len() > STEPS;
+    let most = match read.times {
+        Some(_) => STEPS_IN_TIME,
+        None => STEPS,
+    };
+    let is_cut = listed.len() > most;
     let widths: FanOuts<'_> = read.fan_outs.iter().map(|it| (it.id, it)).collect();
     let frame = Frame::of("runs", now);
     Page {
@@ -345,6 +380,19 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
             .output
             .as_ref()
             .map(|it| Value::of(it, format!("{address}/output"))),
+        views: [("Graph", None), ("Timeline", Some("timeline"))].map(|(text, view)| Filter {
+            text,
+            address: filtered(id, node.as_deref(), status, view),
+            is_chosen: view.is_some() == times.is_some(),
+        }),
+        is_by_node: times.as_ref().is_some_and(|it| it.is_by_node),
+        filters: filters(
+            id,
+            node.as_deref(),
+            status,
+            times.as_ref().map(|_| "timeline"),
+        ),
+        times: times.as_ref().map(|it| timed(head, it)),
         graph,
         unreadable,
         is_wide: read.is_wide,
@@ -356,11 +404,10 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
             .collect(),
         steps: listed
             .iter()
-            .take(STEPS)
+            .take(most)
             .map(|step| row(id, step, &widths, &read.holders, now))
             .collect(),
         is_cut,
-        filters: filters(id, node.as_deref(), status),
         node,
     }
 }
@@ -394,6 +441,16 @@ fn drawn(read: &Read, definition: &Definition) -> Option<String> {
         style: None,
     };
     Some(picture.svg())
+}
+
+fn timed(head: &RunHead, timeline: &Timeline) -> String {
+    let picture = svg::timeline::Picture {
+        title: &format!("The times of run {} of {}", head.id, head.pipeline),
+        timeline,
+        link: Some(&format!("/runs/{}/steps/", head.id)),
+        style: None,
+    };
+    picture.svg()
 }
 
 /// The states of a wide run's parts, as far as its root tells them: its own steps, and the counts of its
@@ -526,20 +583,16 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
     }
 }
 
-fn filters(run: RunId, node: Option<&str>, status: Option<StepStatus>) -> Vec<Filter> {
-    let of = |text, wanted: Option<StepStatus>| {
-        let node = node.map(|node| format!("node={}", encoded(node)));
-        let state = wanted.map(|it| format!("status={}", it.as_str()));
-        let pairs: Vec<String> = node.into_iter().chain(state).collect();
-        let query = match pairs.is_empty() {
-            true => String::new(),
-            false => format!("?{}", pairs.join("&")),
-        };
-        Filter {
-            text,
-            address: format!("/runs/{run}{query}#steps"),
-            is_chosen: wanted == status,
-        }
+fn filters(
+    run: RunId,
+    node: Option<&str>,
+    status: Option<StepStatus>,
+    view: Option<&str>,
+) -> Vec<Filter> {
+    let of = |text, wanted: Option<StepStatus>| Filter {
+        text,
+        address: format!("{}#steps", filtered(run, node, wanted, view)),
+        is_chosen: wanted == status,
     };
     vec![
         of("all", None),
@@ -548,4 +601,21 @@ fn filters(run: RunId, node: Option<&str>, status: Option<StepStatus>) -> Vec<Fi
         of("waiting", Some(StepStatus::Waiting)),
         of("completed", Some(StepStatus::Completed)),
     ]
+}
+
+/// The address of a run's page with these steps and in this view.
+fn filtered(
+    run: RunId,
+    node: Option<&str>,
+    status: Option<StepStatus>,
+    view: Option<&str>,
+) -> String {
+    let node = node.map(|node| format!("node={}", encoded(node)));
+    let state = status.map(|it| format!("status={}", it.as_str()));
+    let view = view.map(|view| format!("view={view}"));
+    let pairs: Vec<String> = node.into_iter().chain(state).chain(view).collect();
+    match pairs.is_empty() {
+        true => format!("/runs/{run}"),
+        false => format!("/runs/{run}?{}", pairs.join("&")),
+    }
 }
