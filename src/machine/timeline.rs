@@ -126,7 +126,7 @@ pub struct Row {
     pub told: String,
     /// From when until when anything of a node was to do.
     pub extent: Option<(u32, u32)>,
-    /// What was done, in the order in which it is drawn.
+    /// Its pieces, in the order in which they are drawn.
     pub bars: Vec<Bar>,
 }
 
@@ -497,7 +497,7 @@ impl Placing<'_> {
         }
     }
 
-    /// What became of a step, piece by piece.
+    /// The pieces of a step: its attempts, and the waits before them.
     fn attempts(&self, step: &StepTime) -> Vec<Bar> {
         let span = |from, to| time::span(time::between(from, to));
         let mut bars = Vec::new();
@@ -569,7 +569,7 @@ impl Placing<'_> {
                 .into_iter()
                 .filter_map(|it| self.whole(it));
             let mut bars: Vec<Bar> = bars.collect();
-            // What failed lies above the others.
+            // Failures lie above the others.
             bars.sort_by_key(|bar| bar.kind == Kind::Failed);
             let extent = Some((self.scale.x(begins), self.scale.x(ends)));
             self.row(node, None, told, extent, bars);
