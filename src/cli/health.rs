@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::config::Config;
+use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, Stuck};
 use crate::model::Role;
 use crate::problem::{Problem, Problems};
@@ -12,6 +13,7 @@ use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
 use crate::time;
 use crate::wire::health::{HealthJson, StuckJson};
+use crate::wire::pipeline::PausedJson;
 use crate::wire::process::State;
 
 use super::exit::{Code, Failure};
@@ -126,8 +128,8 @@ impl Health {
             .filter(|process| witness.state(process) != State::Healthy)
             .collect();
         // An answer for one host or process alone decides whether that is restarted.
-        let (obstacle, writer, stuck) = match self.here || self.pid.is_some() {
-            true => (None, None, Vec::new()),
+        let (obstacle, writer, (stuck, pauses)) = match self.here || self.pid.is_some() {
+            true => (None, None, Default::default()),
             false => {
                 let (what, who) = setup::obstacle(&mut conn, config, &processes).await?;
                 (what, who, stuck(&mut conn, &witness, &processes).await?)
@@ -145,6 +147,7 @@ impl Health {
                 obstacle: obstacle.as_deref(),
                 writer: writer.as_ref().map(|writer| writer.pid),
                 stuck: stuck.iter().map(StuckJson::of).collect(),
+                paused: pauses.iter().map(PausedJson::of).collect(),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
             return if fine {
@@ -155,6 +158,11 @@ impl Health {
         }
         if self.verbose && !processes.is_empty() {
             cli.out.text(&table(cli, &processes, &witness, now))?;
+        }
+        // No fault, but somebody may have forgotten it.
+        for pause in &pauses {
+            let fact = out::clean(&pause.fact(now));
+            cli.out.text(&format!("{fact}\n"))?;
         }
         let problem = self.problem(&witness, &asked, &stale, dead);
         let obstacle = obstacle.as_deref().map(mend);
@@ -247,19 +255,19 @@ fn mend(obstacle: &str) -> Problem {
         .help("mend that, or wait; a daemon that runs goes on by itself")
 }
 
-/// All that does not move in this database. A process that this host knows to be dead moves nothing, and
+/// All that does not move in this database, and the pipelines that are paused. A process that this host knows to be dead moves nothing, and
 /// what it last told holds no more.
 async fn stuck(
     conn: &mut Conn,
     witness: &Witness,
     processes: &[ProcessRow],
-) -> Result<Vec<Stuck>, Failure> {
+) -> Result<(Vec<Stuck>, Vec<Pause>), Failure> {
     let mut facts = store::stuck::facts(conn, witness.lease).await?;
     for process in &mut facts.processes {
         let row = processes.iter().find(|row| row.id == process.id);
         process.dead = row.is_some_and(|row| witness.state(row) == State::Dead);
     }
-    Ok(stuck::stuck(&facts))
+    Ok((stuck::stuck(&facts), facts.pauses))
 }
 
 /// The same, for people.

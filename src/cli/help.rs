@@ -25,7 +25,12 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "metrics",
         ],
     ),
-    ("Mend", &["resume", "revive", "cancel", "context", "prune"]),
+    (
+        "Mend",
+        &[
+            "resume", "revive", "cancel", "pause", "unpause", "context", "prune",
+        ],
+    ),
     ("Prove", &["audit", "drill", "bench"]),
     (
         "Set up",

@@ -28,6 +28,7 @@ mod nobody;
 mod out;
 mod outage;
 mod patiently;
+mod pause;
 mod person;
 mod processes;
 mod prune;
@@ -137,6 +138,10 @@ enum Verb {
     Cancel(cancel::Cancel),
     /// Answer a run that waits for a person
     Resume(resume::Resume),
+    /// Stop claiming the steps of a pipeline, for a reason
+    Pause(pause::Pause),
+    /// Let a paused pipeline go on
+    Unpause(pause::Unpause),
     /// List processes and their last heartbeats
     Processes(processes::Processes),
     /// Tell whether all supervisors are healthy, for a script
@@ -264,6 +269,8 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Revive(args) => done(args.execute(&cli)),
         Verb::Cancel(args) => done(args.execute(&cli)),
         Verb::Resume(args) => done(args.execute(&cli)),
+        Verb::Pause(args) => done(args.execute(&cli)),
+        Verb::Unpause(args) => done(args.execute(&cli)),
         Verb::Processes(args) => done(args.execute(&cli)),
         Verb::Health(args) => done(args.execute(&cli)),
         Verb::Metrics(args) => done(args.execute(&cli)),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::machine::why;
 use crate::model::{Role, RunId};
-use crate::store::Conn;
 use crate::store::process::{self, ProcessRow};
+use crate::store::{Conn, pause, query};
 use crate::wire::process::State;
 
 use super::exit::Failure;
@@ -25,7 +25,8 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// The causes that no process which is there will mend.
-const CAUSES: [&str; 8] = [
+const CAUSES: [&str; 9] = [
+    "paused",
     "no_worker",
     "no_advancer",
     "process_gone",
@@ -36,9 +37,21 @@ const CAUSES: [&str; 8] = [
     "not_writable",
 ];
 
-/// Tells a person at a terminal, who has just given work to a pipeline, that no living process works it.
+/// Tells somebody who has just given work to a pipeline that it is paused; true when it is.
+pub async fn note_pause(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
+    let Some(pause) = pause::of_pipeline(conn, pipeline).await? else {
+        return Ok(false);
+    };
+    let (fact, remedy) = (pause.fact(query::now(conn).await?), pause.remedy());
+    say(&clean(&format!("note: {fact}")));
+    say(&clean(&hint::pasteable(&format!("remedy: {remedy}"))));
+    Ok(true)
+}
+
+/// Tells somebody who has just given work to a pipeline that it is paused; and a person at a terminal that no
+/// living process works it.
 pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
-    if !std::io::stderr().is_terminal() {
+    if note_pause(conn, pipeline).await? || !std::io::stderr().is_terminal() {
         return Ok(());
     }
     let processes = process::processes(conn).await?;

@@ -125,6 +125,7 @@ pub(super) fn table(
     let row = |process: &ProcessRow| {
         let (word, style) = match witness.state(process) {
             State::Healthy if process.quiet => ("quiet", out::ASKS),
+            State::Healthy if process.paused => ("paused", out::ASKS),
             State::Healthy => ("healthy", out::GOOD),
             State::Stale => ("stale", out::BAD),
             State::Dead => ("dead", out::BAD),

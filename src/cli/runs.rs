@@ -122,18 +122,9 @@ impl Runs {
         if here.is_empty() || here.iter().any(|one| one.pipeline == name) {
             return Ok(());
         }
-        let any = RunFilter {
-            pipeline: Some(name),
-            statuses: &[],
-            since: None,
-            before: None,
-            limit: 1,
-            key: None,
-            whole: query::WHOLE,
-        };
-        match list::runs(conn, &any).await?.is_empty() {
-            true => setup::find_pipeline(&here, name, config).map(|_| ()),
-            false => Ok(()),
+        match setup::had_runs(conn, name).await? {
+            true => Ok(()),
+            false => setup::find_pipeline(&here, name, config).map(|_| ()),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
+use crate::store::list::{self, RunFilter};
 use crate::store::patience;
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
@@ -252,6 +253,20 @@ pub fn find_pipeline<'a>(
     };
     let problem = Problem::new(format!("there is no pipeline `{}`", short(name, 100)));
     Err(Failure::failed(problem.help(help)))
+}
+
+/// True where there is a run of a pipeline, or was one that is kept.
+pub async fn had_runs(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
+    let any = RunFilter {
+        pipeline: Some(pipeline),
+        statuses: &[],
+        since: None,
+        before: None,
+        limit: 1,
+        key: None,
+        whole: query::WHOLE,
+    };
+    Ok(!list::runs(conn, &any).await?.is_empty())
 }
 
 /// Wakes the processes that have work now: on this host by their sockets, on others through the

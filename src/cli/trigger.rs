@@ -124,6 +124,7 @@ impl Trigger {
                 nobody::note(&mut conn, &config, pipeline).await?;
             }
             if self.wait {
+                nobody::note_pause(&mut conn, pipeline).await?;
                 let end = wait(&mut conn, triggered.run_id, &config).await?;
                 answer.status = Some(end.status);
                 answer.output = end.output;

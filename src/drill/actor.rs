@@ -143,6 +143,11 @@ impl Actor<'_> {
                     .refused(self.name, "claims: refused, it was declared dead");
                 Ok(Vec::new())
             }
+            Claim::Paused => {
+                self.stage
+                    .refused(self.name, "claims: refused, the pipeline is paused");
+                Ok(Vec::new())
+            }
         }
     }
 

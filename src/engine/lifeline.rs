@@ -8,7 +8,8 @@
 //! than from one beat to the next, and for an answer for a shorter time than two (`store::patience`); a
 //! lock that it cannot have is left for a later turn, and is no error.
 //!
-//! - `register` inserts a row that nobody else knows: for nothing.
+//! - `register` inserts a row that nobody else knows; a worker's waits for whoever pauses or unpauses its pipeline,
+//!   and for another worker of it that registers.
 //! - A beat writes the process's own row. The process's own claims and commits hold it, each one
 //!   statement long, which waits for a lock for a shorter time than the beat does; so does a reaper
 //!   that gives back what the process held.
@@ -31,7 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::{ProcessId, RunId};
-use crate::store::process::{self, NewProcess};
+use crate::store::process::{self, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
@@ -394,7 +395,7 @@ impl Lifeline {
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
-        let alive = match process::beat(conn, id, counters, quiet).await {
+        let heard = match process::beat(conn, id, counters, quiet).await {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work it waits now and then for a moment, which is nobody's concern.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;
@@ -404,11 +405,12 @@ impl Lifeline {
                 self.forget();
                 return Ok(false);
             }
-            alive => alive?,
+            heard => heard?,
         };
         let waited = std::mem::take(&mut self.kept_waiting);
-        match alive {
-            true => {
+        match heard {
+            Heard::Claim | Heard::Pause => {
+                self.shared.tell(heard == Heard::Pause);
                 if waited {
                     events::beat_written(self.shared.since_beat());
                 }
@@ -433,7 +435,7 @@ impl Lifeline {
                     }
                 }
             }
-            false => {
+            Heard::Dead => {
                 let old = self.replace_id();
                 process::register(conn, &self.row).await?;
                 events::declared_dead(old, self.row.id);

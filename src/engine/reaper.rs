@@ -446,6 +446,7 @@ mod tests {
             seen_at: NOW,
             age: Duration::from_secs(age_s.max(0) as u64),
             quiet: false,
+            paused: false,
             counters: Counters::default(),
         }
     }

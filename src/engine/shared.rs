@@ -62,6 +62,10 @@ struct State {
     progress: Instant,
     /// The last heartbeat that was written.
     beat: Instant,
+    /// Whether the last heartbeat told that the pipeline is paused.
+    paused: bool,
+    /// The same, until the loop has heard it.
+    told: Option<bool>,
 }
 
 /// An execution that this process has claimed.
@@ -98,6 +102,8 @@ impl Shared {
                 held: HashMap::new(),
                 progress: now,
                 beat: now,
+                paused: false,
+                told: None,
             }),
             mode: watch::Sender::new(Mode::Run),
             wake: Notify::new(),
@@ -243,6 +249,22 @@ impl Shared {
     /// Takes note of a heartbeat that was written.
     pub fn beaten(&self) {
         self.state().beat = Instant::now();
+    }
+
+    /// Takes note of whether a heartbeat told that the pipeline is paused, and wakes the loop where that is new.
+    pub fn tell(&self, paused: bool) {
+        let mut state = self.state();
+        let is_new = std::mem::replace(&mut state.paused, paused) != paused;
+        state.told = Some(paused);
+        drop(state);
+        if is_new {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether the pipeline is paused, where a heartbeat has told since this was asked last.
+    pub fn take_told(&self) -> Option<bool> {
+        self.state().told.take()
     }
 
     /// Since the last heartbeat that was written.

@@ -232,9 +232,12 @@ impl Worker {
                 }
             }
         }
+        if let Some(paused) = self.shared.take_told() {
+            state.work.hear(paused);
+        }
         let stuck = state.slots.stuck();
-        let draining = matches!(mode, Mode::Drain { .. });
-        if stuck.is_some_and(|stuck| draining || stuck > STUCK_AFTER) {
+        let at_once = matches!(mode, Mode::Drain { .. }) || state.work.is_paused();
+        if stuck.is_some_and(|stuck| at_once || stuck > STUCK_AFTER) {
             let waiting = state.slots.withdraw();
             self.put_back(state, waiting, Duration::ZERO).await?;
         }
@@ -334,6 +337,12 @@ impl Worker {
                 self.shared.check.notify_one();
                 return Ok(false);
             }
+            // A wakeup tells when that is over, and so does a heartbeat; a look now and then for when both
+            // are missed.
+            Claim::Paused => {
+                state.look = Instant::now() + self.poll();
+                return Ok(true);
+            }
             Claim::Taken(claimed) => claimed,
         };
         if !waited.is_empty() {
@@ -415,7 +424,7 @@ impl Worker {
         }
         let batch = state.work.batch();
         let finished = state.work.finished();
-        let room = match claiming {
+        let room = match claiming && !state.work.is_paused() {
             true => state.slots.room(finished.len() - batch),
             false => 0,
         };
@@ -510,7 +519,7 @@ impl Worker {
         // for us as soon as a slot is free.
         for pipeline in &committed.crossed.available {
             if *pipeline == self.pipeline {
-                state.eager = true;
+                state.eager |= !state.work.is_paused();
             }
             self.waker.job_available(pipeline);
         }
@@ -531,9 +540,10 @@ impl Worker {
     /// at once, for a newer version to take, and left out by this process's own claims for a while. They hold
     /// up nobody else.
     ///
-    /// RACE: while we waited for the database to answer, we were told to claim no more. Executions that we
-    /// got all the same are put back: a step that starts now would be killed soon. Proven by
-    /// `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`.
+    /// RACE: while we waited for the database to answer, we were told to claim no more, or the answer says that
+    /// our pipeline is paused. Executions that we got all the same are put back: a step that starts now would be
+    /// killed soon, or is not to start. Proven by `what_is_claimed_by_a_worker_that_is_to_end_is_never_started`
+    /// and `a_worker_that_commits_while_its_pipeline_is_paused_begins_nothing_more`.
     async fn begin_all(
         &self,
         state: &mut Loop,
@@ -541,7 +551,8 @@ impl Worker {
         unread: Vec<Unread>,
     ) -> Result<(), Error> {
         let mut left: Vec<ExecutionId> = unread.iter().map(|it| it.execution_id).collect();
-        if self.shared.mode() != Mode::Run && !(claimed.is_empty() && left.is_empty()) {
+        let rests = self.shared.mode() != Mode::Run || state.work.is_paused();
+        if rests && !(claimed.is_empty() && left.is_empty()) {
             left.extend(claimed.iter().map(|it| it.execution_id));
             return self.put_back(state, left, Duration::ZERO).await;
         }

@@ -44,6 +44,8 @@ pub struct WorkerState {
     /// The first is too large to be sent again: this was the answer each time.
     unsent: Option<Error>,
     doubt: Doubt,
+    /// As far as is known here, its pipeline is paused.
+    paused: bool,
 }
 
 /// After a transaction whose fate is unknown.
@@ -118,6 +120,7 @@ impl Default for WorkerState {
             lost: 0,
             unsent: None,
             doubt: Doubt::No,
+            paused: false,
         }
     }
 }
@@ -166,6 +169,17 @@ impl WorkerState {
     /// False while there may be claims that are not known here.
     pub fn is_sure(&self) -> bool {
         self.doubt == Doubt::No
+    }
+
+    /// Takes note of whether its pipeline is paused, as the last answer or heartbeat told.
+    pub fn hear(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// True while its pipeline is paused, as far as is known here: what it has claimed and not started is
+    /// to be put back, and a step that follows is for the queue. Whether it may claim, a claim says.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// True while there may be claims whose leases a heartbeat has to extend, beside those that run.
@@ -255,11 +269,24 @@ impl WorkerState {
                 held.large.retain(|id| !self.has(*id));
                 self.doubt = Doubt::No;
             }
-            (Operation::Commit { batch, .. }, Ok(_)) => {
+            (Operation::Commit { batch, .. }, Ok(answer)) => {
+                if let Answer::Committed(Committed {
+                    dead: false,
+                    paused,
+                    ..
+                }) = answer
+                {
+                    self.paused = *paused;
+                }
                 self.finished.drain(..batch);
                 self.batch = (self.batch * 2).min(BATCH_MAX);
                 self.lost = 0;
             }
+            (_, Ok(Answer::Claimed(claim, _))) => match claim {
+                Claim::Taken(_) => self.paused = false,
+                Claim::Paused => self.paused = true,
+                Claim::Dead => {}
+            },
             (_, Ok(_)) => {}
             // Nobody here runs them, whether they were put back or not.
             (Operation::Claim { .. } | Operation::PutBack(..), Err(_)) => self.doubt(),
@@ -329,8 +356,14 @@ impl WorkerState {
 
     /// Its memory beside the results, for the explorer, which compares memories.
     #[cfg(test)]
-    pub(crate) fn memory(&self) -> [i64; 3] {
-        [self.batch as i64, i64::from(self.lost), self.doubt as i64]
+    pub(crate) fn memory(&self) -> [i64; 4] {
+        let paused = i64::from(self.paused);
+        [
+            self.batch as i64,
+            i64::from(self.lost),
+            self.doubt as i64,
+            paused,
+        ]
     }
 
     fn has(&self, id: ExecutionId) -> bool {

@@ -15,8 +15,12 @@ use crate::model::counted;
 /// How a column counts: `i` an id, `v` a value, `t` a time, `f` whether it is null.
 const TABLES: &[(&str, &str)] = &[
     (
-        "itv",
-        "SELECT id, last_heartbeat_at, epoch FROM ductwork_processes ORDER BY id",
+        "itvv",
+        "SELECT id, last_heartbeat_at, epoch, paused FROM ductwork_processes ORDER BY id",
+    ),
+    (
+        "v",
+        "SELECT pipeline FROM ductwork_pauses ORDER BY pipeline",
     ),
     (
         "ivvvvivttttt",
@@ -252,6 +256,7 @@ const HISTORY: &str = "
     ductwork_advancements branch_id crash_count claimed_at completed_at error_class error_message
     ductwork_definitions digest pipeline body created_at
     ductwork_tuples run_id key value first_set_at last_set_at
+    ductwork_pauses reason paused_by paused_at
     ductwork_departed id role pipeline host pid version started_at gone_at death
     ductwork_metrics process_id written_at body
     ductwork_actions id at by_whom channel verb pipeline run_id made_run

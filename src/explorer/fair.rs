@@ -12,7 +12,7 @@ use crate::model::*;
 use crate::store::definition::Definitions;
 use crate::store::process;
 use crate::store::statement::Statement;
-use crate::store::{Conn, Error, any_work, cancel, resume};
+use crate::store::{Conn, Error, any_work, cancel, pause, resume};
 
 /// Rounds after which whatever is not over never will be: more than any flow here has steps.
 const ROUNDS: usize = 40;
@@ -30,9 +30,9 @@ static HELD: Statement = Statement::new(
                 WHERE status IN ('in_progress', 'advancing', 'waiting') LIMIT 1",
 );
 
-/// The moves that come first, where there is a choice; not here: looking for orphans, putting back, and
-/// the acts of people.
-const ORDER: &[u8] = b"zruvgkdbcl";
+/// The moves that come first, where there is a choice; not here: looking for orphans, and the acts of
+/// people. Putting back comes last: it is done where there is nothing else to do.
+const ORDER: &[u8] = b"zruvgkdbclp";
 
 /// Does everything that an actor can do now.
 fn exhaust(
@@ -105,6 +105,7 @@ pub fn finish(
     let told = |error: Error| format!("the fair schedule met an error: {error:?}");
     let mut state = state.clone();
     let actors = state.actors.len();
+    at_once(pause::unpause(conn, flows::PIPELINE)).map_err(told)?;
     for _ in 0..ROUNDS {
         for index in 0..actors {
             exhaust(conn, definitions, &mut state, index).map_err(told)?;

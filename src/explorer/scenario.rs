@@ -54,6 +54,8 @@ pub enum Who {
     Resume(usize),
     /// Decides what nobody has answered in time.
     Deadlines,
+    Pause,
+    Unpause,
     Prune,
     /// Prunes what ended a tick ago.
     PruneOld,
@@ -171,6 +173,8 @@ impl Scenario {
             Who::Revive(run) => Actor::person(Verb::Revive(runs[run])),
             Who::Resume(run) => Actor::person(Verb::Resume(runs[run])),
             Who::Deadlines => Actor::person(Verb::Deadlines),
+            Who::Pause => Actor::person(Verb::Pause),
+            Who::Unpause => Actor::person(Verb::Unpause),
             Who::Prune => Actor::person(Verb::Prune(Duration::ZERO)),
             Who::PruneOld => Actor::person(Verb::Prune(LEASE)),
             Who::LeavingWorker => leaving(Actor::worker(1)),
@@ -386,6 +390,25 @@ pub fn triples() -> Vec<Scenario> {
             (0, 0, 0),
         ),
         two(
+            "paused and dead",
+            &[("chain", 0)],
+            &[Leasing(1), Pause, Reaper],
+            (1, 1, 0),
+        ),
+        two(
+            "paused in a fan-out",
+            &[("divide", 1)],
+            &[Advancer(1), Worker(1), Pause, Unpause],
+            (0, 0, 0),
+        ),
+        two(
+            "late and paused",
+            &[("chain", 0)],
+            &[Leasing(1), Pause, Unpause],
+            (0, 0, 0),
+        )
+        .late(),
+        two(
             "late claims and commits",
             &[("chain", 0), ("flaky", 0)],
             &[Leasing(2), PutsBack],
@@ -591,6 +614,18 @@ pub fn sharp() -> Vec<Scenario> {
             (0, 0, 0),
         ),
         new("deadly", &[("bad", 0)], &[Holding, Reaper], (1, 0, 0)),
+        new(
+            "paused",
+            &[("chain", 0), ("chain", 0)],
+            &[Leasing(2), Pause, Unpause],
+            (0, 0, 1),
+        ),
+        new(
+            "paused at boot",
+            &[("chain", 0)],
+            &[Booting, Advancer(1), Pause, Unpause],
+            (1, 1, 0),
+        ),
         new("later", &[("later", 0)], &[Worker(1)], (0, 1, 0)),
         new(
             "what is old",

@@ -10,6 +10,7 @@ pub mod halt;
 pub mod kind;
 pub mod layout;
 pub mod outcome;
+pub mod pause;
 pub mod revive;
 pub mod stuck;
 pub mod timeline;

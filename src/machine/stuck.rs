@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::model::*;
 use crate::time;
 
+use super::pause::Pause;
 use super::why;
 
 /// Work that is no older than this is on its way.
@@ -35,6 +36,8 @@ pub struct Facts {
     pub tried: Vec<(Waiting, Option<String>)>,
     /// Work that is held under a lease that is over for longer than the grace.
     pub expired: Vec<Waiting>,
+    /// Pipelines that are paused: what waits in their queues is not stuck.
+    pub pauses: Vec<Pause>,
 }
 
 /// A process.
@@ -195,6 +198,9 @@ impl Facts {
 
     fn due(&self, waiting: &Waiting) -> Option<Stuck> {
         let pipeline = &waiting.pipeline;
+        if self.pauses.iter().any(|pause| pause.pipeline == *pipeline) {
+            return None;
+        }
         let workers = self.movers(Role::Worker, pipeline);
         let what = format!("work of {pipeline} is due");
         let (cause, why, remedy) = self.unmoved(
@@ -368,6 +374,23 @@ mod tests {
                 assert_eq!(causes(&facts), expected, "{processes:#?}");
             }
         }
+    }
+
+    #[test]
+    fn the_queue_of_a_paused_pipeline_is_not_stuck_and_its_branches_may_be() {
+        let mut facts = facts(Vec::new());
+        facts.due = vec![waiting()];
+        facts.ready = Some(waiting());
+        let paused = |pipeline: &str| Pause {
+            pipeline: pipeline.to_owned(),
+            reason: "why".to_owned(),
+            by: "ana".to_owned(),
+            at: NOW,
+        };
+        facts.pauses = vec![paused("Q")];
+        assert_eq!(causes(&facts), ["no_worker", "no_advancer"]);
+        facts.pauses.push(paused("P"));
+        assert_eq!(causes(&facts), ["no_advancer"]);
     }
 
     #[test]

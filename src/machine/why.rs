@@ -10,6 +10,7 @@ use crate::model::*;
 use crate::time;
 
 use super::halt::{self, HaltFact};
+use super::pause::Pause;
 
 /// The facts about a run and about those who could move it.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct Facts {
     pub graph: Option<Arc<Definition>>,
     /// Executions of its pipeline that are due; `None` when it is not queued.
     pub backlog: Option<u64>,
+    /// The pause of its pipeline, if it is paused.
+    pub pause: Option<Pause>,
 }
 
 /// A process.
@@ -304,6 +307,9 @@ fn active(facts: &Facts, run: &RunId) -> Why {
     if let Some(held) = held(facts, leaf, &place) {
         return held;
     }
+    if let Some(paused) = paused(facts, leaf, &place) {
+        return paused;
+    }
     if let Some(troubled) = troubled(facts, leaf, &place) {
         return troubled;
     }
@@ -512,6 +518,16 @@ fn troubled(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
     )
 }
 
+/// A leaf in the queue of a paused pipeline: whatever else there is to say of it, nobody takes it.
+fn paused(facts: &Facts, leaf: &Leaf, place: &str) -> Option<Why> {
+    let pause = facts.pause.as_ref()?;
+    let is_queued = matches!(leaf.state, LeafState::Queued { .. });
+    is_queued.then(|| {
+        let fact = format!("{} waits: {}{place}", leaf.node, pause.fact(facts.now));
+        Why::new("paused", fact).remedy(pause.remedy())
+    })
+}
+
 fn queued(facts: &Facts, leaf: &Leaf, place: &str) -> Why {
     let workers = facts.processes.iter().filter(|process| {
         process.role == Role::Worker && process.pipeline.as_deref() == Some(&facts.pipeline)
@@ -646,6 +662,7 @@ mod tests {
             definition: "0123456789ab".into(),
             graph: None,
             backlog: Some(3),
+            pause: None,
         }
     }
 
@@ -746,6 +763,50 @@ mod tests {
             ..facts(Some(queued(-5)))
         };
         assert_eq!(why(&unread).cause, "unreadable");
+    }
+
+    #[test]
+    fn what_waits_in_the_queue_of_a_paused_pipeline_says_who_paused_it_and_why() {
+        let pause = Pause {
+            pipeline: "P".into(),
+            reason: "the warehouse moves".into(),
+            by: "ana".into(),
+            at: NOW - 720 * SECOND,
+        };
+        let due = LeafState::Queued { due_at: NOW - 1 };
+        let later = LeafState::Queued {
+            due_at: NOW + SECOND,
+        };
+        for (state, processes) in [
+            (due, vec![process(Role::Worker, 1)]),
+            (due, vec![]),
+            (later, vec![]),
+        ] {
+            let facts = Facts {
+                pause: Some(pause.clone()),
+                processes,
+                ..facts(Some(state))
+            };
+            let why = why(&facts);
+            assert_eq!(why.cause, "paused");
+            assert_eq!(
+                why.fact,
+                "Load waits: the pipeline P is paused (by ana, 12m 0s ago): the warehouse moves"
+            );
+            assert_eq!(why.remedy.as_deref(), Some("ductworkd unpause P"));
+        }
+        // What is under way goes on.
+        for (state, cause) in [
+            (LeafState::Ready { from: NOW }, "ready"),
+            (LeafState::Asked, "dampened"),
+        ] {
+            let facts = Facts {
+                pause: Some(pause.clone()),
+                processes: vec![process(Role::Advancer, 1)],
+                ..facts(Some(state))
+            };
+            assert_eq!(why(&facts).cause, cause);
+        }
     }
 
     /// Its result may have been there for long, and not be stored.

@@ -157,6 +157,7 @@ mod tests {
             seen_at: NOW,
             age: Duration::ZERO,
             quiet: false,
+            paused: false,
             counters: Counters::default(),
         }
     }

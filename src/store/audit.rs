@@ -456,7 +456,7 @@ statements! {
                 || ' s' AS detail
           FROM ductwork_processes p
          WHERE p.role = 'worker' AND p.last_heartbeat_at > {now} - :grace AND p.started_at < {now} - :grace
-           AND p.trouble IS NULL
+           AND p.trouble IS NULL AND coalesce(p.paused, 0) = 0
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
                             WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
            AND (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline) < {now} - :grace
@@ -559,6 +559,14 @@ statements! {
           FROM ductwork_executions e
           LEFT JOIN ductwork_steps s ON s.id = e.step_id
          WHERE e.attempt = 1 AND s.id IS NULL");
+    /// A process of a program that knows no pauses says neither.
+    I35 = found!("
+        SELECT 'process' AS entity, p.id,
+               CASE WHEN z.pipeline IS NULL THEN 'is paused, but its pipeline is not'
+                    ELSE 'may claim, but its pipeline is paused' END AS detail
+          FROM ductwork_processes p
+          LEFT JOIN ductwork_pauses z ON z.pipeline = p.pipeline
+         WHERE p.paused <> CASE WHEN z.pipeline IS NULL THEN 0 ELSE 1 END");
 }
 
 macro_rules! invariants {
@@ -625,6 +633,7 @@ invariants! {
     I34 Always "attempts belong to what they were made at, and one of them crossed each transition"
         unless each_transition_was_crossed_once, I34_FAILED unless each_attempt_crossed,
         I34_EXECUTIONS unless each_step_has_a_first_attempt;
+    I35 Always "a worker is paused exactly while its pipeline is";
 }
 
 /// Statements that join all of a table with all of another. A server whose statistics are from when

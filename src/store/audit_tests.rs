@@ -113,6 +113,7 @@ impl Hands {
         {
             Claim::Taken(taken) => taken,
             Claim::Dead => panic!("the worker is alive"),
+            Claim::Paused => panic!("nothing is paused"),
         }
     }
 
@@ -552,6 +553,9 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I34", "INSERT INTO ductwork_executions (id, step_id, pipeline, attempt, process_id, claimed_at, lease_until, completed_at, result)
              SELECT step_id, id, pipeline, attempt, process_id, claimed_at, lease_until, completed_at, result
                FROM ductwork_executions WHERE result = 'success' AND attempt = 1"),
+    ("I35", "UPDATE ductwork_processes SET paused = 1 WHERE role = 'worker'"),
+    ("I35", "INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at)
+             SELECT pipeline, 'why', 'who', 1 FROM ductwork_processes WHERE role = 'worker'"),
 ];
 
 /// Each corruption is made, seen and undone in a transaction of its own, in one busy database.

@@ -3,8 +3,8 @@
 use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context,
-    definition, departed, fan_out, halted, list, logs, metrics, migrate, overview, page, process,
-    prune, query, resume, revive, steps, stuck, timeline, token, transition, trigger, why,
+    definition, departed, fan_out, halted, list, logs, metrics, migrate, overview, page, pause,
+    process, prune, query, resume, revive, steps, stuck, timeline, token, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -34,6 +34,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         metrics::STATEMENTS,
         migrate::STATEMENTS,
         super::STATEMENTS,
+        pause::STATEMENTS,
         process::STATEMENTS,
         prune::STATEMENTS,
         query::STATEMENTS,

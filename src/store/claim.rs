@@ -18,6 +18,7 @@ use super::cursor::Cursor;
 use super::definition::LeftOut;
 use super::error::Error;
 use super::micros;
+use super::pause;
 use super::portion;
 use super::process::Claimant;
 use super::statement::{Rows, statements};
@@ -27,9 +28,13 @@ statements! {
     /// anew; nor does what it sent through a connection that it has given up since (`FENCE_EARLIER`). RACE: the reaper takes the row while we claim. Both write it, so one waits for the
     /// other: either the reaper sees our claims, or we see that the row is gone (C4, R3).
     /// Proven by `a_process_that_was_declared_dead_claims_nothing`. (I22)
+    ///
+    /// RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and
+    /// what we claim was claimed before it, or we see that we are paused, and take nothing. Proven by
+    /// `a_claim_that_waits_for_a_pause_takes_nothing` and `a_pause_waits_for_a_claim_that_is_under_way`.
     pub(crate) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
-         WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment";
+         WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment, paused";
     CLAIM in Postgres from "backend/postgres/claim.sql";
     TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql";
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
@@ -160,6 +165,8 @@ pub enum Claim {
     Taken(Vec<Claimed>),
     /// This process was declared dead: it must register anew before it claims.
     Dead,
+    /// The pipeline is paused: nothing is taken, whatever is due.
+    Paused,
 }
 
 /// The side results of a claim.
@@ -247,8 +254,10 @@ pub async fn claim_behind(
         ];
         let mut rows = conn.fetch_autocommit(&CLAIM, &args).await?;
         failpoint!(conn, "claim.end");
-        if rows.is_empty() {
-            return Ok((Claim::Dead, none(cursor)));
+        match rows.first() {
+            None => return Ok((Claim::Dead, none(cursor))),
+            Some(row) if pause::is_told(row)? => return Ok((Claim::Paused, none(cursor))),
+            Some(_) => {}
         }
         rows.retain(|row| !matches!(row.get::<Option<uuid::Uuid>>("id"), Ok(None)));
         let last = match rows.first() {
@@ -259,8 +268,13 @@ pub async fn claim_behind(
         return with_inputs(conn, understood(&rows)?, last, waited).await;
     }
     let loaded = conn.transaction(async |conn| {
-        if !touch(conn, claimant).await? {
-            return Ok(None);
+        match conn
+            .fetch_optional(&TOUCH_PROCESS, &claimant.args())
+            .await?
+        {
+            None => return Ok(Err(Claim::Dead)),
+            Some(row) if pause::is_told(&row)? => return Ok(Err(Claim::Paused)),
+            Some(_) => {}
         }
         let [rows, digests] = left_out.rows();
         let args = [
@@ -276,7 +290,7 @@ pub async fn claim_behind(
             false => conn.fetch(&TAKE_READABLE, &args).await?,
         };
         if taken.is_empty() {
-            return Ok(Some((Vec::new(), cursor, Vec::new())));
+            return Ok(Ok((Vec::new(), cursor, Vec::new())));
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
@@ -294,7 +308,7 @@ pub async fn claim_behind(
         let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
         let last = cursors.into_iter().max().unwrap_or(cursor);
         let args = [("b", (&rows).into()), process.clone()];
-        Ok(Some((
+        Ok(Ok((
             conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?,
             last,
             waited(&taken)?,
@@ -302,8 +316,9 @@ pub async fn claim_behind(
     });
     let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
-    let Some((rows, last, waited)) = loaded else {
-        return Ok((Claim::Dead, none(cursor)));
+    let (rows, last, waited) = match loaded {
+        Ok(loaded) => loaded,
+        Err(nothing) => return Ok((nothing, none(cursor))),
     };
     with_inputs(conn, understood(&rows)?, last, waited).await
 }

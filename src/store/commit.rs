@@ -29,6 +29,7 @@ use super::claim::{self, Claimed};
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::micros;
+use super::pause;
 use super::process::Claimant;
 use super::statement::{Args, Rows, statements};
 use super::transition::Crossed;
@@ -221,6 +222,8 @@ pub struct Committed {
     pub crossed: Crossed,
     /// This process was declared dead: its results are all stale, it must register anew.
     pub dead: bool,
+    /// The pipeline is paused: what is leased to the committer is not to begin.
+    pub paused: bool,
 }
 
 /// The process that commits.
@@ -267,9 +270,9 @@ pub async fn commit(
     Ok(committed(&planned, held, committer.pipeline))
 }
 
-/// The executions that were still ours, and whether each is the last at its barrier; `None` when
-/// the process is dead.
-type Held = Option<HashMap<ExecutionId, bool>>;
+/// The executions that were still ours, and whether each is the last at its barrier; and whether the
+/// process is paused. `None` when it is dead.
+type Held = Option<(HashMap<ExecutionId, bool>, bool)>;
 
 /// All in one statement.
 async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
@@ -278,13 +281,17 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
         false => &COMMIT,
     };
     let rows = conn.fetch_autocommit(statement, args).await?;
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let paused = pause::is_told(first)?;
     let mut held = HashMap::with_capacity(rows.len());
     for row in &rows {
         if let Some(id) = row.get::<Option<uuid::Uuid>>("execution_id")? {
             held.insert(ExecutionId(id), row.get::<i32>("last")? == 1);
         }
     }
-    Ok((!rows.is_empty()).then_some(held))
+    Ok(Some((held, paused)))
 }
 
 /// The same, one statement after the other.
@@ -301,6 +308,7 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
         id.map_err(|_| {
             Error::Corrupt("I22: a process that is gone, or its epoch, holds executions".to_owned())
         })?;
+        let paused = pause::is_told(&process)?;
         let mut held = HashMap::with_capacity(planned.len());
         for row in answer {
             held.insert(ExecutionId(row.get("execution_id")?), false);
@@ -321,7 +329,7 @@ async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Re
             false => &WRITE_RESULTS,
         };
         conn.fetch_and_commit(write, &args).await?;
-        Ok(Some(held))
+        Ok(Some((held, paused)))
     })
     .await
 }
@@ -594,11 +602,13 @@ fn rows<'a>(planned: &[&Planned<'a>]) -> Rows<'a> {
 
 /// The answer for a batch of which `held` counted (`None`: the process is dead).
 fn committed(planned: &[Planned<'_>], held: Held, pipeline: &str) -> Committed {
+    let dead = held.is_none();
+    let (held, paused) = held.unwrap_or_default();
     let mut committed = Committed {
-        dead: held.is_none(),
+        dead,
+        paused,
         ..Committed::default()
     };
-    let held = held.unwrap_or_default();
     for row in planned {
         let claimed = &row.of.claimed;
         let Some(last) = held.get(&claimed.execution_id) else {

@@ -36,6 +36,7 @@ pub mod migrate;
 pub mod overview;
 pub mod page;
 pub(crate) mod patience;
+pub mod pause;
 pub mod portion;
 pub mod process;
 pub mod prune;

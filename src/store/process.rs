@@ -18,22 +18,22 @@ use super::departed;
 use super::error::Error;
 use super::statement::{Arg, Rows, statements};
 use super::transition::insert::{self, NewExecution};
-use super::{metrics, micros};
+use super::{metrics, micros, pause};
 
 statements! {
     REGISTER = "
         INSERT INTO ductwork_processes
             (id, supervisor_id, role, pipeline, host, boot_id, pid_namespace, pid, pid_started_at,
-             version, started_at, last_heartbeat_at)
+             version, started_at, last_heartbeat_at, paused)
         VALUES (:id, :supervisor, :role, :pipeline, :host, :boot_id, :pid_namespace, :pid,
-                :pid_started_at, :version, {now}, {now})";
+                :pid_started_at, :version, {now}, {now}, :paused)";
     BEAT = "
         UPDATE ductwork_processes
            SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
                succeeded = :succeeded, errored = :errored, crashed = :crashed,
                advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet,
                worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END
-         WHERE id = :id";
+         WHERE id = :id RETURNING paused";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
     /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a
@@ -55,7 +55,7 @@ statements! {
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
                {now} AS seen_at, p.claimed, p.succeeded, p.errored, p.crashed,
-               p.advanced, p.stale, p.statements, p.quiet
+               p.advanced, p.stale, p.statements, p.quiet, p.paused
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// A row that somebody has locked cannot be beaten: its silence says nothing of its process. On
     /// SQLite nobody locks a row.
@@ -237,6 +237,8 @@ pub struct ProcessRow {
     pub counters: Counters,
     /// It claims nothing until it is told to.
     pub quiet: bool,
+    /// It claims nothing, because its pipeline is paused.
+    pub paused: bool,
 }
 
 /// A process's counters since its start.
@@ -258,7 +260,7 @@ pub struct Counters {
     pub statements: u64,
 }
 
-/// Makes the row of a process, and the one for its counts.
+/// Makes the row of a process, and the one for its counts. A worker of a paused pipeline is paused.
 pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error> {
     failpoint!(conn, "register.begin");
     let args = [
@@ -274,6 +276,12 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
         ("version", env!("CARGO_PKG_VERSION").into()),
     ];
     conn.transaction(async |conn| {
+        let paused = match &process.pipeline {
+            Some(pipeline) => pause::ask(conn, pipeline).await?,
+            None => false,
+        };
+        let paused = [("paused", i64::from(paused).into())];
+        let args: Vec<_> = args.iter().cloned().chain(paused).collect();
         conn.execute(&REGISTER, &args).await?;
         metrics::begin(conn, process.id).await
     })
@@ -282,7 +290,18 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
     Ok(())
 }
 
-/// A heartbeat: raises `beat_seq`. False when the process was declared dead.
+/// What a process hears when it beats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It was declared dead.
+    Dead,
+    /// It may claim.
+    Claim,
+    /// Its pipeline is paused.
+    Pause,
+}
+
+/// A heartbeat: raises `beat_seq`.
 ///
 /// It is a transaction of its own and writes one row, so that it waits for nothing else.
 pub async fn beat(
@@ -290,7 +309,7 @@ pub async fn beat(
     process: ProcessId,
     counters: Counters,
     quiet: bool,
-) -> Result<bool, Error> {
+) -> Result<Heard, Error> {
     let count = |value: u64| (value as i64).into();
     let args = [
         ("id", process.0.into()),
@@ -304,9 +323,13 @@ pub async fn beat(
         ("quiet", count(u64::from(quiet))),
     ];
     failpoint!(conn, "beat.begin");
-    let alive = conn.execute(&BEAT, &args).await? == 1;
+    let row = conn.fetch_optional(&BEAT, &args).await?;
     failpoint!(conn, "beat.end");
-    Ok(alive)
+    Ok(match row {
+        None => Heard::Dead,
+        Some(row) if pause::is_told(&row)? => Heard::Pause,
+        Some(_) => Heard::Claim,
+    })
 }
 
 /// The claims of a process, as a heartbeat finds them.
@@ -406,6 +429,7 @@ pub async fn processes(conn: &mut Conn) -> Result<Vec<ProcessRow>, Error> {
                     statements: count("statements")?,
                 },
                 quiet: row.get::<i64>("quiet")? != 0,
+                paused: pause::is_told(row)?,
             })
         })
         .collect()

@@ -11,6 +11,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::micros;
+use super::pause;
 use super::process::has_known_role;
 use super::query;
 use super::statement::statements;
@@ -87,6 +88,7 @@ pub async fn facts(conn: &mut Conn, stale_after: Duration) -> Result<Facts, Erro
             now: query::now(conn).await?,
             stale_after,
             processes: movers(conn).await?,
+            pauses: pause::pauses(conn).await?,
             ..Facts::default()
         };
         for row in conn.fetch(&STUCK_DUE, &grace).await? {

@@ -18,7 +18,7 @@ use super::definition::{Definitions, short};
 use super::error::Error;
 use super::resume::Due;
 use super::statement::{Rows, statements};
-use super::{process, query, stuck};
+use super::{pause, process, query, stuck};
 
 macro_rules! leaf_columns {
     () => {
@@ -172,6 +172,7 @@ pub async fn facts(
             barriers: Vec::new(),
             halts: Vec::new(),
             backlog: None,
+            pause: pause::of_pipeline(conn, &found.pipeline).await?,
             pipeline: found.pipeline,
             unreadable: definition.as_ref().err().map(ToString::to_string),
             definition: short(&found.definition).to_owned(),

@@ -6,6 +6,7 @@ use crate::machine::stuck::Stuck;
 use crate::model::RunId;
 
 use super::Time;
+use super::pipeline::PausedJson;
 use super::process::ProcessJson;
 
 /// Whether all is well.
@@ -25,6 +26,8 @@ pub struct HealthJson<'a> {
     pub writer: Option<i32>,
     /// All that does not move although it should.
     pub stuck: Vec<StuckJson<'a>>,
+    /// The pipelines that are paused, which is no fault.
+    pub paused: Vec<PausedJson<'a>>,
     /// All processes, where they were asked for.
     pub processes: Option<Vec<ProcessJson<'a>>>,
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::time;
 
 /// A time, as RFC 3339 writes it, in UTC.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct Time(String);
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::machine::pause::Pause;
 use crate::store::definition::Stored;
 
 use super::Time;
@@ -24,6 +25,49 @@ pub struct PipelineJson {
     pub workers: u64,
     /// The digest of its newest definition.
     pub definition: Option<String>,
+    /// Its pause; null where it is not paused.
+    pub paused: Option<PauseJson>,
+}
+
+/// The pause of a pipeline: nothing is taken off its queue.
+#[derive(Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Pause")]
+pub struct PauseJson {
+    /// Why.
+    reason: String,
+    /// Who paused it.
+    by: String,
+    /// When.
+    at: Time,
+}
+
+impl PauseJson {
+    /// The form of it.
+    pub fn of(pause: &Pause) -> Self {
+        Self {
+            reason: pause.reason.clone(),
+            by: pause.by.clone(),
+            at: Time::of(pause.at),
+        }
+    }
+}
+
+/// A pipeline that is paused.
+#[derive(Serialize)]
+pub struct PausedJson<'a> {
+    pipeline: &'a str,
+    #[serde(flatten)]
+    pause: PauseJson,
+}
+
+impl<'a> PausedJson<'a> {
+    /// The form of it.
+    pub fn of(pause: &'a Pause) -> Self {
+        Self {
+            pipeline: &pause.pipeline,
+            pause: PauseJson::of(pause),
+        }
+    }
 }
 
 /// The queue of a pipeline.

@@ -61,6 +61,8 @@ pub struct ProcessJson<'a> {
     dead: bool,
     /// It was told to claim nothing.
     quiet: bool,
+    /// It claims nothing, because its pipeline is paused.
+    paused: bool,
 }
 
 impl<'a> ProcessJson<'a> {
@@ -79,6 +81,7 @@ impl<'a> ProcessJson<'a> {
             healthy: state == State::Healthy,
             dead: state == State::Dead,
             quiet: process.quiet,
+            paused: process.paused,
         }
     }
 }

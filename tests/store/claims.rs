@@ -9,7 +9,7 @@ use ductwork::store::advance::{self, BranchClaim};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
 use ductwork::store::definition::LeftOut;
-use ductwork::store::process::{self, Claimant, Counters, Death};
+use ductwork::store::process::{self, Claimant, Counters, Death, Heard};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{Dialect, Error};
@@ -419,7 +419,7 @@ on_every_database! {
         let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
         let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false).await;
-        assert!(!beat.unwrap());
+        assert_eq!(beat.unwrap(), Heard::Dead);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
 
@@ -625,7 +625,8 @@ on_every_database! {
         let seen = process::processes(&mut reaper).await.unwrap()[0].beat_seq;
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
-        assert!(process::beat(&mut driver.conn, driver.process, counters, false).await.unwrap());
+        let heard = process::beat(&mut driver.conn, driver.process, counters, false).await;
+        assert_eq!(heard.unwrap(), Heard::Claim);
         let recovered =
             process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
         assert_eq!(recovered.unwrap(), process::Recovered::default());

@@ -109,6 +109,7 @@ impl Driver {
         {
             Ok(Claim::Taken(taken)) => taken,
             Ok(Claim::Dead) => panic!("the process was declared dead"),
+            Ok(Claim::Paused) => panic!("the pipeline is paused"),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -310,20 +311,24 @@ fn error(retryable: bool) -> Ending {
 
 /// A process row, as if this process had just started.
 pub async fn register(conn: &mut Conn) -> ProcessId {
-    let id = ProcessId::new();
-    let process = NewProcess {
-        id,
+    let process = process_of(None);
+    process::register(conn, &process).await.expect("a row");
+    process.id
+}
+
+/// A worker of a pipeline, to be registered.
+pub fn process_of(pipeline: Option<&str>) -> NewProcess {
+    NewProcess {
+        id: ProcessId::new(),
         supervisor: None,
         role: Role::Worker,
-        pipeline: None,
+        pipeline: pipeline.map(str::to_owned),
         host: "here".to_owned(),
         boot_id: "boot".to_owned(),
         pid_namespace: "ns".to_owned(),
         pid: std::process::id(),
         pid_started_at: 1,
-    };
-    process::register(conn, &process).await.expect("a row");
-    id
+    }
 }
 
 /// The input of a step.

@@ -171,6 +171,19 @@ pub const GUARDED: &[Guarded] = &[
         "heads.pipeline = b.pipeline",
         "branches_of_two_pipelines_are_advanced_together",
     ),
+    (
+        "END_PAUSE.1",
+        1,
+        "pipeline = :pipeline",
+        "a_pause_and_its_end_concern_their_own_pipeline_alone",
+    ),
+    // A process of an older version.
+    (
+        "MARK_PROCESSES.2",
+        1,
+        "paused IS NOT NULL",
+        "a_worker_of_a_version_that_knows_no_pauses_is_told_and_not_marked",
+    ),
     ("ORPHANS.1", 1, "completed_at IS NULL", ORPHANED),
     ("ORPHANS.3", 1, "lease_until < {now}", ORPHANED),
     ("ORPHANS.4", 2, "completed_at IS NULL", ORPHANED),

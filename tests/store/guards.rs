@@ -106,13 +106,13 @@ async fn driver(db: &Db) -> Driver {
 }
 
 /// The server's name for its connection.
-async fn session(driver: &mut Driver) -> i64 {
+pub async fn session(driver: &mut Driver) -> i64 {
     let session = fault_injection::session(&mut driver.conn).await.unwrap();
     session.expect("PostgreSQL has sessions")
 }
 
 /// Waits until the statement of a session waits for somebody's lock.
-async fn until_it_waits(watch: &mut Driver, session: i64) {
+pub async fn until_it_waits(watch: &mut Driver, session: i64) {
     let started = std::time::Instant::now();
     while !fault_injection::waits(&mut watch.conn, session)
         .await

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::store::Conn;
-use ductwork::store::process::{self, Counters};
+use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::statement::Statement;
 use sqlx::Connection;
 
@@ -79,11 +79,8 @@ async fn a_beat_waits_for_no_lock(db: Db) {
         let asked = Instant::now();
         let now = leases(&mut lifeline).await;
         let counters = Counters::default();
-        assert!(
-            process::beat(&mut lifeline, driver.process, counters, false)
-                .await
-                .unwrap()
-        );
+        let heard = process::beat(&mut lifeline, driver.process, counters, false).await;
+        assert_eq!(heard.unwrap(), Heard::Claim);
         let held = process::hold_on(&mut lifeline, driver.process, LEASE * 3)
             .await
             .unwrap();

@@ -35,6 +35,7 @@ mod lists;
 mod metrics;
 mod order;
 mod overview;
+mod pauses;
 mod queue;
 mod redefined;
 mod refusals;

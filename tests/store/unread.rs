@@ -47,6 +47,7 @@ async fn claim_readable(driver: &mut Driver, n: usize) -> (Vec<Claimed>, Rest) {
     match claimed.unwrap() {
         (Claim::Taken(taken), rest) => (taken, rest),
         (Claim::Dead, _) => panic!("the process was declared dead"),
+        (Claim::Paused, _) => panic!("the pipeline is paused"),
     }
 }
 

@@ -34,10 +34,10 @@ use crate::model::*;
 use crate::store::claim::Claimed;
 use crate::store::definition::Definitions;
 use crate::store::error::Source;
-use crate::store::process::{self, Claimant, Counters, Death, NewProcess};
+use crate::store::process::{self, Claimant, Counters, Death, Heard, NewProcess};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
-use crate::store::{Conn, Error, cancel, prune, resume, revive};
+use crate::store::{Conn, Error, cancel, pause, prune, resume, revive};
 
 /// A fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +127,8 @@ pub struct Life {
     /// It has to look at once whether it is dead.
     check: bool,
     beat: i64,
+    /// Its last beat was told that its pipeline is paused.
+    paused: bool,
     /// How many connections it has given up.
     epoch: u32,
 }
@@ -142,6 +144,8 @@ pub struct Worker {
     /// An execution may be put back before it was started.
     pub puts_back: bool,
     running: Vec<Held>,
+    /// What it was given while its pipeline is paused: put back before anything else.
+    back: Vec<ExecutionId>,
     executions: WorkerState,
 }
 
@@ -190,6 +194,8 @@ pub enum Verb {
     Resume(RunId),
     /// Questions whose time is over.
     Deadlines,
+    Pause,
+    Unpause,
     /// Runs that ended so long ago.
     Prune(Duration),
 }
@@ -226,6 +232,7 @@ impl Actor {
             leases: false,
             puts_back: false,
             running: Vec::new(),
+            back: Vec::new(),
             executions: WorkerState::default(),
         })
     }
@@ -422,6 +429,7 @@ impl Life {
             reborn: false,
             check: false,
             beat: EPOCH,
+            paused: false,
             epoch: 0,
         }
     }
@@ -507,7 +515,9 @@ impl Life {
         cx: &mut Cx<'_>,
     ) -> Result<Option<Vec<ExecutionId>>, Error> {
         let counters = Counters::default();
-        let alive = process::beat(cx.conn, self.process(), counters, false).await?;
+        let heard = process::beat(cx.conn, self.process(), counters, false).await?;
+        let alive = heard != Heard::Dead;
+        self.paused = heard == Heard::Pause;
         (self.beat, self.check) = (cx.clock, false);
         self.reborn = !alive;
         match alive && holds {
@@ -582,7 +592,7 @@ pub async fn register(conn: &mut Conn, role: Role) -> Result<ProcessId, Error> {
         id,
         supervisor: None,
         role,
-        pipeline: None,
+        pipeline: (role == Role::Worker).then(|| flows::PIPELINE.to_owned()),
         host: String::new(),
         boot_id: String::new(),
         pid_namespace: String::new(),
@@ -692,6 +702,11 @@ impl Person {
                 .await
                 .map(|_| 1),
             Verb::Deadlines => resume::pass_deadlines(conn).await.map(|_| 1),
+            Verb::Pause => {
+                let paused = pause::pause(conn, flows::PIPELINE, "why", "who").await;
+                paused.map(|_| 1)
+            }
+            Verb::Unpause => pause::unpause(conn, flows::PIPELINE).await.map(|_| 1),
             // One run per transaction, until there is none.
             Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });

@@ -15,7 +15,7 @@ use crate::model::*;
 use crate::store::claim::{Claim, Claimed};
 use crate::store::commit::{Ended, Finished};
 use crate::store::cursor::Cursor;
-use crate::store::{Conn, Error};
+use crate::store::{Conn, Error, pause};
 
 impl Worker {
     /// The letters of what it may do next.
@@ -24,6 +24,9 @@ impl Worker {
             Some(Operation::ReadLanded) => return verbs.push(b'u'),
             Some(_) => return verbs.push(b'v'),
             None => {}
+        }
+        if !self.back.is_empty() {
+            return verbs.push(b'p');
         }
         if self.held() < self.slots {
             verbs.push(b'c');
@@ -61,6 +64,9 @@ impl Worker {
                 self.end(usize::from(none), cx).await?;
                 self.commit(1)
             }
+            b'p' if !self.back.is_empty() => {
+                Operation::PutBack(std::mem::take(&mut self.back), Duration::ZERO)
+            }
             b'p' => {
                 let withdrawn = self.running.drain(..);
                 let withdrawn = withdrawn.map(|held| held.claimed.execution_id);
@@ -73,7 +79,7 @@ impl Worker {
     }
 
     fn commit(&self, batch: usize) -> Operation {
-        let room = match self.leases {
+        let room = match self.leases && !self.executions.is_paused() {
             true => self.slots,
             false => 0,
         };
@@ -82,7 +88,11 @@ impl Worker {
 
     async fn beat(&mut self, cx: &mut Cx<'_>) -> Result<(), Error> {
         let holds = !self.running.is_empty() || self.executions.may_hold();
-        if let Some(ours) = self.life.beat(holds, cx).await?.filter(|_| holds) {
+        let ours = self.life.beat(holds, cx).await?;
+        if ours.is_some() {
+            self.executions.hear(self.life.paused);
+        }
+        if let Some(ours) = ours.filter(|_| holds) {
             for held in &mut self.running {
                 held.cancelled |= !ours.contains(&held.claimed.execution_id);
             }
@@ -118,6 +128,10 @@ impl Worker {
                 if claimed.iter().any(early) {
                     return Err(tripped("a step is claimed before its wait is over"));
                 }
+                let paused = pause::of_pipeline(cx.conn, flows::PIPELINE).await?;
+                if paused.is_some() && !claimed.is_empty() {
+                    return Err(tripped("a step is claimed while its pipeline is paused"));
+                }
                 self.begin(claimed);
             }
             Ok(Some(Answer::Claimed(Claim::Dead, ..))) => self.life.check = true,
@@ -137,7 +151,12 @@ impl Worker {
         for claimed in claimed {
             let id = claimed.execution_id;
             let mut running = self.running.iter();
-            if running.all(|held| held.claimed.execution_id != id) {
+            if running.any(|held| held.claimed.execution_id == id) {
+                continue;
+            }
+            if self.executions.is_paused() {
+                self.back.push(id);
+            } else {
                 self.running.push(Held {
                     claimed: Arc::new(claimed),
                     cancelled: false,
@@ -156,18 +175,24 @@ impl Worker {
 
     pub(super) fn crash(&mut self) {
         self.running.clear();
+        self.back.clear();
         self.executions = WorkerState::default();
     }
 
     pub(super) fn write(&self, to: &mut Canon) {
-        let [batch, lost, doubt] = self.executions.memory();
+        let [batch, lost, doubt, paused] = self.executions.memory();
         // A batch of all that it can hold, and one of more, are the same.
         to.number(batch.min(self.slots as i64));
         to.number(lost);
         to.number(doubt);
+        to.number(paused);
         for held in &self.running {
             to.id(held.claimed.execution_id.0.as_u128());
             to.number(i64::from(held.cancelled));
+        }
+        to.number(-1);
+        for id in &self.back {
+            to.id(id.0.as_u128());
         }
         to.number(-1);
         for finished in self.executions.finished() {

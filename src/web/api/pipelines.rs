@@ -8,11 +8,13 @@ use axum::http::StatusCode;
 
 use crate::model::Role;
 use crate::store::overview::{self, Queue};
-use crate::store::{definition, process, stuck};
+use crate::store::{definition, pause, process, stuck};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 use crate::web::source::{ReadError, Source};
-use crate::wire::pipeline::{DefinitionJson, DepthJson, PipelineJson, QueueJson, StatsJson};
+use crate::wire::pipeline::{
+    DefinitionJson, DepthJson, PauseJson, PipelineJson, QueueJson, StatsJson,
+};
 use crate::wire::process::State;
 
 use super::given::{Digest, Given, Param};
@@ -36,9 +38,10 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
             overview::queues(conn, MOST).await?,
             process::processes(conn).await?,
             definition::latest(conn, PIPELINES).await?,
+            pause::pauses(conn).await?,
         ))
     });
-    let (counts, queues, processes, definitions) = read.await?;
+    let (counts, queues, processes, definitions, pauses) = read.await?;
     let mut found: BTreeMap<String, PipelineJson> = BTreeMap::new();
     let mut of = |name: String, change: &mut dyn FnMut(&mut PipelineJson)| {
         change(found.entry(name).or_default());
@@ -67,6 +70,11 @@ pub async fn list(site: Arc<Site>, _: Given) -> Answered {
     }
     for (name, digest) in definitions {
         of(name, &mut |it| it.definition = Some(digest.clone()));
+    }
+    for pause in &pauses {
+        of(pause.pipeline.clone(), &mut |it| {
+            it.paused = Some(PauseJson::of(pause));
+        });
     }
     let named = |(name, pipeline)| PipelineJson { name, ..pipeline };
     let forms: Vec<PipelineJson> = found.into_iter().map(named).collect();

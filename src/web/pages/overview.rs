@@ -9,7 +9,7 @@ use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
 
-use crate::machine::stuck::{self, Mover};
+use crate::machine::stuck::{self, Facts, Mover};
 use crate::model::{Role, RunStatus};
 use crate::number::grouped;
 use crate::store::overview::{self, Count, Queue};
@@ -41,6 +41,7 @@ const QUESTIONS: usize = 1_000;
 struct Overview {
     frame: Frame,
     troubles: Vec<Trouble>,
+    pauses: Vec<String>,
     /// With what each of them means.
     states: [(State, &'static str); 5],
     pipelines: Vec<Pipeline>,
@@ -69,6 +70,7 @@ struct Pipeline {
     busy: u64,
     workers: u64,
     is_unworked: bool,
+    is_paused: bool,
 }
 
 struct Number {
@@ -127,8 +129,9 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
     page(&Overview {
         frame: Frame::of("", now),
         troubles: troubles.collect(),
+        pauses: facts.pauses.iter().map(|it| it.fact(now)).collect(),
         states: STATES.map(|status| (parts::of_run(status), parts::meaning(status))),
-        pipelines: pipelines(&counts, &queues, &facts.processes, &judged),
+        pipelines: pipelines(&counts, &queues, &facts, &judged),
         halted: halted
             .kinds
             .iter()
@@ -147,12 +150,15 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
 fn pipelines(
     counts: &[Count],
     queues: &[Queue],
-    movers: &[Mover],
+    facts: &Facts,
     judged: &dyn Fn(&Mover) -> Judged,
 ) -> Vec<Pipeline> {
+    let movers = &facts.processes;
+    let pauses = facts.pauses.iter().map(|it| it.pipeline.as_str());
     let names = counts.iter().map(|it| it.pipeline.as_str());
     let names = names.chain(queues.iter().map(|it| it.pipeline.as_str()));
     let names = names.chain(movers.iter().filter_map(|it| it.pipeline.as_deref()));
+    let names = names.chain(pauses.clone());
     let names: std::collections::BTreeSet<&str> = names.collect();
     let pipeline = |name: &str| {
         let count = |status: RunStatus| {
@@ -174,16 +180,18 @@ fn pipelines(
             .filter(|it| judged(it) == Judged::Healthy)
             .collect();
         let due = queue.map_or(0, |it| it.due);
+        let is_paused = pauses.clone().any(|it| it == name);
         Pipeline {
             name: name.to_owned(),
             encoded: encoded(name),
             counts: STATES.map(count),
             due: up_to(due),
             later: up_to(queue.map_or(0, |it| it.later)),
-            is_old: oldest.is_some_and(|it| it >= OLD),
+            is_old: !is_paused && oldest.is_some_and(|it| it >= OLD),
             oldest: oldest.map(time::whole),
             busy: workers.iter().map(|it| it.holds).sum(),
-            is_unworked: workers.is_empty() && due > 0,
+            is_unworked: !is_paused && workers.is_empty() && due > 0,
+            is_paused,
             workers: workers.len() as u64,
         }
     };

@@ -10,10 +10,13 @@ WITH
 -- RACE: the reaper takes the row while we claim. Both write it, so one waits for the other: either
 -- the reaper sees our claims, or we see that the row is gone (C4, R3). Proven by
 -- `a_process_that_was_declared_dead_claims_nothing`. (I22)
+-- RACE: the pipeline is paused while we claim. A pause writes this row too: either it waits for us, and
+-- what we claim was claimed before it, or we see that we are paused, and take nothing. Proven by
+-- `a_claim_that_waits_for_a_pause_takes_nothing` and `a_pause_waits_for_a_claim_that_is_under_way`.
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
      WHERE id = :process AND epoch <= :epoch
-    RETURNING id, last_heartbeat_at AS moment),
+    RETURNING id, last_heartbeat_at AS moment, paused),
 -- part: TAKE_AVAILABILITIES
 -- MATERIALIZED: a planner with bad statistics may run a plain subquery again and take more than its
 -- limit (C7). Availabilities that were taken before are passed over by their place: while somebody holds an old
@@ -23,7 +26,7 @@ taken AS (
         SELECT execution_id FROM ductwork_availabilities
          WHERE pipeline = :pipeline AND due_at <= {now}
            AND (due_at, execution_id) > (:behind, :behind_id)
-           AND EXISTS (SELECT 1 FROM touched)
+           AND EXISTS (SELECT 1 FROM touched WHERE coalesce(paused, 0) = 0)
          ORDER BY due_at, execution_id LIMIT :n FOR UPDATE SKIP LOCKED)
     DELETE FROM ductwork_availabilities
      WHERE execution_id IN (SELECT execution_id FROM due)
@@ -39,13 +42,13 @@ stamped AS (
        AND ductwork_executions.result IS NULL
     RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count,
               (SELECT moment FROM touched) - taken.due_at AS waited)
--- A row without an execution says that the process lives, and nothing was due. All or nothing: the
+-- A row without an execution says that the process lives, and nothing was due or it is paused. All or nothing: the
 -- division refuses the statement when something available was not free to be claimed (I2).
 SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
        CAST(octet_length(s.input) AS bigint) AS size,
-       br.fan_out_id, br.ordinal, r.definition, e.waited,
+       br.fan_out_id, br.ordinal, r.definition, e.waited, touched.paused,
        (SELECT max(due_at) FROM taken) AS last_due_at,
        (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
        1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken)

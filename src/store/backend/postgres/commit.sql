@@ -10,7 +10,7 @@ results AS (SELECT * FROM {rows:results}),
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
      WHERE id = :process AND epoch <= :epoch
-    RETURNING id, last_heartbeat_at AS moment),
+    RETURNING id, last_heartbeat_at AS moment, paused),
 -- part: CLOSE_EXECUTIONS
 -- RACE: the reaper has given this execution to somebody else while we still ran it, and now we come
 -- with a result. Whoever writes `completed_at` first wins; the other matches no row (E1). An attempt
@@ -127,7 +127,7 @@ ended_runs AS (
 -- part: ALL_MOVED
 -- A row without an execution says that the process lives, and holds none of them. All or nothing:
 -- the division refuses the statement when a branch was not where its result says (I9).
-SELECT held.execution_id, held.last,
+SELECT held.execution_id, held.last, touched.paused,
        1 / (CASE WHEN (SELECT count(*) FROM moved)
                     = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)
                  THEN 1 ELSE 0 END) AS whole
@@ -142,7 +142,7 @@ results AS (SELECT * FROM {rows:results}),
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
      WHERE id = :process AND epoch <= :epoch
-    RETURNING id, last_heartbeat_at AS moment),
+    RETURNING id, last_heartbeat_at AS moment, paused),
 -- part: CLOSE_EXECUTIONS
 held AS (
     UPDATE ductwork_executions
@@ -220,7 +220,7 @@ ended_runs AS (
 -- part: ALL_MOVED
 -- A row without an execution says that the process lives, and holds none of them. All or nothing:
 -- the division refuses the statement when a branch was not where its result says (I9).
-SELECT held.execution_id, held.last,
+SELECT held.execution_id, held.last, touched.paused,
        1 / (CASE WHEN (SELECT count(*) FROM moved)
                     = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)
                  THEN 1 ELSE 0 END) AS whole

@@ -1,0 +1,177 @@
+//! `pause` and `unpause`: nothing of a pipeline is taken off its queue, until it is again.
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::problem::Problem;
+use crate::process::start;
+use crate::store::pause::{self, Unaware};
+use crate::store::{Conn, Purpose, process, query};
+use crate::wire::pipeline::PausedJson;
+
+use super::exit::Failure;
+use super::follow::say;
+use super::out::clean;
+use super::patiently::waiting;
+use super::person;
+use super::setup::{self, CliContext};
+
+/// Characters of a reason.
+const REASON_MAX: usize = 500;
+
+/// Stops the claims of a pipeline: what runs goes on to its end, and nothing more begins.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd pause Import --reason 'the warehouse moves until noon'
+  ductworkd pause Import --reason 'bad feed' --by ana
+
+Runs can be triggered meanwhile: they wait in the queue. A pipeline that is paused already stays as
+it is, with its own reason. Hooks are steps of their pipeline: they wait as well.
+")]
+pub struct Pause {
+    /// The pipeline's name
+    pipeline: String,
+    /// Why, for whoever asks: one line
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// The person who pauses it [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+/// Lets a paused pipeline go on.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd unpause Import
+")]
+pub struct Unpause {
+    /// The pipeline's name
+    pipeline: String,
+}
+
+/// The answer of `pause`, for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    pause: PausedJson<'a>,
+    /// False: it was paused before, and stays as it was.
+    created: bool,
+    /// Workers of an older version, which go on claiming.
+    unaware: Vec<UnawareJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct UnawareJson<'a> {
+    id: String,
+    host: &'a str,
+    pid: u32,
+    version: &'a str,
+}
+
+impl Pause {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        let reason = self.reason.trim();
+        if reason.is_empty() || reason.chars().count() > REASON_MAX || clean(reason) != reason {
+            let problem = Problem::new(format!(
+                "a reason has 1 to {REASON_MAX} characters, none that controls a terminal"
+            ));
+            return Err(Failure::usage(problem.help(
+                "say in one line why nothing is to begin: `--reason 'bad feed'`",
+            )));
+        }
+        let by = person::actor(self.by)?.name;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let pipeline = &self.pipeline;
+            known(&mut conn, &config, cli, pipeline).await?;
+            let paused = pause::pause(&mut conn, pipeline, reason, &by);
+            let paused = waiting("waiting for claims that are under way", paused).await?;
+            // Those who hold what they have not begun put it back at once.
+            setup::wake(&mut conn, &config.location()?, pipeline).await;
+            for worker in &paused.unaware {
+                say(&clean(&format!("note: {}", heedless(worker))));
+            }
+            if cli.out.json {
+                let unaware = paused.unaware.iter().map(|worker| UnawareJson {
+                    id: worker.id.to_string(),
+                    host: &worker.host,
+                    pid: worker.pid,
+                    version: &worker.version,
+                });
+                return cli.out.value(&Answer {
+                    pause: PausedJson::of(&paused.pause),
+                    created: paused.created,
+                    unaware: unaware.collect(),
+                });
+            }
+            match paused.created {
+                true => cli.out.text(&format!("{pipeline} paused\n")),
+                false => {
+                    let fact = paused.pause.fact(query::now(&mut conn).await?);
+                    let note = "note: it was paused already, and stays as it was: unpause it first for another reason";
+                    say(note);
+                    cli.out.text(&format!("{}\n", clean(&fact)))
+                }
+            }
+        })
+    }
+}
+
+fn heedless(worker: &Unaware) -> String {
+    let Unaware {
+        pid, host, version, ..
+    } = worker;
+    format!(
+        "the worker with pid {pid} on {host} is of version {version}, which knows no pauses: it goes on claiming \
+         until it is replaced"
+    )
+}
+
+impl Unpause {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        setup::block_on(async {
+            let mut conn = setup::connect(&config, Purpose::Engine).await?;
+            let pipeline = &self.pipeline;
+            let unpaused = pause::unpause(&mut conn, pipeline);
+            let ended = waiting("waiting for workers that register", unpaused).await?;
+            if ended.is_none() {
+                known(&mut conn, &config, cli, pipeline).await?;
+            }
+            // Whoever was told by a command that died before this is woken all the same.
+            setup::wake(&mut conn, &config.location()?, pipeline).await;
+            if cli.out.json {
+                return cli.out.value(&serde_json::json!({
+                    "pipeline": pipeline, "was_paused": ended.as_ref().map(PausedJson::of),
+                }));
+            }
+            cli.out.text(&match ended {
+                Some(_) => format!("{pipeline} goes on\n"),
+                None => format!("{pipeline} was not paused\n"),
+            })
+        })
+    }
+}
+
+/// Refuses a pipeline that is neither defined here, nor worked by anybody, nor one of which there ever was a run.
+async fn known(
+    conn: &mut Conn,
+    config: &Config,
+    cli: &CliContext,
+    name: &str,
+) -> Result<(), Failure> {
+    let (here, _) = start::look(config, &cli.embedded);
+    let here: Vec<_> = here.into_iter().map(|found| found.definition).collect();
+    if here.iter().any(|one| one.pipeline == name) {
+        return Ok(());
+    }
+    let works = process::processes(conn).await?;
+    if works.iter().any(|it| it.pipeline.as_deref() == Some(name)) {
+        return Ok(());
+    }
+    match setup::had_runs(conn, name).await? {
+        true => Ok(()),
+        false => setup::find_pipeline(&here, name, config).map(|_| ()),
+    }
+}

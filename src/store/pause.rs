@@ -1,0 +1,198 @@
+//! Pausing a pipeline: nothing of it is claimed until somebody says so.
+//!
+//! Owns: the rows of paused pipelines, and what the rows of processes say of them: every claim writes its
+//! process's row, so it asks nobody else. Never: claims, or holds up what advances, commits and recovers.
+
+use crate::failpoint::failpoint;
+use crate::machine::pause::Pause;
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::query;
+use super::statement::statements;
+
+statements! {
+    /// The pause of a pipeline, its row locked until the transaction ends; made by this, where there was none.
+    ///
+    /// RACE: a worker registers while its pipeline is paused or unpaused. Neither sees the other's row of
+    /// processes or pauses before the other has ended. So both write the pipeline's row in this table first, a
+    /// registration to take it away again, and one waits for the other: the worker registers as what has been
+    /// decided, or its row is there to be marked. Proven by
+    /// `a_worker_that_registers_while_its_pipeline_is_paused_is_paused`,
+    /// `a_pause_marks_the_worker_whose_registration_it_waited_for` and
+    /// `a_worker_that_registers_while_its_pipeline_is_unpaused_claims`. (I35)
+    HOLD_PAUSE = "
+        INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at)
+        VALUES (:pipeline, :reason, :by, :at)
+        ON CONFLICT (pipeline) DO UPDATE SET paused_at = ductwork_pauses.paused_at
+        RETURNING pipeline, reason, paused_by, paused_at";
+    END_PAUSE = "
+        DELETE FROM ductwork_pauses WHERE pipeline = :pipeline
+        RETURNING pipeline, reason, paused_by, paused_at";
+    /// A process that knows no pauses is left as it is, so that it can be told.
+    MARK_PROCESSES = "
+        UPDATE ductwork_processes SET paused = :paused WHERE pipeline = :pipeline AND paused IS NOT NULL";
+    UNAWARE = "
+        SELECT id, host, pid, version FROM ductwork_processes
+         WHERE pipeline = :pipeline AND paused IS NULL ORDER BY started_at, id";
+    PAUSES = "
+        SELECT p.pipeline, p.reason, p.paused_by, p.paused_at FROM ductwork_pauses p ORDER BY p.pipeline";
+    PAUSE_OF = "
+        SELECT p.pipeline, p.reason, p.paused_by, p.paused_at FROM ductwork_pauses p
+         WHERE p.pipeline = :pipeline";
+}
+
+/// No pause began then: the row of a registration, which nobody else ever sees.
+const NEVER: i64 = 0;
+
+/// A worker of a program that knows no pauses: it goes on claiming.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unaware {
+    /// Its key.
+    pub id: ProcessId,
+    /// Where it runs.
+    pub host: String,
+    /// Its pid there.
+    pub pid: u32,
+    /// The program's version.
+    pub version: String,
+}
+
+/// The answer to a pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// The pause: a new one, or the one that there was.
+    pub pause: Pause,
+    /// False when it was paused before.
+    pub created: bool,
+    /// Those who do not heed it.
+    pub unaware: Vec<Unaware>,
+}
+
+/// Pauses a pipeline: when this has answered, nothing of it is taken off the queue. One that is paused
+/// stays as it is, with its own reason.
+pub async fn pause(
+    conn: &mut Conn,
+    pipeline: &str,
+    reason: &str,
+    by: &str,
+) -> Result<Paused, Error> {
+    failpoint!(conn, "pause.begin");
+    let paused = conn.transaction(async |conn| {
+        let at = query::now(conn).await?;
+        let new = Pause {
+            pipeline: pipeline.to_owned(),
+            reason: reason.to_owned(),
+            by: by.to_owned(),
+            at,
+        };
+        let pause = hold(conn, &new).await?;
+        mark(conn, pipeline, true).await?;
+        failpoint!(conn, "pause.written");
+        let unaware = conn
+            .fetch(&UNAWARE, &[("pipeline", pipeline.into())])
+            .await?;
+        Ok(Paused {
+            created: pause == new,
+            pause,
+            unaware: unaware.iter().map(unaware_of).collect::<Result<_, _>>()?,
+        })
+    });
+    let paused = paused.await?;
+    failpoint!(conn, "pause.end");
+    Ok(paused)
+}
+
+/// Ends the pause of a pipeline, and returns it; `None` when it was not paused.
+pub async fn unpause(conn: &mut Conn, pipeline: &str) -> Result<Option<Pause>, Error> {
+    failpoint!(conn, "unpause.begin");
+    let ended = conn.transaction(async |conn| {
+        let args = [("pipeline", pipeline.into())];
+        let Some(row) = conn.fetch_optional(&END_PAUSE, &args).await? else {
+            return Ok(None);
+        };
+        mark(conn, pipeline, false).await?;
+        failpoint!(conn, "unpause.written");
+        of(&row).map(Some)
+    });
+    let ended = ended.await?;
+    failpoint!(conn, "unpause.end");
+    Ok(ended)
+}
+
+/// Whether a process that registers is paused: until its transaction ends that does not change.
+pub(super) async fn ask(conn: &mut Conn, pipeline: &str) -> Result<bool, Error> {
+    let none = Pause {
+        pipeline: pipeline.to_owned(),
+        reason: String::new(),
+        by: String::new(),
+        at: NEVER,
+    };
+    let paused = hold(conn, &none).await? != none;
+    if !paused {
+        conn.fetch(&END_PAUSE, &[("pipeline", pipeline.into())])
+            .await?;
+    }
+    Ok(paused)
+}
+
+async fn hold(conn: &mut Conn, new: &Pause) -> Result<Pause, Error> {
+    let args = [
+        ("pipeline", (&new.pipeline).into()),
+        ("reason", (&new.reason).into()),
+        ("by", (&new.by).into()),
+        ("at", new.at.into()),
+    ];
+    match conn.fetch_optional(&HOLD_PAUSE, &args).await? {
+        Some(row) => of(&row),
+        None => Err(Error::Corrupt(
+            "a row that was written is not there".to_owned(),
+        )),
+    }
+}
+
+async fn mark(conn: &mut Conn, pipeline: &str, paused: bool) -> Result<(), Error> {
+    let args = [
+        ("pipeline", pipeline.into()),
+        ("paused", i64::from(paused).into()),
+    ];
+    conn.execute(&MARK_PROCESSES, &args).await?;
+    Ok(())
+}
+
+/// All pauses, by pipeline.
+pub async fn pauses(conn: &mut Conn) -> Result<Vec<Pause>, Error> {
+    let rows = conn.fetch(&PAUSES, &[]).await?;
+    rows.iter().map(of).collect()
+}
+
+/// The pause of a pipeline, if it is paused.
+pub async fn of_pipeline(conn: &mut Conn, pipeline: &str) -> Result<Option<Pause>, Error> {
+    let args = [("pipeline", pipeline.into())];
+    let row = conn.fetch_optional(&PAUSE_OF, &args).await?;
+    row.as_ref().map(of).transpose()
+}
+
+/// Whether the row of a process says that it is paused.
+pub(super) fn is_told(row: &Row) -> Result<bool, Error> {
+    Ok(row.get::<Option<i64>>("paused")? == Some(1))
+}
+
+fn of(row: &Row) -> Result<Pause, Error> {
+    Ok(Pause {
+        pipeline: row.get("pipeline")?,
+        reason: row.get("reason")?,
+        by: row.get("paused_by")?,
+        at: row.get("paused_at")?,
+    })
+}
+
+fn unaware_of(row: &Row) -> Result<Unaware, Error> {
+    Ok(Unaware {
+        id: ProcessId(row.get("id")?),
+        host: row.get("host")?,
+        pid: row.count("pid")?,
+        version: row.get("version")?,
+    })
+}
