@@ -108,16 +108,19 @@ const SCANS: &[(&str, &str)] = &[
         "LATEST_DEFINITIONS",
         "a row per version of a pipeline, without what is in it",
     ),
+    ("MARK_PROCESSES", "a row per process"),
     ("METRICS", "a row per process"),
     ("MOVING", "a row per process"),
     ("PAGE_DEFINITIONS", "a row per version of a pipeline"),
     ("PAGE_HELD", "a row per process"),
+    ("PAUSES", "a row per pipeline that is paused"),
     ("PIPELINES_OF_STATUS", "the least of an index"),
     ("PROCESSES", "a row per process"),
     ("STRANDED", "a row per process and pipeline of the queue"),
     ("STUCK_PROCESSES", "a row per process"),
     ("STUCK_EXPIRED", "what is claimed at the moment"),
     ("TOKENS", "stops at its limit"),
+    ("UNAWARE", "a row per process"),
 ];
 
 /// The names of rows that statements are given, or have just taken.

@@ -139,7 +139,7 @@ impl Unpause {
             if ended.is_none() {
                 known(&mut conn, &config, cli, pipeline).await?;
             }
-            // Whoever was told by a command that died before this is woken all the same.
+            // Also where it was not paused: the command that ended the pause may have died before it woke anybody.
             setup::wake(&mut conn, &config.location()?, pipeline).await;
             if cli.out.json {
                 return cli.out.value(&serde_json::json!({

@@ -93,6 +93,8 @@ struct Loop {
     vain: u32,
     /// The most to claim at once: as many as could be held, where inputs are large.
     most: usize,
+    /// It was said that the pipeline is paused.
+    paused: bool,
     /// Steps that could not be started, and when that was last.
     not_started: HashMap<String, Instant>,
 }
@@ -118,6 +120,7 @@ impl Worker {
             behind: None,
             vain: 0,
             most: usize::MAX,
+            paused: false,
             not_started: HashMap::new(),
         };
         let mut modes = self.shared.modes();
@@ -153,6 +156,10 @@ impl Worker {
                 }
             }
             let turned = self.turn(&mut state, mode).await;
+            let paused = state.work.is_paused();
+            if std::mem::replace(&mut state.paused, paused) != paused {
+                events::paused(paused);
+            }
             state.slots.keeps(state.work.bytes());
             self.shared.set_holding(state.work.may_hold());
             self.shared.sent(state.link.take_statements());

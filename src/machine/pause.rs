@@ -7,16 +7,16 @@ use crate::time;
 pub struct Pause {
     /// The pipeline.
     pub pipeline: String,
-    /// Why.
+    /// The reason that was given.
     pub reason: String,
-    /// Who paused it.
+    /// The person who paused it.
     pub by: String,
     /// µs since 1970.
     pub at: i64,
 }
 
 impl Pause {
-    /// What is to be known of it, as seen from `now`.
+    /// The pause in one line, as seen from `now`.
     pub fn fact(&self, now: i64) -> String {
         let Self {
             pipeline,

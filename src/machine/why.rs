@@ -795,7 +795,7 @@ mod tests {
             );
             assert_eq!(why.remedy.as_deref(), Some("ductworkd unpause P"));
         }
-        // What is under way goes on.
+        // A branch that stands elsewhere goes on.
         for (state, cause) in [
             (LeafState::Ready { from: NOW }, "ready"),
             (LeafState::Asked, "dampened"),

@@ -147,6 +147,8 @@ metrics! {
         "Executions in the queue that are due, or due later; counted up to 10000";
     QUEUE_OLDEST_AGE = Gauge "queue_oldest_age_seconds" ["pipeline"]
         "For how long the first execution in the queue has been due";
+    PIPELINE_PAUSED = Gauge "pipeline_paused" ["pipeline"]
+        "Always 1, for each pipeline that is paused";
     RUNS = Gauge "runs" ["pipeline", "status"]
         "Runs that there are; counted up to 10000";
     EXECUTIONS_HELD = Gauge "executions_held" ["pipeline"]

@@ -17,7 +17,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::{Rows, statements};
-use super::{overview, stuck};
+use super::{overview, pause, stuck};
 
 /// How many rows are added to that of the nil id in one transaction.
 const FOLDED_AT_ONCE: usize = 100;
@@ -136,6 +136,10 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
             depth("later", queue.later),
             Reading::new(&metrics::QUEUE_OLDEST_AGE, &[name], oldest),
         ]);
+    }
+    for pause in pause::pauses(conn).await? {
+        let labels = [pause.pipeline.as_str()];
+        readings.push(Reading::new(&metrics::PIPELINE_PAUSED, &labels, 1.0));
     }
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
     let mut leases = BTreeMap::from([("execution", 0), ("advancement", 0)]);

@@ -290,7 +290,7 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
     Ok(())
 }
 
-/// What a process hears when it beats.
+/// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It was declared dead.

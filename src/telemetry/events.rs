@@ -307,6 +307,14 @@ pub fn put_back(count: usize) {
     debug!(count, "claimed executions put back: they were not started");
 }
 
+/// The pipeline of this worker is paused, or is no more.
+pub fn paused(paused: bool) {
+    match paused {
+        true => info!("paused: claiming nothing, finishing what runs; `unpause` claims again"),
+        false => info!("not paused any more: claiming again"),
+    }
+}
+
 /// An execution starts.
 pub fn started(assignment: &Assignment) {
     debug!(

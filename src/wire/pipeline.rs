@@ -33,11 +33,11 @@ pub struct PipelineJson {
 #[derive(Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Pause")]
 pub struct PauseJson {
-    /// Why.
+    /// The reason that was given.
     reason: String,
-    /// Who paused it.
+    /// The person who paused it.
     by: String,
-    /// When.
+    /// When it was paused.
     at: Time,
 }
 

@@ -37,6 +37,7 @@ mod locks;
 mod logs;
 mod namespaces;
 mod outage;
+mod pauses;
 mod pooler;
 mod refused;
 mod relay;

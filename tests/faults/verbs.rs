@@ -4,7 +4,7 @@ use std::process::{Command, Output, Stdio};
 
 use ductwork::model::{RunId, RunStatus};
 use ductwork::store::statement::Statement;
-use ductwork::store::{Dialect, migrate, query};
+use ductwork::store::{Dialect, migrate, pause, query};
 
 use super::{Fault, armed, to_come};
 use crate::fixture::*;
@@ -29,7 +29,9 @@ flow: [{ start: A }, { chain: B }]
 "#,
 ];
 
-const VERBS: [&str; 6] = ["trigger", "cancel", "resume", "revive", "prune", "migrate"];
+const VERBS: [&str; 8] = [
+    "trigger", "cancel", "resume", "revive", "pause", "unpause", "prune", "migrate",
+];
 
 /// The faults of a verb.
 fn of(verb: &'static str) -> impl Iterator<Item = Fault> {
@@ -169,6 +171,31 @@ on_every_database! {
         fixture.completed(PATIENCE).await;
         daemon.stop().await;
         fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+
+    async fn a_pause_and_its_end_may_be_given_again(db: Db) {
+        let mut fixture = settings(&db).await;
+        for (verb, words) in [
+            ("pause", &["pause", "Work", "--reason", "why"][..]),
+            ("unpause", &["unpause", "Work"]),
+        ] {
+            for fault in of(verb) {
+                let before = pause::of_pipeline(&mut fixture.conn, "Work").await.unwrap();
+                match (verb, &before) {
+                    ("pause", Some(_)) => drop(pause::unpause(&mut fixture.conn, "Work").await.unwrap()),
+                    ("unpause", None) => drop(pause::pause(&mut fixture.conn, "Work", "x", "y").await.unwrap()),
+                    _ => {}
+                }
+                give(&fixture, words, Some(fault));
+                let is_paused = pause::of_pipeline(&mut fixture.conn, "Work").await.unwrap().is_some();
+                let done = is_paused == (verb == "pause");
+                assert_eq!(done, fault.0.ends_with(".end"), "all or nothing: {fault:?}");
+                assert!(give(&fixture, words, None).status.success(), "{fault:?}");
+                let is_paused = pause::of_pipeline(&mut fixture.conn, "Work").await.unwrap().is_some();
+                assert_eq!(is_paused, verb == "pause", "{fault:?}");
+            }
+        }
         fixture.audited().await;
     }
 

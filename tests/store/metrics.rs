@@ -3,7 +3,7 @@
 use ductwork::metrics::{Counts, HEARTBEATS, METRICS, Reading, STEP_DURATION};
 use ductwork::model::ProcessId;
 use ductwork::store::process::{self, Death};
-use ductwork::store::{Conn, metrics};
+use ductwork::store::{Conn, metrics, pause};
 use std::time::Duration;
 
 use crate::driver::{Driver, limits, register};
@@ -118,6 +118,7 @@ on_every_database! {
             driver.trigger(&definition, "1").await;
         }
         driver.claim("P", 1).await;
+        pause::pause(&mut driver.conn, "Q", "why", "ana").await.unwrap();
         let mut readings = metrics::readings(&mut driver.conn, Duration::from_secs(30)).await.unwrap();
         readings.extend(metrics::runs(&mut driver.conn).await.unwrap());
         let of = |name: &str, labels: &[&str]| {
@@ -127,6 +128,7 @@ on_every_database! {
         assert_eq!(of("queue_depth", &["P", "due"]), Some(2.0));
         assert_eq!(of("queue_depth", &["P", "later"]), Some(0.0));
         assert!(of("queue_oldest_age_seconds", &["P"]).is_some());
+        assert_eq!((of("pipeline_paused", &["P"]), of("pipeline_paused", &["Q"])), (None, Some(1.0)));
         assert_eq!(of("runs", &["P", "in_progress"]), Some(3.0));
         assert_eq!(of("processes", &["worker", "up"]), Some(1.0));
         assert_eq!(of("processes", &["advancer", "up"]), Some(0.0));

@@ -94,7 +94,7 @@ on_every_database! {
         assert!(matches!(claimed.await.unwrap(), (Claim::Paused, _)));
         assert!(matches!(claim_of(&mut q, "Q").await, Claim::Taken(taken) if taken.len() == 2));
 
-        // What runs ends; what was leased with its result is told not to begin, and can be put back.
+        // A step that runs ends; one that was leased with its result is not to begin, and can be put back.
         let finished = [p.finished(held, Did::Returned(json!(1))).await];
         let committer = Committer { claimant: me, pipeline: "P", lease: LEASE, room: 1 };
         let committed = commit::commit(&mut p.conn, &finished, committer).await.unwrap();

@@ -144,7 +144,7 @@ pub struct Worker {
     /// An execution may be put back before it was started.
     pub puts_back: bool,
     running: Vec<Held>,
-    /// What it was given while its pipeline is paused: put back before anything else.
+    /// Executions that it was given while its pipeline is paused: put back before anything else.
     back: Vec<ExecutionId>,
     executions: WorkerState,
 }

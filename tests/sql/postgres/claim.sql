@@ -2,13 +2,13 @@ WITH
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
      WHERE id = $1 AND epoch <= $2
-    RETURNING id, last_heartbeat_at AS moment),
+    RETURNING id, last_heartbeat_at AS moment, paused),
 taken AS (
     WITH due AS MATERIALIZED (
         SELECT execution_id FROM ductwork_availabilities
          WHERE pipeline = $3 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint
            AND (due_at, execution_id) > ($4, $5)
-           AND EXISTS (SELECT 1 FROM touched)
+           AND EXISTS (SELECT 1 FROM touched WHERE coalesce(paused, 0) = 0)
          ORDER BY due_at, execution_id LIMIT $6 FOR UPDATE SKIP LOCKED)
     DELETE FROM ductwork_availabilities
      WHERE execution_id IN (SELECT execution_id FROM due)
@@ -27,7 +27,7 @@ SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
        CAST(octet_length(s.input) AS bigint) AS size,
-       br.fan_out_id, br.ordinal, r.definition, e.waited,
+       br.fan_out_id, br.ordinal, r.definition, e.waited, touched.paused,
        (SELECT max(due_at) FROM taken) AS last_due_at,
        (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
        1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken)

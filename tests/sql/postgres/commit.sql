@@ -3,7 +3,7 @@ results AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[],
 touched AS (
     UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
      WHERE id = $31 AND epoch <= $32
-    RETURNING id, last_heartbeat_at AS moment),
+    RETURNING id, last_heartbeat_at AS moment, paused),
 closed AS (
     UPDATE ductwork_executions
        SET completed_at = (SELECT moment FROM touched), result = results.result,
@@ -92,7 +92,7 @@ ended_runs AS (
        AND held.ends = 1
        AND held.arrives_at IS NULL
        AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened'))
-SELECT held.execution_id, held.last,
+SELECT held.execution_id, held.last, touched.paused,
        1 / (CASE WHEN (SELECT count(*) FROM moved)
                     = (SELECT count(*) FROM held WHERE ready = 1 OR transition_id IS NOT NULL)
                  THEN 1 ELSE 0 END) AS whole

@@ -5,7 +5,7 @@ WITH found AS MATERIALIZED (
                 || ' s' AS detail
           FROM ductwork_processes p
          WHERE p.role = 'worker' AND p.last_heartbeat_at > (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 AND p.started_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1
-           AND p.trouble IS NULL
+           AND p.trouble IS NULL AND coalesce(p.paused, 0) = 0
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
                             WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
            AND (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = p.pipeline) < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1

@@ -1,2 +1,2 @@
 UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
- WHERE id = $1 AND epoch <= $2 RETURNING id, last_heartbeat_at AS moment
+ WHERE id = $1 AND epoch <= $2 RETURNING id, last_heartbeat_at AS moment, paused

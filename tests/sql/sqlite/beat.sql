@@ -3,4 +3,4 @@ UPDATE ductwork_processes
        succeeded = ?2, errored = ?3, crashed = ?4,
        advanced = ?5, stale = ?6, statements = ?7, quiet = ?8,
        worked_at = CASE WHEN claimed = ?1 AND advanced = ?5 THEN worked_at ELSE CAST(unixepoch('subsec') * 1000000 AS INTEGER) END
- WHERE id = ?9
+ WHERE id = ?9 RETURNING paused

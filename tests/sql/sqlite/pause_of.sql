@@ -1,0 +1,2 @@
+SELECT p.pipeline, p.reason, p.paused_by, p.paused_at FROM ductwork_pauses p
+ WHERE p.pipeline = ?1
