@@ -25,8 +25,8 @@ const REASON_MAX: usize = 500;
   ductworkd pause Import --reason 'the warehouse moves until noon'
   ductworkd pause Import --reason 'bad feed' --by ana
 
-Runs can be triggered meanwhile: they wait in the queue. A pipeline that is paused already stays as
-it is, with its own reason. Hooks are steps of their pipeline: they wait as well.
+Runs can be triggered meanwhile: they wait in the queue. A pipeline that is paused already stays
+as it is, with its own reason. Hooks are steps of their pipeline: they wait as well.
 ")]
 pub struct Pause {
     /// The pipeline's name

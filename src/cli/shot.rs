@@ -27,6 +27,7 @@ use crate::time;
 use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
+use super::nobody;
 use super::out::Out;
 use super::outage::Outages;
 use super::terminal::Terminal;
@@ -158,6 +159,7 @@ async fn follow(
     if terminal.is_none() || !triggered.created {
         say(&format!("run {id} of {pipeline} {}", made(triggered)));
     }
+    nobody::note_pause(&mut conn, pipeline).await?;
     handle.waker.job_available(pipeline);
     let how = shot.follow(triggered);
     let mut outages = Outages::new(location.clone());

@@ -15,8 +15,8 @@ use crate::model::counted;
 /// How a column counts: `i` an id, `v` a value, `t` a time, `f` whether it is null.
 const TABLES: &[(&str, &str)] = &[
     (
-        "itvv",
-        "SELECT id, last_heartbeat_at, epoch, paused FROM ductwork_processes ORDER BY id",
+        "itvvv",
+        "SELECT id, last_heartbeat_at, epoch, pipeline, paused FROM ductwork_processes ORDER BY id",
     ),
     (
         "v",
@@ -244,7 +244,7 @@ impl Words {
 /// Columns that make no difference to what happens next: written once, or for people to read, or
 /// following from others by a constraint.
 const HISTORY: &str = "
-    ductwork_processes quiet worked_at trouble troubled_at supervisor_id role pipeline host boot_id pid_namespace pid pid_started_at
+    ductwork_processes quiet worked_at trouble troubled_at supervisor_id role host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements
     ductwork_runs pipeline input triggered_at
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at

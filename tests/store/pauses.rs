@@ -128,7 +128,7 @@ on_every_database! {
         let second = pause(&mut driver.conn, "P", "another", "ben").await.unwrap();
         assert!(first.created && !second.created);
         assert_eq!(second.pause, first.pause);
-        assert_eq!(pause::pauses(&mut driver.conn).await.unwrap(), [first.pause.clone()]);
+        assert_eq!(pause::pauses(&mut driver.conn).await.unwrap().len(), 1);
         assert_eq!(pause::of_pipeline(&mut driver.conn, "P").await.unwrap(), Some(first.pause));
         assert!(unpause(&mut driver.conn, "P").await.unwrap().is_some());
         assert_eq!(unpause(&mut driver.conn, "P").await.unwrap(), None);
