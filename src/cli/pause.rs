@@ -80,7 +80,7 @@ impl Pause {
                 "say in one line why nothing is to begin: `--reason 'bad feed'`",
             )));
         }
-        let by = person::actor(self.by)?.name;
+        let by = person::actor(self.by)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
@@ -131,10 +131,11 @@ fn heedless(worker: &Unaware) -> String {
 impl Unpause {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        let by = person::actor(None)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
-            let unpaused = pause::unpause(&mut conn, pipeline);
+            let unpaused = pause::unpause(&mut conn, pipeline, &by);
             let ended = waiting("waiting for workers that register", unpaused).await?;
             if ended.is_none() {
                 known(&mut conn, &config, cli, pipeline).await?;

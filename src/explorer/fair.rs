@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::actors::{Actor, Cx, Fault};
+use super::actors::{Actor, Cx, Fault, somebody};
 use super::flows::{self, Flow, LEASE};
 use super::local::EPOCH;
 use super::search::{State, at_once};
@@ -105,7 +105,7 @@ pub fn finish(
     let told = |error: Error| format!("the fair schedule met an error: {error:?}");
     let mut state = state.clone();
     let actors = state.actors.len();
-    at_once(pause::unpause(conn, flows::PIPELINE)).map_err(told)?;
+    at_once(pause::unpause(conn, flows::PIPELINE, &somebody())).map_err(told)?;
     for _ in 0..ROUNDS {
         for index in 0..actors {
             exhaust(conn, definitions, &mut state, index).map_err(told)?;

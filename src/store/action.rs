@@ -1,7 +1,7 @@
 //! Interventions: who did what to a run or a pipeline, when, and by which way.
 //!
 //! Owns: the record of each, which the transaction writes that does it, and reading them. Never: intervenes
-//! (`trigger`, `revive`, `cancel`, `resume` do), or asks who somebody is.
+//! (`trigger`, `revive`, `cancel`, `resume`, `pause` do), or asks who somebody is.
 
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ statements! {
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run)
         SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id})
           FROM {rows:b(id id, run id)} JOIN ductwork_runs r ON {key:r.id;b.run}";
+    RECORD_OF_PIPELINE = "
+        INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline)
+        VALUES (:id, {now}, :by, :channel, :verb, :pipeline)";
     ACTIONS = "
         SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run
           FROM ductwork_actions a WHERE a.id < :before ORDER BY a.id DESC LIMIT :n";
@@ -72,6 +75,24 @@ pub(super) async fn record(
         ("made", made.map(|run| run.0).into()),
     ];
     conn.write(&RECORD_ACTIONS, &args, count).await
+}
+
+/// Records that somebody did this to a pipeline, in the transaction that does it.
+pub(super) async fn record_of_pipeline(
+    conn: &mut Conn,
+    by: &Actor,
+    verb: Verb,
+    pipeline: &str,
+) -> Result<(), Error> {
+    let args = [
+        ("id", Uuid::now_v7().into()),
+        ("by", (&by.name).into()),
+        ("channel", by.channel.as_str().into()),
+        ("verb", verb.as_str().into()),
+        ("pipeline", pipeline.into()),
+    ];
+    conn.execute(&RECORD_OF_PIPELINE, &args).await?;
+    Ok(())
 }
 
 /// An intervention.

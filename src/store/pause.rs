@@ -7,6 +7,7 @@ use crate::failpoint::failpoint;
 use crate::machine::pause::Pause;
 use crate::model::*;
 
+use super::action::{self, Actor};
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::query;
@@ -76,7 +77,7 @@ pub async fn pause(
     conn: &mut Conn,
     pipeline: &str,
     reason: &str,
-    by: &str,
+    by: &Actor,
 ) -> Result<Paused, Error> {
     failpoint!(conn, "pause.begin");
     let paused = conn.transaction(async |conn| {
@@ -84,17 +85,21 @@ pub async fn pause(
         let new = Pause {
             pipeline: pipeline.to_owned(),
             reason: reason.to_owned(),
-            by: by.to_owned(),
+            by: by.name.clone(),
             at,
         };
         let pause = hold(conn, &new).await?;
         mark(conn, pipeline, true).await?;
+        let created = pause == new;
+        if created {
+            action::record_of_pipeline(conn, by, Verb::Pause, pipeline).await?;
+        }
         failpoint!(conn, "pause.written");
         let unaware = conn
             .fetch(&UNAWARE, &[("pipeline", pipeline.into())])
             .await?;
         Ok(Paused {
-            created: pause == new,
+            created,
             pause,
             unaware: unaware.iter().map(unaware_of).collect::<Result<_, _>>()?,
         })
@@ -105,7 +110,7 @@ pub async fn pause(
 }
 
 /// Ends the pause of a pipeline, and returns it; `None` when it was not paused.
-pub async fn unpause(conn: &mut Conn, pipeline: &str) -> Result<Option<Pause>, Error> {
+pub async fn unpause(conn: &mut Conn, pipeline: &str, by: &Actor) -> Result<Option<Pause>, Error> {
     failpoint!(conn, "unpause.begin");
     let ended = conn.transaction(async |conn| {
         let args = [("pipeline", pipeline.into())];
@@ -113,6 +118,7 @@ pub async fn unpause(conn: &mut Conn, pipeline: &str) -> Result<Option<Pause>, E
             return Ok(None);
         };
         mark(conn, pipeline, false).await?;
+        action::record_of_pipeline(conn, by, Verb::Unpause, pipeline).await?;
         failpoint!(conn, "unpause.written");
         of(&row).map(Some)
     });

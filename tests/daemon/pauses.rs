@@ -1,6 +1,7 @@
 //! A pipeline that is paused: what runs ends, nothing begins, and what comes next waits for the end of it.
 
-use ductwork::model::Role;
+use ductwork::model::{Channel, Role};
+use ductwork::store::action::Actor;
 use ductwork::store::pause::{pause, unpause};
 use nix::sys::signal::Signal;
 
@@ -16,6 +17,13 @@ steps:
   B: { command: [sh, -c, 'echo up >> followed; cat'] }
 flow: [{ start: A }, { chain: B }]
 "#;
+
+fn ana() -> Actor {
+    Actor {
+        name: "ana".to_owned(),
+        channel: Channel::Cli,
+    }
+}
 
 fn two_slots() -> Settings {
     Settings {
@@ -98,14 +106,14 @@ on_every_database! {
             assert!(round <= 20, "a heartbeat told it each time: the test is empty");
             fixture.trigger("Held", "1", 2).await;
             fixture.said("begun", 2 * round).await;
-            pause(&mut fixture.conn, "Held", "why", "ana").await.unwrap();
+            pause(&mut fixture.conn, "Held", "why", &ana()).await.unwrap();
             std::fs::write(fixture.path("go"), "").unwrap();
             until(&mut fixture, "A", 2 * round, 0).await;
             until(&mut fixture, "B", 2 * (round - 1), 2).await;
             assert_eq!(fixture.lines("followed").len(), 2 * (round - 1));
             let told_by_commit = !daemon.logged("put back").is_empty();
             std::fs::remove_file(fixture.path("go")).unwrap();
-            unpause(&mut fixture.conn, "Held").await.unwrap();
+            unpause(&mut fixture.conn, "Held", &ana()).await.unwrap();
             fixture.completed(PATIENCE).await;
             if told_by_commit {
                 break;

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Output, Stdio};
 
-use ductwork::model::{RunId, RunStatus};
+use ductwork::model::{Channel, RunId, RunStatus};
+use ductwork::store::action::Actor;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Dialect, migrate, pause, query};
 
@@ -176,6 +177,7 @@ on_every_database! {
 
     async fn a_pause_and_its_end_may_be_given_again(db: Db) {
         let mut fixture = settings(&db).await;
+        let ana = Actor { name: "ana".to_owned(), channel: Channel::Cli };
         for (verb, words) in [
             ("pause", &["pause", "Work", "--reason", "why"][..]),
             ("unpause", &["unpause", "Work"]),
@@ -183,8 +185,8 @@ on_every_database! {
             for fault in of(verb) {
                 let before = pause::of_pipeline(&mut fixture.conn, "Work").await.unwrap();
                 match (verb, &before) {
-                    ("pause", Some(_)) => drop(pause::unpause(&mut fixture.conn, "Work").await.unwrap()),
-                    ("unpause", None) => drop(pause::pause(&mut fixture.conn, "Work", "x", "y").await.unwrap()),
+                    ("pause", Some(_)) => drop(pause::unpause(&mut fixture.conn, "Work", &ana).await.unwrap()),
+                    ("unpause", None) => drop(pause::pause(&mut fixture.conn, "Work", "x", &ana).await.unwrap()),
                     _ => {}
                 }
                 give(&fixture, words, Some(fault));

@@ -16,7 +16,7 @@ use crate::driver::{Did, Driver};
 use crate::on_every_database;
 use crate::support::Db;
 
-fn ana() -> Actor {
+pub fn ana() -> Actor {
     Actor {
         name: "ana".to_owned(),
         channel: Channel::Api,

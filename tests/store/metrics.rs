@@ -118,7 +118,7 @@ on_every_database! {
             driver.trigger(&definition, "1").await;
         }
         driver.claim("P", 1).await;
-        pause::pause(&mut driver.conn, "Q", "why", "ana").await.unwrap();
+        pause::pause(&mut driver.conn, "Q", "why", &crate::actions::ana()).await.unwrap();
         let mut readings = metrics::readings(&mut driver.conn, Duration::from_secs(30)).await.unwrap();
         readings.extend(metrics::runs(&mut driver.conn).await.unwrap());
         let of = |name: &str, labels: &[&str]| {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
+use ductwork::store::action::{self, Actor};
 use ductwork::store::claim::{self, Claim};
 use ductwork::store::commit::{self, Committer};
 use ductwork::store::cursor::Cursor;
@@ -14,6 +15,7 @@ use ductwork::store::statement::Statement;
 use ductwork::store::stuck;
 use serde_json::json;
 
+use crate::actions::ana;
 use crate::driver::{Did, Driver, LEASE, audit, process_of};
 use crate::guards::{session, until_it_waits};
 use crate::on_every_database;
@@ -64,7 +66,7 @@ async fn is_paused(worker: &mut Driver) -> bool {
 }
 
 async fn pause_p(driver: &mut Driver) -> Paused {
-    pause(&mut driver.conn, "P", "why", "ana").await.unwrap()
+    pause(&mut driver.conn, "P", "why", &ana()).await.unwrap()
 }
 
 on_every_database! {
@@ -110,7 +112,7 @@ on_every_database! {
         let mut next = worker(&db, "P").await;
         assert!(is_paused(&mut next).await);
 
-        let ended = unpause(&mut next.conn, "P").await.unwrap().unwrap();
+        let ended = unpause(&mut next.conn, "P", &ana()).await.unwrap().unwrap();
         assert_eq!((ended.reason.as_str(), ended.by.as_str()), ("why", "ana"));
         let Claim::Taken(taken) = claim_of(&mut next, "P").await else {
             panic!("it claims again");
@@ -123,16 +125,20 @@ on_every_database! {
 
     async fn a_second_pause_keeps_the_reason_of_the_first(db: Db) {
         let mut driver = worker(&db, "P").await;
-        assert_eq!(unpause(&mut driver.conn, "P").await.unwrap(), None);
+        assert_eq!(unpause(&mut driver.conn, "P", &ana()).await.unwrap(), None);
         let first = pause_p(&mut driver).await;
-        let second = pause(&mut driver.conn, "P", "another", "ben").await.unwrap();
+        let second = pause(&mut driver.conn, "P", "another", &Actor { name: "ben".to_owned(), channel: Channel::Api }).await.unwrap();
         assert!(first.created && !second.created);
         assert_eq!(second.pause, first.pause);
         assert_eq!(pause::pauses(&mut driver.conn).await.unwrap().len(), 1);
         assert_eq!(pause::of_pipeline(&mut driver.conn, "P").await.unwrap(), Some(first.pause));
-        assert!(unpause(&mut driver.conn, "P").await.unwrap().is_some());
-        assert_eq!(unpause(&mut driver.conn, "P").await.unwrap(), None);
+        assert!(unpause(&mut driver.conn, "P", &ana()).await.unwrap().is_some());
+        assert_eq!(unpause(&mut driver.conn, "P", &ana()).await.unwrap(), None);
         assert_eq!(pause::pauses(&mut driver.conn).await.unwrap(), []);
+        // Only what happened is recorded, newest first.
+        let actions = action::latest(&mut driver.conn, None, None, 9).await.unwrap();
+        let verbs: Vec<_> = actions.iter().map(|it| (it.verb.as_str(), it.pipeline.as_str(), it.run)).collect();
+        assert_eq!(verbs, [("unpause", "P", None), ("pause", "P", None)]);
         driver.audit().await;
     }
 
@@ -143,8 +149,8 @@ on_every_database! {
         p.trigger(&one("Q"), "1").await;
         pause_p(&mut p).await;
         audit(&mut q.conn).await;
-        pause(&mut q.conn, "Q", "why", "ana").await.unwrap();
-        unpause(&mut p.conn, "P").await.unwrap();
+        pause(&mut q.conn, "Q", "why", &ana()).await.unwrap();
+        unpause(&mut p.conn, "P", &ana()).await.unwrap();
         assert!(matches!(claim_of(&mut q, "Q").await, Claim::Paused));
         assert!(!is_paused(&mut p).await);
         // A registration takes away no pause but the one that it has made.
@@ -164,7 +170,7 @@ on_every_database! {
             let ids: Vec<ProcessId> = unaware.iter().map(|it| it.id).collect();
             assert_eq!(ids, [older.process]);
         }
-        unpause(&mut driver.conn, "P").await.unwrap();
+        unpause(&mut driver.conn, "P", &ana()).await.unwrap();
         assert_eq!(pause_p(&mut driver).await.unaware.len(), 1);
         driver.audit().await;
     }
@@ -310,7 +316,7 @@ async fn a_worker_that_registers_while_its_pipeline_is_unpaused_claims() {
                 true => hold(db, &HELD_PROCESS, known.process).await,
                 false => hold(db, &HELD_METRICS, process.id).await,
             };
-            let unpaused = async move { unpause(&mut person.conn, "P").await.unwrap() };
+            let unpaused = async move { unpause(&mut person.conn, "P", &ana()).await.unwrap() };
             let registered = async move {
                 process::register(&mut boots.conn, &process).await.unwrap();
                 boots.process = process.id;

@@ -37,7 +37,7 @@ use crate::store::error::Source;
 use crate::store::process::{self, Claimant, Counters, Death, Heard, NewProcess};
 use crate::store::statement::Statement;
 use crate::store::trigger::{self, NewRun};
-use crate::store::{Conn, Error, cancel, pause, prune, resume, revive};
+use crate::store::{Conn, Error, action, cancel, pause, prune, resume, revive};
 
 /// A fault of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -602,6 +602,14 @@ pub async fn register(conn: &mut Conn, role: Role) -> Result<ProcessId, Error> {
     process::register(conn, &row).await.map(|()| id)
 }
 
+/// The name under which pauses are recorded.
+pub fn somebody() -> action::Actor {
+    action::Actor {
+        name: "who".to_owned(),
+        channel: Channel::Cli,
+    }
+}
+
 /// The reaper's own clock stands and goes with the database's.
 fn instant(clock: i64) -> Instant {
     static START: OnceLock<Instant> = OnceLock::new();
@@ -703,10 +711,12 @@ impl Person {
                 .map(|_| 1),
             Verb::Deadlines => resume::pass_deadlines(conn).await.map(|_| 1),
             Verb::Pause => {
-                let paused = pause::pause(conn, flows::PIPELINE, "why", "who").await;
+                let paused = pause::pause(conn, flows::PIPELINE, "why", &somebody()).await;
                 paused.map(|_| 1)
             }
-            Verb::Unpause => pause::unpause(conn, flows::PIPELINE).await.map(|_| 1),
+            Verb::Unpause => pause::unpause(conn, flows::PIPELINE, &somebody())
+                .await
+                .map(|_| 1),
             // One run per transaction, until there is none.
             Verb::Prune(age) => prune::prune(conn, *age, 1).await,
         });
