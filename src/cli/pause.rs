@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::config::Config;
 use crate::problem::Problem;
 use crate::process::start;
-use crate::store::pause::{self, Unaware};
+use crate::store::pause::{self, REASON_MAX, Unaware};
 use crate::store::{Conn, Purpose, process, query};
 use crate::wire::pipeline::PausedJson;
 
@@ -15,9 +15,6 @@ use super::out::clean;
 use super::patiently::waiting;
 use super::person;
 use super::setup::{self, CliContext};
-
-/// Characters of a reason.
-const REASON_MAX: usize = 500;
 
 /// Stops the claims of a pipeline: what runs goes on to its end, and nothing more begins.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::keys::{KEYS, Kind, Scope};
 use super::*;
-use crate::yaml;
+use crate::{model, yaml};
 
 /// A working directory, and the variables of a process.
 struct Desk {
@@ -655,7 +655,7 @@ fn a_misspelt_override_is_a_problem_and_what_steps_are_handed_is_none() {
 }
 
 #[test]
-fn the_console_listens_on_this_host_alone() {
+fn a_console_that_other_hosts_reach_answers_visitors_with_tokens_alone() {
     let listen = |text: &str| Desk::with(&format!("console: {{listen: \"{text}\"}}\n"));
     for (text, address) in [
         ("127.0.0.1:9410", "127.0.0.1:9410"),
@@ -673,18 +673,23 @@ fn the_console_listens_on_this_host_alone() {
         "10.0.0.1:80",
         "[::ffff:8.8.8.8]:80",
     ] {
-        let problems = listen(text).load_as(None, None).unwrap_err().0;
-        let message = format!(
-            "`console.listen`: the console does not ask who its visitors are yet, and other hosts can reach \
-             {text}; it listens on this host alone"
-        );
-        assert_eq!(problems[0].message, message);
+        let visitors = |word: &str| {
+            let text = format!("console: {{listen: \"{text}\", visitors: {word}}}\n");
+            Desk::with(&text).load_as(None, None)
+        };
+        for word in ["auto", "known"] {
+            let console = visitors(word).unwrap().console;
+            assert_eq!(console.anonymous("development"), None, "{text} {word}");
+        }
+        let problems = visitors("anybody").unwrap_err().0;
+        let message = format!("other hosts can reach {text}, and the console would answer anybody");
+        assert!(problems[0].message.contains(&message), "{problems:?}");
         let help = problems[0].help.as_deref().unwrap();
-        assert!(
-            help.contains("reverse proxy") && help.contains("ssh -L"),
-            "{help}"
-        );
+        assert!(help.contains("ductworkd token create"), "{help}");
     }
+    let here = listen("127.0.0.1:9410").config().console;
+    assert_eq!(here.anonymous("development"), Some(model::Scope::Operate));
+    assert_eq!(here.anonymous("production"), Some(model::Scope::Read));
     for text in [
         "9410",
         "127.0.0.1",

@@ -47,6 +47,9 @@ statements! {
 /// No pause began then: the row of a registration, which nobody else ever sees.
 const NEVER: i64 = 0;
 
+/// Characters of a reason.
+pub const REASON_MAX: usize = 500;
+
 /// A worker of a program that knows no pauses: it goes on claiming.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unaware {

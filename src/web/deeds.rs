@@ -13,11 +13,13 @@ use axum::http::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::definition::Definition;
+use crate::machine::pause::Pause;
 use crate::model::*;
 use crate::problem::nearest;
 use crate::step::output::parse_json;
 use crate::store::action::Actor;
 use crate::store::cancel::{self, Cancel, Cancelling};
+use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, NewRun, Triggered};
@@ -264,6 +266,45 @@ pub async fn resume(
             )))
         }
     }
+}
+
+/// Pauses a pipeline, unless it is paused: the pause, and whether this is who made it.
+pub async fn pause(
+    site: &Arc<Site>,
+    pipeline: String,
+    reason: &str,
+    by: Actor,
+) -> Result<(Pause, bool), Refusal> {
+    let reason = reason.trim().to_owned();
+    let is_long = reason.chars().count() > REASON_MAX;
+    if reason.is_empty() || is_long || reason.contains(char::is_control) {
+        let detail = format!(
+            "a pause has a reason of 1 to {REASON_MAX} characters in one line: why nothing is to begin"
+        );
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    definition_of(site, &pipeline).await?;
+    let shared = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let paused = pause::pause(conn, &pipeline, &reason, &by).await?;
+        // Those who hold what they have not begun put it back at once.
+        (shared.terms.wake)(conn, &pipeline).await;
+        Ok(paused)
+    });
+    let paused = asked.await.map_err(unsure)?;
+    Ok((paused.pause, paused.created))
+}
+
+/// Lets a pipeline go on; false where it was not paused.
+pub async fn unpause(site: &Arc<Site>, pipeline: String, by: Actor) -> Result<bool, Refusal> {
+    definition_of(site, &pipeline).await?;
+    let shared = Arc::clone(site);
+    let asked = site.acts.read(async move |conn| {
+        let ended = pause::unpause(conn, &pipeline, &by).await?;
+        (shared.terms.wake)(conn, &pipeline).await;
+        Ok(ended.is_some())
+    });
+    asked.await.map_err(unsure)
 }
 
 fn word(status: RunStatus) -> &'static str {

@@ -16,9 +16,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::model::Scope;
 
-use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson};
+use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
-use crate::wire::pipeline::{DefinitionJson, PipelineJson, StatsJson};
+use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
@@ -176,6 +176,10 @@ pub static ROUTES: &[Route] = &[
         "The form by which a run is started", || get(pages::ask_trigger)),
     route(Method::POST, "/pipelines/{name}/trigger", OPERATE,
         "Start a run", || post(pages::trigger)),
+    route(Method::POST, "/pipelines/{name}/pause", OPERATE,
+        "Pause a pipeline", || post(pages::pause)),
+    route(Method::POST, "/pipelines/{name}/unpause", OPERATE,
+        "Let a paused pipeline go on", || post(pages::unpause)),
     route(Method::GET, "/sign-in", OPEN,
         "The page on which a browser signs in", || get(pages::ask_sign_in)),
     route(Method::POST, "/sign-in", OPEN,
@@ -239,11 +243,15 @@ pub static ROUTES: &[Route] = &[
         &[&actions::NAME.about], json::<MadeJson>(), |deed| Box::pin(actions::trigger(deed))),
     acts::<actions::ReviveBody>("/api/v1/runs/{id}/revive", "Continue a halted run as a new one",
         &[&runs::ID.about], json::<MadeJson>(), |deed| Box::pin(actions::revive(deed))),
-    acts::<actions::CancelBody>("/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
+    acts::<actions::NoBody>("/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
          by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
     acts::<actions::ResumeBody>("/api/v1/runs/{id}/resume", "Answer a run that waits for a person",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
+    acts::<actions::PauseBody>("/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
+        &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),
+    acts::<actions::NoBody>("/api/v1/pipelines/{name}/unpause", "Let a paused pipeline go on",
+        &[&actions::NAME.about], json::<UnpausedJson>(), |deed| Box::pin(actions::unpause(deed))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),

@@ -45,6 +45,15 @@ const REQUESTS: u32 = 50;
 /// Tokens that turn out to be none, of all visitors, within that time: further ones wait their turn.
 const UNKNOWN: u32 = 20;
 
+/// The lists of which `pipeline` leaves nothing but what is of that pipeline.
+const FILTERED: &[&str] = &[
+    "/runs",
+    "/halted",
+    "/api/v1/runs",
+    "/api/v1/stats",
+    "/api/v1/halted",
+];
+
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// A visitor.
@@ -217,6 +226,9 @@ pub async fn token_of(
         }
     };
     let right = |token: &Arc<Token>| token.digest == secret.digest() && token.is_valid;
+    if token.as_ref().is_some_and(|token| !token.is_valid) {
+        site.visitors.forget(secret.id());
+    }
     let Some(token) = token.filter(right) else {
         site.visitors.meet_unknown();
         return Ok(None);
@@ -401,9 +413,10 @@ async fn within(
     let named = match (of("name"), of("id")) {
         (Some(name), _) => vec![name.clone()],
         (None, Some(id)) if gate.route.path.contains("/runs/") => {
-            // An id that is none is refused by its route.
+            // Some digits of an id may be those of any run.
             let Ok(run) = id.parse::<RunId>() else {
-                return Ok(());
+                let detail = "a token for some pipelines asks for a run by its whole id";
+                return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
             };
             let state = gate
                 .site
@@ -414,13 +427,20 @@ async fn within(
                 None => return Ok(()),
             }
         }
-        _ => {
+        _ if FILTERED.contains(&gate.route.path) => {
             let query = uri.query().unwrap_or_default().as_bytes();
-            form_urlencoded::parse(query)
-                .filter(|(name, _)| name == "pipeline")
-                .map(|(_, value)| value.into_owned())
-                .collect()
+            let pairs = || form_urlencoded::parse(query);
+            match pairs().any(|(name, value)| name == "id" && !value.is_empty()) {
+                // Some digits of an id may be those of any run.
+                true => Vec::new(),
+                false => pairs()
+                    .filter(|(name, _)| name == "pipeline")
+                    .map(|(_, value)| value.trim().to_owned())
+                    .filter(|value| !value.is_empty())
+                    .collect(),
+            }
         }
+        _ => Vec::new(),
     };
     if named.is_empty() {
         let detail = format!(

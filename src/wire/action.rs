@@ -76,3 +76,11 @@ pub struct ResumedJson {
     /// Steps that go on.
     pub resumed: usize,
 }
+
+/// A pipeline that goes on.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Unpaused")]
+pub struct UnpausedJson {
+    /// False: it was not paused.
+    pub was_paused: bool,
+}

@@ -251,6 +251,10 @@ on_every_database! {
             let page = console.get(&format!("/sign-in?link={secret}"));
             assert!(page.body.contains("Let this browser in"), "{page:?}");
         }
+        for elsewhere in ["//evil.example/", "/%09/evil.example/", "/%5Cevil.example/", "https://evil.example/"] {
+            let page = console.get(&format!("/sign-in?link={secret}&to={elsewhere}"));
+            assert!(page.body.contains("name=\"to\" value=\"/\""), "{elsewhere}: {page:?}");
+        }
         let form = format!("secret={secret}&to=//evil.example/");
         let answer = Ask::form("/sign-in", &form).of(&console);
         assert_eq!(answer.leads_to(), "/", "and nowhere else");
@@ -285,6 +289,10 @@ on_every_database! {
             "/api/v1/processes".to_owned(),
             "/api/v1/actions".to_owned(),
             "/metrics".to_owned(),
+            "/metrics?pipeline=Plain".to_owned(),
+            "/api/v1/processes?pipeline=Plain".to_owned(),
+            "/api/v1/runs?pipeline=Plain&pipeline=Halts".to_owned(),
+            format!("/api/v1/runs/{}", &other.to_string()[..8]),
         ] {
             assert_eq!(status(Ask::get(&path)), 403, "{path}");
         }
@@ -335,6 +343,21 @@ on_every_database! {
         assert_eq!(fixture.output(asks).await, json!({"yes": true}));
         assert_eq!(sent(Ask::json(&resume, "{}")).status, 409);
 
+        let pause = |path: &str, body| sent(Ask::json(&format!("/api/v1/pipelines/Plain/{path}"), body));
+        let reasoned = r#"{"reason": "the feed is bad"}"#;
+        assert_eq!(pause("pause", "{}").status, 422);
+        assert_eq!(pause("pause", r#"{"reason": " "}"#).status, 422);
+        assert_eq!(pause("pause", reasoned).status, 201);
+        let again = pause("pause", reasoned);
+        assert_eq!((again.status, &again.value()["by"]), (200, &json!("shop")));
+        let held = sent(Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#)).run();
+        let why = sent(Ask::get(&format!("/api/v1/runs/{held}/why")));
+        assert!(why.body.contains("the feed is bad"), "{why:?}");
+        for was_paused in [true, false] {
+            assert_eq!(pause("unpause", "").value()["was_paused"], was_paused);
+        }
+        fixture.run_ended(held).await;
+
         let later = sent(Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": null, "delay": "1h"}"#)).run();
         let cancel = format!("/api/v1/runs/{later}/cancel");
         for _ in 0..2 {
@@ -344,7 +367,7 @@ on_every_database! {
         let all = action::latest(&mut fixture.conn, None, None, 99).await.unwrap();
         let verbs: Vec<_> = all.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
         let of = |verb| (verb, "shop", "api");
-        assert_eq!(verbs, ["cancel", "trigger", "resume", "trigger", "revive", "trigger"].map(of));
+        assert_eq!(verbs, ["cancel", "trigger", "unpause", "trigger", "pause", "resume", "trigger", "revive", "trigger"].map(of));
         let listed = sent(Ask::get(&format!("/api/v1/actions?run={run}&limit=1")));
         assert_eq!(listed.value()[0]["verb"], "revive");
         assert!(listed.header("link").unwrap().contains("rel=\"next\""));
@@ -418,6 +441,12 @@ on_every_database! {
         assert!(got(&format!("/runs/{halted}")).body.contains("Revive</button>"));
         let revived = sent(&format!("/runs/{halted}/revive"), &format!("proof={proof}"));
         assert_ne!(revived.leads_to(), format!("/runs/{halted}"));
+
+        sent("/pipelines/Asks/pause", &format!("proof={proof}&reason=a+bad+feed")).leads_to();
+        let paused = got("/pipelines/Asks").body;
+        assert!(paused.contains("a bad feed") && paused.contains("Unpause</button>"), "{paused}");
+        sent("/pipelines/Asks/unpause", &format!("proof={proof}")).leads_to();
+        assert!(!got("/pipelines/Asks").body.contains("a bad feed"));
 
         let open = fixture.trigger_in(std::time::Duration::from_secs(3_600), "Plain", "1", 1).await[0];
         let question = got(&format!("/runs/{open}/cancel"));

@@ -14,7 +14,8 @@ use crate::store::action::{self, Action};
 use crate::web::Site;
 use crate::web::deeds;
 use crate::web::refusal::Refusal;
-use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson};
+use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
+use crate::wire::pipeline::PauseJson;
 
 use super::cursor::AfterAction;
 use super::given::{Given, LIMIT, Param, Text};
@@ -67,11 +68,11 @@ pub struct ReviveBody {
     without_context: bool,
 }
 
-/// How to end a run: there is nothing to say.
+/// The body of a deed of which there is nothing to say.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(rename = "Cancel")]
-pub struct CancelBody {}
+#[schemars(rename = "Nothing")]
+pub struct NoBody {}
 
 /// An answer.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -132,7 +133,7 @@ pub async fn revive(deed: Deed) -> Answered {
 /// `POST /api/v1/runs/{id}/cancel`
 pub async fn cancel(deed: Deed) -> Answered {
     let run_id = deed.given.need(&ID)?;
-    let CancelBody {} = deed.body()?;
+    let NoBody {} = deed.body()?;
     let by = deed.visitor.actor(Channel::Api);
     let ending = deeds::cancel(&deed.site, run_id, by).await?;
     let status = match ending {
@@ -153,4 +154,35 @@ pub async fn resume(deed: Deed) -> Answered {
     let by = deed.visitor.actor(Channel::Api);
     let resumed = deeds::resume(&deed.site, run_id, body.step, value.transpose()?, by).await?;
     Answer::json(&ResumedJson { run_id, resumed })
+}
+
+/// A pause to make.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PauseReason")]
+pub struct PauseBody {
+    /// Why nothing is to begin, in one line.
+    reason: String,
+}
+
+/// `POST /api/v1/pipelines/{name}/pause`
+pub async fn pause(deed: Deed) -> Answered {
+    let name = deed.given.need(&NAME)?.0;
+    let body: PauseBody = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let (pause, created) = deeds::pause(&deed.site, name, &body.reason, by).await?;
+    let status = match created {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    };
+    Ok(Answer::json(&PauseJson::of(&pause))?.status(status))
+}
+
+/// `POST /api/v1/pipelines/{name}/unpause`
+pub async fn unpause(deed: Deed) -> Answered {
+    let pipeline = deed.given.need(&NAME)?.0;
+    let NoBody {} = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let was_paused = deeds::unpause(&deed.site, pipeline, by).await?;
+    Answer::json(&UnpausedJson { was_paused })
 }

@@ -279,3 +279,31 @@ pub async fn trigger(
         false => Ok(elsewhere(&format!("/runs/{}", made.run_id))),
     }
 }
+
+/// `POST /pipelines/{name}/pause`
+pub async fn pause(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(pipeline): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let form = Form::of(&body, &who)?;
+    let reason = form.get("reason").unwrap_or_default();
+    let path = format!("/pipelines/{}", encoded(&pipeline));
+    let by = who.actor(Channel::Console);
+    deeds::pause(&site, pipeline, reason, by).await?;
+    Ok(elsewhere(&path))
+}
+
+/// `POST /pipelines/{name}/unpause`
+pub async fn unpause(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(pipeline): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    Form::of(&body, &who)?;
+    let path = format!("/pipelines/{}", encoded(&pipeline));
+    deeds::unpause(&site, pipeline, who.actor(Channel::Console)).await?;
+    Ok(elsewhere(&path))
+}

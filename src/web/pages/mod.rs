@@ -39,7 +39,7 @@ use crate::svg;
 use super::refusal::Refusal;
 use super::visitor::{self, Visitor};
 
-pub use acts::{actions, ask_cancel, ask_trigger, cancel, resume, revive, trigger};
+pub use acts::{actions, ask_cancel, ask_trigger, cancel, pause, resume, revive, trigger, unpause};
 pub use asked::encoded;
 pub use elements::elements;
 pub use halted::halted;

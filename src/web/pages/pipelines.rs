@@ -10,13 +10,14 @@ use axum::response::Response;
 
 use crate::machine::layout::Layout;
 use crate::store::definition::short;
-use crate::store::{page as store, query};
+use crate::store::{page as store, pause, query};
 use crate::svg::Picture;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 
 use super::asked::{Asked, encoded, missing};
 use super::parts::{self, Moment};
+use super::text::clip;
 use super::{Frame, page};
 
 /// Versions that are read: of all pipelines together.
@@ -24,6 +25,9 @@ const VERSIONS: usize = 10_000;
 
 /// Versions of one pipeline that are listed.
 const LISTED: usize = 100;
+
+/// Letters of a pause.
+const LETTERS: usize = 700;
 
 #[derive(Template)]
 #[template(path = "pipelines.html")]
@@ -44,7 +48,10 @@ struct Row {
 #[template(path = "pipeline.html")]
 struct One {
     frame: Frame,
-    may_act: bool,
+    /// There for a visitor who may act on it.
+    proof: Option<String>,
+    /// The fact that it is paused.
+    pause: Option<String>,
     name: String,
     encoded: String,
     graph: Option<String>,
@@ -117,9 +124,10 @@ pub async fn pipeline(
             Some(shown) => Some((shown.clone(), definitions.read(conn, &shown.digest).await?)),
             None => None,
         };
-        Ok((versions, shown, query::now(conn).await?))
+        let pause = pause::of_pipeline(conn, &of).await?;
+        Ok((versions, shown, pause, query::now(conn).await?))
     });
-    let (versions, shown, now) = read.await?;
+    let (versions, shown, pause, now) = read.await?;
     let latest = versions.last().map(|it| it.digest.clone());
     let Some((shown, definition)) = shown else {
         return Err(match (versions.is_empty(), version) {
@@ -154,7 +162,8 @@ pub async fn pipeline(
     };
     let frame = Frame::of("pipelines", now);
     page(&One {
-        may_act: frame.proof_on(&name).is_some(),
+        proof: frame.proof_on(&name),
+        pause: pause.map(|pause| clip(&pause.fact(now), LETTERS)),
         frame,
         encoded: encoded(&name),
         name,

@@ -48,9 +48,10 @@ pub async fn ask_sign_in(uri: Uri) -> Result<Response, Refusal> {
 
 /// The path of a page of ours; the overview for anything else, so that no link leads a visitor away.
 fn own(path: Option<&str>) -> String {
-    let fits = |path: &&str| {
-        path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n'])
-    };
+    // A browser drops tabs and ends of lines, and takes a backslash for a slash.
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'\\';
+    let fits =
+        |path: &&str| path.starts_with('/') && !path.starts_with("//") && path.bytes().all(plain);
     path.filter(fits).unwrap_or("/").to_owned()
 }
 
