@@ -104,6 +104,7 @@ const SCANS: &[(&str, &str)] = &[
     ("APPLIED", "a row per migration"),
     ("BEREFT", "a row per process"),
     ("DEPARTED", "stops at its limit"),
+    ("FORGET_ACTIONS", "stops at its limit"),
     (
         "LATEST_DEFINITIONS",
         "a row per version of a pipeline, without what is in it",

@@ -11,8 +11,8 @@ use crate::model::*;
 
 use super::conn::{Conn, Row};
 use super::error::Error;
+use super::micros;
 use super::statement::{Rows, statements};
-use super::{list, micros, query};
 
 /// As many are forgotten in one transaction.
 const FORGOTTEN_AT_ONCE: u64 = 500;
@@ -32,11 +32,10 @@ statements! {
         SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
          ORDER BY a.run_id DESC, a.id DESC LIMIT :n";
-    /// Those that were made before what is kept began. Their ids begin with the time.
+    /// Their ids begin with the time: the first of them are the oldest, as far as clocks agree.
     FORGET_ACTIONS = "
         DELETE FROM ductwork_actions
-         WHERE id IN (SELECT id FROM ductwork_actions
-                       WHERE id < :before AND at <= {now} - :age ORDER BY id LIMIT :n)";
+         WHERE at <= {now} - :age AND id IN (SELECT id FROM ductwork_actions ORDER BY id LIMIT :n)";
 }
 
 /// A person or a program that intervenes.
@@ -153,15 +152,7 @@ pub async fn latest(
 
 /// Forgets interventions of so long ago; true where there may be more of them.
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
-    let newest = query::now(conn).await?.saturating_sub(micros(age));
     let n = FORGOTTEN_AT_ONCE;
-    let args = [
-        (
-            "before",
-            list::id_at(newest.saturating_add(micros(list::SKEW))).into(),
-        ),
-        ("age", micros(age).into()),
-        ("n", (n as i64).into()),
-    ];
+    let args = [("age", micros(age).into()), ("n", (n as i64).into())];
     Ok(conn.execute(&FORGET_ACTIONS, &args).await? == n)
 }

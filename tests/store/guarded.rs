@@ -59,6 +59,31 @@ pub const GUARDED: &[Guarded] = &[
         "gone_at <= {now} - :age",
         "a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned",
     ),
+    // Nor does the memory of interventions, nor do the console's visitors.
+    (
+        "FORGET_ACTIONS.1",
+        1,
+        "at <= {now} - :age",
+        "interventions_are_forgotten_with_the_history",
+    ),
+    (
+        "END_TOKEN.1",
+        1,
+        "ended_at IS NULL",
+        "of_two_browsers_that_open_one_link_one_is_let_in",
+    ),
+    (
+        "FORGET_TOKENS.1",
+        1,
+        "kind IN ('link', 'session')",
+        "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
+    ),
+    (
+        "FORGET_TOKENS.2",
+        1,
+        "expires_at < {now}",
+        "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
+    ),
     // Two connections that are given up in a row, and what fenced the first of them arrives last.
     (
         "FENCE_EARLIER.1",

@@ -1,3 +1,2 @@
 DELETE FROM ductwork_actions
- WHERE id IN (SELECT id FROM ductwork_actions
-               WHERE id < $1 AND at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $2 ORDER BY id LIMIT $3)
+ WHERE at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 AND id IN (SELECT id FROM ductwork_actions ORDER BY id LIMIT $2)

@@ -1,3 +1,2 @@
 DELETE FROM ductwork_actions
- WHERE id IN (SELECT id FROM ductwork_actions
-               WHERE id < ?1 AND at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?2 ORDER BY id LIMIT ?3)
+ WHERE at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 AND id IN (SELECT id FROM ductwork_actions ORDER BY id LIMIT ?2)
