@@ -182,6 +182,8 @@ pub fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
             text.push_str(&paint(cell.style, &cell.text));
             if Some(column) != used {
                 let padding = widths[column].saturating_sub(cell.text.chars().count()) + 2;
+                // The widest that a format takes: a damaged row may have a name of a megabyte.
+                let padding = padding.min(usize::from(u16::MAX));
                 let _ = write!(text, "{:padding$}", "");
             }
         }

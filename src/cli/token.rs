@@ -141,6 +141,9 @@ async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failu
     let public = public.strip_prefix("dw_").unwrap_or(&public).to_owned();
     if !token::end(conn, &public).await? {
         let message = match token::find(conn, &public).await? {
+            Some(link) if link.kind == TokenKind::Link => format!(
+                "the link {public} was used or revoked before; a session that it opened is revoked by its own id"
+            ),
             Some(_) => format!("the token {public} was revoked before"),
             None => format!("there is no token `{}`", clean(&public)),
         };
@@ -170,6 +173,9 @@ fn list(cli: &CliContext, all: &[Stored], now: i64) -> Result<(), Failure> {
         return cli
             .out
             .text("there are no tokens: `ductworkd token create NAME` makes one\n");
+    }
+    if all.len() == LISTED {
+        super::follow::say(&format!("note: these are the first {LISTED}, by their ids"));
     }
     let row = |it: &Stored| {
         let (state, style) = match (it.is_valid, it.ended_at) {

@@ -39,7 +39,9 @@ impl Console {
 
     /// The rights of a visitor without a token: on a developer's own host there is nobody else.
     pub fn anonymous(&self, environment: &str) -> Option<Scope> {
-        let is_reached = self.listen.is_some_and(|it| !it.ip().is_loopback());
+        // A further name is a proxy's, behind which may be anybody.
+        let is_reached =
+            !self.hosts.is_empty() || self.listen.is_some_and(|it| !it.ip().is_loopback());
         match self.tokens.unwrap_or(is_reached) {
             true => None,
             false if environment == DEFAULT_ENVIRONMENT => Some(Scope::Operate),

@@ -217,7 +217,7 @@ pub static KEYS: &[Key] = &[
         "further names by which browsers reach the console, such as that of a reverse proxy"),
     key("console.visitors", Kind::Choice(VISITORS), Scope::One, "auto",
         "whom the console answers: `known` (with a token alone), or `anybody` on its host, who reads; `auto`: `known` \
-         where other hosts reach it"),
+         where other hosts or `console.hosts` reach it"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",

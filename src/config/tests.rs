@@ -690,6 +690,9 @@ fn a_console_that_other_hosts_reach_answers_visitors_with_tokens_alone() {
     let here = listen("127.0.0.1:9410").config().console;
     assert_eq!(here.anonymous("development"), Some(model::Scope::Operate));
     assert_eq!(here.anonymous("production"), Some(model::Scope::Read));
+    let text = "console: {listen: \"127.0.0.1:9410\", hosts: [proxy.example]}\n";
+    let proxied = Desk::with(text).config().console;
+    assert_eq!(proxied.anonymous("development"), None);
     for text in [
         "9410",
         "127.0.0.1",

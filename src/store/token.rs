@@ -93,7 +93,13 @@ pub struct Token {
 }
 
 impl Token {
+    /// An error names the token: somebody has to revoke it.
     fn read(row: &Row) -> Result<Self, Error> {
+        let id: String = row.get("id")?;
+        Self::whole(row).map_err(|error| Error::Corrupt(format!("the token {id}: {error}")))
+    }
+
+    fn whole(row: &Row) -> Result<Self, Error> {
         let now: i64 = row.get("seen_at")?;
         let (expires_at, ended_at) = (row.get("expires_at")?, row.get("ended_at")?);
         let holds = |expires_at: Option<i64>, ended_at: Option<i64>| {

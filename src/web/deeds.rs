@@ -39,13 +39,13 @@ const PIPELINES: usize = 10_000;
 const CANCELS_FOR: Duration = Duration::from_secs(2);
 
 /// The question was one of reading alone, or the deed may have been done.
-fn unsure(error: ReadError) -> Refusal {
+pub fn unsure(error: ReadError) -> Refusal {
     match error {
         ReadError::Away(_) | ReadError::Late => {
             let detail = format!("{error}; this may have been done or not");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                 .later(2)
-                .remedy("look, or ask for the same again: it is not done twice")
+                .remedy("look whether it was; a trigger with a key, and any other deed, may be asked for again")
         }
         error => error.into(),
     }

@@ -174,7 +174,11 @@ async fn answered(
         }
         Err(_) => {
             tracing::info!(%method, route = name, "a route took too long, and was given up");
-            let detail = format!("this took longer than {} s", BUDGET.as_secs());
+            let done = match *method == Method::GET || *method == Method::HEAD {
+                true => "",
+                false => "; it may have been done or not",
+            };
+            let detail = format!("this took longer than {} s{done}", BUDGET.as_secs());
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(5)
         }
     };

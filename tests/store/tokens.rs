@@ -5,6 +5,7 @@ use std::time::Duration;
 use ductwork::model::{Scope, TokenKind};
 use ductwork::secret::Secret;
 use ductwork::store::Conn;
+use ductwork::store::statement::Statement;
 use ductwork::store::token::{self, NewToken, Token};
 
 use crate::on_every_database;
@@ -130,5 +131,17 @@ on_every_database! {
             let session = token::find(&mut conn, secret.id()).await.unwrap();
             assert_eq!(session.is_some(), let_in);
         }
+    }
+
+    async fn a_row_that_cannot_be_read_is_named(db: Db) {
+        static DAMAGE: Statement = Statement::new(
+            "TEST_DAMAGE",
+            "UPDATE ductwork_tokens SET scope = 'superuser'",
+        );
+        let mut conn = db.conn().await;
+        let token = make(&mut conn, TokenKind::Token, None, None).await;
+        conn.execute(&DAMAGE, &[]).await.unwrap();
+        let error = token::all(&mut conn, 9).await.unwrap_err();
+        assert!(error.to_string().contains(&token.id), "{error}");
     }
 }

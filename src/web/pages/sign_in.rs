@@ -14,6 +14,7 @@ use crate::model::TokenKind;
 use crate::secret::Secret;
 use crate::store::token::{self, NewToken};
 use crate::web::Site;
+use crate::web::deeds::unsure;
 use crate::web::refusal::{Refusal, with_own_words};
 use crate::web::visitor::{self, COOKIE_NAME, token_of};
 
@@ -104,7 +105,7 @@ pub async fn sign_in(
         };
         token::open_session(conn, &with, &new).await
     });
-    if !let_in.await? {
+    if !let_in.await.map_err(unsure)? {
         return refused();
     }
     tracing::info!(name = token.name, scope = %token.scope, "a browser was let in");
