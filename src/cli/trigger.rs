@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::config::Config;
 use crate::model::{RunId, RunStatus};
 use crate::problem::Problem;
-use crate::store::trigger::{NewRun, Triggered, trigger_by};
+use crate::store::trigger::{KEY_MAX, NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
 
 use super::exit::{Code, Failure};
@@ -22,9 +22,6 @@ use super::shot;
 
 /// The longest wait between two looks at a run that is waited for.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
-
-/// The longest key: what an index takes in every database.
-pub const KEY_MAX: usize = 512;
 
 /// Starts a run.
 #[derive(Debug, clap::Args)]

@@ -73,6 +73,9 @@ pub struct Triggered {
     pub input_differs: bool,
 }
 
+/// Characters of the longest key: what an index takes in every database.
+pub const KEY_MAX: usize = 512;
+
 /// Starts runs of one definition; one answer per element of `runs`, in their order.
 ///
 /// One transaction per thousand runs, or fewer where their inputs are large; on PostgreSQL one

@@ -4,7 +4,7 @@
 //! refusals that the state of a run makes. Never: asks who the visitor is, or writes SQL.
 //!
 //! A deed goes through a connection of its own. Where that is lost on the way, nobody knows whether it was
-//! done: its refusal says so, and the same deed asked for again does nothing twice.
+//! done: its refusal says so. Asked for again it does nothing twice, but for a trigger without a key.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,15 +22,13 @@ use crate::store::cancel::{self, Cancel, Cancelling};
 use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
-use crate::store::trigger::{self, NewRun, Triggered};
+use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
 use crate::store::{Conn, Error, definition, query};
+use crate::view::word;
 
 use super::Site;
 use super::refusal::Refusal;
 use super::source::ReadError;
-
-/// Letters of a key.
-pub const KEY_MAX: usize = 512;
 
 /// Pipelines that are known from their runs alone.
 const PIPELINES: usize = 10_000;
@@ -38,7 +36,7 @@ const PIPELINES: usize = 10_000;
 /// The rest of a run that is still being cancelled after so long is left to an advancer.
 const CANCELS_FOR: Duration = Duration::from_secs(2);
 
-/// The question was one of reading alone, or the deed may have been done.
+/// The refusal of a deed that may have been done.
 pub fn unsure(error: ReadError) -> Refusal {
     match error {
         ReadError::Away(_) | ReadError::Late => {
@@ -144,8 +142,8 @@ pub async fn revive(
         let Some(state) = query::run_state(conn, run).await? else {
             return Ok(Err(no_run(run)));
         };
-        let own = shared.terms.pipelines.iter();
-        let own = own.clone().find(|it| it.pipeline == state.pipeline);
+        let mut own = shared.terms.pipelines.iter();
+        let own = own.find(|it| it.pipeline == state.pipeline);
         let definition = match (latest, own) {
             (false, _) => None,
             (true, Some(own)) => Some(&**own),
@@ -305,14 +303,4 @@ pub async fn unpause(site: &Arc<Site>, pipeline: String, by: Actor) -> Result<bo
         Ok(ended.is_some())
     });
     asked.await.map_err(unsure)
-}
-
-fn word(status: RunStatus) -> &'static str {
-    match status {
-        RunStatus::InProgress => "running",
-        RunStatus::Dampened => "waiting for a person",
-        RunStatus::Completed => "completed",
-        RunStatus::Halted => "halted",
-        RunStatus::Cancelled => "cancelled",
-    }
 }

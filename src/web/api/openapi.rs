@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::Scope;
 use crate::store::definition::VERSION;
+use crate::store::trigger::KEY_MAX;
 use crate::web::Site;
 use crate::web::routes::{ROUTES, Route};
 use crate::wire::problem::ProblemJson;
@@ -129,7 +130,7 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
             "in": "header",
             "required": false,
             "description": "The run's trigger key: of the pipeline's runs, one at most has it",
-            "schema": { "type": "string", "minLength": 1, "maxLength": 512 },
+            "schema": { "type": "string", "minLength": 1, "maxLength": KEY_MAX },
         }));
     }
     let scope = route.scope.unwrap_or(Scope::Read);
