@@ -121,6 +121,9 @@ const SCANS: &[(&str, &str)] = &[
     ("STUCK_PROCESSES", "a row per process"),
     ("STUCK_EXPIRED", "what is claimed at the moment"),
     ("TOKENS", "stops at its limit"),
+    ("NEWEST_RUN", "stops at the first"),
+    ("OPEN_BULKS", "a few: others are refused"),
+    ("FORGET_BULKS", "stops at its limit"),
     ("UNAWARE", "a row per process"),
 ];
 

@@ -20,11 +20,8 @@ const NAME_MAX: usize = 200;
 pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
     let channel = Channel::Cli;
     match given {
-        None => Ok(Actor {
-            name: person(),
-            channel,
-        }),
-        Some(name) if is_name(&name) => Ok(Actor { name, channel }),
+        None => Ok(Actor::new(person(), channel)),
+        Some(name) if is_name(&name) => Ok(Actor::new(name, channel)),
         Some(_) => {
             let problem = Problem::new(format!(
                 "a name has 1 to {NAME_MAX} characters, none that controls a terminal, and no `(` at its beginning"

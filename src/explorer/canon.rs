@@ -259,7 +259,10 @@ const HISTORY: &str = "
     ductwork_pauses reason paused_by paused_at
     ductwork_departed id role pipeline host pid version started_at gone_at death
     ductwork_metrics process_id written_at body
-    ductwork_actions id at by_whom channel verb pipeline run_id made_run
+    ductwork_actions id at by_whom channel verb pipeline run_id made_run bulk_id
+    ductwork_duties name holder until
+    ductwork_bulks id verb selection definition newest dealt done skipped failed failures created_at by_whom channel
+        ended_at stopped_by
     ductwork_tokens id kind name digest scope pipelines created_at created_by expires_at ended_at parent
     ductwork_migrations version name applied_at needs";
 

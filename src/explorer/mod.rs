@@ -171,6 +171,16 @@ const NOT_RUN: &[(&str, &str)] = &[
         "an intervention, beside what it does: `tests/store/actions.rs`",
     ),
     (
+        "COUNT_IN_BULK",
+        "interventions in many runs, each as one by itself: `tests/store/bulks.rs`",
+    ),
+    ("CREATE_BULK", "the same"),
+    ("PASS_BULK", "the same"),
+    ("END_BULK", "the same"),
+    ("STOP_BULK", "the same"),
+    ("FORGET_BULKS", "the same"),
+    ("TAKE_DUTY", "a duty of consoles: `tests/store/bulks.rs`"),
+    (
         "CREATE_TOKEN",
         "visitors of the console: `tests/store/tokens.rs`",
     ),

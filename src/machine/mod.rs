@@ -6,6 +6,7 @@
 
 pub mod advance;
 pub mod barrier;
+pub mod bulk;
 pub mod halt;
 pub mod kind;
 pub mod layout;

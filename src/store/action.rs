@@ -19,19 +19,30 @@ const FORGOTTEN_AT_ONCE: u64 = 500;
 
 statements! {
     RECORD_ACTIONS = "
-        INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run)
-        SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id})
+        INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run, bulk_id)
+        SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id}), CAST(:bulk AS {id})
           FROM {rows:b(id id, run id)} JOIN ductwork_runs r ON {key:r.id;b.run}";
     RECORD_OF_PIPELINE = "
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline)
         VALUES (:id, {now}, :by, :channel, :verb, :pipeline)";
     ACTIONS = "
-        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run
+        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
           FROM ductwork_actions a WHERE a.id < :before ORDER BY a.id DESC LIMIT :n";
     ACTIONS_OF_RUN = "
-        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run
+        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
          ORDER BY a.run_id DESC, a.id DESC LIMIT :n";
+    ACTIONS_OF_BULK = "
+        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
+          FROM ductwork_actions a WHERE a.bulk_id = :bulk AND a.id < :before
+         ORDER BY a.bulk_id DESC, a.id DESC LIMIT :n";
+    /// RACE: two consoles work on one bulk intervention, or it is stopped meanwhile. All write its row; the
+    /// transaction that finds it further on, or at its end, changes no run. Proven by
+    /// `of_two_who_work_on_one_bulk_action_each_run_is_counted_once` and
+    /// `after_a_bulk_action_was_stopped_no_run_is_changed`.
+    COUNT_IN_BULK = "
+        UPDATE ductwork_bulks SET dealt = :run, done = done + 1
+         WHERE id = :bulk AND ended_at IS NULL AND dealt < :run";
     /// Their ids begin with the time: the first of them are the oldest, as far as clocks agree.
     FORGET_ACTIONS = "
         DELETE FROM ductwork_actions
@@ -45,6 +56,19 @@ pub struct Actor {
     pub name: String,
     /// The way.
     pub channel: Channel,
+    /// The intervention in many runs of which this is a part.
+    pub bulk: Option<Uuid>,
+}
+
+impl Actor {
+    /// Somebody who intervenes in one run or pipeline.
+    pub fn new(name: impl Into<String>, channel: Channel) -> Self {
+        Self {
+            name: name.into(),
+            channel,
+            bulk: None,
+        }
+    }
 }
 
 /// Records that somebody did this to these runs, in the transaction that does it.
@@ -62,6 +86,14 @@ pub(super) async fn record(
     if rows.is_empty() {
         return Ok(());
     }
+    if let Some(bulk) = by.bulk {
+        for (_, run) in &rows {
+            let args = [("bulk", bulk.into()), ("run", run.0.into())];
+            if conn.execute(&COUNT_IN_BULK, &args).await? == 0 {
+                return Err(super::bulk::moved(bulk));
+            }
+        }
+    }
     let count = rows.len();
     let rows = Rows::new()
         .ids("id", rows.iter().map(|(id, _)| *id))
@@ -72,6 +104,7 @@ pub(super) async fn record(
         ("channel", by.channel.as_str().into()),
         ("verb", verb.as_str().into()),
         ("made", made.map(|run| run.0).into()),
+        ("bulk", by.bulk.into()),
     ];
     conn.write(&RECORD_ACTIONS, &args, count).await
 }
@@ -113,6 +146,8 @@ pub struct Action {
     pub run: Option<RunId>,
     /// The run that a revival made.
     pub made: Option<RunId>,
+    /// The intervention in many runs of which it was a part.
+    pub bulk: Option<Uuid>,
 }
 
 impl Action {
@@ -127,25 +162,41 @@ impl Action {
             pipeline: row.get("pipeline")?,
             run: run("run_id")?,
             made: run("made_run")?,
+            bulk: row.get("bulk_id")?,
         })
     }
 }
 
-/// Interventions, newest first: those in this run, or all; at most `n` that are older than `before`.
+/// The interventions to list.
+#[derive(Clone, Copy, Debug)]
+pub enum Of {
+    /// All.
+    All,
+    /// Those in this run.
+    Run(RunId),
+    /// Those of an intervention in many runs.
+    Bulk(Uuid),
+}
+
+/// Interventions, newest first: at most `n` that are older than `before`.
 pub async fn latest(
     conn: &mut Conn,
-    run: Option<RunId>,
+    of: Of,
     before: Option<Uuid>,
     n: usize,
 ) -> Result<Vec<Action>, Error> {
     let before = ("before", before.unwrap_or(Uuid::max()).into());
     let n = ("n", n.into());
-    let rows = match run {
-        Some(run) => {
+    let rows = match of {
+        Of::Run(run) => {
             let args = [("run", run.0.into()), before, n];
             conn.fetch(&ACTIONS_OF_RUN, &args).await?
         }
-        None => conn.fetch(&ACTIONS, &[before, n]).await?,
+        Of::Bulk(bulk) => {
+            let args = [("bulk", bulk.into()), before, n];
+            conn.fetch(&ACTIONS_OF_BULK, &args).await?
+        }
+        Of::All => conn.fetch(&ACTIONS, &[before, n]).await?,
     };
     rows.iter().map(Action::read).collect()
 }

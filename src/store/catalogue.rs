@@ -2,9 +2,10 @@
 
 use super::statement::Statement;
 use super::{
-    action, advance, audit, audit_prefilter, bench, cancel, claim, clock, commit, context,
-    definition, departed, fan_out, halted, list, logs, metrics, migrate, overview, page, pause,
-    process, prune, query, resume, revive, steps, stuck, timeline, token, transition, trigger, why,
+    action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
+    definition, departed, duty, fan_out, halted, list, logs, metrics, migrate, overview, page,
+    pause, process, prune, query, resume, revive, steps, stuck, timeline, token, transition,
+    trigger, why,
 };
 
 /// Every statement, by module.
@@ -28,6 +29,8 @@ pub fn catalogue() -> Vec<&'static Statement> {
         transition::insert::STATEMENTS,
         definition::STATEMENTS,
         action::STATEMENTS,
+        bulk::STATEMENTS,
+        duty::STATEMENTS,
         token::STATEMENTS,
         departed::STATEMENTS,
         bench::data::STATEMENTS,

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::machine::bulk::Kind;
 use crate::machine::kind;
 use crate::model::*;
 
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::error::Error;
 use super::list;
-use super::statement::statements;
+use super::statement::{Rows, statements};
 
 /// As many halted runs are looked at, those that began last.
 const NEWEST: usize = 2_000;
@@ -22,27 +23,52 @@ const LEAST: usize = 20;
 /// As many runs of a kind are named.
 const NAMED: usize = 100;
 
+/// The way in which a run `x` has halted, by its branch.
+macro_rules! kind_columns {
+    () => {
+        "b.halt_reason, s.node, e.error_class, substr(e.error_message, 1, 1000) AS error_message"
+    };
+}
+
+macro_rules! first_branch {
+    ($run:literal) => {
+        concat!(
+            "(SELECT h.id FROM ductwork_branches h
+                         WHERE h.run_id = ",
+            $run,
+            " AND h.halt_reason IS NOT NULL
+                         ORDER BY h.id LIMIT 1)"
+        )
+    };
+}
+
+macro_rules! kind_joins {
+    () => {
+        "
+          LEFT JOIN ductwork_branches b ON {key:b.id;x.branch_id}
+          LEFT JOIN ductwork_steps s ON {key:s.id;b.step_id}
+          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
+               (SELECT max(y.attempt) FROM ductwork_executions y WHERE y.step_id = s.id)"
+    };
+}
+
 statements! {
     /// Of a run whose branches have halted for several reasons the first branch that did stands for all. One
     /// that was revived is another run's matter: among so many of the newest they are left out, so that no
     /// number of them makes this longer.
-    HALTED_RUNS = "
-        SELECT x.id, x.halted_at, b.halt_reason, s.node, e.error_class,
-               substr(e.error_message, 1, 1000) AS error_message
-          FROM (SELECT r.id, r.halted_at,
-                       (SELECT h.id FROM ductwork_branches h
-                         WHERE h.run_id = r.id AND h.halt_reason IS NOT NULL
-                         ORDER BY h.id LIMIT 1) AS branch_id
+    HALTED_RUNS = concat!("
+        SELECT x.id, x.halted_at, ", kind_columns!(), "
+          FROM (SELECT r.id, r.halted_at, ", first_branch!("r.id"), " AS branch_id
                   FROM ductwork_runs r {by:ductwork_runs_others}
                  WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
                    AND r.pruning_at IS NULL
-                 ORDER BY r.status DESC, r.id DESC LIMIT :n) x
-          LEFT JOIN ductwork_branches b ON {key:b.id;x.branch_id}
-          LEFT JOIN ductwork_steps s ON {key:s.id;b.step_id}
-          LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.attempt =
-               (SELECT max(y.attempt) FROM ductwork_executions y WHERE y.step_id = s.id)
+                 ORDER BY r.status DESC, r.id DESC LIMIT :n) x", kind_joins!(), "
          WHERE NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;x.id})
-         ORDER BY x.id DESC";
+         ORDER BY x.id DESC");
+    HALTED_KINDS = concat!("
+        SELECT x.id, ", kind_columns!(), "
+          FROM (SELECT q.id, ", first_branch!("q.id"), " AS branch_id
+                  FROM {rows:q(id id)}) x", kind_joins!());
 }
 
 /// Halted runs that have nobody's successor, and halted in the same way.
@@ -50,14 +76,8 @@ statements! {
 pub struct HaltedKind {
     /// Their pipeline.
     pub pipeline: String,
-    /// The node where they halted.
-    pub node: Option<String>,
-    /// Why the branch halted.
-    pub reason: Option<String>,
-    /// The class of the error, for machines.
-    pub class: Option<String>,
-    /// The kind of the error's message.
-    pub kind: String,
+    /// The way.
+    pub kind: Kind,
     /// How many there are among those that were looked at.
     pub runs: u64,
     /// Some of them, newest first.
@@ -77,6 +97,32 @@ pub struct Halted {
     pub is_partial: bool,
 }
 
+fn kind(row: &Row) -> Result<Kind, Error> {
+    let message: Option<String> = row.get("error_message")?;
+    Ok(Kind {
+        node: row.get("node")?,
+        reason: row.get("halt_reason")?,
+        class: row.get("error_class")?,
+        error: kind::of(&message.unwrap_or_default()).trim().to_owned(),
+    })
+}
+
+/// The ways in which these runs have halted.
+pub(super) async fn kinds_of(
+    conn: &mut Conn,
+    runs: impl Iterator<Item = RunId>,
+) -> Result<BTreeMap<RunId, Kind>, Error> {
+    let ids: Vec<RunId> = runs.collect();
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows = Rows::new().ids("id", ids);
+    let rows = conn.fetch(&HALTED_KINDS, &[("q", (&rows).into())]).await?;
+    rows.iter()
+        .map(|row| Ok((RunId(row.get("id")?), kind(row)?)))
+        .collect()
+}
+
 /// The halted runs of a pipeline, or of all, by kind: of the newest.
 pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, Error> {
     conn.snapshot(async |conn| {
@@ -92,21 +138,11 @@ pub async fn by_kind(conn: &mut Conn, pipeline: Option<&str>) -> Result<Halted, 
             let rows = conn.fetch(&HALTED_RUNS, &args).await?;
             is_partial |= rows.len() == each;
             for row in &rows {
-                let message: Option<String> = row.get("error_message")?;
-                let key: (Option<String>, Option<String>, Option<String>, String) = (
-                    row.get("node")?,
-                    row.get("halt_reason")?,
-                    row.get("error_class")?,
-                    kind::of(&message.unwrap_or_default()),
-                );
+                let kind = kind(row)?;
                 let at = row.get::<Option<i64>>("halted_at")?.unwrap_or_default();
-                let of = kinds.entry((pipeline.clone(), key.clone()));
-                let (node, reason, class, kind) = key;
+                let of = kinds.entry((pipeline.clone(), kind.clone()));
                 let of = of.or_insert_with(|| HaltedKind {
                     pipeline: pipeline.clone(),
-                    node,
-                    reason,
-                    class,
                     kind,
                     runs: 0,
                     ids: Vec::new(),

@@ -106,7 +106,7 @@ pub struct RunFilter<'a> {
 
 /// A clock of whoever triggers is at most so far behind the database's. Ids begin with the time by the
 /// former, `triggered_at` is the latter's.
-const SKEW: Duration = Duration::from_secs(60 * 60);
+pub(super) const SKEW: Duration = Duration::from_secs(60 * 60);
 
 /// Runs, newest first.
 pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, Error> {

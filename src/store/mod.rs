@@ -11,6 +11,7 @@ pub mod backend;
 mod batch;
 pub mod bench;
 mod blame;
+pub mod bulk;
 pub mod cancel;
 #[cfg(feature = "internals")]
 pub mod catalogue;
@@ -23,6 +24,7 @@ pub mod cursor;
 pub mod definition;
 pub mod departed;
 pub mod dialect;
+pub mod duty;
 pub mod error;
 pub mod fan_out;
 #[cfg(feature = "failpoints")]

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::failpoint::failpoint;
 
 use super::action;
+use super::bulk;
 use super::conn::Conn;
 use super::cursor::Cursor;
 use super::departed;
@@ -218,7 +219,8 @@ impl Pruning {
             return match older_than {
                 Some(age) => {
                     let more = departed::forget(conn, age).await?;
-                    Ok(action::forget(conn, age).await? || more)
+                    let more = action::forget(conn, age).await? || more;
+                    Ok(bulk::forget(conn, age).await? || more)
                 }
                 None => Ok(false),
             };

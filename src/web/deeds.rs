@@ -49,7 +49,7 @@ pub fn unsure(error: ReadError) -> Refusal {
     }
 }
 
-fn conflict(detail: impl Into<String>) -> Refusal {
+pub fn conflict(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, detail)
 }
 

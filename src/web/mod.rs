@@ -8,6 +8,7 @@
 //! [`Site`], which has the [`source::Source`] of all that is read.
 
 pub mod api;
+mod bulks;
 mod deeds;
 mod guard;
 mod health;
@@ -35,6 +36,7 @@ use crate::store::{Conn, Location};
 use crate::wire::process::State;
 
 use api::pipelines::Load;
+use bulks::Bulks;
 use guard::Hosts;
 use health::Health;
 use metrics::Scrapes;
@@ -56,6 +58,9 @@ pub struct Site {
     pub source: Source,
     /// The way to changes of it.
     acts: Source,
+    /// The same for bulk actions, so that nobody who acts on one run waits for them.
+    bulk_acts: Source,
+    bulks: Bulks,
     visitors: Visitors,
     terms: Terms,
     /// The definitions that routes have met.
@@ -71,6 +76,8 @@ impl Site {
         Ok(Self {
             source: Source::open(location.clone()),
             acts: Source::that_acts(location.clone()),
+            bulk_acts: Source::that_acts(location.clone()),
+            bulks: Bulks::default(),
             visitors: Visitors::new(terms.anonymous)?,
             terms,
             definitions: Arc::default(),

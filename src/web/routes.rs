@@ -17,6 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::model::Scope;
 
 use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
+use crate::wire::bulk::{BulkJson, StoppedJson};
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
 use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
@@ -24,7 +25,9 @@ use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
 
 use super::api::given::About;
-use super::api::{self, Doer, Form, Handler, actions, openapi, pipelines, processes, runs, steps};
+use super::api::{
+    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, runs, steps,
+};
 use super::refusal::Refusal;
 use super::visitor::{self, Gate};
 use super::{Site, guard, health, metrics, pages};
@@ -106,6 +109,7 @@ const fn reads(
 
 /// A route of the API that acts.
 const fn acts<Body: JsonSchema>(
+    method: Method,
     path: &'static str,
     summary: &'static str,
     params: &'static [&'static About],
@@ -113,7 +117,7 @@ const fn acts<Body: JsonSchema>(
     doer: Doer,
 ) -> Route {
     Route {
-        method: Method::POST,
+        method,
         path,
         summary,
         scope: OPERATE,
@@ -164,6 +168,16 @@ pub static ROUTES: &[Route] = &[
         "A file that pages need", || get(pages::asset)),
     route(Method::GET, "/actions", READ,
         "Who did what, newest first", || get(pages::actions)),
+    route(Method::GET, "/bulk", READ,
+        "Bulk actions, newest first", || get(pages::all_bulks)),
+    route(Method::GET, "/bulk/new", OPERATE,
+        "The question before many runs are changed at once", || get(pages::ask_bulk)),
+    route(Method::POST, "/bulk", OPERATE,
+        "Change many runs at once", || post(pages::bulk)),
+    route(Method::GET, "/bulk/{id}", READ,
+        "A bulk action: how far it is", || get(pages::one_bulk)),
+    route(Method::POST, "/bulk/{id}/stop", OPERATE,
+        "Stop a bulk action", || post(pages::stop_bulk)),
     route(Method::GET, "/runs/{id}/cancel", OPERATE,
         "The question before a run is cancelled", || get(pages::ask_cancel)),
     route(Method::POST, "/runs/{id}/cancel", OPERATE,
@@ -236,22 +250,33 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/halted", "The runs that have halted and that no other continues, by kind; of the newest 2,000",
         &[&runs::PIPELINE.about], json::<HaltedJson>(), |site, given| Box::pin(runs::halted(site, given))),
     reads("/api/v1/actions", "Who did what to which run, newest first",
-        &[&actions::RUN.about, &runs::LIMIT_.about, &actions::AFTER.about],
+        &[&actions::RUN.about, &actions::BULK.about, &runs::LIMIT_.about, &actions::AFTER.about],
         json::<Vec<ActionJson>>(), |site, given| Box::pin(actions::list(site, given))),
-    acts::<actions::TriggerBody>("/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` is its trigger key: \
+    acts::<actions::TriggerBody>(Method::POST, "/api/v1/pipelines/{name}/runs", "Start a run. An `Idempotency-Key` is its trigger key: \
          sent again, it answers 200 with the same run",
         &[&actions::NAME.about], json::<MadeJson>(), |deed| Box::pin(actions::trigger(deed))),
-    acts::<actions::ReviveBody>("/api/v1/runs/{id}/revive", "Continue a halted run as a new one",
+    acts::<actions::ReviveBody>(Method::POST, "/api/v1/runs/{id}/revive", "Continue a halted run as a new one",
         &[&runs::ID.about], json::<MadeJson>(), |deed| Box::pin(actions::revive(deed))),
-    acts::<actions::NoBody>("/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
+    acts::<actions::NoBody>(Method::POST, "/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
          by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
-    acts::<actions::ResumeBody>("/api/v1/runs/{id}/resume", "Answer a run that waits for a person",
+    acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Answer a run that waits for a person",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
-    acts::<actions::PauseBody>("/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
+    acts::<actions::PauseBody>(Method::POST, "/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
         &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),
-    acts::<actions::NoBody>("/api/v1/pipelines/{name}/unpause", "Let a paused pipeline go on",
+    acts::<actions::NoBody>(Method::POST, "/api/v1/pipelines/{name}/unpause", "Let a paused pipeline go on",
         &[&actions::NAME.about], json::<UnpausedJson>(), |deed| Box::pin(actions::unpause(deed))),
+    acts::<bulks::BulkBody>(Method::POST, "/api/v1/bulk", "Revive, cancel or resume many runs, one after the other, in the \
+         background: those that are chosen, or all that match",
+        &[], json::<BulkJson>(), |deed| Box::pin(bulks::create(deed))),
+    reads("/api/v1/bulk", "Bulk actions, newest first",
+        &[&runs::LIMIT_.about, &bulks::AFTER.about],
+        json::<Vec<BulkJson>>(), |site, given| Box::pin(bulks::list(site, given))),
+    reads("/api/v1/bulk/{bulk}", "A bulk action, and how far it is",
+        &[&bulks::ID.about], json::<BulkJson>(), |site, given| Box::pin(bulks::one(site, given))),
+    acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer no further run is \
+         changed by it",
+        &[&bulks::ID.about], json::<StoppedJson>(), |deed| Box::pin(bulks::stop(deed))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),
@@ -264,7 +289,7 @@ pub fn router(routes: impl IntoIterator<Item = &'static Route>, site: Arc<Site>)
         let method = match route.serve {
             Serve::Own(own) => own(),
             Serve::Api(handler) => api::serve(route.params, handler),
-            Serve::Deed(doer) => api::serve_deed(route.params, doer),
+            Serve::Deed(doer) => api::serve_deed(&route.method, route.params, doer),
         };
         let method = match route.scope {
             None => method,

@@ -18,6 +18,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::telemetry::growing::Growing;
 
 use super::Site;
+use super::bulks;
 use super::routes::{Route, router};
 use super::unstalled::Unstalled;
 
@@ -73,7 +74,12 @@ pub fn start(
 ) -> Running {
     let (until, told) = watch::channel(None);
     let router = router(routes, Arc::clone(&site));
-    let task = tokio::task::spawn_local(serve(listener, router, site, told));
+    let bulks = tokio::task::spawn_local(bulks::work(Arc::clone(&site)));
+    let task = tokio::task::spawn_local(async move {
+        serve(listener, router, site, told).await;
+        // A run that it is at is changed, or is not.
+        bulks.abort();
+    });
     Running { until, task }
 }
 

@@ -29,6 +29,8 @@ pub struct ActionJson<'a> {
     run_id: Option<RunId>,
     /// The run that a revival made.
     made: Option<RunId>,
+    /// The bulk action of which it was a part.
+    bulk: Option<Uuid>,
 }
 
 impl<'a> ActionJson<'a> {
@@ -43,6 +45,7 @@ impl<'a> ActionJson<'a> {
             pipeline: &action.pipeline,
             run_id: action.run,
             made: action.made,
+            bulk: action.bulk,
         }
     }
 }

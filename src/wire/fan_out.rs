@@ -136,10 +136,10 @@ impl<'a> HaltedJson<'a> {
     pub fn of(halted: &'a Halted) -> Self {
         let kind = |kind: &'a HaltedKind| KindJson {
             pipeline: &kind.pipeline,
-            node: kind.node.as_deref(),
-            reason: kind.reason.as_deref(),
-            class: kind.class.as_deref(),
-            kind: &kind.kind,
+            node: kind.kind.node.as_deref(),
+            reason: kind.kind.reason.as_deref(),
+            class: kind.kind.class.as_deref(),
+            kind: &kind.kind.error,
             runs: kind.runs,
             ids: &kind.ids,
             first_at: Time::of(kind.first_at),

@@ -6,6 +6,7 @@
 //! A form only grows: a field that is there stays, and a program must not mind one that it does not know.
 
 pub mod action;
+pub mod bulk;
 pub mod fan_out;
 pub mod health;
 pub mod pipeline;

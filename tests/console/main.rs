@@ -19,6 +19,7 @@ mod cluster;
 mod fixture;
 
 mod api;
+mod bulks;
 mod dashboard;
 mod http;
 mod life;

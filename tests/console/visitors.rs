@@ -23,12 +23,12 @@ const ASKS: &str = "pipeline: Asks\n\
      steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
      flow: [{ start: A }, dampen, { chain: B }]\n";
 
-const KNOWN: &str = "  console: { listen: \"127.0.0.1:0\", visitors: known }\n";
+pub const KNOWN: &str = "  console: { listen: \"127.0.0.1:0\", visitors: known }\n";
 
 const ANYBODY: &str = "  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n";
 
 /// A visitor's request.
-struct Ask<'a> {
+pub struct Ask<'a> {
     method: &'a str,
     path: &'a str,
     headers: Vec<String>,
@@ -36,7 +36,7 @@ struct Ask<'a> {
 }
 
 impl<'a> Ask<'a> {
-    fn get(path: &'a str) -> Self {
+    pub fn get(path: &'a str) -> Self {
         Self {
             method: "GET",
             path,
@@ -45,7 +45,14 @@ impl<'a> Ask<'a> {
         }
     }
 
-    fn post(path: &'a str, body: &'a str) -> Self {
+    pub fn delete(path: &'a str) -> Self {
+        Self {
+            method: "DELETE",
+            ..Self::get(path)
+        }
+    }
+
+    pub fn post(path: &'a str, body: &'a str) -> Self {
         Self {
             method: "POST",
             body,
@@ -53,28 +60,28 @@ impl<'a> Ask<'a> {
         }
     }
 
-    fn json(path: &'a str, body: &'a str) -> Self {
+    pub fn json(path: &'a str, body: &'a str) -> Self {
         Self::post(path, body).with("Content-Type", "application/json")
     }
 
-    fn form(path: &'a str, body: &'a str) -> Self {
+    pub fn form(path: &'a str, body: &'a str) -> Self {
         Self::post(path, body).with("Content-Type", "application/x-www-form-urlencoded")
     }
 
-    fn with(mut self, name: &str, value: &str) -> Self {
+    pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push(format!("{name}: {value}\r\n"));
         self
     }
 
-    fn bearer(self, token: &str) -> Self {
+    pub fn bearer(self, token: &str) -> Self {
         self.with("Authorization", &format!("Bearer {token}"))
     }
 
-    fn cookie(self, cookie: &str) -> Self {
+    pub fn cookie(self, cookie: &str) -> Self {
         self.with("Cookie", cookie)
     }
 
-    fn of(self, console: &Console) -> Answer {
+    pub fn of(self, console: &Console) -> Answer {
         let Self {
             method,
             path,
@@ -92,28 +99,28 @@ impl<'a> Ask<'a> {
 }
 
 impl Answer {
-    fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    fn run(&self) -> RunId {
+    pub fn run(&self) -> RunId {
         self.value()["run_id"].as_str().unwrap().parse().unwrap()
     }
 
-    fn leads_to(&self) -> &str {
+    pub fn leads_to(&self) -> &str {
         assert_eq!(self.status, 303, "{self:?}");
         self.header("location").unwrap()
     }
 
     /// The cookie that it sets.
-    fn cookie(&self) -> String {
+    pub fn cookie(&self) -> String {
         let cookie = self.header("set-cookie").unwrap();
         assert!(cookie.contains("; HttpOnly; SameSite=Strict"), "{cookie}");
         cookie.split(';').next().unwrap().to_owned()
     }
 
     /// The proof in its forms.
-    fn proof(&self) -> &str {
+    pub fn proof(&self) -> &str {
         let (_, rest) = self.body.split_once("name=\"proof\" value=\"").unwrap();
         rest.split('"').next().unwrap()
     }
@@ -126,13 +133,13 @@ fn printed(fixture: &DaemonFixture, verb: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn token(fixture: &DaemonFixture, more: &[&str]) -> String {
+pub fn token(fixture: &DaemonFixture, more: &[&str]) -> String {
     let mut verb = vec!["token", "create", "shop"];
     verb.extend(more);
     printed(fixture, &verb)
 }
 
-async fn started(db: &Db, settings: &str) -> (DaemonFixture, Daemon, Console) {
+pub async fn started(db: &Db, settings: &str) -> (DaemonFixture, Daemon, Console) {
     let fixture = DaemonFixture::new(db, Settings::default(), &[PLAIN, HALTS, ASKS]).await;
     fixture.configure(settings);
     let daemon = fixture.start();
@@ -154,6 +161,7 @@ fn address(route: &Route) -> String {
 fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
     match route.method {
         Method::GET => Ask::get(path),
+        Method::DELETE => Ask::delete(path),
         _ if route.path.starts_with("/api/") => Ask::json(path, "{}"),
         _ => Ask::form(path, ""),
     }
@@ -364,7 +372,7 @@ on_every_database! {
             let cancelled = sent(Ask::json(&cancel, ""));
             assert_eq!(cancelled.status, 200, "{cancelled:?}");
         }
-        let all = action::latest(&mut fixture.conn, None, None, 99).await.unwrap();
+        let all = action::latest(&mut fixture.conn, action::Of::All, None, 99).await.unwrap();
         let verbs: Vec<_> = all.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
         let of = |verb| (verb, "shop", "api");
         assert_eq!(verbs, ["cancel", "trigger", "unpause", "trigger", "pause", "resume", "trigger", "revive", "trigger"].map(of));
@@ -412,7 +420,7 @@ on_every_database! {
             assert!(answer.body.contains(part), "{what}: {answer:?}");
             assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{what}");
         }
-        assert_eq!(action::latest(&mut fixture.conn, None, None, 9).await.unwrap(), []);
+        assert_eq!(action::latest(&mut fixture.conn, action::Of::All, None, 9).await.unwrap(), []);
         assert!(fixture.all_ended().await, "nothing was started");
         daemon.stop().await;
     }

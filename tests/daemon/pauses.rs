@@ -19,10 +19,7 @@ flow: [{ start: A }, { chain: B }]
 "#;
 
 fn ana() -> Actor {
-    Actor {
-        name: "ana".to_owned(),
-        channel: Channel::Cli,
-    }
+    Actor::new("ana", Channel::Cli)
 }
 
 fn two_slots() -> Settings {

@@ -177,7 +177,7 @@ on_every_database! {
 
     async fn a_pause_and_its_end_may_be_given_again(db: Db) {
         let mut fixture = settings(&db).await;
-        let ana = Actor { name: "ana".to_owned(), channel: Channel::Cli };
+        let ana = Actor::new("ana", Channel::Cli);
         for (verb, words) in [
             ("pause", &["pause", "Work", "--reason", "why"][..]),
             ("unpause", &["unpause", "Work"]),

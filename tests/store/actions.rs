@@ -5,7 +5,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
 use ductwork::store::Conn;
-use ductwork::store::action::{self, Action, Actor};
+use ductwork::store::action::{self, Action, Actor, Of};
 use ductwork::store::cancel::{Cancel, Cancelling};
 use ductwork::store::prune;
 use ductwork::store::resume::{self, Resume};
@@ -17,10 +17,7 @@ use crate::on_every_database;
 use crate::support::Db;
 
 pub fn ana() -> Actor {
-    Actor {
-        name: "ana".to_owned(),
-        channel: Channel::Api,
-    }
+    Actor::new("ana", Channel::Api)
 }
 
 fn asking() -> Definition {
@@ -35,7 +32,9 @@ async fn trigger(conn: &mut Conn, definition: &Definition, key: Option<&str>) ->
 }
 
 async fn recorded(conn: &mut Conn, run: Option<RunId>) -> Vec<Action> {
-    action::latest(conn, run, None, 99).await.unwrap()
+    action::latest(conn, run.map_or(Of::All, Of::Run), None, 99)
+        .await
+        .unwrap()
 }
 
 fn told(actions: &[Action]) -> Vec<(&str, Option<RunId>, Option<RunId>)> {
@@ -80,7 +79,7 @@ on_every_database! {
             assert_eq!(of, ("ana", "api", "P"));
         }
         assert_eq!(told(&recorded(&mut driver.conn, Some(next)).await), [("cancel", Some(next), None)]);
-        let older = action::latest(&mut driver.conn, None, Some(all[1].id), 1).await.unwrap();
+        let older = action::latest(&mut driver.conn, Of::All, Some(all[1].id), 1).await.unwrap();
         assert_eq!(older, all[2..3]);
     }
 

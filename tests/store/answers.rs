@@ -86,7 +86,7 @@ on_every_database! {
             "timeout": null, "then": null, "value": "xA",
         }))]);
         assert_eq!(driver.run(run).await.0, RunStatus::Dampened);
-        let ana = Actor { name: "ana@here".to_owned(), channel: Channel::Cli };
+        let ana = Actor::new("ana@here", Channel::Cli);
         let done = resume(&mut driver.conn, run, None, Some("\"y\""), Some(&ana)).await.unwrap();
         assert_eq!(done, Resume::Done(1));
         let told = work(&mut driver).await;

@@ -67,6 +67,48 @@ pub const GUARDED: &[Guarded] = &[
         "interventions_are_forgotten_with_the_history",
     ),
     (
+        "COUNT_IN_BULK.1",
+        1,
+        "ended_at IS NULL",
+        "after_a_bulk_action_was_stopped_no_run_is_changed",
+    ),
+    (
+        "COUNT_IN_BULK.2",
+        1,
+        "dealt < :run",
+        "a_bulk_action_never_goes_back_to_a_run_that_was_dealt_with",
+    ),
+    (
+        "PASS_BULK.1",
+        1,
+        "ended_at IS NULL",
+        "one_who_finds_it_stopped_passes_no_run",
+    ),
+    (
+        "PASS_BULK.2",
+        1,
+        "dealt < :run",
+        "one_who_finds_it_further_on_passes_no_run",
+    ),
+    (
+        "STOP_BULK.1",
+        1,
+        "ended_at IS NULL",
+        "after_a_bulk_action_was_stopped_no_run_is_changed",
+    ),
+    (
+        "FORGET_BULKS.1",
+        1,
+        "ended_at <= {now} - :age",
+        "bulk_actions_are_listed_and_forgotten_when_they_have_ended",
+    ),
+    (
+        "TAKE_DUTY.1",
+        1,
+        "ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}",
+        "a_duty_is_one_holders_until_its_lease_is_over",
+    ),
+    (
         "END_TOKEN.1",
         1,
         "ended_at IS NULL",

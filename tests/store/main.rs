@@ -16,6 +16,7 @@ mod wires;
 mod actions;
 mod answers;
 mod batches;
+mod bulks;
 mod bytes;
 mod claims;
 mod clock;

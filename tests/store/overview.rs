@@ -77,7 +77,7 @@ on_every_database! {
         let told: Vec<_> = found
             .kinds
             .iter()
-            .map(|kind| (kind.node.as_deref(), kind.reason.as_deref(), kind.runs, kind.ids.len()))
+            .map(|kind| (kind.kind.node.as_deref(), kind.kind.reason.as_deref(), kind.runs, kind.ids.len()))
             .collect();
         assert_eq!(
             told,

@@ -127,7 +127,7 @@ on_every_database! {
         let mut driver = worker(&db, "P").await;
         assert_eq!(unpause(&mut driver.conn, "P", &ana()).await.unwrap(), None);
         let first = pause_p(&mut driver).await;
-        let second = pause(&mut driver.conn, "P", "another", &Actor { name: "ben".to_owned(), channel: Channel::Api }).await.unwrap();
+        let second = pause(&mut driver.conn, "P", "another", &Actor::new("ben", Channel::Api)).await.unwrap();
         assert!(first.created && !second.created);
         assert_eq!(second.pause, first.pause);
         assert_eq!(pause::pauses(&mut driver.conn).await.unwrap().len(), 1);
@@ -136,7 +136,7 @@ on_every_database! {
         assert_eq!(unpause(&mut driver.conn, "P", &ana()).await.unwrap(), None);
         assert_eq!(pause::pauses(&mut driver.conn).await.unwrap(), []);
         // Only what happened is recorded, newest first.
-        let actions = action::latest(&mut driver.conn, None, None, 9).await.unwrap();
+        let actions = action::latest(&mut driver.conn, action::Of::All, None, 9).await.unwrap();
         let verbs: Vec<_> = actions.iter().map(|it| (it.verb.as_str(), it.pipeline.as_str(), it.run)).collect();
         assert_eq!(verbs, [("unpause", "P", None), ("pause", "P", None)]);
         driver.audit().await;

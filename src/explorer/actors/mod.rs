@@ -604,10 +604,7 @@ pub async fn register(conn: &mut Conn, role: Role) -> Result<ProcessId, Error> {
 
 /// The name under which pauses are recorded.
 pub fn somebody() -> action::Actor {
-    action::Actor {
-        name: "who".to_owned(),
-        channel: Channel::Cli,
-    }
+    action::Actor::new("who", Channel::Cli)
 }
 
 /// The reaper's own clock stands and goes with the database's.

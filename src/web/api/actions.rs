@@ -18,7 +18,7 @@ use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, Unpa
 use crate::wire::pipeline::PauseJson;
 
 use super::cursor::AfterAction;
-use super::given::{Given, LIMIT, Param, Text};
+use super::given::{Given, Key, LIMIT, Param, Text};
 use super::runs::{ID, LIMIT_};
 use super::{Answer, Answered, Deed};
 
@@ -26,6 +26,8 @@ use super::{Answer, Answered, Deed};
 pub static NAME: Param<Text> = Param::path("name", "The pipeline's name");
 /// A filter.
 pub static RUN: Param<RunId> = Param::query("run", "In this run only");
+/// A filter.
+pub static BULK: Param<Key> = Param::query("bulk", "Of this bulk action only");
 /// The page.
 pub static AFTER: Param<AfterAction> = Param::query(
     "after",
@@ -34,12 +36,20 @@ pub static AFTER: Param<AfterAction> = Param::query(
 
 /// The list of interventions, newest first.
 pub async fn list(site: Arc<Site>, given: Given) -> Answered {
-    let run = given.get(&RUN);
+    let of = match (given.get(&RUN), given.get(&BULK)) {
+        (None, None) => action::Of::All,
+        (Some(run), None) => action::Of::Run(run),
+        (None, Some(bulk)) => action::Of::Bulk(bulk.0),
+        (Some(_), Some(_)) => {
+            let detail = "it does not go together with `run`";
+            return Err(Refusal::parameter(BULK.about.name, detail));
+        }
+    };
     let before = given.get(&AFTER).map(|it| it.0);
     let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
     let read = site
         .source
-        .read(async move |conn| action::latest(conn, run, before, limit + 1).await);
+        .read(async move |conn| action::latest(conn, of, before, limit + 1).await);
     let actions = read.await?;
     let next = |it: &Action| (AFTER.about.name, AfterAction(it.id).text());
     Answer::page(&actions, limit, ActionJson::of, next)

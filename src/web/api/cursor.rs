@@ -18,6 +18,7 @@ enum List {
     Runs = 1,
     Steps = 2,
     Actions = 3,
+    Bulks = 4,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -55,6 +56,26 @@ impl AfterAction {
 impl Value for AfterAction {
     fn read(text: &str) -> Result<Self, String> {
         Ok(Self(Uuid::from_bytes(read(List::Actions, text)?)))
+    }
+
+    fn schema() -> Json {
+        schema()
+    }
+}
+
+/// Bulk actions that are older than this one.
+pub struct AfterBulk(pub Uuid);
+
+impl AfterBulk {
+    /// As it stands in an address.
+    pub fn text(&self) -> String {
+        written(List::Bulks, &[self.0.as_bytes()])
+    }
+}
+
+impl Value for AfterBulk {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(Uuid::from_bytes(read(List::Bulks, text)?)))
     }
 
     fn schema() -> Json {

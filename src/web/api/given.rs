@@ -187,6 +187,19 @@ macro_rules! ids {
 
 ids!(RunId, BranchId, StepId, ExecutionId, FanOutId);
 
+/// The id of something that has no type of its own.
+pub struct Key(pub Uuid);
+
+impl Value for Key {
+    fn read(text: &str) -> Result<Self, String> {
+        uuid(text).map(Self)
+    }
+
+    fn schema() -> Json {
+        json!({ "type": "string", "format": "uuid" })
+    }
+}
+
 /// The longest name and key: more than any definition has.
 const TEXT_MAX: usize = 1_000;
 

@@ -4,6 +4,7 @@
 //! Never: says what a form looks like (`wire` does), or which routes there are (`routes` does).
 
 pub mod actions;
+pub mod bulks;
 pub mod cursor;
 pub mod given;
 pub mod openapi;
@@ -21,9 +22,9 @@ use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LINK,
 };
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use schemars::{Schema, SchemaGenerator};
@@ -246,8 +247,16 @@ pub const BODY_MAX: usize = 1 << 20;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The route of this function.
-pub fn serve_deed(params: &'static [&'static About], doer: Doer) -> MethodRouter<Arc<Site>> {
-    post(
+pub fn serve_deed(
+    method: &Method,
+    params: &'static [&'static About],
+    doer: Doer,
+) -> MethodRouter<Arc<Site>> {
+    let serve = match *method {
+        Method::DELETE => delete,
+        _ => post,
+    };
+    serve(
         async move |State(site): State<Arc<Site>>,
                     Extension(visitor): Extension<Arc<Visitor>>,
                     path: RawPathParams,

@@ -84,11 +84,12 @@ struct List {
     /// The address of the next page.
     older: Option<String>,
     run: Option<RunLink>,
+    bulk: Option<Uuid>,
 }
 
 /// `GET /actions`
 pub async fn actions(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
-    let asked = Asked::of(&uri, &["run", "before"])?;
+    let asked = Asked::of(&uri, &["run", "bulk", "before"])?;
     let run: Option<RunId> = match asked.one("run")? {
         Some(text) => Some(asked::id(text, "a run")?),
         None => None,
@@ -97,14 +98,24 @@ pub async fn actions(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
         Some(text) => Some(asked::id(text, "an action")?),
         None => None,
     };
+    let bulk: Option<Uuid> = match asked.one("bulk")? {
+        Some(text) => Some(asked::id(text, "a bulk action")?),
+        None => None,
+    };
+    let (of, shown) = match (run, bulk) {
+        (None, None) => (action::Of::All, None),
+        (Some(run), None) => (action::Of::Run(run), Some(format!("run={run}"))),
+        (None, Some(bulk)) => (action::Of::Bulk(bulk), Some(format!("bulk={bulk}"))),
+        (Some(_), Some(_)) => return Err(asked::wrong("`run` and `bulk` do not go together")),
+    };
     let read = site.source.read(async move |conn| {
-        let actions = action::latest(conn, run, before, ACTIONS + 1).await?;
+        let actions = action::latest(conn, of, before, ACTIONS + 1).await?;
         Ok((actions, query::now(conn).await?))
     });
     let (actions, now) = read.await?;
     let last = actions.get(ACTIONS - 1).filter(|_| actions.len() > ACTIONS);
-    let older = last.map(|last| match run {
-        Some(run) => format!("/actions?run={run}&before={}", last.id),
+    let older = last.map(|last| match &shown {
+        Some(shown) => format!("/actions?{shown}&before={}", last.id),
         None => format!("/actions?before={}", last.id),
     });
     let shown = actions.iter().take(ACTIONS);
@@ -113,6 +124,7 @@ pub async fn actions(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Resp
         actions: shown.map(|action| Acted::of(action, now)).collect(),
         older,
         run: run.map(parts::run),
+        bulk,
     })
 }
 

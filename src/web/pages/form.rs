@@ -37,10 +37,15 @@ impl Form {
         }
     }
 
+    /// The values of a field, where several may be given.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let of = move |(own, _): &&(String, String)| own == name;
+        let values = self.0.iter().filter(of).map(|(_, value)| value.trim());
+        values.filter(|value| !value.is_empty())
+    }
+
     /// The value of a field that somebody has filled in.
     pub fn get(&self, name: &str) -> Option<&str> {
-        let of = |(own, _): &&(String, String)| own == name;
-        let value = self.0.iter().find(of).map(|(_, value)| value.trim());
-        value.filter(|value| !value.is_empty())
+        self.all(name).next()
     }
 }

@@ -7,6 +7,8 @@ use axum::extract::State as Extract;
 use axum::http::Uri;
 use axum::response::Response;
 
+use crate::machine::bulk::Filter;
+use crate::model::Verb;
 use crate::number::grouped;
 use crate::store::halted::{self, HaltedKind};
 use crate::store::query;
@@ -15,6 +17,7 @@ use crate::web::Site;
 use crate::web::refusal::Refusal;
 
 use super::asked::{Asked, encoded};
+use super::bulks::address;
 use super::parts::{self, Moment, RunLink};
 use super::text::clip;
 use super::{Frame, page};
@@ -53,6 +56,8 @@ pub struct Kind {
     pub first: Moment,
     pub last: Moment,
     pub is_one: bool,
+    /// The address of the question before all of them are revived.
+    pub revive: String,
 }
 
 impl Kind {
@@ -66,14 +71,14 @@ impl Kind {
             .map(parts::run)
             .collect();
         let word = |word: &Option<String>| word.clone().unwrap_or_default();
-        let class = kind.class.as_deref().map(view::attempt::class);
+        let class = kind.kind.class.as_deref().map(view::attempt::class);
         Self {
             encoded: encoded(&kind.pipeline),
             pipeline: kind.pipeline.clone(),
-            node: clip(&word(&kind.node), LETTERS),
-            reason: word(&kind.reason),
+            node: clip(&word(&kind.kind.node), LETTERS),
+            reason: word(&kind.kind.reason),
             class: clip(&class.unwrap_or_default(), LETTERS),
-            error: clip(&kind.kind, LETTERS),
+            error: clip(&kind.kind.error, LETTERS),
             number: grouped(kind.runs),
             more: match kind.runs.saturating_sub(runs.len() as u64) {
                 0 => String::new(),
@@ -83,7 +88,16 @@ impl Kind {
             first: parts::ago(kind.first_at, now),
             last: parts::ago(kind.last_at, now),
             is_one: kind.runs == 1,
+            revive: address(Verb::Revive, &of_kind(kind), None),
         }
+    }
+}
+
+fn of_kind(kind: &HaltedKind) -> Filter {
+    Filter {
+        pipeline: Some(kind.pipeline.clone()),
+        kind: Some(kind.kind.clone()),
+        ..Filter::default()
     }
 }
 

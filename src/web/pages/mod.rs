@@ -9,6 +9,7 @@
 
 mod acts;
 mod asked;
+mod bulks;
 mod elements;
 mod form;
 mod halted;
@@ -41,6 +42,7 @@ use super::visitor::{self, Visitor};
 
 pub use acts::{actions, ask_cancel, ask_trigger, cancel, pause, resume, revive, trigger, unpause};
 pub use asked::encoded;
+pub use bulks::{all_bulks, ask_bulk, bulk, one_bulk, stop_bulk};
 pub use elements::elements;
 pub use halted::halted;
 pub use overview::overview;
@@ -124,6 +126,15 @@ impl Frame {
     fn proof_on(&self, pipeline: &str) -> Option<String> {
         let visitor = self.visitor.as_ref()?;
         visitor.may_act_on(pipeline).then(|| visitor.proof.clone())
+    }
+
+    /// True when the visitor may act on this pipeline, or on all.
+    fn may_act_on(&self, pipeline: Option<&str>) -> bool {
+        let may = |visitor: &Arc<Visitor>| match pipeline {
+            Some(pipeline) => visitor.may_act_on(pipeline),
+            None => visitor.may_act_on_all(),
+        };
+        self.visitor.as_ref().is_some_and(may)
     }
 
     /// The proof that a page has of which the gate has let the visitor through.

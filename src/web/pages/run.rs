@@ -281,7 +281,7 @@ async fn read(
         holders: store::holders(conn, ids.collect::<Vec<_>>()).await?,
         steps,
         halted,
-        actions: action::latest(conn, Some(id), None, ACTIONS + 1).await?,
+        actions: action::latest(conn, action::Of::Run(id), None, ACTIONS + 1).await?,
         head,
     })
 }

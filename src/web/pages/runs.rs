@@ -9,7 +9,8 @@ use axum::http::Uri;
 use axum::response::Response;
 
 use crate::duration;
-use crate::model::{RunId, RunStatus};
+use crate::machine::bulk::{Filter, states};
+use crate::model::{RunId, RunStatus, Verb};
 use crate::number::grouped;
 use crate::store::Error;
 use crate::store::conn::Conn;
@@ -22,6 +23,7 @@ use crate::web::api::PAYLOAD_BYTES;
 use crate::web::refusal::Refusal;
 
 use super::asked::{self, Asked, encoded, missing, wrong};
+use super::bulks::address;
 use super::parts::{self, Moment, RunLink, State};
 use super::text::clip;
 use super::{Frame, elsewhere, page};
@@ -56,6 +58,9 @@ struct Page {
     first: Option<String>,
     /// Several runs whose ids have these digits.
     digits: Option<String>,
+    may_act: bool,
+    /// The deeds that may be done to all that match, and where each is asked about.
+    all: Vec<(&'static str, String)>,
 }
 
 struct Form {
@@ -110,6 +115,29 @@ impl Filters {
         })
     }
 
+    /// The bulk actions that change anything in runs with these filters, and where each is asked about.
+    fn bulks(&self) -> Vec<(&'static str, String)> {
+        let verbs = [
+            (Verb::Revive, "revive"),
+            (Verb::Cancel, "cancel"),
+            (Verb::Resume, "approve"),
+        ];
+        let mut bulks = Vec::new();
+        for (verb, name) in verbs {
+            let states = states(verb).iter().copied();
+            let meant = |it: &RunStatus| self.statuses.is_empty() || self.statuses.contains(it);
+            let filter = Filter {
+                pipeline: self.pipeline.clone(),
+                statuses: states.filter(meant).collect(),
+                ..Filter::default()
+            };
+            if !filter.statuses.is_empty() {
+                bulks.push((name, address(verb, &filter, self.since.as_deref())));
+            }
+        }
+        bulks
+    }
+
     /// The address of a list with these filters.
     fn address(&self, before: Option<RunId>) -> String {
         let mut pairs = Vec::new();
@@ -134,7 +162,7 @@ impl Filters {
 }
 
 /// A state by the word that people know, or by the stored one.
-fn status(text: &str) -> Result<RunStatus, Refusal> {
+pub fn status(text: &str) -> Result<RunStatus, Refusal> {
     view::status(text).ok_or_else(|| {
         let words: Vec<&str> = RunStatus::ALL.iter().map(|it| view::word(*it)).collect();
         wrong(format!(
@@ -210,8 +238,15 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
     }
     let last = runs.last().map(|run| run.id);
     let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
+    let frame = Frame::of("runs", now);
+    let may_act = frame.may_act_on(filters.pipeline.as_deref());
     page(&Page {
-        frame: Frame::of("runs", now),
+        may_act,
+        all: match several.is_none() && filters.key.is_none() {
+            true => filters.bulks(),
+            false => Vec::new(),
+        },
+        frame,
         form: form(&filters, &names),
         older: last
             .filter(|_| more)

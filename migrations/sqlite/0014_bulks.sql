@@ -1,0 +1,33 @@
+-- Duties: work that one console of all does at a time.
+CREATE TABLE ductwork_duties (
+    name   text PRIMARY KEY,
+    holder blob NOT NULL,
+    until  integer NOT NULL
+) STRICT;
+-- Interventions in many runs at once, worked run by run.
+CREATE TABLE ductwork_bulks (
+    id         blob PRIMARY KEY,
+    verb       text NOT NULL,
+    -- The runs that it is for, as JSON: chosen ones, or a filter.
+    selection  text NOT NULL,
+    -- The definition with which revived runs go on; null: each with its own.
+    definition text,
+    -- No run with a greater id is among them.
+    newest     blob NOT NULL,
+    -- All runs up to this one have been dealt with.
+    dealt      blob NOT NULL,
+    done       integer NOT NULL,
+    skipped    integer NOT NULL,
+    failed     integer NOT NULL,
+    -- Some of those that failed, and why, as JSON.
+    failures   text NOT NULL,
+    created_at integer NOT NULL,
+    by_whom    text NOT NULL,
+    channel    text NOT NULL,
+    ended_at   integer,
+    -- The person or the program that stopped it before its end.
+    stopped_by text
+) STRICT;
+CREATE INDEX ductwork_bulks_open ON ductwork_bulks (id) WHERE ended_at IS NULL;
+ALTER TABLE ductwork_actions ADD COLUMN bulk_id blob;
+CREATE INDEX ductwork_actions_bulk ON ductwork_actions (bulk_id, id) WHERE bulk_id IS NOT NULL;

@@ -1,0 +1,519 @@
+//! Interventions in many runs at once.
+//!
+//! Owns: their rows, finding the runs that one is for, and dealing with these one by one, from the oldest on.
+//! Never: intervenes by itself (`revive`, `cancel` and `resume` do), or decides who works on it.
+//!
+//! The transaction that changes a run counts it in the intervention's row (`action::record`), and only if no
+//! later run has been dealt with and nobody has stopped it. So each run is counted once, whoever is killed; of
+//! two who work on one intervention by mistake one goes on; and after it was stopped no run is changed.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::definition::Definition;
+use crate::machine::bulk::{Account, Failure, Filter, Selection, states};
+use crate::model::*;
+
+use super::action::Actor;
+use super::cancel::{self, Cancel, Cancelling};
+use super::conn::{Conn, Row};
+use super::definition::{self, Definitions};
+use super::error::Error;
+use super::resume::{self, Resume};
+use super::revive::{self, Revive, Wanted};
+use super::statement::statements;
+use super::{halted, list, micros, query};
+
+/// Runs of one look.
+const LOOK: usize = 100;
+
+/// A run is given up on when others have held its rows for so long.
+const CANCELS_FOR: Duration = Duration::from_secs(2);
+
+/// As many are forgotten in one transaction.
+const FORGOTTEN_AT_ONCE: u64 = 500;
+
+macro_rules! columns {
+    () => {
+        "k.id, k.verb, k.selection, k.definition, k.newest, k.dealt, k.done, k.skipped, k.failed, k.failures,
+               k.created_at, k.by_whom, k.channel, k.ended_at, k.stopped_by"
+    };
+}
+
+statements! {
+    CREATE_BULK = "
+        INSERT INTO ductwork_bulks (id, verb, selection, definition, newest, dealt, done, skipped, failed, failures,
+                                    created_at, by_whom, channel)
+        VALUES (:id, :verb, :selection, :definition, :newest, :dealt, 0, 0, 0, '[]', {now}, :by, :channel)";
+    NEWEST_RUN = "SELECT r.id FROM ductwork_runs r ORDER BY r.id DESC LIMIT 1";
+    FIND_BULK = concat!("
+        SELECT ", columns!(), " FROM ductwork_bulks k WHERE k.id = :id");
+    BULKS = concat!("
+        SELECT ", columns!(), "
+          FROM ductwork_bulks k WHERE k.id < :before ORDER BY k.id DESC LIMIT :n");
+    OPEN_BULKS = concat!("
+        SELECT ", columns!(), "
+          FROM ductwork_bulks k WHERE k.ended_at IS NULL ORDER BY k.id LIMIT :n");
+    /// Runs that are dealt with and were not changed.
+    PASS_BULK = "
+        UPDATE ductwork_bulks
+           SET dealt = :run, skipped = skipped + :skipped, failed = failed + :failed, failures = :failures
+         WHERE id = :id AND ended_at IS NULL AND dealt < :run";
+    END_BULK = "
+        UPDATE ductwork_bulks SET ended_at = coalesce(ended_at, {now}) WHERE id = :id";
+    STOP_BULK = "
+        UPDATE ductwork_bulks SET ended_at = {now}, stopped_by = :by WHERE id = :id AND ended_at IS NULL";
+    BULK_RUNS = "
+        SELECT x.id, x.pipeline,
+               (SELECT n.id FROM ductwork_runs n WHERE {key:n.revived_from;x.id}) AS successor
+          FROM (SELECT r.id, r.pipeline FROM ductwork_runs r {by:ductwork_runs_others}
+                 WHERE r.status <> 'completed' AND {key:r.status;:status} AND r.pipeline = :pipeline
+                   AND r.id > :dealt AND r.id <= :newest AND r.triggered_at >= :since AND r.pruning_at IS NULL
+                 ORDER BY r.status, r.id LIMIT :n) x
+         ORDER BY x.id";
+    COUNT_BULK_RUNS = "
+        SELECT count(*) AS n
+          FROM (SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
+                 WHERE r.status <> 'completed' AND {key:r.status;:status} AND r.pipeline = :pipeline
+                   AND r.id > :dealt AND r.id <= :newest AND r.triggered_at >= :since AND r.pruning_at IS NULL
+                   AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
+                 ORDER BY r.status, r.id LIMIT :n) x";
+    /// Their ids begin with the time: the first of them are the oldest.
+    FORGET_BULKS = "
+        DELETE FROM ductwork_bulks
+         WHERE ended_at <= {now} - :age AND id IN (SELECT id FROM ductwork_bulks ORDER BY id LIMIT :n)";
+}
+
+/// An intervention to make.
+#[derive(Clone, Debug)]
+pub struct NewBulk<'a> {
+    /// The deed.
+    pub verb: Verb,
+    /// The runs.
+    pub selection: &'a Selection,
+    /// The definition with which revived runs go on; `None`: each with its own.
+    pub definition: Option<&'a Definition>,
+    /// No run with a greater id.
+    pub newest: RunId,
+    /// The person or the program.
+    pub by: &'a Actor,
+}
+
+/// An intervention in many runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bulk {
+    /// Its key.
+    pub id: Uuid,
+    /// The deed.
+    pub verb: Verb,
+    /// The runs.
+    pub selection: Selection,
+    /// The digest of the definition with which revived runs go on.
+    pub definition: Option<String>,
+    /// No run with a greater id is among them.
+    pub newest: Uuid,
+    /// All runs up to this one have been dealt with.
+    pub dealt: Uuid,
+    /// Runs that were changed.
+    pub done: i64,
+    /// Runs in which there was nothing to do any more.
+    pub skipped: i64,
+    /// Runs that were left as they are.
+    pub failed: i64,
+    /// Some of those that failed.
+    pub failures: Vec<Failure>,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// The person or the program.
+    pub by: String,
+    /// The way: a newer version may know further ones.
+    pub channel: String,
+    /// µs since 1970.
+    pub ended_at: Option<i64>,
+    /// The person or the program that stopped it before its end.
+    pub stopped_by: Option<String>,
+}
+
+impl Bulk {
+    fn read(row: &Row) -> Result<Self, Error> {
+        let id: Uuid = row.get("id")?;
+        let damaged = |error| Error::Corrupt(format!("bulk action {id}: {error}"));
+        let selection: String = row.get("selection")?;
+        let failures: String = row.get("failures")?;
+        let verb: Verb = row.word("verb")?;
+        if states(verb).is_empty() {
+            let text = format!("bulk action {id}: `{verb}` is for one run or pipeline at a time");
+            return Err(Error::Corrupt(text));
+        }
+        Ok(Self {
+            id,
+            verb,
+            selection: serde_json::from_str(&selection).map_err(damaged)?,
+            definition: row.get("definition")?,
+            newest: row.get("newest")?,
+            dealt: row.get("dealt")?,
+            done: row.get("done")?,
+            skipped: row.get("skipped")?,
+            failed: row.get("failed")?,
+            failures: serde_json::from_str(&failures).map_err(damaged)?,
+            created_at: row.get("created_at")?,
+            by: row.get("by_whom")?,
+            channel: row.get("channel")?,
+            ended_at: row.get("ended_at")?,
+            stopped_by: row.get("stopped_by")?,
+        })
+    }
+
+    /// The person or the program in whose name its runs are changed.
+    fn actor(&self) -> Actor {
+        Actor {
+            name: self.by.clone(),
+            // One of a newer version is worked on, and its way is told by its own row.
+            channel: self.channel.parse().unwrap_or(Channel::Api),
+            bulk: Some(self.id),
+        }
+    }
+}
+
+/// The newest run that there is: an intervention in all that match is for no later one.
+pub async fn newest(conn: &mut Conn) -> Result<RunId, Error> {
+    let row = conn.fetch_optional(&NEWEST_RUN, &[]).await?;
+    Ok(RunId(match row {
+        Some(row) => row.get("id")?,
+        None => Uuid::nil(),
+    }))
+}
+
+/// Writes an intervention down, for those who will work on it.
+pub async fn create(conn: &mut Conn, new: NewBulk<'_>) -> Result<Uuid, Error> {
+    let definition = match new.definition {
+        Some(definition) => Some(definition::save(conn, definition).await?),
+        None => None,
+    };
+    let unwritten = |error| Error::Corrupt(format!("a selection cannot be written: {error}"));
+    let selection = serde_json::to_string(new.selection).map_err(unwritten)?;
+    let id = Uuid::now_v7();
+    let args = [
+        ("id", id.into()),
+        ("verb", new.verb.as_str().into()),
+        ("selection", (&selection).into()),
+        ("definition", definition.as_deref().into()),
+        ("newest", new.newest.0.into()),
+        ("dealt", first(new.selection).into()),
+        ("by", (&new.by.name).into()),
+        ("channel", new.by.channel.as_str().into()),
+    ];
+    conn.execute(&CREATE_BULK, &args).await?;
+    Ok(id)
+}
+
+/// No run of a selection has an id as small as this.
+fn first(selection: &Selection) -> Uuid {
+    match selection {
+        Selection::Chosen(_) => Uuid::nil(),
+        Selection::Matching(filter) => filter.since.map_or(Uuid::nil(), |since| {
+            list::id_at(since.saturating_sub(micros(list::SKEW)))
+        }),
+    }
+}
+
+/// One intervention.
+pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Bulk>, Error> {
+    let row = conn
+        .fetch_optional(&FIND_BULK, &[("id", id.into())])
+        .await?;
+    row.as_ref().map(Bulk::read).transpose()
+}
+
+/// Interventions in many runs, newest first: at most `n` that are older than `before`. One that this version
+/// cannot read is left out.
+pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<Vec<Bulk>, Error> {
+    let args = [
+        ("before", before.unwrap_or(Uuid::max()).into()),
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&BULKS, &args).await?;
+    Ok(rows.iter().filter_map(|row| Bulk::read(row).ok()).collect())
+}
+
+/// The interventions that go on, oldest first: at most `n`. One that this version cannot read is for another.
+pub async fn open(conn: &mut Conn, n: usize) -> Result<Vec<Bulk>, Error> {
+    let rows = conn.fetch(&OPEN_BULKS, &[("n", n.into())]).await?;
+    Ok(rows.iter().filter_map(|row| Bulk::read(row).ok()).collect())
+}
+
+/// Stops an intervention: when this has answered, no further run is changed by it. False when it had ended.
+pub async fn stop(conn: &mut Conn, id: Uuid, by: &str) -> Result<bool, Error> {
+    let args = [("id", id.into()), ("by", by.into())];
+    Ok(conn.execute(&STOP_BULK, &args).await? == 1)
+}
+
+/// Forgets interventions that ended so long ago; true where there may be more of them.
+pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
+    let n = FORGOTTEN_AT_ONCE;
+    let args = [("age", micros(age).into()), ("n", (n as i64).into())];
+    Ok(conn.execute(&FORGET_BULKS, &args).await? == n)
+}
+
+/// How many runs match, as far as `most`. The kind of their ends is not looked at.
+pub async fn count(
+    conn: &mut Conn,
+    filter: &Filter,
+    newest: RunId,
+    most: usize,
+) -> Result<usize, Error> {
+    let mut found = 0;
+    for (status, pipeline) in sources(conn, filter).await? {
+        let args = [
+            ("status", status.as_str().into()),
+            ("pipeline", (&pipeline).into()),
+            ("dealt", first(&Selection::Matching(filter.clone())).into()),
+            ("newest", newest.0.into()),
+            ("since", filter.since.unwrap_or(i64::MIN).into()),
+            ("n", (most - found).into()),
+        ];
+        if let Some(row) = conn.fetch_optional(&COUNT_BULK_RUNS, &args).await? {
+            found += usize::try_from(row.get::<i64>("n")?).unwrap_or(most);
+        }
+        if found >= most {
+            return Ok(most);
+        }
+    }
+    Ok(found)
+}
+
+/// The states and the pipelines among whose runs those are that match.
+async fn sources(conn: &mut Conn, filter: &Filter) -> Result<Vec<(RunStatus, String)>, Error> {
+    let mut sources = Vec::new();
+    for status in filter.statuses.iter().copied() {
+        let pipelines = match &filter.pipeline {
+            Some(pipeline) => vec![pipeline.clone()],
+            None => list::pipelines_of(conn, status).await?,
+        };
+        sources.extend(pipelines.into_iter().map(|pipeline| (status, pipeline)));
+    }
+    Ok(sources)
+}
+
+/// A run that an intervention may be for.
+struct Candidate {
+    id: RunId,
+    /// It is one of those that are meant.
+    is_meant: bool,
+}
+
+/// The next runs, oldest first, and whether they are the last.
+async fn candidates(conn: &mut Conn, bulk: &Bulk) -> Result<(Vec<Candidate>, bool), Error> {
+    let filter = match &bulk.selection {
+        Selection::Chosen(runs) => {
+            let rest = runs.iter().filter(|run| run.0 > bulk.dealt);
+            let next = rest.clone().take(LOOK).map(|run| Candidate {
+                id: *run,
+                is_meant: true,
+            });
+            return Ok((next.collect(), rest.count() <= LOOK));
+        }
+        Selection::Matching(filter) => filter,
+    };
+    let mut found: Vec<(RunId, bool)> = Vec::new();
+    for (status, pipeline) in sources(conn, filter).await? {
+        let args = [
+            ("status", status.as_str().into()),
+            ("pipeline", (&pipeline).into()),
+            ("dealt", bulk.dealt.into()),
+            ("newest", bulk.newest.into()),
+            ("since", filter.since.unwrap_or(i64::MIN).into()),
+            ("n", LOOK.into()),
+        ];
+        for row in conn.fetch(&BULK_RUNS, &args).await? {
+            let is_over = row.get::<Option<Uuid>>("successor")?.is_some();
+            found.push((RunId(row.get("id")?), !is_over));
+        }
+        found.sort_unstable();
+        found.truncate(LOOK);
+    }
+    let is_last = found.len() < LOOK;
+    let mut next: Vec<Candidate> = found
+        .into_iter()
+        .map(|(id, is_meant)| Candidate { id, is_meant })
+        .collect();
+    if let Some(kind) = &filter.kind {
+        let kinds = halted::kinds_of(conn, next.iter().map(|it| it.id)).await?;
+        for candidate in &mut next {
+            candidate.is_meant &= kinds.get(&candidate.id) == Some(kind);
+        }
+    }
+    Ok((next, is_last))
+}
+
+/// The result of a look at some runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worked {
+    /// There is more to do.
+    pub more: bool,
+    /// The pipelines of runs that were changed.
+    pub pipelines: BTreeSet<String>,
+}
+
+/// The deed's result in one run.
+enum Outcome {
+    Done,
+    Skipped,
+    Failed(String),
+}
+
+/// Deals with the next runs of an intervention, until there are none or this moment has come. `given_up` is a
+/// run that has taken too long again and again, and why. `at` is told each run before it is changed.
+///
+/// A failure of the database leaves the intervention where it is: called again, it goes on from there.
+pub async fn work(
+    conn: &mut Conn,
+    bulk: Uuid,
+    definitions: &Definitions,
+    until: Instant,
+    given_up: Option<(RunId, &str)>,
+    at: &mut (dyn FnMut(RunId) + Send),
+) -> Result<Worked, Error> {
+    let mut worked = Worked {
+        more: false,
+        pipelines: BTreeSet::new(),
+    };
+    let Some(bulk) = find(conn, bulk).await?.filter(|it| it.ended_at.is_none()) else {
+        return Ok(worked);
+    };
+    let definition = match &bulk.definition {
+        Some(digest) => Some(definitions.load(conn, digest).await?),
+        None => None,
+    };
+    let (next, is_last) = candidates(conn, &bulk).await?;
+    let mut account = Account::after(bulk.failures.clone());
+    for run in &next {
+        if !run.is_meant {
+            account.pass(run.id);
+            continue;
+        }
+        if let Some((id, why)) = given_up
+            && id == run.id
+        {
+            account.fail(run.id, why);
+            continue;
+        }
+        // The run's transaction counts it as the last that was dealt with.
+        write(conn, bulk.id, &mut account).await?;
+        if Instant::now() >= until {
+            worked.more = true;
+            return Ok(worked);
+        }
+        at(run.id);
+        let pipeline = query::run_state(conn, run.id).await?.map(|it| it.pipeline);
+        let done = match pipeline {
+            None => Ok(Outcome::Skipped),
+            Some(_) => intervene(conn, &bulk, run.id, definition.as_deref()).await,
+        };
+        match (done, pipeline) {
+            (Ok(Outcome::Done), Some(pipeline)) => {
+                worked.pipelines.insert(pipeline);
+            }
+            (Ok(Outcome::Done | Outcome::Skipped), _) => account.skip(run.id),
+            (Ok(Outcome::Failed(why)), _) => account.fail(run.id, &why),
+            // Damage is the run's own.
+            (Err(error @ (Error::Corrupt(_) | Error::Damaged { .. })), _) => {
+                account.fail(run.id, &error.to_string());
+            }
+            (Err(error), _) => return Err(error),
+        }
+    }
+    write(conn, bulk.id, &mut account).await?;
+    match is_last {
+        true => drop(conn.execute(&END_BULK, &[("id", bulk.id.into())]).await?),
+        false => worked.more = true,
+    }
+    Ok(worked)
+}
+
+async fn intervene(
+    conn: &mut Conn,
+    bulk: &Bulk,
+    run: RunId,
+    definition: Option<&Definition>,
+) -> Result<Outcome, Error> {
+    let by = bulk.actor();
+    Ok(match bulk.verb {
+        Verb::Revive => {
+            let wanted = Wanted {
+                definition,
+                context: true,
+                by: Some(&by),
+            };
+            match revive::revive_as(conn, run, wanted).await? {
+                Revive::Done(_) => Outcome::Done,
+                Revive::NotFound | Revive::NotHalted(_) | Revive::AlreadyRevived(_) => {
+                    Outcome::Skipped
+                }
+                Revive::Disagrees(found) => Outcome::Failed(format!(
+                    "it cannot go on with the newest definition: {}",
+                    found.join(", ")
+                )),
+            }
+        }
+        Verb::Cancel => return cancelled(conn, run, by).await,
+        Verb::Resume => match resume::resume(conn, run, None, None, Some(&by)).await? {
+            Resume::Done(_) => Outcome::Done,
+            Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
+        },
+        Verb::Trigger | Verb::Pause | Verb::Unpause => Outcome::Skipped,
+    })
+}
+
+/// The rest of a run that is wide is closed by an advancer.
+async fn cancelled(conn: &mut Conn, run: RunId, by: Actor) -> Result<Outcome, Error> {
+    let mut cancelling = Cancelling::of(run, cancel::BATCH).by(Some(by));
+    let until = Instant::now() + CANCELS_FOR;
+    loop {
+        match cancelling.step(conn).await? {
+            Some(Cancel::Done { .. }) => return Ok(Outcome::Done),
+            Some(Cancel::NotFound | Cancel::NotActive(_)) if cancelling.closed == 0 => {
+                return Ok(Outcome::Skipped);
+            }
+            Some(Cancel::NotFound | Cancel::NotActive(_)) => return Ok(Outcome::Done),
+            None if cancelling.closed > 0 => return Ok(Outcome::Done),
+            None if Instant::now() >= until => {
+                let why = "others have locked the run's rows: nothing was done";
+                return Ok(Outcome::Failed(why.to_owned()));
+            }
+            None => tokio::time::sleep(cancel::AGAIN).await,
+        }
+    }
+}
+
+/// Writes down which runs were dealt with and not changed.
+async fn write(conn: &mut Conn, bulk: Uuid, account: &mut Account) -> Result<(), Error> {
+    let Some(run) = account.last else {
+        return Ok(());
+    };
+    let unwritten = |error| Error::Corrupt(format!("failures cannot be written: {error}"));
+    let failures = serde_json::to_string(&account.failures).map_err(unwritten)?;
+    let args = [
+        ("id", bulk.into()),
+        ("run", run.0.into()),
+        ("skipped", account.skipped.into()),
+        ("failed", account.failed.into()),
+        ("failures", (&failures).into()),
+    ];
+    match conn.execute(&PASS_BULK, &args).await? {
+        0 => Err(moved(bulk)),
+        _ => {
+            account.clear();
+            Ok(())
+        }
+    }
+}
+
+/// The word of those who find that an intervention was stopped, or that somebody else works on it.
+pub(super) fn moved(bulk: Uuid) -> Error {
+    Error::Gone(format!(
+        "the bulk action {bulk} was stopped, or another console has gone on with it"
+    ))
+}

@@ -1,0 +1,36 @@
+//! Duties: work that is to be done once, though there are many who could.
+//!
+//! Owns: who has a duty, and until when, by the database's clock. Never: guards what is done by it: a holder
+//! that stalls may believe that it has the duty for longer than it does, so each write of a duty is guarded by
+//! itself.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::conn::Conn;
+use super::error::Error;
+use super::micros;
+use super::statement::statements;
+
+statements! {
+    TAKE_DUTY = "
+        INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, {now} + :lease)
+        ON CONFLICT (name) DO UPDATE SET holder = :holder, until = {now} + :lease
+         WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}";
+}
+
+/// Takes a duty, or keeps it, for so long; false while another has it.
+pub async fn take(
+    conn: &mut Conn,
+    name: &str,
+    holder: Uuid,
+    lease: Duration,
+) -> Result<bool, Error> {
+    let args = [
+        ("name", name.into()),
+        ("holder", holder.into()),
+        ("lease", micros(lease).into()),
+    ];
+    Ok(conn.execute(&TAKE_DUTY, &args).await? == 1)
+}

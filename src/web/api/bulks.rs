@@ -1,0 +1,187 @@
+//! Interventions in many runs at once.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
+use crate::machine::bulk::{Filter, Kind, Selection};
+use crate::model::*;
+use crate::store::bulk::{self, Bulk};
+use crate::view;
+use crate::web::Site;
+use crate::web::bulks::{self, Wanted};
+use crate::web::refusal::Refusal;
+use crate::web::visitor;
+use crate::wire::bulk::{BulkJson, StoppedJson};
+
+use super::actions::NoBody;
+use super::cursor::AfterBulk;
+use super::given::{Given, Key, LIMIT, Param};
+use super::runs::LIMIT_;
+use super::{Answer, Answered, Deed};
+
+/// The bulk action in the path.
+pub static ID: Param<Key> = Param::path("bulk", "The bulk action's id");
+/// The page.
+pub static AFTER: Param<AfterBulk> = Param::query(
+    "after",
+    "Go on where a page ended: out of its `Link` header, and not to be made by hand",
+);
+
+/// The deeds that are for many runs.
+#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "BulkVerb")]
+enum BulkVerb {
+    Revive,
+    Cancel,
+    Resume,
+}
+
+/// A bulk action to make: of the runs in `runs`, or of all that match `filter`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewBulk")]
+pub struct BulkBody {
+    /// The deed. `resume` approves every step that waits.
+    verb: BulkVerb,
+    /// These runs: at most 500.
+    #[serde(default)]
+    runs: Option<Vec<RunId>>,
+    /// All runs with these properties.
+    #[serde(default)]
+    filter: Option<FilterBody>,
+    /// Revived runs go on with the newest definition of the pipeline that the filter names.
+    #[serde(default)]
+    latest: bool,
+    /// No run with a greater id; left out: the newest that there is.
+    #[serde(default)]
+    newest: Option<RunId>,
+}
+
+/// Properties of runs.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "NewBulkFilter")]
+pub struct FilterBody {
+    /// Their pipeline; left out: any.
+    pipeline: Option<String>,
+    /// Their states; left out: all in which the deed changes anything.
+    status: Vec<String>,
+    /// Triggered within this time: `24h`.
+    since: Option<String>,
+    /// Halted in this way: a kind out of `/api/v1/halted`.
+    kind: Option<KindBody>,
+}
+
+/// A way in which runs halt.
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "NewBulkKind")]
+pub struct KindBody {
+    /// The node.
+    node: Option<String>,
+    /// Why, for machines.
+    reason: Option<String>,
+    /// The class of the error.
+    class: Option<String>,
+    /// The error's message, without what is particular to a run.
+    kind: String,
+}
+
+fn unfit(detail: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+impl BulkBody {
+    fn wanted(self) -> Result<Wanted, Refusal> {
+        let mut since = Ok(None);
+        let selection = match (self.runs, self.filter) {
+            (Some(runs), None) => Selection::chosen(runs),
+            (None, Some(filter)) => {
+                since = filter.since.as_deref().map(duration::parse).transpose();
+                Selection::Matching(filter.read()?)
+            }
+            _ => return Err(unfit("give either `runs` or a `filter`")),
+        };
+        Ok(Wanted {
+            verb: match self.verb {
+                BulkVerb::Revive => Verb::Revive,
+                BulkVerb::Cancel => Verb::Cancel,
+                BulkVerb::Resume => Verb::Resume,
+            },
+            selection,
+            since: since
+                .map_err(|problem| unfit(format!("`since`: {problem}; {}", duration::NOTATION)))?,
+            latest: self.latest,
+            newest: self.newest,
+        })
+    }
+}
+
+impl FilterBody {
+    fn read(self) -> Result<Filter, Refusal> {
+        let mut statuses = Vec::new();
+        for text in &self.status {
+            let status = view::status(text).ok_or_else(|| {
+                let words = view::words().join(", ");
+                unfit(format!("`status`: states are expected, out of: {words}"))
+            })?;
+            if !statuses.contains(&status) {
+                statuses.push(status);
+            }
+        }
+        Ok(Filter {
+            pipeline: self.pipeline,
+            statuses,
+            since: None,
+            kind: self.kind.map(|it| Kind {
+                node: it.node,
+                reason: it.reason,
+                class: it.class,
+                error: it.kind,
+            }),
+        })
+    }
+}
+
+/// `POST /api/v1/bulk`
+pub async fn create(deed: Deed) -> Answered {
+    let body: BulkBody = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let id = bulks::create(&deed.site, body.wanted()?, &deed.visitor, by).await?;
+    let (bulk, _) = bulks::find(&deed.site, id, &deed.visitor).await?;
+    Ok(Answer::json(&BulkJson::of(&bulk))?.status(StatusCode::CREATED))
+}
+
+/// `GET /api/v1/bulk`
+pub async fn list(site: Arc<Site>, given: Given) -> Answered {
+    let before = given.get(&AFTER).map(|it| it.0);
+    let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+    let read = site
+        .source
+        .read(async move |conn| bulk::latest(conn, before, limit + 1).await);
+    let bulks = read.await?;
+    let next = |it: &Bulk| (AFTER.about.name, AfterBulk(it.id).text());
+    Answer::page(&bulks, limit, BulkJson::of, next)
+}
+
+/// `GET /api/v1/bulk/{bulk}`
+pub async fn one(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?.0;
+    let visitor = visitor::asking().ok_or_else(|| bulks::missing(id))?;
+    let (bulk, _) = bulks::find(&site, id, &visitor).await?;
+    Answer::json(&BulkJson::of(&bulk))
+}
+
+/// `DELETE /api/v1/bulk/{bulk}`
+pub async fn stop(deed: Deed) -> Answered {
+    let id = deed.given.need(&ID)?.0;
+    let NoBody {} = deed.body()?;
+    let by = deed.visitor.actor(Channel::Api);
+    let was_open = bulks::stop(&deed.site, id, &deed.visitor, by).await?;
+    Answer::json(&StoppedJson { was_open })
+}

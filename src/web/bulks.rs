@@ -1,0 +1,361 @@
+//! Interventions in many runs at once, as visitors ask for them, and working on those that were asked for.
+//!
+//! Owns: the refusals, the duty by which one console of all works on them, and the pace. Never: deals with a
+//! run (`store::bulk` does).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::machine::bulk::{CHOSEN_MAX, Filter, Selection, states};
+use crate::model::*;
+use crate::store::action::Actor;
+use crate::store::bulk::{self, Bulk, NewBulk};
+use crate::store::{Error, duty, query};
+use crate::view::word;
+
+use super::refusal::Refusal;
+use super::source::ReadError;
+use super::visitor::Visitor;
+use super::{Site, deeds};
+
+/// Those that go on at once.
+const OPEN_MAX: usize = 20;
+
+/// Between two looks for those that another console was asked for.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// After a failure of the database.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// The name of the duty.
+const DUTY: &str = "bulks";
+
+/// The duty is another's when it was not renewed for so long: a little more than a round may take.
+const LEASE: Duration = Duration::from_secs(6);
+
+/// A round begins no run after so long, so that each bulk action has its turn.
+const ROUND: Duration = Duration::from_millis(1_000);
+
+/// A run on which so many rounds have ended for want of time is left as it is.
+const TRIES: u32 = 3;
+
+/// The work on bulk actions.
+#[derive(Default)]
+pub struct Bulks {
+    /// There is a new one.
+    made: Notify,
+}
+
+fn unfit(detail: impl Into<String>) -> Refusal {
+    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+}
+
+/// A bulk action that somebody wants.
+pub struct Wanted {
+    pub verb: Verb,
+    pub selection: Selection,
+    /// Triggered within this time.
+    pub since: Option<Duration>,
+    /// Revived runs go on with the newest definition.
+    pub latest: bool,
+    /// No run with a greater id; none: the newest that there is.
+    pub newest: Option<RunId>,
+}
+
+impl Wanted {
+    /// The same with the states that were meant; or the reason why it cannot be.
+    pub fn checked(mut self) -> Result<Self, Refusal> {
+        let states = states(self.verb);
+        if states.is_empty() {
+            let verb = self.verb;
+            return Err(unfit(format!(
+                "`{verb}` is for one run or pipeline at a time; many runs at once are revived, cancelled or resumed"
+            )));
+        }
+        let is_revival = self.verb == Verb::Revive;
+        match &mut self.selection {
+            Selection::Chosen(runs) if runs.is_empty() || runs.len() > CHOSEN_MAX => {
+                let detail =
+                    format!("1 to {CHOSEN_MAX} runs are chosen; for more there is a filter");
+                return Err(unfit(detail));
+            }
+            Selection::Chosen(_) => {}
+            Selection::Matching(filter) => {
+                if filter.statuses.is_empty() {
+                    filter.statuses = states.to_vec();
+                }
+                if let Some(wrong) = filter.statuses.iter().find(|it| !states.contains(it)) {
+                    let right: Vec<&str> = states.iter().map(|it| word(*it)).collect();
+                    return Err(unfit(format!(
+                        "`{}` changes nothing in runs that are {}: it is for those that are {}",
+                        self.verb,
+                        word(*wrong),
+                        right.join(" or ")
+                    )));
+                }
+                if filter.kind.is_some() && !is_revival {
+                    return Err(unfit("a kind of failure is only revived"));
+                }
+            }
+        }
+        if self.latest {
+            let of = match &self.selection {
+                Selection::Matching(filter) => filter.pipeline.is_some(),
+                Selection::Chosen(_) => false,
+            };
+            if !is_revival || !of {
+                return Err(unfit(
+                    "`latest` is for the revival of runs that a filter finds, and that names their pipeline",
+                ));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Writes down a bulk action, which begins at once; its id.
+pub async fn create(
+    site: &Arc<Site>,
+    wanted: Wanted,
+    visitor: &Visitor,
+    by: Actor,
+) -> Result<Uuid, Refusal> {
+    let Wanted {
+        verb,
+        selection,
+        since: within,
+        latest,
+        newest,
+    } = wanted.checked()?;
+    let pipeline = match &selection {
+        Selection::Matching(filter) => filter.pipeline.clone(),
+        Selection::Chosen(_) => None,
+    };
+    let definition = match (latest, &pipeline) {
+        (true, Some(name)) => {
+            let mut own = site.terms.pipelines.iter();
+            let own = own.find(|it| it.pipeline == *name).cloned();
+            let detail = || format!("the console's configuration has no pipeline {name}");
+            Some(own.ok_or_else(|| deeds::conflict(detail()))?)
+        }
+        _ => None,
+    };
+    own_alone(site, &selection, visitor).await?;
+    let asked = site.acts.read(async move |conn| {
+        if bulk::open(conn, OPEN_MAX).await?.len() >= OPEN_MAX {
+            return Ok(Err(deeds::conflict(format!(
+                "{OPEN_MAX} bulk actions go on: stop one, or wait for the end of one"
+            ))));
+        }
+        let newest = match newest {
+            Some(newest) => newest,
+            None => bulk::newest(conn).await?,
+        };
+        let selection = match &selection {
+            Selection::Matching(filter) => {
+                Selection::Matching(since(filter, within, query::now(conn).await?))
+            }
+            chosen => chosen.clone(),
+        };
+        let new = NewBulk {
+            verb,
+            selection: &selection,
+            definition: definition.as_deref(),
+            newest,
+            by: &by,
+        };
+        bulk::create(conn, new).await.map(Ok)
+    });
+    let id = asked.await.map_err(deeds::unsure)??;
+    site.bulks.made.notify_one();
+    Ok(id)
+}
+
+/// This filter for runs that were triggered within a time before now.
+pub fn since(filter: &Filter, within: Option<Duration>, now: i64) -> Filter {
+    let micros = |it: Duration| i64::try_from(it.as_micros()).unwrap_or(i64::MAX);
+    Filter {
+        since: within.map(|within| now.saturating_sub(micros(within))),
+        ..filter.clone()
+    }
+}
+
+/// Refuses what goes beyond the pipelines that a visitor may act on.
+pub async fn own_alone(
+    site: &Arc<Site>,
+    selection: &Selection,
+    visitor: &Visitor,
+) -> Result<(), Refusal> {
+    if visitor.may_act_on_all() {
+        return Ok(());
+    }
+    let own = visitor.pipelines.join(", ");
+    let beyond = || {
+        let detail =
+            format!("this token is for {own} alone: name the pipeline, or choose runs of it");
+        Refusal::new(StatusCode::FORBIDDEN, detail)
+    };
+    let runs = match selection {
+        Selection::Matching(filter) => {
+            let named = filter.pipeline.as_deref();
+            return match named.is_some_and(|it| visitor.may_act_on(it)) {
+                true => Ok(()),
+                false => Err(beyond()),
+            };
+        }
+        Selection::Chosen(runs) => runs.clone(),
+    };
+    let read = site.source.read(async move |conn| {
+        let mut pipelines = Vec::new();
+        for run in &runs {
+            pipelines.push(query::run_state(conn, *run).await?.map(|it| it.pipeline));
+        }
+        Ok(pipelines)
+    });
+    let pipelines: Vec<Option<String>> = read.await?;
+    let within = |it: &Option<String>| it.as_ref().is_none_or(|it| visitor.may_act_on(it));
+    match pipelines.iter().all(within) {
+        true => Ok(()),
+        false => Err(beyond()),
+    }
+}
+
+/// One bulk action, for a visitor who may see it, and the database's time.
+pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk, i64), Refusal> {
+    let read = site
+        .source
+        .read(async move |conn| Ok((bulk::find(conn, id).await?, query::now(conn).await?)));
+    let (bulk, now) = read.await?;
+    let seen = |bulk: &Bulk| match &bulk.selection {
+        Selection::Matching(Filter {
+            pipeline: Some(name),
+            ..
+        }) => visitor.may_see(name),
+        _ => visitor.may_see_all() || bulk.by == visitor.name,
+    };
+    let bulk = bulk.filter(seen).ok_or_else(|| missing(id))?;
+    Ok((bulk, now))
+}
+
+/// The refusal of those who ask for one that there is not.
+pub fn missing(id: Uuid) -> Refusal {
+    let detail = format!("there is no bulk action {id}");
+    Refusal::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// Stops a bulk action; false when it had ended.
+pub async fn stop(
+    site: &Arc<Site>,
+    id: Uuid,
+    visitor: &Visitor,
+    by: Actor,
+) -> Result<bool, Refusal> {
+    find(site, id, visitor).await?;
+    let asked = site
+        .acts
+        .read(async move |conn| bulk::stop(conn, id, &by.name).await);
+    asked.await.map_err(deeds::unsure)
+}
+
+/// The runs on which rounds have ended for want of time, by bulk action, and how many did.
+#[derive(Default)]
+struct Late(HashMap<Uuid, (RunId, u32)>);
+
+impl Late {
+    fn given_up(&self, bulk: Uuid) -> Option<RunId> {
+        let late = self.0.get(&bulk).filter(|(_, tries)| *tries >= TRIES);
+        late.map(|(run, _)| *run)
+    }
+
+    fn meet(&mut self, bulk: Uuid, run: RunId) {
+        let late = self.0.entry(bulk).or_insert((run, 0));
+        *late = match late.0 == run {
+            true => (run, late.1 + 1),
+            false => (run, 1),
+        };
+    }
+}
+
+/// Works on bulk actions for as long as the console lives, while no other console does.
+pub async fn work(site: Arc<Site>) {
+    let holder = Uuid::new_v4();
+    let mut late = Late::default();
+    loop {
+        let look = site
+            .source
+            .read(async |conn| bulk::open(conn, OPEN_MAX).await);
+        let mut pause = LOOK_EVERY;
+        for bulk in look.await.unwrap_or_default() {
+            match round(&site, bulk.id, holder, &mut late).await {
+                Ok(Round::More) => pause = Duration::ZERO,
+                Ok(Round::Ended) => {
+                    late.0.remove(&bulk.id);
+                }
+                Ok(Round::Others) => {
+                    pause = LEASE;
+                    break;
+                }
+                Err(_) => pause = pause.min(AGAIN),
+            }
+        }
+        if !pause.is_zero() {
+            let _ = tokio::time::timeout(pause, site.bulks.made.notified()).await;
+        }
+    }
+}
+
+/// The end of a round.
+enum Round {
+    More,
+    Ended,
+    /// Another console has the duty.
+    Others,
+}
+
+async fn round(
+    site: &Arc<Site>,
+    bulk: Uuid,
+    holder: Uuid,
+    late: &mut Late,
+) -> Result<Round, ReadError> {
+    let at = Arc::new(Mutex::new(None));
+    let (shared, told) = (Arc::clone(site), Arc::clone(&at));
+    let given_up = late.given_up(bulk);
+    let asked = site.bulk_acts.read(async move |conn| {
+        if !duty::take(conn, DUTY, holder, LEASE).await? {
+            return Ok(Round::Others);
+        }
+        let until = Instant::now() + ROUND;
+        let why = format!(
+            "{TRIES} attempts took longer than an action of a console may: `ductworkd` can do it on the command line"
+        );
+        let given_up = given_up.map(|run| (run, why.as_str()));
+        let mut tell = |run| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
+        let definitions = &shared.definitions;
+        let worked = bulk::work(conn, bulk, definitions, until, given_up, &mut tell).await;
+        let worked = match worked {
+            Ok(worked) => worked,
+            // It was stopped, or is another's: the next look tells.
+            Err(Error::Gone(_)) => return Ok(Round::More),
+            Err(error) => return Err(error),
+        };
+        for pipeline in &worked.pipelines {
+            (shared.terms.wake)(conn, pipeline).await;
+        }
+        Ok(match worked.more {
+            true => Round::More,
+            false => Round::Ended,
+        })
+    });
+    let done = asked.await;
+    let run = *at.lock().unwrap_or_else(PoisonError::into_inner);
+    if let (Err(ReadError::Late), Some(run)) = (&done, run) {
+        late.meet(bulk, run);
+    }
+    done
+}

@@ -1,0 +1,445 @@
+//! Interventions in many runs at once: the question before one, their list, and one as it goes on.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{Path, State as Extract};
+use axum::http::Uri;
+use axum::response::Response;
+use uuid::Uuid;
+
+use crate::duration;
+use crate::machine::bulk::{Filter, Kind, Selection};
+use crate::model::*;
+use crate::number::grouped;
+use crate::store::bulk::{self, Bulk};
+use crate::store::{halted, query};
+use crate::view;
+use crate::web::Site;
+use crate::web::bulks::{self, Wanted};
+use crate::web::refusal::Refusal;
+use crate::web::visitor::Visitor;
+
+use super::asked::{self, Asked, encoded, wrong};
+use super::form::Form;
+use super::parts::{self, Moment, RunLink};
+use super::text::clip;
+use super::{Frame, elsewhere, page};
+
+type Who = Extension<Arc<Visitor>>;
+
+/// Bulk actions of a page.
+const LISTED: usize = 50;
+
+/// Runs that are counted before a bulk action.
+const COUNTED: usize = 10_000;
+
+/// Chosen runs that are named.
+const NAMED: usize = 50;
+
+/// Letters of a text.
+const LETTERS: usize = 300;
+
+/// The names of the parameters that say what is wanted.
+const PARAMETERS: [&str; 11] = [
+    "verb", "run", "pipeline", "status", "since", "kind", "node", "reason", "class", "error",
+    "newest",
+];
+
+/// The deed, as people read it before and after.
+struct Words {
+    /// "Revive"
+    begins: &'static str,
+    /// "revived"
+    done: &'static str,
+    effect: &'static str,
+}
+
+fn words(verb: Verb) -> Words {
+    match verb {
+        Verb::Revive => Words {
+            begins: "Revive",
+            done: "revived",
+            effect: "Each is continued as a new run, which does again only what had not been completed.",
+        },
+        Verb::Cancel => Words {
+            begins: "Cancel",
+            done: "cancelled",
+            effect: "Each ends for good: its steps that run are stopped, and nothing of it goes on. A cancelled run cannot be revived.",
+        },
+        _ => Words {
+            begins: "Approve",
+            done: "approved",
+            effect: "Every step of them that waits for a person goes on with the value that it asks about.",
+        },
+    }
+}
+
+/// The runs that are meant, for people.
+struct Meant {
+    runs: Vec<RunLink>,
+    more: String,
+    facts: Vec<(&'static str, String)>,
+}
+
+impl Meant {
+    fn of(selection: &Selection, since: Option<String>) -> Self {
+        let filter = match selection {
+            Selection::Chosen(runs) => {
+                return Self {
+                    runs: runs.iter().take(NAMED).copied().map(parts::run).collect(),
+                    more: match runs.len().saturating_sub(NAMED) {
+                        0 => String::new(),
+                        more => grouped(more as u64),
+                    },
+                    facts: Vec::new(),
+                };
+            }
+            Selection::Matching(filter) => filter,
+        };
+        let states: Vec<&str> = filter.statuses.iter().map(|it| view::word(*it)).collect();
+        let mut facts = vec![
+            (
+                "Pipeline",
+                filter.pipeline.clone().unwrap_or_else(|| "any".to_owned()),
+            ),
+            ("State", states.join(" or ")),
+        ];
+        if let Some(since) = since {
+            facts.push(("Triggered", since));
+        }
+        if let Some(kind) = &filter.kind {
+            let word = |it: &Option<String>| it.clone().unwrap_or_default();
+            let class = kind.class.as_deref().map(view::attempt::class);
+            for (name, text) in [
+                ("Node", word(&kind.node)),
+                ("Reason", word(&kind.reason)),
+                ("Error", class.unwrap_or_default()),
+                ("Message", kind.error.clone()),
+            ] {
+                if !text.is_empty() {
+                    facts.push((name, clip(&text, LETTERS)));
+                }
+            }
+        }
+        Self {
+            runs: Vec::new(),
+            more: String::new(),
+            facts,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "ask_bulk.html")]
+struct Ask {
+    frame: Frame,
+    words: Words,
+    meant: Meant,
+    number: String,
+    is_none: bool,
+    is_bad: bool,
+    /// The configuration has the pipeline that is named, so its newest definition can be asked for.
+    offers_latest: bool,
+    /// The fields that the form sends.
+    fields: Vec<(&'static str, String)>,
+    back: String,
+}
+
+/// The wish in an address or in a form.
+fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refusal> {
+    let one = |name| {
+        let all = get(name);
+        match all.as_slice() {
+            [] => Ok(None),
+            [one] => Ok(Some((*one).to_owned())),
+            _ => Err(wrong(format!("the parameter `{name}` is there twice"))),
+        }
+    };
+    let verb = match one("verb")?.as_deref() {
+        Some("revive") => Verb::Revive,
+        Some("cancel") => Verb::Cancel,
+        Some("resume") => Verb::Resume,
+        _ => return Err(wrong("`verb` is one of `revive`, `cancel` and `resume`")),
+    };
+    let newest = one("newest")?.map(|id| asked::id(&id, "a run"));
+    let runs = get("run");
+    let since = one("since")?;
+    let since = since.as_deref().map(duration::parse).transpose();
+    let since = since
+        .map_err(|error| wrong(format!("`since` is wrong: {error}; {}", duration::NOTATION)))?;
+    let selection = match runs.is_empty() {
+        false => {
+            let runs: Result<Vec<RunId>, Refusal> =
+                runs.iter().map(|id| asked::id(id, "a run")).collect();
+            Selection::chosen(runs?)
+        }
+        true => {
+            let mut statuses = Vec::new();
+            for text in get("status") {
+                statuses.push(super::runs::status(text)?);
+            }
+            let kind = Kind {
+                node: one("node")?,
+                reason: one("reason")?,
+                class: one("class")?,
+                error: one("error")?.unwrap_or_default(),
+            };
+            Selection::Matching(Filter {
+                pipeline: one("pipeline")?,
+                statuses,
+                since: None,
+                kind: one("kind")?.map(|_| kind),
+            })
+        }
+    };
+    Ok(Wanted {
+        verb,
+        selection,
+        since,
+        latest: !get("latest").is_empty(),
+        newest: newest.transpose()?,
+    })
+}
+
+/// The address of the question before a bulk action in all runs that match.
+pub fn address(verb: Verb, filter: &Filter, since: Option<&str>) -> String {
+    let mut path = format!("/bulk/new?verb={verb}");
+    let mut add = |name: &str, value: &str| {
+        path.push_str(&format!("&{name}={}", encoded(value)));
+    };
+    if let Some(pipeline) = &filter.pipeline {
+        add("pipeline", pipeline);
+    }
+    for status in &filter.statuses {
+        add("status", view::word(*status));
+    }
+    if let Some(since) = since {
+        add("since", since);
+    }
+    if let Some(kind) = &filter.kind {
+        add("kind", "1");
+        let word = |it: &Option<String>| it.clone().unwrap_or_default();
+        add("node", &word(&kind.node));
+        add("reason", &word(&kind.reason));
+        add("class", &word(&kind.class));
+        add("error", &kind.error);
+    }
+    path
+}
+
+/// `GET /bulk/new`
+pub async fn ask_bulk(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &PARAMETERS)?;
+    if asked.all("run").next().is_none() && asked.one("verb")?.is_none() {
+        return Err(wrong("choose runs first, in the list of runs"));
+    }
+    let get = |name| asked.all(name).collect::<Vec<&str>>();
+    let wanted = wanted(get)?.checked()?;
+    bulks::own_alone(&site, &wanted.selection, &who).await?;
+    let (selection, since) = (wanted.selection.clone(), wanted.since);
+    let read = site.source.read(async move |conn| {
+        let (now, newest) = (query::now(conn).await?, bulk::newest(conn).await?);
+        let number = match &selection {
+            Selection::Chosen(runs) => (runs.len(), false),
+            Selection::Matching(Filter {
+                kind: Some(kind),
+                pipeline,
+                ..
+            }) => {
+                let halted = halted::by_kind(conn, pipeline.as_deref()).await?;
+                let same = halted.kinds.iter().filter(|it| it.kind == *kind);
+                let runs: u64 = same.map(|it| it.runs).sum();
+                (usize::try_from(runs).unwrap_or(COUNTED), halted.is_partial)
+            }
+            Selection::Matching(filter) => {
+                let filter = bulks::since(filter, since, now);
+                let found = bulk::count(conn, &filter, newest, COUNTED).await?;
+                (found, found == COUNTED)
+            }
+        };
+        Ok((number, newest, now))
+    });
+    let ((number, is_more), newest, now) = read.await?;
+    let mut fields: Vec<(&'static str, String)> = Vec::new();
+    for name in PARAMETERS.into_iter().filter(|it| *it != "newest") {
+        fields.extend(asked.all(name).map(|value| (name, value.to_owned())));
+    }
+    fields.push(("newest", newest.to_string()));
+    let pipeline = match &wanted.selection {
+        Selection::Matching(filter) => filter.pipeline.clone(),
+        Selection::Chosen(_) => None,
+    };
+    let own = |name: &String| site.terms.pipelines.iter().any(|it| it.pipeline == *name);
+    let since = asked.one("since")?;
+    page(&Ask {
+        frame: Frame::of("actions", now),
+        words: words(wanted.verb),
+        meant: Meant::of(
+            &wanted.selection,
+            since.map(|it| format!("within the last {it}")),
+        ),
+        number: match is_more {
+            true => format!("{} or more", grouped(number as u64)),
+            false => grouped(number as u64),
+        },
+        is_none: number == 0 && !is_more,
+        is_bad: wanted.verb == Verb::Cancel,
+        offers_latest: wanted.verb == Verb::Revive && pipeline.as_ref().is_some_and(own),
+        fields,
+        back: match wanted.verb {
+            Verb::Revive => "/halted".to_owned(),
+            _ => "/runs".to_owned(),
+        },
+    })
+}
+
+/// `POST /bulk`
+pub async fn bulk(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    let form = Form::of(&body, &who)?;
+    let wanted = wanted(|name| form.all(name).collect())?;
+    let by = who.actor(Channel::Console);
+    let id = bulks::create(&site, wanted, &who, by).await?;
+    Ok(elsewhere(&format!("/bulk/{id}")))
+}
+
+/// A bulk action, for people.
+struct Shown {
+    id: Uuid,
+    words: Words,
+    state: &'static str,
+    by: String,
+    at: Moment,
+    ended: Option<Moment>,
+    stopped_by: String,
+    done: String,
+    skipped: String,
+    failed: String,
+    failures: Vec<(RunLink, String)>,
+    has_more_failures: bool,
+    meant: Meant,
+    latest: String,
+}
+
+impl Shown {
+    fn of(bulk: &Bulk, now: i64) -> Self {
+        let count = |n: i64| grouped(u64::try_from(n).unwrap_or_default());
+        let since = match &bulk.selection {
+            Selection::Matching(filter) => filter.since,
+            Selection::Chosen(_) => None,
+        };
+        let failures = bulk.failures.iter();
+        Self {
+            id: bulk.id,
+            words: words(bulk.verb),
+            state: match (bulk.ended_at, &bulk.stopped_by) {
+                (None, _) => "at work",
+                (Some(_), None) => "ended",
+                (Some(_), Some(_)) => "stopped",
+            },
+            by: clip(&bulk.by, LETTERS),
+            at: parts::ago(bulk.created_at, now),
+            ended: bulk.ended_at.map(|at| parts::ago(at, now)),
+            stopped_by: clip(bulk.stopped_by.as_deref().unwrap_or_default(), LETTERS),
+            done: count(bulk.done),
+            skipped: count(bulk.skipped),
+            failed: count(bulk.failed),
+            failures: failures
+                .map(|it| (parts::run(it.run), clip(&it.why, LETTERS)))
+                .collect(),
+            has_more_failures: bulk.failed > bulk.failures.len() as i64,
+            meant: Meant::of(
+                &bulk.selection,
+                since.map(|at| format!("since {}", parts::seconds(at))),
+            ),
+            latest: bulk
+                .definition
+                .as_deref()
+                .map(clip_digest)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+fn clip_digest(digest: &str) -> String {
+    crate::store::definition::short(digest).to_owned()
+}
+
+#[derive(Template)]
+#[template(path = "bulk.html")]
+struct One {
+    frame: Frame,
+    bulk: Shown,
+    may_stop: bool,
+}
+
+/// `GET /bulk/{id}`
+pub async fn one_bulk(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> Result<Response, Refusal> {
+    Asked::of(&uri, &[])?;
+    let (bulk, now) = bulks::find(&site, asked::id(&id, "a bulk action")?, &who).await?;
+    page(&One {
+        frame: Frame::of("actions", now),
+        may_stop: who.scope >= Scope::Operate && bulk.ended_at.is_none(),
+        bulk: Shown::of(&bulk, now),
+    })
+}
+
+/// `POST /bulk/{id}/stop`
+pub async fn stop_bulk(
+    Extract(site): Extract<Arc<Site>>,
+    Extension(who): Who,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refusal> {
+    Form::of(&body, &who)?;
+    let id = asked::id(&id, "a bulk action")?;
+    bulks::stop(&site, id, &who, who.actor(Channel::Console)).await?;
+    Ok(elsewhere(&format!("/bulk/{id}")))
+}
+
+#[derive(Template)]
+#[template(path = "bulks.html")]
+struct List {
+    frame: Frame,
+    bulks: Vec<Shown>,
+    older: Option<String>,
+}
+
+/// `GET /bulk`
+pub async fn all_bulks(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
+    let asked = Asked::of(&uri, &["before"])?;
+    let before: Option<Uuid> = match asked.one("before")? {
+        Some(text) => Some(asked::id(text, "a bulk action")?),
+        None => None,
+    };
+    let read = site.source.read(async move |conn| {
+        let bulks = bulk::latest(conn, before, LISTED + 1).await?;
+        Ok((bulks, query::now(conn).await?))
+    });
+    let (bulks, now) = read.await?;
+    let last = bulks.get(LISTED - 1).filter(|_| bulks.len() > LISTED);
+    page(&List {
+        frame: Frame::of("actions", now),
+        older: last.map(|it| format!("/bulk?before={}", it.id)),
+        bulks: bulks
+            .iter()
+            .take(LISTED)
+            .map(|it| Shown::of(it, now))
+            .collect(),
+    })
+}

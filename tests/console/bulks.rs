@@ -1,0 +1,211 @@
+//! Bulk actions: whoever asks for one, and whatever happens to the console, each run that is meant is changed
+//! once.
+
+use std::collections::BTreeSet;
+
+use ductwork::model::{RunId, RunStatus};
+use ductwork::store::action::{self, Of};
+use ductwork::store::bulk;
+use ductwork::store::{Conn, query};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::fixture::*;
+use crate::http::Console;
+use crate::on_every_database;
+use crate::support::Db;
+use crate::visitors::{Ask, KNOWN, started, token};
+
+const BULK: &str = "/api/v1/bulk";
+
+fn id(bulk: &Value) -> Uuid {
+    bulk["id"].as_str().unwrap().parse().unwrap()
+}
+
+/// Waits until it has ended.
+async fn ended(conn: &mut Conn, id: Uuid) -> (i64, i64, i64) {
+    eventually(PATIENCE, "the bulk action ends", async || {
+        let bulk = bulk::find(conn, id).await.unwrap().unwrap();
+        bulk.ended_at
+            .map(|_| (bulk.done, bulk.skipped, bulk.failed))
+    })
+    .await
+}
+
+async fn changed(conn: &mut Conn, id: Uuid) -> Vec<RunId> {
+    let all = action::latest(conn, Of::Bulk(id), None, 9_999)
+        .await
+        .unwrap();
+    all.iter().map(|it| it.run.unwrap()).collect()
+}
+
+async fn halted(fixture: &mut DaemonFixture, n: usize) -> Vec<RunId> {
+    let runs = fixture.trigger("Halts", "1", n).await;
+    let ended = fixture.ended(PATIENCE).await;
+    assert!(
+        ended
+            .iter()
+            .all(|it| *it == RunStatus::Halted || *it == RunStatus::Completed)
+    );
+    runs
+}
+
+on_every_database! {
+    async fn a_bulk_action_outlives_the_consoles_that_are_killed_at_it(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let runs = halted(&mut fixture, 150).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let body = r#"{"verb": "revive", "filter": {"pipeline": "Halts"}}"#;
+        let made = Ask::json(BULK, body).bearer(&secret).of(&console);
+        assert_eq!(made.status, 201, "{made:?}");
+        let id = id(&made.value());
+        let mut killed = 0;
+        let mut seen = 0;
+        let mut child = daemon.child("console", None).await;
+        while killed < 3 {
+            let conn = &mut fixture.conn;
+            let open = eventually(PATIENCE, "the bulk action goes on", async || {
+                let bulk = bulk::find(conn, id).await.unwrap().unwrap();
+                (bulk.ended_at.is_some() || bulk.done > seen).then_some((bulk.ended_at.is_none(), bulk.done))
+            })
+            .await;
+            if !open.0 {
+                break;
+            }
+            seen = open.1;
+            send(child, Signal::SIGKILL);
+            killed += 1;
+            child = daemon.child("console", Some(child)).await;
+        }
+        assert!(killed > 0, "nobody was killed while it went on");
+        assert_eq!(ended(&mut fixture.conn, id).await, (150, 0, 0));
+        let changed = changed(&mut fixture.conn, id).await;
+        assert_eq!(changed.len(), 150);
+        assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), runs.into_iter().collect());
+        fixture.ended(PATIENCE).await;
+        let console = Console::after(&daemon, killed).await;
+        let seen = Ask::get(&format!("{BULK}/{id}")).bearer(&secret).of(&console).value();
+        assert_eq!((&seen["state"], &seen["done"], &seen["by"]), (&json!("ended"), &json!(150), &json!("shop")));
+        let listed = Ask::get(BULK).bearer(&secret).of(&console).value();
+        assert_eq!(listed.as_array().unwrap().len(), 1);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn a_person_revives_a_kind_of_failure_and_cancels_chosen_runs_by_forms(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let runs = halted(&mut fixture, 3).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+        let page = |path: &str| Ask::get(path).cookie(&cookie).of(&console);
+        let kinds = page("/halted").body;
+        let (_, rest) = kinds.split_once("href=\"/bulk/new?").expect("a way to revive them");
+        let address = format!("/bulk/new?{}", rest.split('"').next().unwrap().replace("&amp;", "&"));
+        let question = page(&address);
+        assert!(question.body.contains("Revive 3 runs?"), "{question:?}");
+        // The form sends what the page has in it.
+        let mut form = Vec::new();
+        for field in question.body.split("<input type=\"hidden\" name=\"").skip(1) {
+            let (name, rest) = field.split_once("\" value=\"").unwrap();
+            let value = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+            let mut pair = form_urlencoded::Serializer::new(String::new());
+            form.push(pair.append_pair(name, &value).finish());
+        }
+        let made = Ask::form("/bulk", &form.join("&")).cookie(&cookie).of(&console);
+        let path = made.leads_to().to_owned();
+        let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
+        assert_eq!(ended(&mut fixture.conn, id).await, (3, 0, 0));
+        let shown = page(&path);
+        assert!(shown.body.contains("ended"), "{shown:?}");
+        assert!(page(&format!("/actions?bulk={id}")).body.contains("revived"));
+        assert!(page("/bulk").body.contains(&path));
+        fixture.ended(PATIENCE).await;
+
+        // A halted run is not to be cancelled; one that waits is.
+        let waits = fixture.trigger("Asks", "1", 2).await;
+        for run in &waits {
+            let conn = &mut fixture.conn;
+            eventually(PATIENCE, "the run waits", async || {
+                let state = query::run_state(conn, *run).await.unwrap().unwrap();
+                (state.status == RunStatus::Dampened).then_some(())
+            })
+            .await;
+        }
+        let list = page("/runs").body;
+        assert!(list.contains(&format!("name=\"run\" value=\"{}\"", waits[0])), "{list}");
+        let chosen = format!("/bulk/new?run={}&run={}&verb=cancel", waits[0], runs[0]);
+        let question = page(&chosen);
+        assert!(question.body.contains("Cancel 2 runs?"), "{question:?}");
+        let form = format!("proof={}&verb=cancel&run={}&run={}", question.proof(), waits[0], runs[0]);
+        let path = Ask::form("/bulk", &form).cookie(&cookie).of(&console).leads_to().to_owned();
+        let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
+        assert_eq!(ended(&mut fixture.conn, id).await, (1, 1, 0));
+        assert_eq!(changed(&mut fixture.conn, id).await, [waits[0]]);
+        let stop = format!("{path}/stop");
+        let unproven = Ask::form(&stop, "").cookie(&cookie).of(&console);
+        assert_eq!(unproven.status, 403);
+        let form = format!("proof={}", question.proof());
+        assert_eq!(Ask::form(&stop, &form).cookie(&cookie).of(&console).leads_to(), path);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn a_wish_for_many_runs_that_cannot_be_is_refused_with_the_reason(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let own = halted(&mut fixture, 1).await[0];
+        let other = fixture.trigger("Plain", "1", 1).await[0];
+        fixture.ended(PATIENCE).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let limited = token(&fixture, &["--scope", "operate", "--pipeline", "Halts"]);
+        let reader = token(&fixture, &["--scope", "read"]);
+        let many = format!("{{\"verb\":\"revive\",\"runs\":[{}]}}", vec![format!("\"{own}\""); 1].join(","));
+        let nothing = "0192f3a1-0000-7000-8000-000000000000";
+        let too_many: Vec<String> = (0..501).map(|_| format!("\"{}\"", RunId::new())).collect();
+        let too_many = format!("{{\"verb\":\"revive\",\"runs\":[{}]}}", too_many.join(","));
+        let foreign = format!("{{\"verb\":\"revive\",\"runs\":[\"{own}\",\"{other}\"]}}");
+        let unknown = format!("{BULK}/{nothing}");
+        for (ask, by, status, part) in [
+            (Ask::json(BULK, "{}"), &secret, 422, "missing field `verb`"),
+            (Ask::json(BULK, r#"{"verb": "trigger"}"#), &secret, 422, "unknown variant"),
+            (Ask::json(BULK, r#"{"verb": "revive"}"#), &secret, 422, "either `runs` or a `filter`"),
+            (Ask::json(BULK, r#"{"verb": "revive", "runs": [], "filter": {}}"#), &secret, 422, "either"),
+            (Ask::json(BULK, r#"{"verb": "revive", "runs": []}"#), &secret, 422, "1 to 500 runs"),
+            (Ask::json(BULK, &too_many), &secret, 422, "1 to 500 runs"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {"status": ["completed"]}}"#), &secret, 422, "halted"),
+            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"status": ["x"]}}"#), &secret, 422, "states"),
+            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"since": "x"}}"#), &secret, 422, "since"),
+            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"kind": {}}}"#), &secret, 422, "revived"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {}, "latest": true}"#), &secret, 422, "names their pipeline"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "X"}, "latest": true}"#), &secret, 409, "no pipeline X"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {}}"#), &limited, 403, "Halts alone"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "Plain"}}"#), &limited, 403, "Halts alone"),
+            (Ask::json(BULK, &foreign), &limited, 403, "Halts alone"),
+            (Ask::get(BULK), &limited, 403, "Halts alone"),
+            (Ask::json(BULK, &many), &reader, 403, "needs operate"),
+            (Ask::get(&unknown), &secret, 404, "no bulk action"),
+            (Ask::delete(&unknown), &secret, 404, "no bulk action"),
+        ] {
+            let answer = ask.bearer(by).of(&console);
+            assert_eq!(answer.status, status, "{part}: {answer:?}");
+            assert!(answer.body.contains(part), "{part}: {answer:?}");
+        }
+        assert_eq!(bulk::latest(&mut fixture.conn, None, 9).await.unwrap(), []);
+        let made = Ask::json(BULK, &many).bearer(&limited).of(&console);
+        assert_eq!(made.status, 201, "{made:?}");
+        let id = id(&made.value());
+        ended(&mut fixture.conn, id).await;
+        let path = format!("{BULK}/{id}");
+        assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
+        assert_eq!(Ask::delete(&path).bearer(&limited).of(&console).value()["was_open"], false);
+        for address in [
+            "/bulk/new", "/bulk/new?verb=trigger", "/bulk/new?verb=revive&status=completed", "/bulk/new?verb=revive&run=x",
+            "/bulk/new?verb=revive&since=x", "/bulk/new?verb=revive&verb=cancel", "/bulk/x", "/bulk?before=x",
+        ] {
+            let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+            let answer = Ask::get(address).cookie(&cookie).of(&console);
+            assert!([400, 422].contains(&answer.status), "{address}: {answer:?}");
+        }
+        daemon.stop().await;
+    }
+}

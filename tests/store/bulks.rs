@@ -1,0 +1,393 @@
+//! Interventions in many runs at once: each run that is meant is changed once and counted once, whoever works
+//! on them, and none after a stop.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::machine::bulk::{Filter, Kind, Selection};
+use ductwork::model::*;
+use ductwork::store::action::{self, Actor, Of};
+use ductwork::store::bulk::{self, Bulk, NewBulk, Worked};
+use ductwork::store::definition::Definitions;
+use ductwork::store::revive::{Revive, Wanted, revive_as};
+use ductwork::store::{Conn, Error, Location, Purpose, duty, halted, prune, query};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::actions::ana;
+use crate::driver::{Did, Driver, limits, together};
+use crate::on_every_database;
+use crate::support::Db;
+
+fn one(pipeline: &str) -> Definition {
+    Pipeline::named(pipeline).start("A").build().unwrap()
+}
+
+/// So many runs of a pipeline, which have halted; oldest first.
+async fn halting(driver: &mut Driver, pipeline: &str, n: usize) -> Vec<RunId> {
+    let mut runs = Vec::new();
+    for _ in 0..n {
+        runs.push(driver.trigger(&one(pipeline), "1").await);
+    }
+    driver.work(pipeline, |_| Did::Refused).await;
+    runs.sort();
+    runs
+}
+
+async fn create(conn: &mut Conn, verb: Verb, selection: Selection) -> Uuid {
+    let newest = bulk::newest(conn).await.unwrap();
+    let new = NewBulk {
+        verb,
+        selection: &selection,
+        definition: None,
+        newest,
+        by: &ana(),
+    };
+    bulk::create(conn, new).await.unwrap()
+}
+
+fn all_halted(pipeline: Option<&str>) -> Selection {
+    Selection::Matching(Filter {
+        pipeline: pipeline.map(str::to_owned),
+        statuses: vec![RunStatus::Halted],
+        ..Filter::default()
+    })
+}
+
+async fn step(conn: &mut Conn, id: Uuid, within: Duration) -> Result<Worked, Error> {
+    let definitions = Definitions::default();
+    let until = Instant::now() + within;
+    bulk::work(conn, id, &definitions, until, None, &mut |_| {}).await
+}
+
+/// Works on an intervention to its end.
+async fn work(conn: &mut Conn, id: Uuid) -> Bulk {
+    while step(conn, id, Duration::from_secs(60)).await.unwrap().more {}
+    let bulk = bulk::find(conn, id).await.unwrap().unwrap();
+    assert!(bulk.ended_at.is_some());
+    bulk
+}
+
+/// Works on an intervention, again and again, beside somebody else.
+async fn compete(mut conn: Conn, id: Uuid) {
+    loop {
+        match step(&mut conn, id, Duration::from_millis(5)).await {
+            Ok(worked) if !worked.more => return,
+            Ok(_) | Err(Error::Gone(_) | Error::Retryable { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// Works on an intervention; `meanwhile` is done once, by somebody else, when it is at its first run.
+async fn work_while<F>(
+    db: &Db,
+    conn: &mut Conn,
+    id: Uuid,
+    meanwhile: &mut Option<F>,
+) -> Result<Worked, Error>
+where
+    F: AsyncFnOnce(&mut Conn) + Send,
+{
+    let url = db.url.clone();
+    let definitions = Definitions::default();
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut at = |_| {
+        let Some(meanwhile) = meanwhile.take() else {
+            return;
+        };
+        // The one who works waits for it, wherever its own thread is.
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build();
+                let done = async {
+                    let location = Location::parse(&url).expect("the test's own");
+                    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+                    meanwhile(&mut conn).await;
+                };
+                runtime.unwrap().block_on(done);
+            });
+            other.join().expect("it does what it is to do");
+        });
+    };
+    bulk::work(conn, id, &definitions, until, None, &mut at).await
+}
+
+fn counts(bulk: &Bulk) -> (i64, i64, i64) {
+    (bulk.done, bulk.skipped, bulk.failed)
+}
+
+/// The runs that an intervention has changed, oldest first.
+async fn changed(conn: &mut Conn, id: Uuid) -> Vec<RunId> {
+    let actions = action::latest(conn, Of::Bulk(id), None, 9_999)
+        .await
+        .unwrap();
+    assert!(
+        actions
+            .iter()
+            .all(|it| it.by == "ana" && it.bulk == Some(id))
+    );
+    actions.iter().rev().map(|it| it.run.unwrap()).collect()
+}
+
+on_every_database! {
+    async fn all_that_match_are_changed_from_the_oldest_on_and_no_later_ones(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let before = halting(&mut driver, "P", 230).await;
+        halting(&mut driver, "Q", 2).await;
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
+        let later = halting(&mut driver, "P", 3).await;
+        let bulk = work(&mut driver.conn, id).await;
+        assert_eq!(counts(&bulk), (230, 0, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, before);
+        for run in later {
+            let state = query::run_state(&mut driver.conn, run).await.unwrap().unwrap();
+            assert_eq!(state.status, RunStatus::Halted);
+        }
+        // Those that were revived are not meant again.
+        let again = create(&mut driver.conn, Verb::Revive, all_halted(None)).await;
+        assert_eq!(counts(&work(&mut driver.conn, again).await), (5, 0, 0));
+        driver.audit().await;
+    }
+
+    async fn a_count_before_it_is_of_those_that_match_as_far_as_it_goes(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 5).await;
+        halting(&mut driver, "Q", 2).await;
+        let newest = bulk::newest(&mut driver.conn).await.unwrap();
+        let all = Filter { statuses: vec![RunStatus::Halted], ..Filter::default() };
+        let of_p = Filter { pipeline: Some("P".to_owned()), ..all.clone() };
+        for (filter, newest, most, expected) in
+            [(&all, newest, 99, 7), (&of_p, newest, 99, 5), (&of_p, newest, 3, 3), (&of_p, runs[1], 99, 2)]
+        {
+            let counted = bulk::count(&mut driver.conn, filter, newest, most).await.unwrap();
+            assert_eq!(counted, expected, "{filter:?}");
+        }
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("Q"))).await;
+        work(&mut driver.conn, id).await;
+        assert_eq!(bulk::count(&mut driver.conn, &all, newest, 99).await.unwrap(), 5);
+        let future = Filter { since: Some(i64::MAX), ..all };
+        assert_eq!(bulk::count(&mut driver.conn, &future, newest, 99).await.unwrap(), 0);
+        let id = create(&mut driver.conn, Verb::Revive, Selection::Matching(future)).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (0, 0, 0));
+    }
+
+    async fn a_kind_of_failure_leaves_out_those_that_halted_otherwise(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let refused = halting(&mut driver, "P", 3).await;
+        driver.trigger(&one("P"), "1").await;
+        driver.limits = limits(0, 0);
+        driver.work("P", |_| Did::TimedOut).await;
+        let found = halted::by_kind(&mut driver.conn, Some("P")).await.unwrap();
+        assert_eq!(found.kinds.len(), 2);
+        let kind = found.kinds.into_iter().find(|it| it.runs == 3).unwrap().kind;
+        let of = |kind: Kind| Selection::Matching(Filter {
+            pipeline: Some("P".to_owned()),
+            statuses: vec![RunStatus::Halted],
+            since: None,
+            kind: Some(kind),
+        });
+        let id = create(&mut driver.conn, Verb::Revive, of(kind.clone())).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (3, 0, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, refused);
+        let other = Kind { node: Some("B".to_owned()), ..kind };
+        let id = create(&mut driver.conn, Verb::Revive, of(other)).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (0, 0, 0));
+    }
+
+    async fn chosen_runs_of_another_state_are_skipped_and_told(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let mut runs = halting(&mut driver, "P", 2).await;
+        let going = driver.trigger(&one("P"), "1").await;
+        runs.extend([going, RunId::new()]);
+        let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(runs.clone())).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (2, 2, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, runs[..2]);
+    }
+
+    async fn runs_that_go_on_are_cancelled_and_those_that_wait_are_answered(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let asks = Pipeline::named("P").start("A").dampen("sure?").chain("B").build().unwrap();
+        let asking = driver.trigger(&asks, "1").await;
+        driver.work("P", |_| Did::Returned(json!(1))).await;
+        let going = driver.trigger(&asks, "1").await;
+        let waiting = Selection::Matching(Filter { statuses: vec![RunStatus::Dampened], ..Filter::default() });
+        let id = create(&mut driver.conn, Verb::Resume, waiting).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (1, 0, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, [asking]);
+        let active = Selection::Matching(Filter {
+            statuses: vec![RunStatus::InProgress, RunStatus::Dampened],
+            ..Filter::default()
+        });
+        let id = create(&mut driver.conn, Verb::Cancel, active).await;
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (2, 0, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, [asking, going]);
+        driver.audit().await;
+    }
+
+    async fn of_two_who_work_on_one_bulk_action_each_run_is_counted_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 60).await;
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
+        let (one, other) = (db.conn().await, db.conn().await);
+        together([compete(one, id), compete(other, id)]).await;
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!(bulk.done + bulk.skipped, 60, "{bulk:?}");
+        assert_eq!(changed(&mut driver.conn, id).await.len() as i64, bulk.done);
+        let changed: BTreeSet<RunId> = changed(&mut driver.conn, id).await.into_iter().collect();
+        assert_eq!(changed, runs.into_iter().collect());
+        driver.audit().await;
+    }
+
+    async fn a_run_that_another_has_dealt_with_is_left_to_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 2).await;
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
+        // This one has looked; then the other is through with both.
+        let mut behind = db.conn().await;
+        let mut far = db.conn().await;
+        let by = Actor { bulk: Some(id), ..ana() };
+        assert_eq!(counts(&work(&mut far, id).await), (2, 0, 0));
+        let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+        let late = halting(&mut driver, "P", 1).await;
+        for run in [runs[1], late[0]] {
+            let lost = revive_as(&mut behind, run, wanted).await;
+            let untouched = matches!(&lost, Ok(Revive::AlreadyRevived(_)))
+                || matches!(&lost, Err(Error::Gone(_)));
+            assert!(untouched, "{lost:?}");
+        }
+        let state = query::run_state(&mut driver.conn, late[0]).await.unwrap().unwrap();
+        assert_eq!(state.status, RunStatus::Halted);
+        assert_eq!(changed(&mut driver.conn, id).await, runs);
+    }
+
+    async fn a_bulk_action_never_goes_back_to_a_run_that_was_dealt_with(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 3).await;
+        let chosen = Selection::chosen(vec![runs[1]]);
+        let id = create(&mut driver.conn, Verb::Revive, chosen).await;
+        let by = Actor { bulk: Some(id), ..ana() };
+        let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+        let done = revive_as(&mut driver.conn, runs[1], wanted).await.unwrap();
+        assert!(matches!(done, Revive::Done(_)));
+        let behind = revive_as(&mut driver.conn, runs[0], wanted).await;
+        assert!(matches!(behind, Err(Error::Gone(_))), "{behind:?}");
+        assert_eq!(changed(&mut driver.conn, id).await, [runs[1]]);
+    }
+
+    async fn after_a_bulk_action_was_stopped_no_run_is_changed(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 2).await;
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
+        assert!(bulk::stop(&mut driver.conn, id, "ben").await.unwrap());
+        assert!(!bulk::stop(&mut driver.conn, id, "eve").await.unwrap(), "once");
+        assert!(!step(&mut driver.conn, id, Duration::from_secs(60)).await.unwrap().more);
+        // Nor by one who has looked before.
+        let by = Actor { bulk: Some(id), ..ana() };
+        let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+        let late = revive_as(&mut driver.conn, runs[0], wanted).await;
+        assert!(matches!(late, Err(Error::Gone(_))), "{late:?}");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!((counts(&bulk), bulk.stopped_by.as_deref()), ((0, 0, 0), Some("ben")));
+        assert_eq!(changed(&mut driver.conn, id).await, []);
+        assert_eq!(bulk::open(&mut driver.conn, 9).await.unwrap(), []);
+    }
+
+    async fn one_who_finds_it_stopped_passes_no_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let unknown = Selection::chosen(vec![RunId::new(), RunId::new()]);
+        let id = create(&mut driver.conn, Verb::Revive, unknown).await;
+        let mut meanwhile = Some(async move |conn: &mut Conn| assert!(bulk::stop(conn, id, "ben").await.unwrap()));
+        let lost = work_while(&db, &mut driver.conn, id, &mut meanwhile).await;
+        assert!(matches!(lost, Err(Error::Gone(_))), "{lost:?}");
+        assert!(meanwhile.is_none(), "it was stopped meanwhile");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!(counts(&bulk), (0, 0, 0));
+    }
+
+    async fn one_who_finds_it_further_on_passes_no_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let before = RunId::new();
+        let run = halting(&mut driver, "P", 1).await[0];
+        let chosen = Selection::chosen(vec![before, run]);
+        let id = create(&mut driver.conn, Verb::Revive, chosen).await;
+        let mut meanwhile = Some(async move |conn: &mut Conn| {
+            let by = Actor { bulk: Some(id), ..ana() };
+            let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+            assert!(matches!(revive_as(conn, run, wanted).await, Ok(Revive::Done(_))));
+        });
+        let lost = work_while(&db, &mut driver.conn, id, &mut meanwhile).await;
+        assert!(matches!(lost, Err(Error::Gone(_))), "{lost:?}");
+        assert!(meanwhile.is_none(), "another has gone on meanwhile");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!((counts(&bulk), bulk.dealt), ((1, 0, 0), run.0));
+    }
+
+    async fn one_who_finds_it_further_on_neither_passes_runs_nor_ends_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 3).await;
+        let selection = Selection::chosen(vec![runs[0], RunId::new(), RunId::new()]);
+        let id = create(&mut driver.conn, Verb::Revive, selection.clone()).await;
+        let mut other = db.conn().await;
+        // While the first is at its first run, the other is through with all.
+        let definitions = Definitions::default();
+        let until = Instant::now() + Duration::from_secs(60);
+        let (ask, asked) = std::sync::mpsc::channel();
+        let mut at = |run| ask.send(run).unwrap();
+        let first = bulk::work(&mut driver.conn, id, &definitions, until, None, &mut at).await.unwrap();
+        assert!(!first.more);
+        assert_eq!(asked.try_recv(), Ok(runs[0]));
+        let bulk = bulk::find(&mut other, id).await.unwrap().unwrap();
+        assert_eq!(counts(&bulk), (1, 2, 0));
+        assert!(!step(&mut other, id, Duration::from_secs(60)).await.unwrap().more);
+        assert_eq!(bulk::find(&mut other, id).await.unwrap().unwrap(), bulk);
+    }
+
+    async fn a_run_that_is_given_up_on_is_told_and_the_rest_goes_on(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 3).await;
+        let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
+        let definitions = Definitions::default();
+        let until = Instant::now() + Duration::from_secs(60);
+        let given_up = Some((runs[1], "it took too long"));
+        let worked = bulk::work(&mut driver.conn, id, &definitions, until, given_up, &mut |_| {}).await;
+        assert!(!worked.unwrap().more);
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!(counts(&bulk), (2, 0, 1));
+        assert_eq!((bulk.failures[0].run, bulk.failures[0].why.as_str()), (runs[1], "it took too long"));
+        assert_eq!(changed(&mut driver.conn, id).await, [runs[0], runs[2]]);
+    }
+
+    async fn bulk_actions_are_listed_and_forgotten_when_they_have_ended(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let conn = &mut driver.conn;
+        let ended = create(conn, Verb::Revive, all_halted(None)).await;
+        work(conn, ended).await;
+        let open = create(conn, Verb::Revive, all_halted(None)).await;
+        let ids = async |conn: &mut Conn, before| -> Vec<Uuid> {
+            bulk::latest(conn, before, 9).await.unwrap().iter().map(|it| it.id).collect()
+        };
+        assert_eq!(ids(conn, None).await, [open, ended]);
+        assert_eq!(ids(conn, Some(open)).await, [ended]);
+        assert_eq!(bulk::open(conn, 9).await.unwrap().len(), 1);
+        prune::prune(conn, Duration::from_secs(3_600), 9).await.unwrap();
+        assert_eq!(ids(conn, None).await, [open, ended]);
+        prune::prune(conn, Duration::ZERO, 9).await.unwrap();
+        assert_eq!(ids(conn, None).await, [open]);
+    }
+
+    async fn a_duty_is_one_holders_until_its_lease_is_over(db: Db) {
+        let mut conn = db.conn().await;
+        let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
+        let hour = Duration::from_secs(3_600);
+        assert!(duty::take(&mut conn, "d", one, hour).await.unwrap());
+        assert!(!duty::take(&mut conn, "d", other, hour).await.unwrap());
+        assert!(duty::take(&mut conn, "e", other, hour).await.unwrap(), "another duty");
+        assert!(duty::take(&mut conn, "d", one, Duration::ZERO).await.unwrap(), "its own");
+        assert!(duty::take(&mut conn, "d", other, hour).await.unwrap());
+        assert!(!duty::take(&mut conn, "d", one, hour).await.unwrap());
+    }
+}
