@@ -41,8 +41,8 @@ impl Run {
         let max = config.job_worker.max_payload(&self.pipeline);
         let quiet = shot::wants_quiet(&config);
         let shot = Shot {
+            input: setup::input(&definition, &self.input, max)?,
             definition,
-            input: setup::json(&self.input, "input", max)?,
             key: self.key,
             out: cli.out,
             style: shot::style(),

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::config::{Config, keys};
 use crate::definition::Definition;
+use crate::definition::input::{VIOLATIONS_MAX, Violation};
 use crate::model::{RunId, RunStatus};
 use crate::number::grouped;
 use crate::problem::{Problem, Problems, nearest};
@@ -317,6 +318,38 @@ fn follows_comma(bytes: &[u8], line: usize, column: usize) -> bool {
         .nth(chars)
         .map_or(text.len(), |(at, _)| at);
     text[..at].trim_end().ends_with(',') && text[at..].starts_with(['}', ']'])
+}
+
+/// The input of a run of this pipeline, which is as the pipeline asks; given as text or, as `-`, on standard input.
+pub fn input(
+    definition: &Definition,
+    given: &str,
+    max: u64,
+) -> Result<Box<serde_json::value::RawValue>, Failure> {
+    let input = json(given, "input", max)?;
+    let violations = definition.violations(input.get());
+    let Some(last) = violations.len().checked_sub(1) else {
+        return Ok(input);
+    };
+    let pipeline = &definition.pipeline;
+    let problem = |(at, violation): (usize, &Violation)| {
+        let problem = Problem::new(violation.to_string());
+        // Once is enough.
+        match at == last {
+            true => problem.help(match violations.len() {
+                VIOLATIONS_MAX => format!(
+                    "there may be more; `input` of the pipeline {pipeline} says what it takes"
+                ),
+                _ => format!("`input` of the pipeline {pipeline} says what it takes"),
+            }),
+            false => problem,
+        }
+    };
+    let problems = violations.iter().enumerate().map(problem).collect();
+    Err(Failure::Problems(
+        super::exit::Code::Usage,
+        Problems(problems),
+    ))
 }
 
 /// One JSON value, given as text or, as `-`, on standard input.

@@ -80,11 +80,8 @@ impl Trigger {
         let pipelines = cli.pipelines(&config)?;
         let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?;
         let pipeline = &definition.pipeline;
-        let input = setup::json(
-            &self.input,
-            "input",
-            config.job_worker.max_payload(pipeline),
-        )?;
+        let max = config.job_worker.max_payload(pipeline);
+        let input = setup::input(definition, &self.input, max)?;
         check_key(self.key.as_deref())?;
         setup::block_on(async {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;

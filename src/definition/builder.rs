@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::graph::{Backoff, Definition, StepRunner, StepSpec, Unanswered};
+use super::tree::{self, Tree};
 use super::{canonical, check};
 use crate::model::Hook;
 use crate::problem::{Problem, Problems};
@@ -26,6 +29,8 @@ pub(super) struct Name {
 pub(super) struct Draft {
     pub name: Name,
     pub hooks: BTreeMap<Hook, Name>,
+    /// The schema of a run's input.
+    pub input: Option<Tree>,
     pub declared: Vec<Declared>,
     pub undeclared: Undeclared,
     /// `None` stands for a flow that is missing or unreadable, and has been reported.
@@ -230,6 +235,8 @@ impl From<To> for Path {
 pub struct Pipeline {
     draft: Draft,
     items: Vec<Item>,
+    /// Whatever is wrong with a value that was given as a whole.
+    unread: Vec<check::Finding>,
 }
 
 impl Pipeline {
@@ -238,12 +245,16 @@ impl Pipeline {
         let draft = Draft {
             name: To::step(name).step,
             hooks: BTreeMap::new(),
+            input: None,
             declared: Vec::new(),
             undeclared: Undeclared::Native,
             flow: None,
         };
-        let items = Vec::new();
-        Self { draft, items }
+        Self {
+            draft,
+            items: Vec::new(),
+            unread: Vec::new(),
+        }
     }
 
     /// Says how a step runs. A step that is named without this is native.
@@ -276,6 +287,28 @@ impl Pipeline {
         self
     }
 
+    /// The input of a run, as a schema: the subset of JSON Schema that `input:` has in YAML. A run is started
+    /// with an input that is so, or not at all. Takes whatever serialises as one, such as what
+    /// `serde_json::json!` makes.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    ///
+    /// use ductwork::Pipeline;
+    ///
+    /// let text = BTreeMap::from([("type", "string"), ("format", "email")]);
+    /// Pipeline::named("Hello").input(text).start("Greet").check()?;
+    /// # Ok::<(), ductwork::Problems>(())
+    /// ```
+    pub fn input(mut self, schema: impl Serialize) -> Self {
+        // JSON is YAML. What does not serialise is nothing, which `check` refuses.
+        let text = serde_json::to_string(&schema).unwrap_or_default();
+        let (tree, findings) = tree::read(&text);
+        self.draft.input = tree;
+        self.unread.extend(findings);
+        self
+    }
+
     /// The first step.
     pub fn start(self, to: impl Into<To>) -> Self {
         self.then(Kind::Start(to.into()))
@@ -295,7 +328,8 @@ impl Pipeline {
     pub(crate) fn definition(self) -> Result<Definition, Problems> {
         let mut draft = self.draft;
         draft.flow = Some(self.items);
-        let findings = check::check(&draft);
+        let mut findings = self.unread;
+        findings.extend(check::check(&draft));
         if findings.is_empty() {
             return Ok(canonical::lower(&draft));
         }

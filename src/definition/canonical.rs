@@ -18,6 +18,7 @@ use super::builder::{Draft, Item, Kind, Path, To};
 use super::graph::{
     Backoff, Case, Deadline, Definition, Edge, Node, NodeIndex, StepSpec, Target, Then,
 };
+use super::input;
 use crate::model::Hook;
 
 /// Why a stored definition cannot be used.
@@ -228,6 +229,10 @@ pub(super) fn lower(draft: &Draft) -> Definition {
         on_halt: hook(Hook::Halt),
         on_complete: hook(Hook::Complete),
         on_wait: hook(Hook::Wait),
+        input: draft
+            .input
+            .as_ref()
+            .map(|tree| Box::new(input::read::read(tree).0)),
         nodes,
         start_delay,
         steps,

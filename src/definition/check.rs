@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Undeclared};
 use super::graph::StepRunner;
-use super::variables;
+use super::tree::Tree;
+use super::{input, variables};
 use crate::yaml::Mark;
 use crate::{duration, problem};
 
@@ -53,6 +54,9 @@ pub(super) fn check(draft: &Draft) -> Vec<Finding> {
         findings: Vec::new(),
     };
     check.name(&draft.name, "pipeline");
+    if let Some(tree) = &draft.input {
+        check.findings.extend(input::read::read(tree).1);
+    }
     check.steps();
     for name in draft.hooks.values() {
         check.step_named(name);
@@ -567,6 +571,20 @@ pub(super) fn shown(text: &str) -> String {
         false => char.escape_unicode().to_string(),
     };
     format!("`{}`", short.chars().map(escaped).collect::<String>())
+}
+
+/// The message about a key that is none of those that are known, and the remedy.
+pub(super) fn unknown_key(key: &Tree, known: &[&str], whose: &str) -> (String, String) {
+    let keys = known.join(", ");
+    let Some(name) = key.scalar() else {
+        let message = format!("{} cannot be a key of {whose}", key.what());
+        return (message, format!("valid keys: {keys}"));
+    };
+    let help = match problem::meant(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? valid keys: {keys}"),
+        None => format!("valid keys: {keys}"),
+    };
+    (format!("unknown key {} in {whose}", shown(name)), help)
 }
 
 /// Characters that turn the rest of a line around.

@@ -34,6 +34,9 @@ pub fn differences(old: &Definition, new: &Definition) -> Vec<String> {
             found.push(format!("`{hook}` has changed"));
         }
     }
+    if old.input != new.input {
+        found.push("`input` has changed".to_owned());
+    }
     if found.is_empty() && old != new {
         found.push("its order or a delay has changed".to_owned());
     }
@@ -73,6 +76,7 @@ fn spelled(definition: &Definition, node: &Node) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use super::*;
@@ -92,6 +96,8 @@ mod tests {
         assert_eq!(differences(&old, &new), ["the step `B` has changed"]);
         let new = built(pipeline().on_halt("A"));
         assert_eq!(differences(&old, &new), ["`on_halt` has changed"]);
+        let new = built(pipeline().input(BTreeMap::from([("type", "string")])));
+        assert_eq!(differences(&old, &new), ["`input` has changed"]);
         let new = built(Pipeline::named("P").start("A").chain("X").chain("C"));
         assert_eq!(
             differences(&old, &new),

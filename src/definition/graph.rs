@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::input::{Schema, Violation, judge};
 use crate::model::Hook;
 
 /// Position of a node in [`Definition::nodes`].
@@ -35,6 +36,9 @@ pub struct Definition {
     /// A step that runs once, durably, for each wait for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_wait: Option<String>,
+    /// The input that a run takes; `None` for any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Box<Schema>>,
     /// All nodes, in the order in which they are written; the first is the start.
     pub nodes: Vec<Node>,
     /// Delay before the start step, on top of the trigger's own.
@@ -249,10 +253,17 @@ impl Definition {
             on_halt: None,
             on_complete: None,
             on_wait: None,
+            input: None,
             nodes: Vec::new(),
             start_delay: None,
             steps: BTreeMap::new(),
         }
+    }
+
+    /// All that keeps a value from being the input of a run.
+    pub fn violations(&self, input: &str) -> Vec<Violation> {
+        let schema = self.input.as_deref();
+        schema.map_or_else(Vec::new, |schema| judge(schema, input))
     }
 
     /// The step that this hook calls.

@@ -9,6 +9,7 @@ pub mod canonical;
 pub mod check;
 pub mod difference;
 pub mod graph;
+pub mod input;
 pub mod schema;
 mod tree;
 pub mod variables;

@@ -6,13 +6,15 @@
 use serde_json::{Value, json};
 
 use super::check::{MAX_BUDGET, MAX_FACTOR, MAX_NAME};
+use super::input::{Format, Kind};
 
 /// The keys of a pipeline; those that begin with `x-` are the author's own.
-pub const PIPELINE_KEYS: [&str; 6] = [
+pub const PIPELINE_KEYS: [&str; 7] = [
     "pipeline",
     "on_halt",
     "on_complete",
     "on_wait",
+    "input",
     "steps",
     "flow",
 ];
@@ -86,6 +88,7 @@ pub fn json_schema() -> Value {
             "on_halt": described("name", "A step that runs once for each run that halts."),
             "on_complete": described("name", "A step that runs once for each run that completes."),
             "on_wait": described("name", "A step that runs once for each wait for a person."),
+            "input": described("input", "The input that a run takes; without it, any."),
             "steps": {
                 "description": "How each step runs, by its name.",
                 "type": "object",
@@ -112,6 +115,7 @@ pub fn json_schema() -> Value {
                     { "type": "string", "pattern": "^ *[0-9.]+ *(ms|s|m|h|d)? *$" }
                 ]
             },
+            "input": input(),
             "scalar": { "type": ["string", "number", "boolean"] },
             "variable": {
                 "anyOf": [
@@ -219,6 +223,45 @@ fn step() -> Value {
     })
 }
 
+/// The subset of JSON Schema that describes an input.
+fn input() -> Value {
+    let text = json!({ "type": "string" });
+    let count = json!({ "type": "integer", "minimum": 0 });
+    let number = json!({ "type": "number" });
+    let flag = json!({ "type": "boolean" });
+    let kinds = json!({ "enum": Kind::ALL.map(Kind::name) });
+    let values = json!({ "type": "array", "minItems": 1, "uniqueItems": true });
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "type": { "anyOf": [kinds, { "type": "array", "minItems": 1, "uniqueItems": true, "items": kinds }] },
+            "title": text,
+            "description": text,
+            "properties": { "type": "object", "additionalProperties": { "$ref": "#/$defs/input" } },
+            "required": { "type": "array", "uniqueItems": true, "items": text },
+            "additionalProperties": flag,
+            "items": { "$ref": "#/$defs/input" },
+            "minItems": count,
+            "maxItems": count,
+            "uniqueItems": flag,
+            "enum": values,
+            "const": {},
+            "minimum": number,
+            "maximum": number,
+            "exclusiveMinimum": number,
+            "exclusiveMaximum": number,
+            "multipleOf": { "type": "number", "exclusiveMinimum": 0 },
+            "minLength": count,
+            "maxLength": count,
+            "pattern": text,
+            "format": { "enum": Format::ALL.map(Format::name) },
+            "default": {},
+            "examples": values
+        }
+    })
+}
+
 fn backoff() -> Value {
     json!({
         "type": "object",
@@ -281,6 +324,7 @@ fn transitions() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::definition::input::KEYWORDS;
 
     fn keys(schema: &Value, pointer: &str) -> Vec<String> {
         let map = schema.pointer(pointer).and_then(Value::as_object);
@@ -294,6 +338,7 @@ mod tests {
         for (pointer, expected) in [
             ("/properties", PIPELINE_KEYS.as_slice()),
             ("/$defs/step/properties", STEP_KEYS.as_slice()),
+            ("/$defs/input/properties", KEYWORDS.as_slice()),
             ("/$defs/backoff/properties", BACKOFF_KEYS.as_slice()),
             ("/$defs/target/anyOf/1/properties", TARGET_KEYS.as_slice()),
             ("/$defs/variable/anyOf/1/properties", SECRET_KEYS.as_slice()),
@@ -315,7 +360,7 @@ mod tests {
                 let pointer = reference.trim_start_matches('#');
                 assert!(schema.pointer(pointer).is_some(), "{reference}");
             }
-            if at.get("properties").is_some_and(Value::is_object) && at.get("type").is_some() {
+            if at.get("properties").is_some_and(Value::is_object) && at["type"].is_string() {
                 assert_eq!(at["additionalProperties"], false, "{at}");
             }
             match at {

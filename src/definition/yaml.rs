@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Undeclared};
 use super::canonical;
-use super::check::{self, Finding, shown};
+use super::check::{self, Finding, shown, unknown_key};
 use super::graph::{Definition, Unanswered};
 use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, QUESTION_KEYS, TARGET_KEYS, UNANSWERED, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
@@ -129,18 +129,9 @@ impl Reader {
             let at = key.place;
             match key.scalar() {
                 Some(key) if known.contains(&key) => fields.push(Field { key, at, value }),
-                Some(key) => {
-                    let message = format!("unknown key {} in {whose}", shown(key));
-                    let keys = known.join(", ");
-                    let help = match meant(key, known.iter().copied()) {
-                        Some(near) => format!("did you mean `{near}`? valid keys: {keys}"),
-                        None => format!("valid keys: {keys}"),
-                    };
+                _ => {
+                    let (message, help) = unknown_key(key, known, whose);
                     self.report(at, message, help);
-                }
-                None => {
-                    let message = format!("{} cannot be a key of {whose}", key.what());
-                    self.report(at, message, format!("valid keys: {}", known.join(", ")));
                 }
             }
         }
@@ -173,6 +164,7 @@ impl Reader {
                 place: None,
             },
             hooks: BTreeMap::new(),
+            input: None,
             declared: Vec::new(),
             undeclared: Undeclared::Unjudged,
             flow: None,
@@ -198,6 +190,7 @@ impl Reader {
         for field in &fields {
             match field.key {
                 "pipeline" => draft.name = self.name(field.value, "pipeline"),
+                "input" => draft.input = Some(field.value.clone()),
                 "steps" => self.steps(field.value, &mut draft),
                 "flow" => draft.flow = self.flow(field),
                 key => {

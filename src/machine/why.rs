@@ -220,9 +220,9 @@ pub const INPUT_MAX: usize = 200;
 pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
     match input {
         "null" => format!("ductworkd trigger {pipeline}"),
-        "" => from_show(pipeline, run),
+        "" => trigger_by_show(pipeline, run),
         long if long.len() > INPUT_MAX || long.chars().any(char::is_control) => {
-            from_show(pipeline, run)
+            trigger_by_show(pipeline, run)
         }
         // As a shell takes it.
         input => format!(
@@ -232,7 +232,8 @@ pub fn trigger_again(pipeline: &str, input: &str, run: RunId) -> String {
     }
 }
 
-fn from_show(pipeline: &str, run: RunId) -> String {
+/// The command that starts a run like this one, whatever the length of its input.
+pub fn trigger_by_show(pipeline: &str, run: RunId) -> String {
     format!("ductworkd show {run} --json | jq -c .input | ductworkd trigger {pipeline} -")
 }
 

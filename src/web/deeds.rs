@@ -100,7 +100,7 @@ pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Defin
     }
 }
 
-/// Starts a run.
+/// Starts a run, of an input that is as its definition asks.
 pub async fn trigger(
     site: &Arc<Site>,
     definition: Arc<Definition>,
@@ -114,6 +114,10 @@ pub async fn trigger(
     {
         let detail = format!("a key has 1 to {KEY_MAX} characters, none of them NUL");
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    }
+    let violations = definition.violations(input.get());
+    if !violations.is_empty() {
+        return Err(Refusal::input(&definition.pipeline, &violations));
     }
     let woken = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {

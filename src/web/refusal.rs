@@ -4,6 +4,7 @@
 //! a page elsewhere. Never: decides that a request is refused.
 
 use super::source::ReadError;
+use crate::definition::input::Violation;
 use crate::wire::problem::{FaultJson, ProblemJson};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -75,8 +76,24 @@ impl Refusal {
     pub fn parameter(name: &str, detail: &str) -> Self {
         Self::parameters(vec![FaultJson {
             parameter: name.to_owned(),
+            pointer: None,
             detail: detail.to_owned(),
         }])
+    }
+
+    /// The refusal of an input, with every part that is not as the pipeline asks.
+    pub fn input(pipeline: &str, violations: &[Violation]) -> Self {
+        let fault = |violation: &Violation| FaultJson {
+            parameter: "input".to_owned(),
+            pointer: Some(violation.pointer.clone()),
+            detail: violation.to_string(),
+        };
+        let detail = format!("the input is not as the pipeline {pipeline} asks");
+        Self {
+            faults: violations.iter().map(fault).collect(),
+            ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        }
+        .remedy("the pipeline's definition has the schema, as `input`")
     }
 
     /// The cause in this case.

@@ -30,8 +30,11 @@ pub struct ProblemJson<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Fault")]
 pub struct FaultJson {
-    /// Its name.
+    /// Its name; `input` for a part of a run's input.
     pub parameter: String,
+    /// The part of the input, as a JSON pointer (RFC 6901) into it; empty for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
     /// The values that are expected.
     pub detail: String,
 }

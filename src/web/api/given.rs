@@ -105,7 +105,11 @@ impl Given {
         let mut faults = Vec::new();
         let mut fault = |parameter: &str, detail: String| {
             let parameter = parameter.chars().take(100).collect();
-            faults.push(FaultJson { parameter, detail });
+            faults.push(FaultJson {
+                parameter,
+                pointer: None,
+                detail,
+            });
         };
         for (part, (name, value)) in given {
             let known = params.iter().find(|it| it.part == part && it.name == name);

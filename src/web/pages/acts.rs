@@ -3,21 +3,19 @@
 //! A deed is a POST with the proof of its form, and leads to the run that it was done to, or that it made.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State as Extract};
-use axum::http::{StatusCode, Uri};
+use axum::http::Uri;
 use axum::response::Response;
 use uuid::Uuid;
 
-use crate::duration;
 use crate::model::*;
 use crate::store::action::{self, Action};
 use crate::store::query;
-use crate::web::refusal::{Refusal, with_own_words};
+use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
 
@@ -212,84 +210,6 @@ pub async fn resume(
     let by = who.actor(Channel::Console);
     deeds::resume(&site, run, step, value.transpose()?, by).await?;
     Ok(elsewhere(&format!("/runs/{run}")))
-}
-
-#[derive(Template)]
-#[template(path = "trigger.html")]
-struct Trigger {
-    frame: Frame,
-    pipeline: String,
-    encoded: String,
-    input: String,
-    key: String,
-    delay: String,
-    error: Option<String>,
-}
-
-/// `GET /pipelines/{name}/trigger`
-pub async fn ask_trigger(
-    Extract(site): Extract<Arc<Site>>,
-    Path(pipeline): Path<String>,
-    uri: Uri,
-) -> Result<Response, Refusal> {
-    let asked = Asked::of(&uri, &["input"])?;
-    deeds::definition_of(&site, &pipeline).await?;
-    let input = asked.one("input")?.unwrap_or("null").to_owned();
-    page(&Trigger {
-        frame: Frame::without_time("pipelines"),
-        encoded: encoded(&pipeline),
-        pipeline,
-        input,
-        key: String::new(),
-        delay: String::new(),
-        error: None,
-    })
-}
-
-/// `POST /pipelines/{name}/trigger`
-pub async fn trigger(
-    Extract(site): Extract<Arc<Site>>,
-    Extension(who): Who,
-    Path(pipeline): Path<String>,
-    body: Bytes,
-) -> Result<Response, Refusal> {
-    let form = Form::of(&body, &who)?;
-    let given = |name| form.get(name).unwrap_or_default().to_owned();
-    let again = |error: String| {
-        let response = page(&Trigger {
-            frame: Frame::without_time("pipelines"),
-            encoded: encoded(&pipeline),
-            pipeline: pipeline.clone(),
-            input: given("input"),
-            key: given("key"),
-            delay: given("delay"),
-            error: Some(error),
-        })?;
-        Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY))
-    };
-    let definition = deeds::definition_of(&site, &pipeline).await?;
-    let max = (site.terms.max_payload)(&pipeline);
-    let input = match deeds::value("input", &given("input"), max) {
-        Ok(input) => input,
-        Err(refusal) => return again(refusal.into_detail()),
-    };
-    let delay = match form.get("delay").map(duration::parse) {
-        None => Duration::ZERO,
-        Some(Ok(delay)) => delay,
-        Some(Err(problem)) => {
-            return again(format!("The delay: {problem}; {}", duration::NOTATION));
-        }
-    };
-    let key = form.get("key").map(str::to_owned);
-    let by = who.actor(Channel::Console);
-    let made = deeds::trigger(&site, definition, input, key, delay, by).await?;
-    match made.input_differs {
-        true => again(format!(
-            "This key already belongs to the run {}, which had a different input.",
-            made.run_id
-        )),
-        false => Ok(elsewhere(&format!("/runs/{}", made.run_id))),
-    }
 }
 
 /// `POST /pipelines/{name}/pause`

@@ -44,6 +44,11 @@ impl Form {
         values.filter(|value| !value.is_empty())
     }
 
+    /// Every field as it was sent.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
     /// The value of a field that somebody has filled in.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()

@@ -11,6 +11,7 @@ mod acts;
 mod asked;
 mod bulks;
 mod elements;
+mod fields;
 mod form;
 mod halted;
 mod overview;
@@ -23,6 +24,7 @@ mod runs;
 mod sign_in;
 mod step;
 mod text;
+mod trigger;
 mod waiting;
 
 use std::sync::{Arc, LazyLock};
@@ -40,7 +42,7 @@ use crate::svg;
 use super::refusal::Refusal;
 use super::visitor::{self, Visitor};
 
-pub use acts::{actions, ask_cancel, ask_trigger, cancel, pause, resume, revive, trigger, unpause};
+pub use acts::{actions, ask_cancel, cancel, pause, resume, revive, unpause};
 pub use asked::encoded;
 pub use bulks::{all_bulks, ask_bulk, bulk, one_bulk, stop_bulk};
 pub use elements::elements;
@@ -53,6 +55,7 @@ pub use run::run;
 pub use runs::runs;
 pub use sign_in::{ask_sign_in, sign_in, sign_out};
 pub use step::step;
+pub use trigger::{ask_trigger, trigger};
 pub use waiting::waiting;
 
 /// The stylesheet of all pages, and of the pictures in them.

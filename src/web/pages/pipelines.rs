@@ -8,6 +8,7 @@ use axum::extract::{Path, State as Extract};
 use axum::http::Uri;
 use axum::response::Response;
 
+use crate::definition::input::Schema;
 use crate::machine::layout::Layout;
 use crate::store::definition::short;
 use crate::store::{page as store, pause, query};
@@ -57,6 +58,9 @@ struct One {
     graph: Option<String>,
     /// Why there is no graph.
     unreadable: String,
+    /// The schema of its input, where it has one, and the author's words about it.
+    input: Option<String>,
+    about: String,
     shown: Version,
     versions: Vec<Version>,
     more: usize,
@@ -137,6 +141,11 @@ pub async fn pipeline(
             )),
         });
     };
+    let schema = definition.as_ref().ok().and_then(|it| it.input.as_deref());
+    let input = schema.map(Schema::pretty);
+    let about = schema
+        .and_then(|it| it.description.clone())
+        .unwrap_or_default();
     let (graph, unreadable) = match definition {
         Ok(definition) => match Layout::of(&definition) {
             Some(layout) => {
@@ -169,6 +178,8 @@ pub async fn pipeline(
         name,
         graph,
         unreadable,
+        input,
+        about,
         shown: version(&shown),
         more: versions.len().saturating_sub(LISTED),
         versions: versions.iter().rev().take(LISTED).map(version).collect(),
