@@ -235,7 +235,7 @@ impl From<To> for Path {
 pub struct Pipeline {
     draft: Draft,
     items: Vec<Item>,
-    /// Whatever is wrong with a value that was given as a whole.
+    /// The mistakes of a value that was given as a whole.
     unread: Vec<check::Finding>,
 }
 
@@ -301,7 +301,7 @@ impl Pipeline {
     /// # Ok::<(), ductwork::Problems>(())
     /// ```
     pub fn input(mut self, schema: impl Serialize) -> Self {
-        // JSON is YAML. What does not serialise is nothing, which `check` refuses.
+        // JSON is YAML. A value that does not serialise is nothing, which `check` refuses.
         let text = serde_json::to_string(&schema).unwrap_or_default();
         let (tree, findings) = tree::read(&text);
         self.draft.input = tree;

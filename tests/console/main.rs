@@ -22,6 +22,7 @@ mod api;
 mod bulks;
 mod dashboard;
 mod http;
+mod inputs;
 mod life;
 mod metrics;
 mod pages;

@@ -368,6 +368,7 @@ played! {
     transitions_prints_what_it_shows: "/transitions.md",
     steps_prints_what_it_shows: "/steps.md",
     configuration_prints_what_it_shows: "/configuration.md",
+    inputs_prints_what_it_shows: "/inputs.md",
     failures_prints_what_it_shows: "/failures.md",
     people_prints_what_it_shows: "/people.md",
     operating_prints_what_it_shows: "/operating.md",

@@ -3,7 +3,7 @@
 //! Owns: which regular expressions a schema may have, and matching. Never: tries one way after the other: a
 //! pattern becomes an automaton of bounded size, which reads a text once, whatever the pattern is.
 //!
-//! JSON Schema means the expressions of ECMAScript. What both have is written the same; `\d`, `\w` and `\s` are the
+//! JSON Schema means the expressions of ECMAScript. Syntax that both have is written the same; `\d`, `\w` and `\s` are the
 //! sets that ECMAScript has, and lookaround and backreferences, which no automaton can have, are refused.
 
 use regex_automata::dfa::{Automaton, StartKind, dense};

@@ -125,7 +125,7 @@ impl<'s> Part<'s> {
         leaves.filter(is_in).map(|leaf| leaf.pointer.clone()).next()
     }
 
-    /// What the fields begin with.
+    /// The texts that the fields begin with.
     pub fn defaults(&self) -> Values {
         let mut values = Values::new();
         self.fill_defaults(&mut values);
@@ -256,7 +256,7 @@ impl<'s> Part<'s> {
         }
     }
 
-    /// What its rules ask for, in a few words.
+    /// Its rules, in a few words.
     pub fn hint(&self) -> String {
         let schema = self.schema;
         let mut words = Vec::new();

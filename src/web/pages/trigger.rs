@@ -120,7 +120,7 @@ impl Field {
     }
 }
 
-/// What somebody has typed, or what the form begins with.
+/// The texts that somebody has typed, or that the form begins with.
 #[derive(Default)]
 struct Typed {
     /// As JSON; else by fields.

@@ -1,0 +1,184 @@
+//! The input that a pipeline asks for: by the API, and by a form that is made from it.
+
+use ductwork::model::RunId;
+use serde_json::{Value, json};
+
+use crate::fixture::*;
+use crate::http::{Answer, Console};
+use crate::on_every_database;
+use crate::support::Db;
+
+const ORDERS: &str = r#"pipeline: Orders
+input:
+  type: object
+  description: An order of a customer.
+  required: [to, amount]
+  additionalProperties: false
+  properties:
+    to:
+      type: object
+      required: [mail]
+      properties: { mail: { type: string, format: email, title: "Mail <b>", description: "For the invoice." } }
+    amount: { type: integer, minimum: 1 }
+    size: { enum: [small, large], default: small }
+    gift: { type: boolean }
+    tags: { type: array, items: { type: string }, uniqueItems: true }
+steps: { A: { command: [cat] } }
+flow: [{ start: A }]
+"#;
+
+const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+
+const FORM: &str = "/pipelines/Orders/trigger";
+
+fn sent(console: &Console, path: &str, kind: &str, body: &str) -> Answer {
+    let (host, length) = (&console.address, body.len());
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+         Content-Type: {kind}\r\n\r\n{body}"
+    );
+    console.exchange(&request).expect("a response")
+}
+
+/// Sends a form with these fields, and the proof of the page.
+fn filled(console: &Console, fields: &[(&str, &str)]) -> Answer {
+    let page = console.get(FORM);
+    let (_, rest) = page.body.split_once("name=\"proof\" value=\"").unwrap();
+    let proof = rest.split('"').next().unwrap();
+    let mut body = format!("proof={proof}");
+    for (name, value) in fields {
+        let encoded = |text: &str| {
+            text.bytes()
+                .map(|byte| format!("%{byte:02x}"))
+                .collect::<String>()
+        };
+        body.push_str(&format!("&{}={}", encoded(name), encoded(value)));
+    }
+    sent(console, FORM, "application/x-www-form-urlencoded", &body)
+}
+
+/// The run that a form has started.
+fn made(answer: &Answer) -> RunId {
+    assert_eq!(answer.status, 303, "{answer:?}");
+    let path = answer.header("location").unwrap();
+    path.strip_prefix("/runs/").unwrap().parse().unwrap()
+}
+
+/// A tag of the page, by a part of it.
+fn tag<'a>(page: &'a Answer, part: &str) -> &'a str {
+    let mut tags = page.body.split('<').filter(|tag| tag.contains(part));
+    tags.next()
+        .unwrap_or_else(|| panic!("no {part} in {page:?}"))
+}
+
+async fn started(db: &Db) -> (DaemonFixture, Daemon, Console) {
+    let fixture = DaemonFixture::new(db, Settings::default(), &[ORDERS, PLAIN]).await;
+    fixture.configure("  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n");
+    let daemon = fixture.start();
+    daemon.ready().await;
+    let console = Console::of(&daemon).await;
+    (fixture, daemon, console)
+}
+
+on_every_database! {
+    async fn no_way_leads_to_a_run_whose_input_is_not_as_its_pipeline_asks(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        let api = "/api/v1/pipelines/Orders/runs";
+        let wrong = r#"{"input": {"to": {"mail": "x"}, "amount": 1.5, "sise": 1}}"#;
+        let refused = sent(&console, api, "application/json", wrong);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        let problem: Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(
+            problem["errors"],
+            json!([
+                { "parameter": "input", "pointer": "/to/mail", "detail": "`/to/mail` is not a mail address" },
+                { "parameter": "input", "pointer": "/amount",
+                  "detail": "`/amount` is the number `1.5`; an integer is asked for" },
+                { "parameter": "input", "pointer": "/sise", "detail": "`/sise` is not asked for; did you mean `size`?" },
+            ])
+        );
+        let command = fixture.run(&[], &["trigger", "Orders", "[1]"]);
+        assert_eq!(command.status.code(), Some(2), "{command:?}");
+        let said = String::from_utf8_lossy(&command.stderr);
+        assert!(said.contains("the input is an array; an object is asked for"), "{said}");
+        let by_form = filled(&console, &[("as", "json"), ("input", "{\"amount\": 0}")]);
+        assert_eq!(by_form.status, 422, "{by_form:?}");
+        assert!(by_form.body.contains("`/amount` is less than 1.") && by_form.body.contains("`/to` is missing."), "{by_form:?}");
+        let by_form = filled(&console, &[("as", "fields"), ("at:/to/mail", "x"), ("at:/amount", "1")]);
+        assert_eq!(by_form.status, 422, "{by_form:?}");
+        assert_eq!(console.get("/api/v1/runs").body.trim(), "[]", "nothing was started");
+        let right = r#"{"input": {"to": {"mail": "a@b"}, "amount": 1.0}}"#;
+        let run: Value = serde_json::from_str(&sent(&console, api, "application/json", right).body).unwrap();
+        fixture.run_ended(run["run_id"].as_str().unwrap().parse().unwrap()).await;
+        daemon.stop().await;
+    }
+
+    async fn a_form_has_the_fields_of_the_input_and_keeps_what_was_typed(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        let page = console.get(FORM);
+        assert!(page.body.contains("An order of a customer."), "{page:?}");
+        assert!(page.body.contains("Mail &#60;b&#62;") && page.body.contains("For the invoice. · a mail address"), "{page:?}");
+        assert!(tag(&page, "at:/to/mail").contains(" required"), "{page:?}");
+        assert!(!tag(&page, "at:/tags").contains(" required"), "{page:?}");
+        assert!(tag(&page, "value=\"&#34;small&#34;\"").contains("selected"), "{page:?}");
+        let fields = [
+            ("as", "fields"), ("at:/to/mail", "a@b"), ("at:/amount", "many \"<i>"), ("at:/tags", "[1]"),
+            ("at:/size", ""), ("at:/gift", ""), ("key", "k"), ("delay", ""),
+        ];
+        let wrong = filled(&console, &fields);
+        assert_eq!(wrong.status, 422, "{wrong:?}");
+        let amount = tag(&wrong, "at:/amount");
+        assert!(amount.contains("value=\"many &#34;&#60;i&#62;\""), "{amount}");
+        let id = amount.split("id=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert!(amount.contains("aria-invalid=\"true\"") && amount.contains(&format!("{id}-wrong\"")), "{amount}");
+        assert!(wrong.body.contains(&format!("id=\"{id}-wrong\">This is not a number")), "{wrong:?}");
+        assert!(tag(&wrong, "name=\"key\"").contains("value=\"k\""), "{wrong:?}");
+        let mut fields = fields;
+        fields[2] = ("at:/amount", " 9007199254740993 ");
+        let wrong = filled(&console, &fields);
+        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
+        fields[3] = ("at:/tags", "[\"x\"]");
+        let run = made(&filled(&console, &fields));
+        fixture.run_ended(run).await;
+        assert_eq!(fixture.output(run).await, json!({ "to": { "mail": "a@b" }, "amount": 9_007_199_254_740_993_u64, "tags": ["x"] }));
+
+        let page = console.get(&format!("{FORM}?from={run}"));
+        assert!(tag(&page, "at:/amount").contains("value=\"9007199254740993\""), "{page:?}");
+        assert!(console.get(&format!("/runs/{run}")).body.contains(&format!("{FORM}?from={run}\"")));
+        let page = console.get(&format!("{FORM}?from={run}&as=json"));
+        assert!(page.body.contains("&#34;amount&#34;:9007199254740993"), "{page:?}");
+        let shown = filled(&console, &[("as", "fields"), ("show", "json"), ("at:/amount", "7")]);
+        assert!(shown.status == 200 && shown.body.contains("{&#34;to&#34;:{},&#34;amount&#34;:7}"), "{shown:?}");
+        let shown = filled(&console, &[("as", "json"), ("show", "fields"), ("input", "{\"amount\": 8}")]);
+        assert!(shown.status == 200 && tag(&shown, "at:/amount").contains("value=\"8\""), "{shown:?}");
+        let beyond = filled(&console, &[("as", "json"), ("show", "fields"), ("input", "{\"other\": 8}")]);
+        assert!(beyond.body.contains("The fields cannot say all of this input"), "{beyond:?}");
+        daemon.stop().await;
+    }
+
+    async fn a_form_takes_no_field_that_it_does_not_have_and_no_input_of_another_pipeline(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        for (fields, says) in [
+            (vec![("as", "fields"), ("at:/amuont", "1")], "`at:/amuont` is none of this form"),
+            (vec![("as", "fields"), ("input", "1")], "`input` is none of this form"),
+            (vec![("as", "json"), ("at:/amount", "1")], "`at:/amount` is none of this form"),
+            (vec![("as", "fields"), ("at:/amount", "1"), ("at:/amount", "2")], "`at:/amount` is there twice"),
+        ] {
+            let refused = filled(&console, &fields);
+            assert_eq!(refused.status, 400, "{refused:?}");
+            assert!(refused.body.contains(says), "{says}: {refused:?}");
+        }
+        let large = json!({ "to": { "mail": "a@b" }, "amount": 1, "tags": ["<".repeat(30_000)] });
+        let large = fixture.trigger("Orders", &large.to_string(), 1).await[0];
+        let other = fixture.trigger("Plain", "\"not-yours\"", 1).await[0];
+        let page = console.get(&format!("{FORM}?from={large}"));
+        assert!(page.body.contains("is longer than a form can carry") && page.body.contains("ductworkd show"), "{page:?}");
+        let page = console.get(&format!("{FORM}?from={other}"));
+        assert!(page.status == 404 && !page.body.contains("not-yours"), "{page:?}");
+        let page = console.get(&format!("/pipelines/Plain/trigger?from={other}"));
+        assert!(page.body.contains("&#34;not-yours&#34;") && !page.body.contains("As fields"), "{page:?}");
+        let page = console.get("/pipelines/Orders");
+        assert!(page.body.contains("The schema of the input") && page.body.contains("&#34;uniqueItems&#34;: true"), "{page:?}");
+        daemon.stop().await;
+    }
+}
