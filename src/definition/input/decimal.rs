@@ -102,7 +102,7 @@ impl Decimal {
         };
         let digit = |rest: u128, digit: u8| (rest * 10 + u128::from(digit - b'0')) % by;
         let rest = self.digits.bytes().fold(0, digit);
-        rest * power_of_ten(power, by) % by == 0
+        (rest * power_of_ten(power, by)).is_multiple_of(by)
     }
 
     /// Compares two that are not negative.

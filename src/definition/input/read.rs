@@ -397,49 +397,24 @@ impl Reading {
             }
         }
         let count = |count: Option<u64>| count.and_then(|it| Decimal::read(&it.to_string()));
-        let (lengths, items) = (
-            (count(schema.min_length), count(schema.max_length)),
-            (count(schema.min_items), count(schema.max_items)),
-        );
-        let inclusive = |least: &Decimal, most: &Decimal| least <= most;
-        let exclusive = |least: &Decimal, most: &Decimal| least < most;
-        type Agrees = fn(&Decimal, &Decimal) -> bool;
-        let pairs: [(&str, &Option<Decimal>, &str, &Option<Decimal>, Agrees); 6] = [
-            (
-                "minimum",
-                &schema.minimum,
-                "maximum",
-                &schema.maximum,
-                inclusive,
-            ),
-            (
-                "minimum",
-                &schema.minimum,
-                "exclusiveMaximum",
-                &schema.exclusive_maximum,
-                exclusive,
-            ),
-            (
-                "exclusiveMinimum",
-                &schema.exclusive_minimum,
-                "maximum",
-                &schema.maximum,
-                exclusive,
-            ),
-            (
-                "exclusiveMinimum",
-                &schema.exclusive_minimum,
-                "exclusiveMaximum",
-                &schema.exclusive_maximum,
-                exclusive,
-            ),
-            ("minLength", &lengths.0, "maxLength", &lengths.1, inclusive),
-            ("minItems", &items.0, "maxItems", &items.1, inclusive),
+        let (fewest, most) = (count(schema.min_length), count(schema.max_length));
+        let (few, many) = (count(schema.min_items), count(schema.max_items));
+        let (least, above) = (schema.minimum.as_ref(), schema.exclusive_minimum.as_ref());
+        let (greatest, below) = (schema.maximum.as_ref(), schema.exclusive_maximum.as_ref());
+        let bounds = [
+            (("minimum", least), ("maximum", greatest)),
+            (("minimum", least), ("exclusiveMaximum", below)),
+            (("exclusiveMinimum", above), ("maximum", greatest)),
+            (("exclusiveMinimum", above), ("exclusiveMaximum", below)),
+            (("minLength", fewest.as_ref()), ("maxLength", most.as_ref())),
+            (("minItems", few.as_ref()), ("maxItems", many.as_ref())),
         ];
-        for (low, least, high, most, agrees) in pairs {
-            if let (Some(least), Some(most), Some(place)) = (least, most, at(low))
-                && !agrees(least, most)
-            {
+        for ((low, least), (high, most)) in bounds {
+            let (Some(least), Some(most), Some(place)) = (least, most, at(low)) else {
+                continue;
+            };
+            let is_exclusive = [low, high].iter().any(|it| it.starts_with("exclusive"));
+            if least > most || (least == most && is_exclusive) {
                 let message = format!(
                     "`{low}` {least} and `{high}` {most} in {} leave no value",
                     shown(path)

@@ -4,6 +4,7 @@ use super::*;
 
 mod files;
 mod graphs;
+mod inputs;
 mod mistakes;
 
 /// Six lines before the flow's first item, in line 7.
