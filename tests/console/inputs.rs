@@ -173,6 +173,10 @@ on_every_database! {
         let other = fixture.trigger("Plain", "\"not-yours\"", 1).await[0];
         let page = console.get(&format!("{FORM}?from={large}"));
         assert!(page.body.contains("is longer than a form can carry") && page.body.contains("ductworkd show"), "{page:?}");
+        for broken in ["%7B%C3%A9", "%5B%22", "%7B%7D%7D", "%7B%22amount%22"] {
+            let page = console.get(&format!("{FORM}?input={broken}"));
+            assert!(page.status == 200 && page.body.contains("id=\"input\""), "{page:?}");
+        }
         let page = console.get(&format!("{FORM}?from={other}"));
         assert!(page.status == 404 && !page.body.contains("not-yours"), "{page:?}");
         let page = console.get(&format!("/pipelines/Plain/trigger?from={other}"));

@@ -131,7 +131,8 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(text: &'a str, bracket: char) -> Self {
         let inner = text.strip_prefix(bracket);
-        let rest = inner.map_or("", |it| &it[..it.len().saturating_sub(1)]);
+        let inner = inner.and_then(|it| it.strip_suffix(['}', ']']));
+        let rest = inner.unwrap_or_default();
         Self { rest }
     }
 

@@ -19,6 +19,7 @@ use crate::definition::input::{Format, Json, VIOLATIONS_MAX, Violation};
 use crate::duration;
 use crate::machine::why::trigger_by_show;
 use crate::model::*;
+use crate::step::output::parse_json;
 use crate::store::page as store;
 use crate::web::guard::BODY_MAX;
 use crate::web::refusal::{Refusal, with_own_words};
@@ -307,7 +308,11 @@ fn typed(definition: &Definition, given: Option<String>, is_json: bool, note: St
     let whole = schema.and_then(Part::of);
     let values = match (&whole, &given) {
         (Some(whole), None) => Some(whole.defaults()),
-        (Some(whole), Some(input)) => whole.values(Json::of(input)),
+        // An address may have anything in it, and an input that is no JSON is shown to be mended.
+        (Some(whole), Some(input)) => match parse_json(input.as_bytes(), input.len()) {
+            Ok(raw) => whole.values(Json::of(raw.get())),
+            Err(_) => None,
+        },
         (None, _) => None,
     };
     let initial = schema.and_then(|it| it.initial.as_ref());
