@@ -100,6 +100,8 @@ fn values(console: &Console, run: RunId) -> BTreeMap<&'static str, String> {
         ("execution", text(&steps[0]["executions"][0]["id"])),
         ("fan_out", text(&fan_outs[0]["id"])),
         ("digest", text(&whole["definition"])),
+        // Of no bulk action, unless there is one.
+        ("bulk", run.to_string()),
     ])
 }
 
