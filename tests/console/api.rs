@@ -100,9 +100,20 @@ fn values(console: &Console, run: RunId) -> BTreeMap<&'static str, String> {
         ("execution", text(&steps[0]["executions"][0]["id"])),
         ("fan_out", text(&fan_outs[0]["id"])),
         ("digest", text(&whole["definition"])),
-        // Of no bulk action, unless there is one.
-        ("bulk", run.to_string()),
     ])
+}
+
+/// A bulk action for this run; its id.
+async fn bulk_of(fixture: &mut DaemonFixture, run: RunId) -> String {
+    let new = NewBulk {
+        verb: Verb::Revive,
+        selection: &Selection::chosen(vec![run]),
+        definition: None,
+        newest: run,
+        by: &Actor::new("ana", Channel::Cli),
+    };
+    let id = bulk::create(&mut fixture.conn, new).await.unwrap();
+    id.to_string()
 }
 
 fn of_api() -> impl Iterator<Item = &'static Route> {
@@ -123,17 +134,9 @@ on_every_database! {
         let run = fixture.trigger("Fans", "[1, 2, 3]", 1).await[0];
         fixture.ended(PATIENCE).await;
         let document = console.json("/api/v1/openapi.json");
-        let by = Actor::new("ana", Channel::Cli);
-        let new = NewBulk {
-            verb: Verb::Revive,
-            selection: &Selection::chosen(vec![halted]),
-            definition: None,
-            newest: halted,
-            by: &by,
-        };
-        let bulk = bulk::create(&mut fixture.conn, new).await.unwrap();
+        let bulk = bulk_of(&mut fixture, halted).await;
         let mut values = values(&console, run);
-        values.insert("bulk", bulk.to_string());
+        values.insert("bulk", bulk);
         let mut looked_at = 0;
         let mut look = |route: &Route, path: &str| {
             let answer = console.get(path);
@@ -304,7 +307,9 @@ on_every_database! {
         let console = Console::of(&daemon).await;
         let run = fixture.trigger("Fans", "[1, 2]", 1).await[0];
         fixture.ended(PATIENCE).await;
-        let values = values(&console, run);
+        let bulk = bulk_of(&mut fixture, run).await;
+        let mut values = values(&console, run);
+        values.insert("bulk", bulk);
         let refused = |path: &str, name: &str| {
             let problem = console.problem(path, 400);
             let errors = problem["errors"].as_array().unwrap();
