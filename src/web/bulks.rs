@@ -246,6 +246,7 @@ pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk
 pub fn missing(id: Uuid) -> Refusal {
     let detail = format!("there is no bulk action {id}");
     Refusal::new(StatusCode::NOT_FOUND, detail)
+        .remedy("look in the list of bulk actions: one that ended is deleted with the history")
 }
 
 /// Stops a bulk action; false when it had ended.
