@@ -15,6 +15,7 @@ pub mod pause;
 pub mod revive;
 pub mod stuck;
 pub mod timeline;
+pub mod trace;
 #[cfg(feature = "internals")]
 pub mod transition;
 pub mod why;

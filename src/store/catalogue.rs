@@ -4,7 +4,7 @@ use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
     definition, departed, duty, fan_out, halted, list, logs, metrics, migrate, overview, page,
-    pause, process, prune, query, resume, revive, steps, stuck, timeline, token, transition,
+    pause, process, prune, query, resume, revive, steps, stuck, timeline, token, trace, transition,
     trigger, why,
 };
 
@@ -31,6 +31,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         action::STATEMENTS,
         bulk::STATEMENTS,
         duty::STATEMENTS,
+        trace::STATEMENTS,
         token::STATEMENTS,
         departed::STATEMENTS,
         bench::data::STATEMENTS,

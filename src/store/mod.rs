@@ -52,6 +52,7 @@ pub mod steps;
 pub mod stuck;
 pub mod timeline;
 pub mod token;
+pub mod trace;
 pub mod transition;
 pub mod trigger;
 pub mod why;

@@ -70,14 +70,7 @@ const FAN_OUTS: usize = 10;
 pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
     let id = head.id;
     conn.snapshot(async |conn| {
-        let is_sample = why::is_wide(conn, id).await?;
-        let mut steps = match is_sample {
-            true => some(conn, id).await?,
-            false => {
-                let args = [("run", id.0.into()), ("n", STEPS.into())];
-                read(&conn.fetch(&TIMES, &args).await?)?
-            }
-        };
+        let (mut steps, is_sample) = steps(conn, id).await?;
         if !is_sample && steps.len() <= ROWS {
             attempts(conn, &mut steps).await?;
         }
@@ -90,6 +83,15 @@ pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
         })
     })
     .await
+}
+
+/// The steps of a run, and whether they are some of a wide one.
+pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>, bool), Error> {
+    if why::is_wide(conn, run).await? {
+        return Ok((some(conn, run).await?, true));
+    }
+    let args = [("run", run.0.into()), ("n", STEPS.into())];
+    Ok((read(&conn.fetch(&TIMES, &args).await?)?, false))
 }
 
 /// Some steps of a wide run: those of its root, of elements of its fan-outs, evenly, and those that failed.

@@ -23,6 +23,7 @@ use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
+use crate::wire::trace::TraceJson;
 
 use super::api::given::About;
 use super::api::{
@@ -229,6 +230,9 @@ pub static ROUTES: &[Route] = &[
     reads("/api/v1/runs/{id}/timeline.svg", "A run as a picture of its times: when each step waited and ran; of more \
          than 200 steps a row per node, with a sample of its steps and those that failed",
         &[&runs::ID.about], Form::Svg, |site, given| Box::pin(runs::times(site, given))),
+    reads("/api/v1/runs/{id}/trace", "A run as a trace in the JSON of OTLP, which a collector takes as it is: the run, and each \
+         attempt; of more than 1,000 those that failed, and others",
+        &[&runs::ID.about], json::<TraceJson>(), |site, given| Box::pin(runs::trace(site, given))),
     reads("/api/v1/runs/{id}/fan-outs", "The fan-outs of a run's root branch, or of another branch",
         &[&runs::ID.about, &steps::BRANCH.about],
         json::<Vec<FanOutJson>>(), |site, given| Box::pin(steps::fan_outs(site, given))),

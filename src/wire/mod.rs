@@ -14,6 +14,7 @@ pub mod problem;
 pub mod process;
 pub mod run;
 pub mod step;
+pub mod trace;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;

@@ -32,7 +32,7 @@ const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
 impl Console {
     /// The JSON behind a path.
-    fn json(&self, path: &str) -> Value {
+    pub fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{path}: {error}"))

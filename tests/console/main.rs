@@ -29,4 +29,5 @@ mod pages;
 mod refused;
 mod schema;
 mod source;
+mod traces;
 mod visitors;

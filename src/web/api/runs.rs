@@ -18,6 +18,7 @@ use crate::web::refusal::Refusal;
 use crate::wire::fan_out::HaltedJson;
 use crate::wire::process::State;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WhyJson};
+use crate::wire::trace::TraceJson;
 
 use super::cursor::AfterRun;
 use super::given::{Given, LIMIT, Limit, Param, Span, Statuses, Text};
@@ -242,6 +243,19 @@ pub async fn times(site: Arc<Site>, given: Given) -> Answered {
         style: Some(svg::STYLE),
     };
     Ok(Answer::svg(picture.svg()))
+}
+
+/// A run as a trace.
+pub async fn trace(site: Arc<Site>, given: Given) -> Answered {
+    let id = given.need(&ID)?;
+    let read = site.source.read(async move |conn| {
+        let Some(head) = page::run(conn, id).await? else {
+            return Ok(None);
+        };
+        crate::store::trace::facts(conn, &head).await.map(Some)
+    });
+    let facts = read.await?.ok_or_else(|| no_run(id))?;
+    Answer::json(&TraceJson::of(&facts))
 }
 
 /// The runs that have halted, by kind.

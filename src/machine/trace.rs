@@ -1,0 +1,347 @@
+//! A run as a trace, made from its rows.
+//!
+//! Owns: the spans of a run and their ids, which follow from its rows: made twice they are the same, and an attempt
+//! whose process was killed is among them. Never: sends anything, or reads a clock.
+//!
+//! The run is the root; each attempt is a span below it, linked to the attempt before.
+
+use crate::model::*;
+
+/// Spans of one trace: those that failed before all others.
+pub const SPANS: usize = 1_000;
+
+/// A run and its attempts, all times in µs since 1970.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// The run.
+    pub run: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// The key that it was triggered with.
+    pub key: Option<String>,
+    /// The halted run that it continues.
+    pub revived_from: Option<RunId>,
+    /// When it was triggered.
+    pub triggered_at: i64,
+    /// When it ended.
+    pub ended_at: Option<i64>,
+    /// The database's time: the end of whatever goes on.
+    pub now: i64,
+    /// Attempts that began, those of a step together and in order.
+    pub attempts: Vec<Attempt>,
+    /// There are more attempts than these.
+    pub is_sample: bool,
+}
+
+/// An attempt.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Its execution.
+    pub id: ExecutionId,
+    /// The step.
+    pub step: StepId,
+    /// The step's node.
+    pub node: String,
+    /// The place of its branch in a fan-out.
+    pub element: Option<u64>,
+    /// 1, 2, ….
+    pub number: u32,
+    /// When the step was reached.
+    pub created_at: i64,
+    /// When a process took it.
+    pub claimed_at: i64,
+    /// When it ended.
+    pub completed_at: Option<i64>,
+    /// How it ended.
+    pub result: Option<ExecutionResult>,
+    /// The class of its error.
+    pub class: Option<String>,
+    /// Its error, for people.
+    pub message: Option<String>,
+    /// The host that ran it, as long as that is known.
+    pub host: Option<String>,
+    /// The process that ran it.
+    pub process: Option<ProcessId>,
+}
+
+/// The id of a span, of 64 bits: the half of a row's id that is random.
+pub type SpanId = u64;
+
+/// The id of a run's root span.
+pub fn root(run: RunId) -> SpanId {
+    run.0.as_u64_pair().1
+}
+
+/// The id of an attempt's span.
+pub fn span(execution: ExecutionId) -> SpanId {
+    execution.0.as_u64_pair().1
+}
+
+/// How a span ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is to be said of it: it goes on, or was taken back.
+    Unset,
+    /// As it was to be.
+    Ok,
+    /// With an error.
+    Error,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Number(i64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// A span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its id.
+    pub id: SpanId,
+    /// The span that it is a part of.
+    pub parent: Option<SpanId>,
+    /// The span of the attempt before.
+    pub link: Option<SpanId>,
+    /// Its name: few for all runs of a pipeline.
+    pub name: String,
+    /// True for the work of one process, taken off the queue.
+    pub is_consumer: bool,
+    /// µs since 1970.
+    pub start: i64,
+    /// µs since 1970; never before the start.
+    pub end: i64,
+    /// How it ended.
+    pub status: End,
+    /// The error, for people.
+    pub message: String,
+    /// Further facts.
+    pub attributes: Vec<(&'static str, Value)>,
+}
+
+/// The spans of a run, its root first.
+pub fn spans(facts: &Facts) -> Vec<Span> {
+    let mut chosen: Vec<(usize, &Attempt)> = facts.attempts.iter().enumerate().collect();
+    let is_cut = chosen.len() >= SPANS;
+    if is_cut {
+        chosen.sort_by_key(|(at, attempt)| (end(attempt.result) != End::Error, *at));
+        chosen.truncate(SPANS - 1);
+        chosen.sort_by_key(|(at, _)| *at);
+    }
+    let mut spans = vec![of_run(facts, is_cut)];
+    for (at, attempt) in chosen {
+        let before = at.checked_sub(1).and_then(|at| facts.attempts.get(at));
+        let before = before.filter(|it| it.step == attempt.step);
+        spans.push(of_attempt(facts, attempt, before));
+    }
+    spans
+}
+
+fn of_run(facts: &Facts, is_cut: bool) -> Span {
+    let mut attributes = vec![
+        ("ductwork.pipeline", Value::Text(facts.pipeline.clone())),
+        ("ductwork.run.id", Value::Text(facts.run.to_string())),
+        (
+            "ductwork.run.status",
+            Value::Text(facts.status.as_str().to_owned()),
+        ),
+    ];
+    if let Some(key) = &facts.key {
+        attributes.push(("ductwork.run.key", Value::Text(key.clone())));
+    }
+    if let Some(from) = facts.revived_from {
+        attributes.push(("ductwork.run.revived_from", Value::Text(from.to_string())));
+    }
+    if facts.is_sample || is_cut {
+        attributes.push(("ductwork.trace.is_sample", Value::Flag(true)));
+    }
+    Span {
+        id: root(facts.run),
+        parent: None,
+        link: None,
+        name: facts.pipeline.clone(),
+        is_consumer: false,
+        start: facts.triggered_at,
+        end: facts.ended_at.unwrap_or(facts.now).max(facts.triggered_at),
+        status: match facts.status {
+            RunStatus::Completed => End::Ok,
+            RunStatus::Halted => End::Error,
+            _ => End::Unset,
+        },
+        message: match facts.status {
+            RunStatus::Halted => "the run has halted".to_owned(),
+            _ => String::new(),
+        },
+        attributes,
+    }
+}
+
+fn of_attempt(facts: &Facts, attempt: &Attempt, before: Option<&Attempt>) -> Span {
+    let text = |text: &str| Value::Text(text.to_owned());
+    // An attempt waits from the end of the one before, and the first from when its step was reached.
+    let since = before.and_then(|it| it.completed_at);
+    let waited = attempt.claimed_at - since.unwrap_or(attempt.created_at);
+    let mut attributes = vec![
+        ("ductwork.pipeline", text(&facts.pipeline)),
+        ("ductwork.run.id", Value::Text(facts.run.to_string())),
+        ("ductwork.step.id", Value::Text(attempt.step.to_string())),
+        ("ductwork.step.node", text(&attempt.node)),
+        ("ductwork.attempt", Value::Number(attempt.number.into())),
+        ("ductwork.waited_us", Value::Number(waited.max(0))),
+    ];
+    if let Some(result) = attempt.result {
+        attributes.push(("ductwork.result", text(result.as_str())));
+    }
+    if let Some(element) = attempt.element.and_then(|it| i64::try_from(it).ok()) {
+        attributes.push(("ductwork.element", Value::Number(element)));
+    }
+    if let Some(class) = &attempt.class {
+        attributes.push(("error.type", text(class)));
+    }
+    if let Some(host) = &attempt.host {
+        attributes.push(("host.name", text(host)));
+    }
+    if let Some(process) = attempt.process {
+        attributes.push(("ductwork.process.id", Value::Text(process.to_string())));
+    }
+    Span {
+        id: span(attempt.id),
+        parent: Some(root(facts.run)),
+        link: before.map(|it| span(it.id)),
+        name: attempt.node.clone(),
+        is_consumer: true,
+        start: attempt.claimed_at,
+        end: attempt
+            .completed_at
+            .unwrap_or(facts.now)
+            .max(attempt.claimed_at),
+        status: end(attempt.result),
+        message: match end(attempt.result) {
+            End::Error => attempt.message.clone().unwrap_or_default(),
+            _ => String::new(),
+        },
+        attributes,
+    }
+}
+
+fn end(result: Option<ExecutionResult>) -> End {
+    match result {
+        Some(ExecutionResult::Success) => End::Ok,
+        Some(
+            ExecutionResult::Error | ExecutionResult::ProcessCrashed | ExecutionResult::TimedOut,
+        ) => End::Error,
+        Some(ExecutionResult::Cancelled | ExecutionResult::Released) | None => End::Unset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(step: StepId, number: u32, result: Option<ExecutionResult>) -> Attempt {
+        let claimed_at = 100 * i64::from(number);
+        Attempt {
+            id: ExecutionId::new(),
+            step,
+            node: "A".to_owned(),
+            element: None,
+            number,
+            created_at: 90,
+            claimed_at,
+            completed_at: result.map(|_| claimed_at + 30),
+            result,
+            class: None,
+            message: Some("no luck".to_owned()),
+            host: None,
+            process: None,
+        }
+    }
+
+    fn facts(attempts: Vec<Attempt>) -> Facts {
+        Facts {
+            run: RunId::new(),
+            pipeline: "P".to_owned(),
+            status: RunStatus::InProgress,
+            key: None,
+            revived_from: None,
+            triggered_at: 80,
+            ended_at: None,
+            now: 1_000,
+            attempts,
+            is_sample: false,
+        }
+    }
+
+    #[test]
+    fn each_attempt_is_a_span_below_the_run_linked_to_the_one_before() {
+        let (one, other) = (StepId::new(), StepId::new());
+        let attempts = vec![
+            attempt(one, 1, Some(ExecutionResult::ProcessCrashed)),
+            attempt(one, 2, Some(ExecutionResult::Success)),
+            attempt(other, 1, None),
+        ];
+        let facts = facts(attempts);
+        let spans = spans(&facts);
+        let [run, crashed, succeeded, open] = spans.as_slice() else {
+            panic!("{spans:?}");
+        };
+        assert_eq!(run.id, facts.run.0.as_u64_pair().1);
+        assert_eq!((run.parent, run.start, run.end), (None, 80, 1_000));
+        for span in [crashed, succeeded, open] {
+            assert_eq!(span.parent, Some(run.id));
+        }
+        assert_eq!((crashed.status, crashed.link), (End::Error, None));
+        assert_eq!(crashed.message, "no luck");
+        assert_eq!(
+            (succeeded.status, succeeded.link),
+            (End::Ok, Some(crashed.id))
+        );
+        assert_eq!(succeeded.message, "", "it is no error's");
+        assert_eq!(
+            (open.status, open.link, open.end),
+            (End::Unset, None, 1_000)
+        );
+        let waited = |span: &Span| {
+            let mut all = span.attributes.iter();
+            all.find(|(name, _)| *name == "ductwork.waited_us")
+                .unwrap()
+                .1
+                .clone()
+        };
+        assert_eq!(waited(crashed), Value::Number(10));
+        assert_eq!(waited(succeeded), Value::Number(70));
+        assert_eq!(super::spans(&facts), spans, "twice is once");
+    }
+
+    #[test]
+    fn of_too_many_attempts_those_that_failed_are_kept() {
+        let mut attempts: Vec<Attempt> = (0..SPANS)
+            .map(|_| attempt(StepId::new(), 1, Some(ExecutionResult::Success)))
+            .collect();
+        attempts.push(attempt(StepId::new(), 1, Some(ExecutionResult::TimedOut)));
+        let spans = spans(&facts(attempts));
+        assert_eq!(spans.len(), SPANS);
+        assert_eq!(spans.iter().filter(|it| it.status == End::Error).count(), 1);
+        let is_sample = ("ductwork.trace.is_sample", Value::Flag(true));
+        assert!(spans[0].attributes.contains(&is_sample));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_span_that_ends_before_it_begins() {
+        let mut odd = attempt(StepId::new(), 1, Some(ExecutionResult::Success));
+        odd.completed_at = Some(odd.claimed_at - 50);
+        odd.created_at = odd.claimed_at + 7;
+        let facts = Facts {
+            ended_at: Some(10),
+            ..facts(vec![odd])
+        };
+        assert!(spans(&facts).iter().all(|it| it.end >= it.start));
+    }
+}
