@@ -59,6 +59,11 @@ impl Secret {
         digits(&Sha256::digest(self.key.as_bytes()))
     }
 
+    /// True when this is the digest of it.
+    pub fn has(&self, digest: &str) -> bool {
+        same(&self.digest(), digest)
+    }
+
     /// Another text that only a holder of the secret can know, for this purpose.
     pub fn derived(&self, purpose: &str) -> String {
         digits(&Sha256::digest(format!("{purpose}:{}", self.key)))
@@ -75,6 +80,14 @@ impl fmt::Debug for Secret {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{MARK}{}_…", self.id)
     }
+}
+
+/// True when two texts are the same. It takes as long wherever they differ, so that nobody finds one out by
+/// trying its beginnings.
+pub fn same(one: &str, other: &str) -> bool {
+    let pairs = one.bytes().zip(other.bytes());
+    let differs = pairs.fold(0, |differs, (a, b)| std::hint::black_box(differs | (a ^ b)));
+    one.len() == other.len() && differs == 0
 }
 
 fn digits(bytes: &[u8]) -> String {
@@ -106,6 +119,8 @@ mod tests {
         assert_ne!(secret.digest(), other.digest());
         assert_ne!(secret.digest(), secret.derived(""));
         assert_eq!(secret.digest().len(), 64);
+        assert!(secret.has(&secret.digest()) && !secret.has(&other.digest()));
+        assert!(!secret.has(&secret.digest()[..63]) && !secret.has(""));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod refusal;
 pub mod routes;
 mod serve;
 pub mod source;
+mod strangers;
 mod unstalled;
 mod visitor;
 

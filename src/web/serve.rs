@@ -3,12 +3,14 @@
 //! Owns: accepting within a bound, one task for each connection, the end of all in order. Never: knows a
 //! route, or what a request says.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,6 +22,7 @@ use crate::telemetry::growing::Growing;
 use super::Site;
 use super::bulks;
 use super::routes::{Route, router};
+use super::strangers::Remote;
 use super::unstalled::Unstalled;
 
 /// So many connections at once; further ones wait in the kernel until one of these ends.
@@ -109,13 +112,15 @@ async fn serve(
             _ = turn.tick() => site.health.turn(),
             Some(_) = connections.join_next() => {}
             (accepted, slot) = accept(&listener, &slots) => match accepted {
-                Ok(stream) => {
+                Ok((stream, from)) => {
                     let head_within = match slots.available_permits() < SPARE {
                         true => HURRIED_HEAD_WITHIN,
                         false => HEAD_WITHIN,
                     };
                     let (router, told) = (router.clone(), told.clone());
-                    connections.spawn_local(connection(stream, router, told, head_within, slot));
+                    let remote = Remote::of(from.ip());
+                    let served = connection(stream, remote, router, told, head_within, slot);
+                    connections.spawn_local(served);
                 }
                 Err(error) => {
                     // Too many files are open, say: others may end.
@@ -140,14 +145,18 @@ async fn over(until: Option<Instant>) {
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> (std::io::Result<TcpStream>, OwnedSemaphorePermit) {
+) -> (
+    std::io::Result<(TcpStream, SocketAddr)>,
+    OwnedSemaphorePermit,
+) {
     let slot = Arc::clone(slots).acquire_owned().await;
     let slot = slot.expect("nobody closes the semaphore");
-    (listener.accept().await.map(|(stream, _)| stream), slot)
+    (listener.accept().await, slot)
 }
 
 async fn connection(
     stream: TcpStream,
+    remote: Remote,
     router: Router,
     mut told: watch::Receiver<Option<Instant>>,
     head_within: Duration,
@@ -159,15 +168,17 @@ async fn connection(
     // request is read, so it is answered once instead. Proven by
     // `a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response`.
     let is_late = told.borrow().is_some();
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request| {
+        request.extensions_mut().insert(remote);
+        router.call(request)
+    });
     let connection = http1::Builder::new()
         .keep_alive(!is_late)
         .timer(TokioTimer::new())
         .header_read_timeout(head_within)
         .max_header_size(HEAD_MAX)
-        .serve_connection(
-            TokioIo::new(Unstalled::new(stream, head_within)),
-            TowerToHyperService::new(router),
-        );
+        .serve_connection(TokioIo::new(Unstalled::new(stream, head_within)), service);
     let mut connection = pin!(connection);
     // A client that goes, or says what is no HTTP, is its own concern.
     tokio::select! {

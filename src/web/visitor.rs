@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::Extension;
 use axum::extract::{RawPathParams, Request, State};
 use axum::http::header::{
     AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN,
@@ -29,6 +30,7 @@ use super::Site;
 use super::pages::encoded;
 use super::refusal::{Form, Refusal};
 use super::routes::Route;
+use super::strangers::{Remote, Strangers};
 
 /// The cookie of a browser's session.
 pub const COOKIE_NAME: &str = "ductwork_session";
@@ -41,9 +43,6 @@ const KNOWN_MAX: usize = 1_000;
 
 /// Requests with one token within that time.
 const REQUESTS: u32 = 50;
-
-/// Tokens that turn out to be none, of all visitors, within that time: further ones wait their turn.
-const UNKNOWN: u32 = 20;
 
 /// The lists of which `pipeline` leaves nothing but what is of that pipeline.
 const FILTERED: &[&str] = &[
@@ -131,9 +130,7 @@ pub struct Visitors {
 #[derive(Default)]
 struct Known {
     tokens: HashMap<String, Met>,
-    /// The beginning of the time in which these were no tokens.
-    since: Option<Instant>,
-    unknown: u32,
+    strangers: Strangers,
 }
 
 struct Met {
@@ -165,25 +162,34 @@ impl Visitors {
         })
     }
 
-    /// The token of this id as it was met, when that was a moment ago. One that was met before is looked up
-    /// however many come with tokens that are none.
-    fn met(&self, id: &str, now: Instant) -> Result<Option<Arc<Token>>, Refusal> {
+    /// How a secret from there is known. Whoever holds a token that was met before is not held up by those who
+    /// come with secrets that are none, from the same address either.
+    fn met(&self, secret: &Secret, from: Remote, now: Instant) -> Result<Knowledge, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(met) = known.tokens.get(id) {
-            let is_fresh = now.duration_since(met.at) < KNOWN_FOR;
-            return Ok(is_fresh.then(|| Arc::clone(&met.token)));
+        let met = known.tokens.get(secret.id());
+        let met = met.map(|met| (&met.token, now.duration_since(met.at) < KNOWN_FOR));
+        let knowledge = match met {
+            Some((token, true)) if secret.has(&token.digest) => {
+                return Ok(Knowledge::Token(Arc::clone(token)));
+            }
+            Some((token, false)) if secret.has(&token.digest) => return Ok(Knowledge::Late),
+            Some((_, true)) => Knowledge::Wrong,
+            Some((_, false)) | None => Knowledge::None,
+        };
+        match known.strangers.admit(from, now) {
+            true => Ok(knowledge),
+            false => {
+                let detail =
+                    "too many requests come from this address with tokens that nobody knows";
+                Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail).later(1))
+            }
         }
-        let is_new = known
-            .since
-            .is_none_or(|it| now.duration_since(it) >= KNOWN_FOR);
-        if is_new {
-            (known.since, known.unknown) = (Some(now), 0);
-        }
-        if known.unknown >= UNKNOWN {
-            let detail = "too many requests come with tokens that are none";
-            return Err(Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail).later(1));
-        }
-        Ok(None)
+    }
+
+    /// A secret that was unknown is that of a token.
+    fn acquit(&self, from: Remote) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.strangers.acquit(from);
     }
 
     /// Counts a request with a token that holds.
@@ -215,11 +221,6 @@ impl Visitors {
         Ok(())
     }
 
-    fn meet_unknown(&self) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.unknown += 1;
-    }
-
     /// Forgets a token that has ended here.
     pub fn forget(&self, id: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,30 +228,51 @@ impl Visitors {
     }
 }
 
-/// The token of this secret, of one of these kinds; none where it is none, or holds no longer.
+/// The knowledge of a secret before anybody is asked.
+enum Knowledge {
+    /// It is that of a token, which held a moment ago.
+    Token(Arc<Token>),
+    /// It is that of a token, which may hold no longer.
+    Late,
+    /// It is not that of the token whose id it has.
+    Wrong,
+    None,
+}
+
+/// The token of this secret, which has come from there, of one of these kinds; none where it is none, or holds
+/// no longer.
 pub async fn token_of(
     site: &Site,
     secret: &Secret,
+    from: Remote,
     kinds: &[TokenKind],
 ) -> Result<Option<Arc<Token>>, Refusal> {
     let now = Instant::now();
-    let token = match site.visitors.met(secret.id(), now)? {
-        Some(token) => Some(token),
-        None => {
+    let knowledge = site.visitors.met(secret, from, now)?;
+    let is_late = matches!(knowledge, Knowledge::Late);
+    let token = match knowledge {
+        Knowledge::Token(token) => token,
+        Knowledge::Wrong => return Ok(None),
+        Knowledge::Late | Knowledge::None => {
             let id = secret.id().to_owned();
             let found = site
                 .source
                 .read(async move |conn| token::find(conn, &id).await);
-            found.await?.map(Arc::new)
+            let right = |token: &Token| secret.has(&token.digest) && token.is_valid;
+            match (found.await?.filter(right), is_late) {
+                (Some(token), true) => Arc::new(token),
+                (Some(token), false) => {
+                    site.visitors.acquit(from);
+                    Arc::new(token)
+                }
+                // Not where only a wrong secret has come with its id.
+                (None, true) => {
+                    site.visitors.forget(secret.id());
+                    return Ok(None);
+                }
+                (None, false) => return Ok(None),
+            }
         }
-    };
-    let right = |token: &Arc<Token>| token.digest == secret.digest() && token.is_valid;
-    if token.as_ref().is_some_and(|token| !token.is_valid) {
-        site.visitors.forget(secret.id());
-    }
-    let Some(token) = token.filter(right) else {
-        site.visitors.meet_unknown();
-        return Ok(None);
     };
     // A link is used once: that is asked each time.
     if token.kind != TokenKind::Link {
@@ -294,7 +316,12 @@ pub fn session(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The visitor who makes this request; none where nobody is known and nobody may ask.
-async fn visitor(site: &Site, headers: &HeaderMap, form: Form) -> Result<Option<Visitor>, Refusal> {
+async fn visitor(
+    site: &Site,
+    from: Remote,
+    headers: &HeaderMap,
+    form: Form,
+) -> Result<Option<Visitor>, Refusal> {
     let kinds: &[TokenKind] = match form {
         Form::Page => &[TokenKind::Session],
         Form::Problem | Form::Line => &[TokenKind::Token],
@@ -303,7 +330,7 @@ async fn visitor(site: &Site, headers: &HeaderMap, form: Form) -> Result<Option<
         Shown::Nothing => return Ok(site.visitors.nobody()),
         Shown::Nonsense => None,
         Shown::Secret(secret) => {
-            let token = token_of(site, &secret, kinds).await?;
+            let token = token_of(site, &secret, from, kinds).await?;
             token.map(|token| (token, secret))
         }
     };
@@ -336,6 +363,7 @@ pub struct Gate {
 /// Lets a request through whose visitor has the rights that its route asks for.
 pub async fn gate(
     State(gate): State<Arc<Gate>>,
+    Extension(from): Extension<Remote>,
     path: RawPathParams,
     mut request: Request,
     next: Next,
@@ -350,7 +378,7 @@ pub async fn gate(
         request.uri().clone(),
         request.headers().clone(),
     );
-    let admitted = admitted(&gate, form, &path, &uri, &headers).await;
+    let admitted = admitted(&gate, from, form, &path, &uri, &headers).await;
     match admitted {
         Ok(Some(visitor)) => {
             let visitor = Arc::new(visitor);
@@ -385,6 +413,7 @@ fn sign_in(method: &Method, uri: &Uri) -> Response {
 
 async fn admitted(
     gate: &Gate,
+    from: Remote,
     form: Form,
     path: &[(String, String)],
     uri: &Uri,
@@ -393,7 +422,7 @@ async fn admitted(
     if gate.route.method != Method::GET {
         same_site(headers)?;
     }
-    let Some(visitor) = visitor(&gate.site, headers, form).await? else {
+    let Some(visitor) = visitor(&gate.site, from, headers, form).await? else {
         return Ok(None);
     };
     if visitor.scope < gate.needs {

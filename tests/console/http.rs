@@ -53,21 +53,17 @@ impl Console {
 
     /// The response to a request as it stands here, on a connection that ends with it.
     pub fn exchange(&self, request: &str) -> Option<Answer> {
-        let mut stream = TcpStream::connect(&self.address).ok()?;
-        // A console that says nothing fails the test.
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .ok()?;
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        let (head, body) = text.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some(Answer {
-            status,
-            head: head.to_owned(),
-            body: body.to_owned(),
-        })
+        exchanged(TcpStream::connect(&self.address).ok()?, request)
+    }
+
+    /// The same from another address of this host.
+    pub async fn exchange_from(&self, from: &str, request: &str) -> Option<Answer> {
+        let socket = tokio::net::TcpSocket::new_v4().ok()?;
+        socket.bind(format!("{from}:0").parse().ok()?).ok()?;
+        let stream = socket.connect(self.address.parse().ok()?).await.ok()?;
+        let stream = stream.into_std().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        exchanged(stream, request)
     }
 
     /// Waits until a GET is answered with this status.
@@ -77,6 +73,24 @@ impl Console {
         })
         .await
     }
+}
+
+/// The response on a connection that ends with it.
+fn exchanged(mut stream: TcpStream, request: &str) -> Option<Answer> {
+    // A console that says nothing fails the test.
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
 }
 
 impl Answer {

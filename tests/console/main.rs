@@ -30,4 +30,5 @@ mod refused;
 mod schema;
 mod source;
 mod traces;
+mod strangers;
 mod visitors;

@@ -1,7 +1,5 @@
 //! Visitors: who is let in, what they may do, and what becomes of what they do.
 
-use std::collections::BTreeMap;
-
 use axum::http::Method;
 use ductwork::model::{RunId, RunStatus, Scope};
 use ductwork::store::{action, query};
@@ -13,7 +11,7 @@ use crate::http::{Answer, Console};
 use crate::on_every_database;
 use crate::support::Db;
 
-const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+pub const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
 
 const HALTS: &str = "pipeline: Halts\n\
      steps: { Fail: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
@@ -82,6 +80,16 @@ impl<'a> Ask<'a> {
     }
 
     pub fn of(self, console: &Console) -> Answer {
+        console.exchange(&self.text(console)).expect("a response")
+    }
+
+    pub async fn from(self, console: &Console, address: &str) -> Answer {
+        let text = self.text(console);
+        let answer = console.exchange_from(address, &text).await;
+        answer.expect("a response")
+    }
+
+    fn text(self, console: &Console) -> String {
         let Self {
             method,
             path,
@@ -90,11 +98,10 @@ impl<'a> Ask<'a> {
         } = self;
         let (host, length) = (&console.address, body.len());
         let headers = headers.concat();
-        let request = format!(
+        format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n\
              {headers}\r\n{body}"
-        );
-        console.exchange(&request).expect("a response")
+        )
     }
 }
 
@@ -127,7 +134,7 @@ impl Answer {
 }
 
 /// The output of a verb.
-fn printed(fixture: &DaemonFixture, verb: &[&str]) -> String {
+pub fn printed(fixture: &DaemonFixture, verb: &[&str]) -> String {
     let output = fixture.run(&[], verb);
     assert!(output.status.success(), "{verb:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -508,43 +515,4 @@ on_every_database! {
         assert_eq!(known.of(&console).status, 201);
         daemon.stop().await;
     }
-}
-
-#[tokio::test]
-async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
-    let db = Db::sqlite();
-    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
-    let secret = token(&fixture, &[]);
-    let mut met = BTreeMap::new();
-    // As fast as they can be answered, until one is too much.
-    eventually(PATIENCE, "one is too much", async || {
-        for _ in 0..100 {
-            let answer = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
-            *met.entry(answer.status).or_insert(0) += 1;
-        }
-        met.contains_key(&429).then_some(())
-    })
-    .await;
-    assert!(met[&200] >= 50, "{met:?}");
-    let guess = format!("dw_{}_{}", "0".repeat(12), "1".repeat(64));
-    eventually(PATIENCE, "one guess is too much", async || {
-        let mut statuses =
-            (0..50).map(|_| Ask::get("/api/v1/stats").bearer(&guess).of(&console).status);
-        statuses.any(|status| status == 429).then_some(())
-    })
-    .await;
-    // A token that was met before is not held up by them.
-    eventually(PATIENCE, "the token counts", async || {
-        for _ in 0..30 {
-            Ask::get("/api/v1/stats").bearer(&guess).of(&console);
-        }
-        (Ask::get("/api/v1/stats")
-            .bearer(&secret)
-            .of(&console)
-            .status
-            == 200)
-            .then_some(())
-    })
-    .await;
-    daemon.stop().await;
 }

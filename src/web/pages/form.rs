@@ -5,6 +5,7 @@
 use axum::body::Bytes;
 use axum::http::StatusCode;
 
+use crate::secret::same;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 
@@ -27,7 +28,8 @@ impl Form {
     /// The same, of a form that was made for this visitor: a page of another site cannot know its proof.
     pub fn of(body: &Bytes, visitor: &Visitor) -> Result<Self, Refusal> {
         let form = Self::read(body)?;
-        match form.get("proof") == Some(visitor.proof.as_str()) {
+        let is_of = |proof| same(proof, &visitor.proof);
+        match form.get("proof").is_some_and(is_of) {
             true => Ok(form),
             false => Err(Refusal::new(
                 StatusCode::FORBIDDEN,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State as Extract;
 use axum::http::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
@@ -16,6 +17,7 @@ use crate::store::token::{self, NewToken};
 use crate::web::Site;
 use crate::web::deeds::unsure;
 use crate::web::refusal::{Refusal, with_own_words};
+use crate::web::strangers::Remote;
 use crate::web::visitor::{self, COOKIE_NAME, token_of};
 
 use super::asked::Asked;
@@ -59,6 +61,7 @@ fn own(path: Option<&str>) -> String {
 /// `POST /sign-in`
 pub async fn sign_in(
     Extract(site): Extract<Arc<Site>>,
+    Extension(from): Extension<Remote>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
@@ -67,7 +70,7 @@ pub async fn sign_in(
     let to = own(form.get("to"));
     let secret = form.get("secret").and_then(Secret::read);
     let token = match &secret {
-        Some(secret) => token_of(&site, secret, &[TokenKind::Token, TokenKind::Link]).await?,
+        Some(secret) => token_of(&site, secret, from, &[TokenKind::Token, TokenKind::Link]).await?,
         None => None,
     };
     let refused = || {
@@ -135,12 +138,13 @@ fn with_cookie(mut response: Response, asked: &HeaderMap, value: &str, age: Dura
 /// `POST /sign-out`
 pub async fn sign_out(
     Extract(site): Extract<Arc<Site>>,
+    Extension(from): Extension<Remote>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     visitor::same_site(&headers)?;
     if headers.contains_key(COOKIE)
         && let Some(secret) = visitor::session(&headers).as_deref().and_then(Secret::read)
-        && let Some(session) = token_of(&site, &secret, &[TokenKind::Session]).await?
+        && let Some(session) = token_of(&site, &secret, from, &[TokenKind::Session]).await?
     {
         let id = session.id.clone();
         site.acts

@@ -1,0 +1,109 @@
+//! Strangers: those whose tokens are none hold up nobody else.
+
+use std::collections::BTreeMap;
+
+use crate::fixture::*;
+use crate::http::Console;
+use crate::support::Db;
+use crate::visitors::*;
+
+/// The addresses of a stranger and of somebody else, on this host.
+const STRANGER: &str = "127.0.0.2";
+
+/// A secret of this form that is none.
+fn guess(id: &str) -> String {
+    format!("dw_{id}_{}", "1".repeat(64))
+}
+
+/// Guesses from the stranger's address, as fast as they are answered, until one is too much.
+async fn guessed(console: &Console, secret: &str) {
+    eventually(PATIENCE, "one guess is too much", async || {
+        for _ in 0..60 {
+            let guess = Ask::get("/api/v1/stats").bearer(secret);
+            if guess.from(console, STRANGER).await.status == 429 {
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_is_good_for_so_many_requests_a_second_and_guesses_for_fewer() {
+    let db = Db::sqlite();
+    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+    let secret = token(&fixture, &[]);
+    let mut met = BTreeMap::new();
+    // As fast as they can be answered, until one is too much.
+    eventually(PATIENCE, "one is too much", async || {
+        for _ in 0..100 {
+            let answer = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
+            *met.entry(answer.status).or_insert(0) += 1;
+        }
+        met.contains_key(&429).then_some(())
+    })
+    .await;
+    assert!(met[&200] >= 50, "{met:?}");
+    let guess = guess(&"0".repeat(12));
+    eventually(PATIENCE, "one guess is too much", async || {
+        let mut statuses =
+            (0..60).map(|_| Ask::get("/api/v1/stats").bearer(&guess).of(&console).status);
+        statuses.any(|status| status == 429).then_some(())
+    })
+    .await;
+    // A token that was met before is not held up by them.
+    eventually(PATIENCE, "the token counts", async || {
+        for _ in 0..60 {
+            Ask::get("/api/v1/stats").bearer(&guess).of(&console);
+        }
+        (Ask::get("/api/v1/stats")
+            .bearer(&secret)
+            .of(&console)
+            .status
+            == 200)
+            .then_some(())
+    })
+    .await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_holds_up_no_token_and_no_sign_in_from_elsewhere() {
+    let db = Db::sqlite();
+    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+    // The console has met neither of them before.
+    let (secret, other) = (token(&fixture, &[]), token(&fixture, &[]));
+    let unknown = guess(&"0".repeat(12));
+    guessed(&console, &unknown).await;
+    let known = Ask::get("/api/v1/stats").bearer(&secret).of(&console);
+    guessed(&console, &unknown).await;
+    let let_in = Ask::form("/sign-in", &format!("secret={other}")).of(&console);
+    assert_eq!(
+        (known.status, let_in.status),
+        (200, 303),
+        "{known:?} {let_in:?}"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_secret_for_the_id_of_a_token_counts_as_a_guess_and_takes_nothing_from_the_token() {
+    let db = Db::sqlite();
+    let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+    let secret = token(&fixture, &[]);
+    let wrong = guess(secret.split('_').nth(1).unwrap());
+    let sent = |secret: &str| Ask::get("/api/v1/stats").bearer(secret);
+    assert_eq!(sent(&secret).of(&console).status, 200);
+    assert_eq!(sent(&wrong).of(&console).status, 401);
+    // While the console remembers the token, and when it has to look it up again.
+    for _ in 0..3 {
+        guessed(&console, &wrong).await;
+        let own = sent(&secret).from(&console, STRANGER).await;
+        assert_eq!(
+            own.status, 200,
+            "the same address with the right one: {own:?}"
+        );
+    }
+    daemon.stop().await;
+}
