@@ -104,6 +104,7 @@ const SCANS: &[(&str, &str)] = &[
     ("APPLIED", "a row per migration"),
     ("BEREFT", "a row per process"),
     ("DEPARTED", "stops at its limit"),
+    ("END_OPENED", "a row per visitor"),
     ("FORGET_ACTIONS", "stops at its limit"),
     (
         "LATEST_DEFINITIONS",

@@ -7,18 +7,23 @@ use serde_json::json;
 use crate::model::{Scope, TokenKind};
 use crate::problem::Problem;
 use crate::secret::Secret;
-use crate::store::token::{self, NewToken, Token as Stored};
-use crate::store::{Conn, Purpose, query};
+use crate::store::token::{self, Listed, NewToken};
+use crate::store::{Conn, Error, Purpose, query};
 use crate::time;
 use crate::web;
 
 use super::exit::Failure;
+use super::follow::say;
+use super::live::counted;
 use super::out::{self, Cell, clean};
 use super::person;
 use super::setup::{self, CliContext};
 
-/// Tokens that are listed.
-const LISTED: usize = 1_000;
+/// Tokens that are read at once.
+const PAGE: usize = 1_000;
+
+/// Letters of a text of a token, in its list.
+const LETTERS: usize = 60;
 
 /// A link is to be opened within so long.
 const LINK_VALID: Duration = Duration::from_secs(10 * 60);
@@ -43,7 +48,8 @@ enum Verb {
     List,
     /// End a token, and all that was opened with it, for good
     Revoke {
-        /// The public part of the token: its second part of three
+        /// The public part of the token: its second part of three; of a link that was used: for the sessions that
+        /// it opened
         id: String,
     },
 }
@@ -79,7 +85,7 @@ impl Token {
                 }
                 Verb::List => {
                     let mut conn = setup::connect(&config, Purpose::Query).await?;
-                    let all = token::all(&mut conn, LISTED).await?;
+                    let all = all(&mut conn).await?;
                     let now = query::now(&mut conn).await?;
                     list(cli, &all, now)
                 }
@@ -102,6 +108,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
         let problem = Problem::new("a token that holds for no time is of no use");
         return Err(Failure::usage(problem.help("write `--expires 90d`, say")));
     }
+    let only = Some(wanted.pipelines.as_slice()).filter(|it| !it.is_empty());
     let secret = secret()?;
     let new = NewToken {
         id: secret.id(),
@@ -109,7 +116,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
         kind: TokenKind::Token,
         name: &wanted.name,
         scope: wanted.scope,
-        pipelines: &wanted.pipelines,
+        pipelines: only,
         by: &person::actor(None)?.name,
         valid: wanted.expires,
         parent: None,
@@ -118,10 +125,10 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
     match cli.out.json {
         true => cli.out.value(&json!({
             "id": secret.id(), "token": secret.reveal(), "name": wanted.name, "scope": wanted.scope,
-            "pipelines": wanted.pipelines,
+            "pipelines": only,
         })),
         false => {
-            super::follow::say("note: the token is shown this once");
+            say("note: the token is shown this once");
             cli.out.text(&format!("{}\n", secret.reveal()))
         }
     }
@@ -139,33 +146,66 @@ async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failu
     // All of a token is as good as its public part.
     let public = Secret::read(id).map_or(id.to_owned(), |secret| secret.id().to_owned());
     let public = public.strip_prefix("dw_").unwrap_or(&public).to_owned();
-    if !token::end(conn, &public).await? {
-        let message = match token::find(conn, &public).await? {
-            Some(link) if link.kind == TokenKind::Link => format!(
-                "the link {public} was used or revoked before; a session that it opened is revoked by its own id"
-            ),
-            Some(_) => format!("the token {public} was revoked before"),
-            None => format!("there is no token `{}`", clean(&public)),
+    let revoked = token::revoke(conn, &public).await?;
+    if !revoked.itself && revoked.sessions == 0 {
+        let message = match token::find(conn, &public).await {
+            Ok(Some(link)) if link.kind == TokenKind::Link => {
+                format!(
+                    "the link {public} was used or revoked before, and no session of it is left"
+                )
+            }
+            // One that is damaged as well.
+            Ok(Some(_)) | Err(Error::Corrupt(_)) => {
+                format!("the token {public} was revoked before")
+            }
+            Ok(None) => format!("there is no token `{}`", out::short(&public, LETTERS)),
+            Err(error) => return Err(error.into()),
         };
         let problem = Problem::new(message);
         return Err(Failure::failed(
             problem.help("`ductworkd token list` lists them"),
         ));
     }
-    match cli.out.json {
-        true => cli.out.value(&json!({ "id": public, "revoked": true })),
-        false => cli.out.text(&format!("{public} revoked\n")),
+    if cli.out.json {
+        return cli.out.value(&json!({
+            "id": public, "revoked": revoked.itself, "sessions": revoked.sessions,
+        }));
+    }
+    let sessions = match revoked.sessions {
+        0 => String::new(),
+        n => format!(": {} ended", counted(n, "session")),
+    };
+    cli.out.text(&match revoked.itself {
+        true => format!("{public} revoked{sessions}\n"),
+        false => format!("{public} was used before{sessions}\n"),
+    })
+}
+
+async fn all(conn: &mut Conn) -> Result<Vec<Listed>, Failure> {
+    let mut all: Vec<Listed> = Vec::new();
+    loop {
+        let after = all.last().map_or(String::new(), |it| it.id().to_owned());
+        let page = token::page(conn, &after, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
     }
 }
 
-fn list(cli: &CliContext, all: &[Stored], now: i64) -> Result<(), Failure> {
+fn list(cli: &CliContext, all: &[Listed], now: i64) -> Result<(), Failure> {
     if cli.out.json {
-        let form = |it: &Stored| {
-            json!({
+        let form = |it: &Listed| match it {
+            Listed::Token(it) => json!({
                 "id": it.id, "kind": it.kind, "name": it.name, "scope": it.scope, "pipelines": it.pipelines,
-                "valid": it.is_valid, "created_at": time::rfc3339(it.created_at), "created_by": it.created_by,
+                "opened_with": it.parent, "valid": it.is_valid, "damaged": null,
+                "created_at": time::rfc3339(it.created_at), "created_by": it.created_by,
                 "expires_at": it.expires_at.map(time::rfc3339), "ended_at": it.ended_at.map(time::rfc3339),
-            })
+            }),
+            Listed::Damaged { id, problem, .. } => json!({
+                "id": id, "valid": false, "damaged": out::short(problem, 4 * LETTERS),
+            }),
         };
         return cli.out.value(&all.iter().map(form).collect::<Vec<_>>());
     }
@@ -174,29 +214,22 @@ fn list(cli: &CliContext, all: &[Stored], now: i64) -> Result<(), Failure> {
             .out
             .text("there are no tokens: `ductworkd token create NAME` makes one\n");
     }
-    if all.len() == LISTED {
-        super::follow::say(&format!("note: these are the first {LISTED}, by their ids"));
+    for listed in all {
+        if let Listed::Damaged {
+            id,
+            problem,
+            has_ended: false,
+        } = listed
+        {
+            say(&clean(&format!(
+                "note: the token {} lets nobody in, because it cannot be read: {}; `ductworkd token revoke {0}` \
+                 ends it for good",
+                out::short(id, LETTERS),
+                out::short(problem, 4 * LETTERS),
+            )));
+        }
     }
-    let row = |it: &Stored| {
-        let (state, style) = match (it.is_valid, it.ended_at) {
-            (true, _) => ("valid", out::GOOD),
-            (false, Some(_)) if it.kind == TokenKind::Link => ("used", out::DIM),
-            (false, Some(_)) => ("ended", out::DIM),
-            (false, None) => ("expired", out::DIM),
-        };
-        let time = |at: Option<i64>| at.map_or(String::new(), |at| cli.out.time(at, now));
-        vec![
-            Cell::styled(&it.id, out::BOLD),
-            Cell::new(it.kind.as_str()),
-            Cell::new(clean(&it.name)),
-            Cell::new(it.scope.as_str()),
-            Cell::new(clean(&it.pipelines.join(", "))),
-            Cell::styled(state, style),
-            Cell::new(time(Some(it.created_at))),
-            Cell::new(time(it.expires_at)),
-        ]
-    };
-    let rows: Vec<Vec<Cell>> = all.iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = all.iter().map(|it| row(cli, it, now)).collect();
     let headings = [
         "ID",
         "KIND",
@@ -208,6 +241,45 @@ fn list(cli: &CliContext, all: &[Stored], now: i64) -> Result<(), Failure> {
         "EXPIRES",
     ];
     cli.out.text(&out::table(&headings, &rows))
+}
+
+fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
+    let id = Cell::styled(out::short(listed.id(), LETTERS), out::BOLD);
+    let it = match listed {
+        Listed::Token(it) => it,
+        Listed::Damaged { has_ended, .. } => {
+            let state = match has_ended {
+                true => Cell::styled("damaged, ended", out::DIM),
+                false => Cell::styled("damaged", out::BAD),
+            };
+            let unread = || Cell::new("");
+            return vec![id, unread(), unread(), unread(), unread(), state];
+        }
+    };
+    let (state, style) = match (it.is_valid, it.ended_at, it.expires_at) {
+        (true, ..) => ("valid", out::GOOD),
+        (false, Some(_), _) if it.kind == TokenKind::Link => ("used", out::DIM),
+        (false, Some(_), _) => ("ended", out::DIM),
+        (false, None, Some(at)) if at <= now => ("expired", out::DIM),
+        // The one that it was opened with has.
+        (false, None, _) => ("ended", out::DIM),
+    };
+    let pipelines = match it.pipelines.as_deref() {
+        None => String::new(),
+        Some([]) => "(none)".to_owned(),
+        Some(names) => out::short(&names.join(", "), LETTERS),
+    };
+    let time = |at: Option<i64>| at.map_or(String::new(), |at| cli.out.time(at, now));
+    vec![
+        id,
+        Cell::new(it.kind.as_str()),
+        Cell::new(out::short(&it.name, LETTERS)),
+        Cell::new(it.scope.as_str()),
+        Cell::new(pipelines),
+        Cell::styled(state, style),
+        Cell::new(time(Some(it.created_at))),
+        Cell::new(time(it.expires_at)),
+    ]
 }
 
 /// Print a link that lets one browser in, once
@@ -234,7 +306,7 @@ impl Link {
             kind: TokenKind::Link,
             name: &by,
             scope: self.scope,
-            pipelines: &[],
+            pipelines: None,
             by: &by,
             valid: Some(LINK_VALID),
             parent: None,

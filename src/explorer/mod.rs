@@ -185,6 +185,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "visitors of the console: `tests/store/tokens.rs`",
     ),
     ("END_TOKEN", "the same"),
+    ("END_OPENED", "the same"),
     ("FORGET_TOKENS", "the same"),
     (
         "BEGIN_PRUNING",

@@ -15,31 +15,38 @@ use super::statement::statements;
 /// As many sessions and links that are over are forgotten whenever one is made.
 const FORGOTTEN_AT_ONCE: i64 = 100;
 
+/// A browser is let in for so long.
+pub const LET_IN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
+
 statements! {
     CREATE_TOKEN = "
         INSERT INTO ductwork_tokens (id, kind, name, digest, scope, pipelines, created_at, created_by, expires_at, parent)
         VALUES (:id, :kind, :name, :digest, :scope, :pipelines, {now}, :by, {now} + :valid, :parent)";
-    /// A session ends with the token that it was opened with.
     FIND_TOKEN = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, {now} AS seen_at, p.ended_at AS parent_ended_at,
+               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
                p.expires_at AS parent_expires_at
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
          WHERE t.id = :id";
     TOKENS = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, {now} AS seen_at, p.ended_at AS parent_ended_at,
+               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
                p.expires_at AS parent_expires_at
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
-         ORDER BY t.id LIMIT :n";
+         WHERE t.id > :after ORDER BY t.id LIMIT :n";
     /// RACE: two browsers open one link at the same moment. Both write its row; one of them finds it unused.
     /// Proven by `of_two_browsers_that_open_one_link_one_is_let_in`.
     END_TOKEN = "
         UPDATE ductwork_tokens SET ended_at = {now} WHERE id = :id AND ended_at IS NULL";
+    /// The sessions that were opened with one.
+    END_OPENED = "
+        UPDATE ductwork_tokens SET ended_at = {now}
+         WHERE parent = :id AND ended_at IS NULL AND expires_at > {now}";
+    /// A link is there as long as a session that it may have opened.
     FORGET_TOKENS = "
         DELETE FROM ductwork_tokens
          WHERE id IN (SELECT id FROM ductwork_tokens
-                       WHERE kind IN ('link', 'session') AND expires_at < {now} LIMIT :n)";
+                       WHERE kind IN ('link', 'session') AND expires_at < {now} - :kept LIMIT :n)";
 }
 
 /// A token to make.
@@ -55,13 +62,13 @@ pub struct NewToken<'a> {
     pub name: &'a str,
     /// Its rights.
     pub scope: Scope,
-    /// The only pipelines that it is for; empty: all.
-    pub pipelines: &'a [String],
+    /// The only pipelines that it is for; `None`: all.
+    pub pipelines: Option<&'a [String]>,
     /// The person who makes it.
     pub by: &'a str,
     /// How long it holds; `None`: until it is revoked.
     pub valid: Option<Duration>,
-    /// The token that it comes from.
+    /// The token or the link that it was opened with.
     pub parent: Option<&'a str>,
 }
 
@@ -78,8 +85,8 @@ pub struct Token {
     pub digest: String,
     /// Its rights.
     pub scope: Scope,
-    /// The only pipelines that it is for; empty: all.
-    pub pipelines: Vec<String>,
+    /// The only pipelines that it is for; `None`: all.
+    pub pipelines: Option<Vec<String>>,
     /// µs since 1970.
     pub created_at: i64,
     /// The person who made it.
@@ -88,7 +95,9 @@ pub struct Token {
     pub expires_at: Option<i64>,
     /// µs since 1970: revoked, used up, or signed out.
     pub ended_at: Option<i64>,
-    /// It counts: neither it nor the one that it comes from has ended or expired.
+    /// The token or the link that it was opened with.
+    pub parent: Option<String>,
+    /// It counts: it has not ended or expired, and the one that it was opened with lets it.
     pub is_valid: bool,
 }
 
@@ -105,44 +114,94 @@ impl Token {
         let holds = |expires_at: Option<i64>, ended_at: Option<i64>| {
             ended_at.is_none() && expires_at.is_none_or(|it| now < it)
         };
-        let of_parent = holds(row.get("parent_expires_at")?, row.get("parent_ended_at")?);
-        let pipelines: Option<String> = row.get("pipelines")?;
-        let pipelines = match pipelines {
-            None => Vec::new(),
-            Some(text) => serde_json::from_str(&text)
-                .map_err(|error| Error::Corrupt(format!("the pipelines of a token: {error}")))?,
+        let (parent, parent_kind): (Option<String>, Option<String>) =
+            (row.get("parent")?, row.get("parent_kind")?);
+        let of_parent = match (&parent, parent_kind.as_deref()) {
+            (None, _) => true,
+            // Nobody could revoke it any more.
+            (Some(_), None) => false,
+            // It has ended by opening this; one that is revoked ends this as well.
+            (Some(_), Some(kind)) if kind == TokenKind::Link.as_str() => true,
+            (Some(_), Some(_)) => holds(row.get("parent_expires_at")?, row.get("parent_ended_at")?),
         };
+        let pipelines: Option<String> = row.get("pipelines")?;
+        let pipelines = pipelines.map(|text| {
+            serde_json::from_str(&text)
+                .map_err(|error| Error::Corrupt(format!("the pipelines of a token: {error}")))
+        });
         Ok(Self {
             id: row.get("id")?,
             kind: row.word("kind")?,
             name: row.get("name")?,
             digest: row.get("digest")?,
             scope: row.word("scope")?,
-            pipelines,
+            pipelines: pipelines.transpose()?,
             created_at: row.get("created_at")?,
             created_by: row.get("created_by")?,
             expires_at,
             ended_at,
+            parent,
             is_valid: holds(expires_at, ended_at) && of_parent,
         })
+    }
+}
+
+/// A row of a list.
+#[derive(Clone, Debug)]
+pub enum Listed {
+    /// A token.
+    Token(Token),
+    /// One that lets nobody in, because it cannot be read.
+    Damaged {
+        /// Its public part.
+        id: String,
+        /// The damage.
+        problem: String,
+        /// It was revoked.
+        has_ended: bool,
+    },
+}
+
+impl Listed {
+    fn read(row: &Row) -> Result<Self, Error> {
+        let id: String = row.get("id")?;
+        Ok(match Token::whole(row) {
+            Ok(token) => Self::Token(token),
+            Err(error) => Self::Damaged {
+                id,
+                problem: error.to_string(),
+                has_ended: row.get::<Option<i64>>("ended_at")?.is_some(),
+            },
+        })
+    }
+
+    /// Its public part.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Token(token) => &token.id,
+            Self::Damaged { id, .. } => id,
+        }
     }
 }
 
 /// Makes a token, and forgets some sessions and links that are over.
 pub async fn create(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
     conn.transaction(async |conn| {
-        conn.execute(&FORGET_TOKENS, &[("n", FORGOTTEN_AT_ONCE.into())])
-            .await?;
+        forget(conn).await?;
         insert(conn, token).await
     })
     .await
 }
 
+async fn forget(conn: &mut Conn) -> Result<(), Error> {
+    let kept = micros(LET_IN_FOR).into();
+    let args = [("kept", kept), ("n", FORGOTTEN_AT_ONCE.into())];
+    conn.execute(&FORGET_TOKENS, &args).await?;
+    Ok(())
+}
+
 async fn insert(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
-    let pipelines = match token.pipelines {
-        [] => None,
-        names => Some(serde_json::json!(names).to_string()),
-    };
+    let pipelines = token.pipelines.map(|it| serde_json::json!(it).to_string());
     let args = [
         ("id", token.id.into()),
         ("kind", token.kind.as_str().into()),
@@ -165,10 +224,33 @@ pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Token>, Error> {
     row.as_ref().map(Token::read).transpose()
 }
 
-/// Tokens, links and sessions, at most `n`.
-pub async fn all(conn: &mut Conn, n: usize) -> Result<Vec<Token>, Error> {
-    let rows = conn.fetch(&TOKENS, &[("n", n.into())]).await?;
-    rows.iter().map(Token::read).collect()
+/// Tokens, links and sessions by their ids, at most `n` that follow this one.
+pub async fn page(conn: &mut Conn, after: &str, n: usize) -> Result<Vec<Listed>, Error> {
+    let args = [("after", after.into()), ("n", n.into())];
+    let rows = conn.fetch(&TOKENS, &args).await?;
+    rows.iter().map(Listed::read).collect()
+}
+
+/// The answer to a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// False where there is none, or it has ended before.
+    pub itself: bool,
+    /// Sessions that were opened with it, and have ended by this.
+    pub sessions: u64,
+}
+
+/// Ends one, and the sessions that were opened with it.
+pub async fn revoke(conn: &mut Conn, id: &str) -> Result<Revoked, Error> {
+    conn.transaction(async |conn| {
+        // RACE: a browser opens a link while that is revoked. Both write its row first: the browser finds it
+        // ended, or this waits for the browser's session and ends it. Raced by
+        // `a_link_that_is_revoked_while_a_browser_opens_it_lets_nobody_in`.
+        let itself = end(conn, id).await?;
+        let sessions = conn.execute(&END_OPENED, &[("id", id.into())]).await?;
+        Ok(Revoked { itself, sessions })
+    })
+    .await
 }
 
 /// Ends one: false where there is none, or it has ended before.
@@ -187,8 +269,7 @@ pub async fn open_session(
         if with.kind == TokenKind::Link && !end(conn, &with.id).await? {
             return Ok(false);
         }
-        conn.execute(&FORGET_TOKENS, &[("n", FORGOTTEN_AT_ONCE.into())])
-            .await?;
+        forget(conn).await?;
         insert(conn, session).await?;
         Ok(true)
     })

@@ -20,7 +20,7 @@ use crate::view::word;
 
 use super::refusal::Refusal;
 use super::source::ReadError;
-use super::visitor::Visitor;
+use super::visitor::{Visitor, names};
 use super::{Site, deeds};
 
 /// Those that go on at once.
@@ -194,7 +194,7 @@ pub async fn own_alone(
     if visitor.may_act_on_all() {
         return Ok(());
     }
-    let own = visitor.pipelines.join(", ");
+    let own = names(visitor.pipelines.as_deref().unwrap_or_default());
     let beyond = || {
         let detail =
             format!("this token is for {own} alone: name the pipeline, or choose runs of it");

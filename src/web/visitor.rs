@@ -27,7 +27,7 @@ use crate::store::query;
 use crate::store::token::{self, Token};
 
 use super::Site;
-use super::pages::encoded;
+use super::pages::{clip, encoded};
 use super::refusal::{Form, Refusal};
 use super::routes::Route;
 use super::strangers::{Remote, Strangers};
@@ -43,6 +43,9 @@ const KNOWN_MAX: usize = 1_000;
 
 /// Requests with one token within that time.
 const REQUESTS: u32 = 50;
+
+/// Letters of the pipelines that a refusal names.
+const LETTERS: usize = 500;
 
 /// The lists of which `pipeline` leaves nothing but what is of that pipeline.
 const FILTERED: &[&str] = &[
@@ -73,8 +76,8 @@ pub struct Visitor {
     pub name: String,
     /// The rights.
     pub scope: Scope,
-    /// The only pipelines that they are for; empty: all.
-    pub pipelines: Vec<String>,
+    /// The only pipelines that they are for; `None`: all.
+    pub pipelines: Option<Vec<String>>,
     /// Known by a token or a session, and not by being here.
     pub has_signed_in: bool,
     /// Stands in each form that is made for this visitor: no page of another site can know it.
@@ -84,7 +87,7 @@ pub struct Visitor {
 impl Visitor {
     /// True when no pipeline is beyond the visitor's rights to see.
     pub fn may_see_all(&self) -> bool {
-        self.pipelines.is_empty()
+        self.pipelines.is_none()
     }
 
     /// True when the visitor may act on every pipeline.
@@ -102,9 +105,10 @@ impl Visitor {
         self.scope >= Scope::Operate && self.may_see(pipeline)
     }
 
-    /// True when the visitor may see this pipeline.
+    /// True when the visitor may know of this pipeline.
     pub fn may_see(&self, pipeline: &str) -> bool {
-        self.pipelines.is_empty() || self.pipelines.iter().any(|it| it == pipeline)
+        let only = self.pipelines.as_ref();
+        only.is_none_or(|only| only.iter().any(|it| it == pipeline))
     }
 }
 
@@ -156,7 +160,7 @@ impl Visitors {
         self.anonymous.map(|scope| Visitor {
             name: "(anybody on the console's host)".to_owned(),
             scope,
-            pipelines: Vec::new(),
+            pipelines: None,
             has_signed_in: false,
             proof: self.own.derived("form"),
         })
@@ -439,23 +443,31 @@ async fn admitted(
         };
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail).remedy(remedy));
     }
-    if !visitor.pipelines.is_empty() {
-        within(gate, &visitor, path, uri).await?;
+    if let Some(only) = &visitor.pipelines {
+        within(gate, only, path, uri).await?;
     }
     Ok(Some(visitor))
+}
+
+/// The pipelines that a token is for, in a refusal.
+pub fn names(only: &[String]) -> String {
+    match only {
+        [] => "no pipeline".to_owned(),
+        only => clip(&only.join(", "), LETTERS),
+    }
 }
 
 /// Refuses what asks for more than the pipelines that a visitor's token is for.
 async fn within(
     gate: &Gate,
-    visitor: &Visitor,
+    only: &[String],
     path: &[(String, String)],
     uri: &Uri,
 ) -> Result<(), Refusal> {
     if SEEN_TO.contains(&(&gate.route.method, gate.route.path)) {
         return Ok(());
     }
-    let own = visitor.pipelines.join(", ");
+    let own = names(only);
     let of = |name: &str| {
         path.iter()
             .find(|(it, _)| it == name)
@@ -500,7 +512,7 @@ async fn within(
         );
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
     }
-    match named.iter().all(|it| visitor.may_see(it)) {
+    match named.iter().all(|it| only.contains(it)) {
         true => Ok(()),
         false => {
             let detail = format!("this token is for {own} alone");

@@ -31,4 +31,5 @@ mod schema;
 mod source;
 mod traces;
 mod strangers;
+mod tokens;
 mod visitors;

@@ -115,6 +115,24 @@ pub const GUARDED: &[Guarded] = &[
         "of_two_browsers_that_open_one_link_one_is_let_in",
     ),
     (
+        "END_OPENED.1",
+        1,
+        "parent = :id",
+        "a_session_ends_with_what_it_was_opened_with",
+    ),
+    (
+        "END_OPENED.2",
+        1,
+        "ended_at IS NULL",
+        "a_session_ends_with_what_it_was_opened_with",
+    ),
+    (
+        "END_OPENED.3",
+        1,
+        "expires_at > {now}",
+        "a_session_ends_with_what_it_was_opened_with",
+    ),
+    (
         "FORGET_TOKENS.1",
         1,
         "kind IN ('link', 'session')",
@@ -123,7 +141,7 @@ pub const GUARDED: &[Guarded] = &[
     (
         "FORGET_TOKENS.2",
         1,
-        "expires_at < {now}",
+        "expires_at < {now} - :kept",
         "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
     ),
     // Two connections that are given up in a row, and what fenced the first of them arrives last.

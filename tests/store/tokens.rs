@@ -6,7 +6,7 @@ use ductwork::model::{Scope, TokenKind};
 use ductwork::secret::Secret;
 use ductwork::store::Conn;
 use ductwork::store::statement::Statement;
-use ductwork::store::token::{self, NewToken, Token};
+use ductwork::store::token::{self, LET_IN_FOR, Listed, NewToken, Revoked, Token};
 
 use crate::on_every_database;
 use crate::support::Db;
@@ -26,6 +26,10 @@ async fn make(
     token::find(conn, secret.id()).await.unwrap().unwrap()
 }
 
+async fn found(conn: &mut Conn, id: &str) -> Token {
+    token::find(conn, id).await.unwrap().unwrap()
+}
+
 /// A token whose texts live as long as its secret.
 struct Of<'a> {
     secret: &'a Secret,
@@ -43,7 +47,7 @@ impl<'a> Of<'a> {
             kind: self.kind,
             name: "shop",
             scope: Scope::Operate,
-            pipelines: self.pipelines,
+            pipelines: Some(self.pipelines),
             by: "ana",
             valid: self.valid,
             parent: self.parent,
@@ -74,7 +78,7 @@ on_every_database! {
         let token = make(&mut conn, TokenKind::Token, None, None).await;
         assert!(token.is_valid);
         assert_eq!((token.scope, token.name.as_str()), (Scope::Operate, "shop"));
-        assert_eq!(token.pipelines, ["A"]);
+        assert_eq!(token.pipelines, Some(vec!["A".to_owned()]));
         assert!(token::end(&mut conn, &token.id).await.unwrap());
         assert!(!token::end(&mut conn, &token.id).await.unwrap(), "once");
         let ended = token::find(&mut conn, &token.id).await.unwrap().unwrap();
@@ -84,27 +88,89 @@ on_every_database! {
         assert_eq!(token::find(&mut conn, "000000000000").await.unwrap(), None);
     }
 
-    async fn a_session_ends_with_the_token_that_it_was_opened_with(db: Db) {
+    async fn a_session_ends_with_what_it_was_opened_with(db: Db) {
         let mut conn = db.conn().await;
-        let token = make(&mut conn, TokenKind::Token, None, None).await;
-        let session = make(&mut conn, TokenKind::Session, Some(DAY), Some(&token.id)).await;
-        assert!(session.is_valid);
-        token::end(&mut conn, &token.id).await.unwrap();
-        let session = token::find(&mut conn, &session.id).await.unwrap().unwrap();
-        assert!(!session.is_valid);
+        for kind in [TokenKind::Token, TokenKind::Link] {
+            let opener = make(&mut conn, kind, None, None).await;
+            let opened = Some(opener.id.as_str());
+            let session = make(&mut conn, TokenKind::Session, Some(DAY), opened).await;
+            let signed_out = make(&mut conn, TokenKind::Session, Some(DAY), opened).await;
+            let over = make(&mut conn, TokenKind::Session, Some(Duration::ZERO), opened).await;
+            let other = make(&mut conn, TokenKind::Session, Some(DAY), None).await;
+            assert!(token::end(&mut conn, &signed_out.id).await.unwrap());
+            let before = found(&mut conn, &signed_out.id).await;
+            assert!(session.is_valid);
+            let itself = kind == TokenKind::Token;
+            if !itself {
+                // A link is used up by opening it.
+                assert!(token::end(&mut conn, &opener.id).await.unwrap());
+                assert!(found(&mut conn, &session.id).await.is_valid);
+            }
+            let revoked = token::revoke(&mut conn, &opener.id).await.unwrap();
+            assert_eq!(revoked, Revoked { itself, sessions: 1 });
+            let session = found(&mut conn, &session.id).await;
+            assert!(!session.is_valid && session.ended_at.is_some());
+            assert_eq!(found(&mut conn, &signed_out.id).await.ended_at, before.ended_at);
+            assert_eq!(found(&mut conn, &over.id).await.ended_at, None);
+            assert!(found(&mut conn, &other.id).await.is_valid);
+            let again = token::revoke(&mut conn, &opener.id).await.unwrap();
+            assert_eq!(again, Revoked { itself: false, sessions: 0 });
+        }
+    }
+
+    async fn a_session_whose_token_is_revoked_revoked_by_hand_or_gone_lets_nobody_in(db: Db) {
+        static BY_HAND: Statement = Statement::new(
+            "TEST_BY_HAND",
+            "UPDATE ductwork_tokens SET ended_at = 1 WHERE id = :id",
+        );
+        static GONE: Statement =
+            Statement::new("TEST_GONE", "DELETE FROM ductwork_tokens WHERE id = :id");
+        let mut conn = db.conn().await;
+        for (kind, change) in [
+            (TokenKind::Token, &BY_HAND),
+            (TokenKind::Token, &GONE),
+            (TokenKind::Link, &GONE),
+        ] {
+            let opener = make(&mut conn, kind, None, None).await;
+            let session = make(&mut conn, TokenKind::Session, Some(DAY), Some(&opener.id)).await;
+            assert!(session.is_valid);
+            conn.execute(change, &[("id", opener.id.as_str().into())]).await.unwrap();
+            assert!(!found(&mut conn, &session.id).await.is_valid, "{kind}");
+        }
+    }
+
+    async fn a_token_for_an_empty_list_of_pipelines_is_for_none(db: Db) {
+        let mut conn = db.conn().await;
+        let secrets = [Secret::new().unwrap(), Secret::new().unwrap()];
+        for (secret, only) in secrets.iter().zip([None, Some([].as_slice())]) {
+            let (of, digest) = of(secret, TokenKind::Token, None, None, &[]);
+            let new = NewToken { pipelines: only, ..of.with(&digest) };
+            token::create(&mut conn, &new).await.unwrap();
+            let token = found(&mut conn, secret.id()).await;
+            assert_eq!(token.pipelines.as_deref(), only);
+        }
     }
 
     async fn sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_LONG_AGO",
+            "UPDATE ductwork_tokens SET expires_at = expires_at - :by WHERE expires_at <= {now}",
+        );
         let mut conn = db.conn().await;
         let over = Some(Duration::ZERO);
         let token = make(&mut conn, TokenKind::Token, over, None).await;
         let session = make(&mut conn, TokenKind::Session, over, None).await;
         let link = make(&mut conn, TokenKind::Link, over, None).await;
-        let open = make(&mut conn, TokenKind::Session, Some(DAY), None).await;
+        // SQLite's clock counts milliseconds: all of this may happen in one.
+        let by = i64::try_from((LET_IN_FOR + Duration::from_secs(1)).as_micros()).unwrap();
+        conn.execute(&LONG_AGO, &[("by", by.into())]).await.unwrap();
+        // A session that it opened may still be there.
+        let used = make(&mut conn, TokenKind::Link, over, None).await;
+        let open = make(&mut conn, TokenKind::Session, Some(DAY), Some(&used.id)).await;
         let latest = make(&mut conn, TokenKind::Token, None, None).await;
-        let left = token::all(&mut conn, 9).await.unwrap();
-        let left: Vec<&str> = left.iter().map(|it| it.id.as_str()).collect();
-        for kept in [&token, &open, &latest] {
+        let left = token::page(&mut conn, "", 9).await.unwrap();
+        let left: Vec<&str> = left.iter().map(Listed::id).collect();
+        for kept in [&token, &used, &open, &latest] {
             assert!(left.contains(&kept.id.as_str()), "{kept:?}");
         }
         for gone in [&session, &link] {
@@ -133,15 +199,54 @@ on_every_database! {
         }
     }
 
-    async fn a_row_that_cannot_be_read_is_named(db: Db) {
+    async fn a_link_that_is_revoked_while_a_browser_opens_it_lets_nobody_in(db: Db) {
+        let mut conn = db.conn().await;
+        let mut other = db.conn().await;
+        for _ in 0..20 {
+            let link = make(&mut conn, TokenKind::Link, Some(DAY), None).await;
+            let secret = Secret::new().unwrap();
+            let (of, digest) = of(&secret, TokenKind::Session, Some(DAY), Some(&link.id), &[]);
+            let new = of.with(&digest);
+            let (opened, revoked) = tokio::join!(
+                token::open_session(&mut conn, &link, &new),
+                token::revoke(&mut other, &link.id),
+            );
+            let (opened, revoked) = (opened.unwrap(), revoked.unwrap());
+            let session = token::find(&mut conn, secret.id()).await.unwrap();
+            assert!(session.is_none_or(|it| !it.is_valid), "{opened} {revoked:?}");
+            assert_eq!(revoked, Revoked { itself: !opened, sessions: u64::from(opened) });
+        }
+    }
+
+    async fn all_are_listed_page_by_page_and_one_that_is_damaged_among_them(db: Db) {
         static DAMAGE: Statement = Statement::new(
             "TEST_DAMAGE",
-            "UPDATE ductwork_tokens SET scope = 'superuser'",
+            "UPDATE ductwork_tokens SET scope = 'superuser' WHERE id = :id",
         );
         let mut conn = db.conn().await;
-        let token = make(&mut conn, TokenKind::Token, None, None).await;
-        conn.execute(&DAMAGE, &[]).await.unwrap();
-        let error = token::all(&mut conn, 9).await.unwrap_err();
-        assert!(error.to_string().contains(&token.id), "{error}");
+        let mut ids = Vec::new();
+        for _ in 0..5 {
+            ids.push(make(&mut conn, TokenKind::Token, None, None).await.id);
+        }
+        ids.sort();
+        let id = ids[3].as_str();
+        conn.execute(&DAMAGE, &[("id", id.into())]).await.unwrap();
+        let mut listed: Vec<Listed> = Vec::new();
+        for n in [2, 2, 1, 0] {
+            let after = listed.last().map_or("", Listed::id).to_owned();
+            let page = token::page(&mut conn, &after, 2).await.unwrap();
+            assert_eq!(page.len(), n);
+            listed.extend(page);
+        }
+        assert_eq!(listed.iter().map(Listed::id).collect::<Vec<_>>(), ids);
+        let Listed::Damaged { problem, has_ended: false, .. } = &listed[3] else {
+            panic!("{:?}", listed[3]);
+        };
+        assert!(problem.contains("superuser"), "{problem}");
+        let error = token::find(&mut conn, id).await.unwrap_err();
+        assert!(error.to_string().contains(id), "{error}");
+        assert!(token::revoke(&mut conn, id).await.unwrap().itself);
+        let page = token::page(&mut conn, &ids[2], 1).await.unwrap();
+        assert!(matches!(page[0], Listed::Damaged { has_ended: true, .. }), "{page:?}");
     }
 }

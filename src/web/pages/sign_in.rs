@@ -13,7 +13,7 @@ use axum::response::Response;
 
 use crate::model::TokenKind;
 use crate::secret::Secret;
-use crate::store::token::{self, NewToken};
+use crate::store::token::{self, LET_IN_FOR, NewToken};
 use crate::web::Site;
 use crate::web::deeds::unsure;
 use crate::web::refusal::{Refusal, with_own_words};
@@ -23,9 +23,6 @@ use crate::web::visitor::{self, COOKIE_NAME, token_of};
 use super::asked::Asked;
 use super::form::Form;
 use super::{Frame, elsewhere, page};
-
-/// A browser is let in for so long.
-const LET_IN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -100,11 +97,10 @@ pub async fn sign_in(
             kind: TokenKind::Session,
             name: &with.name,
             scope: with.scope,
-            pipelines: &with.pipelines,
+            pipelines: with.pipelines.as_deref(),
             by: &with.name,
             valid: Some(LET_IN_FOR),
-            // A link is used up; a token can be revoked.
-            parent: (with.kind == TokenKind::Token).then_some(with.id.as_str()),
+            parent: Some(&with.id),
         };
         token::open_session(conn, &with, &new).await
     });

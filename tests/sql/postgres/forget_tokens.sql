@@ -1,3 +1,3 @@
 DELETE FROM ductwork_tokens
  WHERE id IN (SELECT id FROM ductwork_tokens
-               WHERE kind IN ('link', 'session') AND expires_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint LIMIT $1)
+               WHERE kind IN ('link', 'session') AND expires_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 LIMIT $2)
