@@ -18,6 +18,7 @@ use super::statement::{Rows, statements};
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
 statements! {
+    // A row that somebody has damaged may have texts of any length: so much of them is read.
     RECORD_ACTIONS = "
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, made_run, bulk_id)
         SELECT b.id, {now}, :by, :channel, :verb, r.pipeline, r.id, CAST(:made AS {id}), CAST(:bulk AS {id})
@@ -26,14 +27,20 @@ statements! {
         INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline)
         VALUES (:id, {now}, :by, :channel, :verb, :pipeline)";
     ACTIONS = "
-        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
+        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
+               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
+               a.bulk_id
           FROM ductwork_actions a WHERE a.id < :before ORDER BY a.id DESC LIMIT :n";
     ACTIONS_OF_RUN = "
-        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
+        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
+               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
+               a.bulk_id
           FROM ductwork_actions a WHERE a.run_id = :run AND a.id < :before
          ORDER BY a.run_id DESC, a.id DESC LIMIT :n";
     ACTIONS_OF_BULK = "
-        SELECT a.id, a.at, a.by_whom, a.channel, a.verb, a.pipeline, a.run_id, a.made_run, a.bulk_id
+        SELECT a.id, a.at, substr(a.by_whom, 1, 1000) AS by_whom, substr(a.channel, 1, 1000) AS channel,
+               substr(a.verb, 1, 1000) AS verb, substr(a.pipeline, 1, 1000) AS pipeline, a.run_id, a.made_run,
+               a.bulk_id
           FROM ductwork_actions a WHERE a.bulk_id = :bulk AND a.id < :before
          ORDER BY a.bulk_id DESC, a.id DESC LIMIT :n";
     /// RACE: two consoles work on one bulk intervention, or it is stopped meanwhile. All write its row; the

@@ -38,9 +38,13 @@ statements! {
         SELECT id, host, pid, version FROM ductwork_processes
          WHERE pipeline = :pipeline AND paused IS NULL ORDER BY started_at, id";
     PAUSES = "
-        SELECT p.pipeline, p.reason, p.paused_by, p.paused_at FROM ductwork_pauses p ORDER BY p.pipeline";
+        SELECT substr(p.pipeline, 1, 1000) AS pipeline, substr(p.reason, 1, 1000) AS reason,
+               substr(p.paused_by, 1, 1000) AS paused_by, p.paused_at
+          FROM ductwork_pauses p ORDER BY p.pipeline";
     PAUSE_OF = "
-        SELECT p.pipeline, p.reason, p.paused_by, p.paused_at FROM ductwork_pauses p
+        SELECT substr(p.pipeline, 1, 1000) AS pipeline, substr(p.reason, 1, 1000) AS reason,
+               substr(p.paused_by, 1, 1000) AS paused_by, p.paused_at
+          FROM ductwork_pauses p
          WHERE p.pipeline = :pipeline";
 }
 

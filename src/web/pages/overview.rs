@@ -22,6 +22,7 @@ use crate::wire::process::State as Judged;
 use super::asked::{Asked, encoded};
 use super::halted::Kind;
 use super::parts::{self, State};
+use super::text::clip;
 use super::{Frame, page};
 
 /// Numbers are counted up to this.
@@ -35,6 +36,10 @@ const FEW: usize = 5;
 
 /// Questions that are looked for, to be counted.
 const QUESTIONS: usize = 1_000;
+
+/// Letters of a pipeline's name, and of a fact with its reason.
+const NAME: usize = 200;
+const LETTERS: usize = 1_000;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -121,7 +126,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
     let judged = |mover: &Mover| Judged::of(mover.age, stale_after, || mover.dead);
     let troubles = stuck::stuck(&facts).into_iter().map(|stuck| Trouble {
         run: stuck.run_id.map(parts::run),
-        fact: stuck.fact,
+        fact: clip(&stuck.fact, LETTERS),
         remedy: stuck.remedy,
     });
     let oldest = waiting.iter().map(|it| it.since).min();
@@ -129,7 +134,11 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
     page(&Overview {
         frame: Frame::of("", now),
         troubles: troubles.collect(),
-        pauses: facts.pauses.iter().map(|it| it.fact(now)).collect(),
+        pauses: facts
+            .pauses
+            .iter()
+            .map(|it| clip(&it.fact(now), LETTERS))
+            .collect(),
         states: STATES.map(|status| (parts::of_run(status), parts::meaning(status))),
         pipelines: pipelines(&counts, &queues, &facts, &judged),
         halted: halted
@@ -182,7 +191,7 @@ fn pipelines(
         let due = queue.map_or(0, |it| it.due);
         let is_paused = pauses.clone().any(|it| it == name);
         Pipeline {
-            name: name.to_owned(),
+            name: clip(name, NAME),
             encoded: encoded(name),
             counts: STATES.map(count),
             due: up_to(due),
