@@ -107,6 +107,10 @@ const SCANS: &[(&str, &str)] = &[
     ("END_OPENED", "a row per visitor"),
     ("FORGET_ACTIONS", "stops at its limit"),
     (
+        "KNOWN_PIPELINES",
+        "a row per version of a pipeline and per process, without what is in it",
+    ),
+    (
         "LATEST_DEFINITIONS",
         "a row per version of a pipeline, without what is in it",
     ),

@@ -2,11 +2,9 @@
 
 use serde::Serialize;
 
-use crate::config::Config;
 use crate::problem::Problem;
-use crate::process::start;
 use crate::store::pause::{self, REASON_MAX, Unaware};
-use crate::store::{Conn, Purpose, process, query};
+use crate::store::{Purpose, query};
 use crate::wire::pipeline::PausedJson;
 
 use super::exit::Failure;
@@ -40,10 +38,14 @@ pub struct Pause {
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd unpause Import
+  ductworkd unpause Import --by ana
 ")]
 pub struct Unpause {
     /// The pipeline's name
     pipeline: String,
+    /// The person who unpauses it [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 }
 
 /// The answer of `pause`, for programs.
@@ -81,7 +83,7 @@ impl Pause {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
-            known(&mut conn, &config, cli, pipeline).await?;
+            setup::known(&mut conn, &config, cli, pipeline).await?;
             let paused = pause::pause(&mut conn, pipeline, reason, &by);
             let paused = waiting("waiting for claims that are under way", paused).await?;
             // Those who hold what they have not begun put it back at once.
@@ -128,14 +130,14 @@ fn heedless(worker: &Unaware) -> String {
 impl Unpause {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let by = person::actor(None)?;
+        let by = person::actor(self.by)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let pipeline = &self.pipeline;
             let unpaused = pause::unpause(&mut conn, pipeline, &by);
             let ended = waiting("waiting for workers that register", unpaused).await?;
             if ended.is_none() {
-                known(&mut conn, &config, cli, pipeline).await?;
+                setup::known(&mut conn, &config, cli, pipeline).await?;
             }
             // Also where it was not paused: the command that ended the pause may have died before it woke anybody.
             setup::wake(&mut conn, &config.location()?, pipeline).await;
@@ -149,27 +151,5 @@ impl Unpause {
                 None => format!("{pipeline} was not paused\n"),
             })
         })
-    }
-}
-
-/// Refuses a pipeline that is neither defined here, nor worked by anybody, nor one of which there ever was a run.
-async fn known(
-    conn: &mut Conn,
-    config: &Config,
-    cli: &CliContext,
-    name: &str,
-) -> Result<(), Failure> {
-    let (here, _) = start::look(config, &cli.embedded);
-    let here: Vec<_> = here.into_iter().map(|found| found.definition).collect();
-    if here.iter().any(|one| one.pipeline == name) {
-        return Ok(());
-    }
-    let works = process::processes(conn).await?;
-    if works.iter().any(|it| it.pipeline.as_deref() == Some(name)) {
-        return Ok(());
-    }
-    match setup::had_runs(conn, name).await? {
-        true => Ok(()),
-        false => setup::find_pipeline(&here, name, config).map(|_| ()),
     }
 }

@@ -12,13 +12,13 @@ use crate::problem::Problem;
 use crate::process::start;
 use crate::store::list::{self, RunFilter};
 use crate::store::query::{self, Run};
-use crate::store::{Conn, Purpose};
+use crate::store::{Conn, Purpose, pause};
 use crate::view::{remarks, took, word};
 use crate::wire::run::RunJson;
 
 use super::columns::cut_with;
 use super::exit::Failure;
-use super::follow::is_drawable;
+use super::follow::{is_drawable, say};
 use super::glyphs::glyphs;
 use super::live::{Frame, Screen};
 use super::out::{self, Cell, Out};
@@ -96,17 +96,23 @@ impl Runs {
                 let runs: Vec<RunJson<'_>> = runs.iter().map(RunJson::of).collect();
                 return cli.out.value(&runs);
             }
+            let now = query::now(&mut conn).await?;
+            for pause in pause::pauses(&mut conn).await? {
+                let is_listed = runs.iter().any(|run| run.pipeline == pause.pipeline);
+                if is_listed || self.pipeline.as_ref() == Some(&pause.pipeline) {
+                    say(&out::clean(&format!("note: {}", pause.fact(now))));
+                }
+            }
             if runs.is_empty() {
                 return cli.out.text("no runs\n");
             }
-            let now = query::now(&mut conn).await?;
             cli.out.text(&as_text(&runs, cli.out, now))
         })
     }
 }
 
 impl Runs {
-    /// Refuses a pipeline that is not defined here, and of which there never was a run.
+    /// Refuses a pipeline that nobody knows.
     async fn known(
         &self,
         conn: &mut Conn,
@@ -116,15 +122,11 @@ impl Runs {
         let Some(name) = self.pipeline.as_deref() else {
             return Ok(());
         };
-        let (here, _) = start::look(config, &cli.embedded);
-        let here: Vec<_> = here.into_iter().map(|found| found.definition).collect();
         // Another host may define it, where none is defined here.
-        if here.is_empty() || here.iter().any(|one| one.pipeline == name) {
-            return Ok(());
-        }
-        match setup::had_runs(conn, name).await? {
+        let (here, _) = start::look(config, &cli.embedded);
+        match here.is_empty() {
             true => Ok(()),
-            false => setup::find_pipeline(&here, name, config).map(|_| ()),
+            false => setup::known(conn, config, cli, name).await,
         }
     }
 }

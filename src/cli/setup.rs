@@ -14,7 +14,6 @@ use crate::problem::{Problem, Problems, nearest};
 use crate::process::start;
 use crate::process::wakeup::Wakeup;
 use crate::process::writer::{self, Writer};
-use crate::store::list::{self, RunFilter};
 use crate::store::patience;
 use crate::store::process::ProcessRow;
 use crate::store::query::{self, FEWEST_DIGITS, Found, NEWEST};
@@ -238,36 +237,49 @@ pub fn find_pipeline<'a>(
     if let Some(found) = pipelines.iter().find(|one| one.pipeline == name) {
         return Ok(found);
     }
-    let names = || pipelines.iter().map(|one| one.pipeline.as_str());
-    let help = match nearest(name, names()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None if pipelines.is_empty() => start::use_above(config).unwrap_or_else(|| {
+    let names: Vec<&str> = pipelines.iter().map(|one| one.pipeline.as_str()).collect();
+    Err(no_pipeline(&names, name, config))
+}
+
+/// Refuses a pipeline that is neither defined here nor known to the database.
+pub async fn known(
+    conn: &mut Conn,
+    config: &Config,
+    cli: &CliContext,
+    name: &str,
+) -> Result<(), Failure> {
+    let (here, _) = start::look(config, &cli.embedded);
+    let here = || here.iter().map(|found| found.definition.pipeline.as_str());
+    if here().any(|one| one == name) {
+        return Ok(());
+    }
+    let known = store::known::pipelines(conn, here()).await?;
+    match known.contains(name) {
+        true => Ok(()),
+        false => {
+            let names: Vec<&str> = known.iter().map(String::as_str).collect();
+            Err(no_pipeline(&names, name, config))
+        }
+    }
+}
+
+/// There is no pipeline of this name among these.
+fn no_pipeline(names: &[&str], name: &str, config: &Config) -> Failure {
+    let help = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean `{}`?", short(near, 100)),
+        None if names.is_empty() => start::use_above(config).unwrap_or_else(|| {
             format!(
                 "there is none at all in {}",
                 config.pipelines_path.display()
             )
         }),
-        None => format!(
-            "there are: {}",
-            names().take(20).collect::<Vec<_>>().join(", ")
-        ),
+        None => {
+            let names = names.iter().take(20).map(|name| short(name, 100));
+            format!("there are: {}", names.collect::<Vec<_>>().join(", "))
+        }
     };
     let problem = Problem::new(format!("there is no pipeline `{}`", short(name, 100)));
-    Err(Failure::failed(problem.help(help)))
-}
-
-/// True where there is a run of a pipeline, or was one that is kept.
-pub async fn had_runs(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure> {
-    let any = RunFilter {
-        pipeline: Some(pipeline),
-        statuses: &[],
-        since: None,
-        before: None,
-        limit: 1,
-        key: None,
-        whole: query::WHOLE,
-    };
-    Ok(!list::runs(conn, &any).await?.is_empty())
+    Failure::failed(problem.help(help))
 }
 
 /// Wakes the processes that have work now: on this host by their sockets, on others through the

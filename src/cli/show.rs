@@ -7,7 +7,7 @@ use crate::model::*;
 use crate::problem::Problem;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, StepRow};
-use crate::store::{Conn, Purpose};
+use crate::store::{Conn, Purpose, pause};
 use crate::view::graph::{self, Progress};
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WholeJson};
 use crate::wire::step::StepJson;
@@ -127,6 +127,12 @@ impl Show {
             if let Some(unreadable) = unreadable {
                 let unreadable = out::clean(&unreadable.to_string());
                 text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
+            }
+            if goes_on
+                && let Some(pause) = pause::of_pipeline(&mut conn, &detail.run.pipeline).await?
+            {
+                let fact = pause.fact(query::now(&mut conn).await?);
+                text.push_str(&format!("{}\n", out::clean(&fact)));
             }
             cli.out.text(&hint::pasteable(&text))
         })

@@ -81,6 +81,9 @@ impl Token {
             match self.verb {
                 Verb::Create(wanted) => {
                     let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
+                    for pipeline in wanted.pipelines.iter().filter(|it| !it.is_empty()) {
+                        setup::known(&mut conn, &config, cli, pipeline).await?;
+                    }
                     create(cli, &mut conn, wanted).await
                 }
                 Verb::List => {
@@ -102,6 +105,11 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
     if !person::is_name(&wanted.name) {
         let problem = Problem::new("this is no name for a token");
         let help = "name the person or the program that it is for, in one line: `shop`";
+        return Err(Failure::usage(problem.help(help)));
+    }
+    if wanted.pipelines.iter().any(String::is_empty) {
+        let problem = Problem::new("a pipeline without a name is none");
+        let help = "name one, or leave `--pipeline` out for a token for all pipelines";
         return Err(Failure::usage(problem.help(help)));
     }
     if wanted.expires.is_some_and(|it| it.is_zero()) {

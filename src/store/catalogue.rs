@@ -3,9 +3,9 @@
 use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
-    definition, departed, duty, fan_out, halted, list, logs, metrics, migrate, overview, page,
-    pause, process, prune, query, resume, revive, steps, stuck, timeline, token, trace, transition,
-    trigger, why,
+    definition, departed, duty, fan_out, halted, known, list, logs, metrics, migrate, overview,
+    page, pause, process, prune, query, resume, revive, steps, stuck, timeline, token, trace,
+    transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -20,6 +20,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         context::STATEMENTS,
         fan_out::STATEMENTS,
         halted::STATEMENTS,
+        known::STATEMENTS,
         list::STATEMENTS,
         overview::STATEMENTS,
         page::STATEMENTS,

@@ -31,6 +31,7 @@ pub mod fan_out;
 mod fault;
 pub mod fault_injection;
 pub mod halted;
+pub mod known;
 pub mod list;
 pub mod logs;
 pub mod metrics;

@@ -138,8 +138,7 @@ pub async fn create(
     };
     let definition = match (latest, &pipeline) {
         (true, Some(name)) => {
-            let mut own = site.terms.pipelines.iter();
-            let own = own.find(|it| it.pipeline == *name).cloned();
+            let own = site.terms.definition_of(name).cloned();
             let detail = || format!("the console's configuration has no pipeline {name}");
             Some(own.ok_or_else(|| deeds::conflict(detail()))?)
         }

@@ -23,15 +23,19 @@ use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
 use crate::store::revive::{self, Revive, Wanted};
 use crate::store::trigger::{self, KEY_MAX, NewRun, Triggered};
-use crate::store::{Conn, Error, definition, query};
+use crate::store::{Conn, Error, definition, known, query};
 use crate::view::word;
 
-use super::Site;
-use super::refusal::Refusal;
+use super::pages::clip;
+use super::refusal::{Refusal, no_run};
 use super::source::ReadError;
+use super::{Site, visitor};
 
 /// Pipelines that are known from their runs alone.
 const PIPELINES: usize = 10_000;
+
+/// Letters of a pipeline's name.
+const LETTERS: usize = 200;
 
 /// The rest of a run that is still being cancelled after so long is left to an advancer.
 const CANCELS_FOR: Duration = Duration::from_secs(2);
@@ -53,10 +57,6 @@ pub fn conflict(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::CONFLICT, detail)
 }
 
-fn no_run(run: RunId) -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, format!("there is no run {run}"))
-}
-
 /// A value as a visitor gives it.
 pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal> {
     let max = usize::try_from(max).unwrap_or(usize::MAX);
@@ -69,35 +69,49 @@ pub fn value(what: &str, text: &str, max: u64) -> Result<Box<RawValue>, Refusal>
 /// The definition by which a run of this pipeline is started: the configuration's, or the newest of those that
 /// its runs were started by.
 pub async fn definition_of(site: &Arc<Site>, pipeline: &str) -> Result<Arc<Definition>, Refusal> {
-    let own = site.terms.pipelines.iter();
-    if let Some(definition) = own.clone().find(|it| it.pipeline == pipeline) {
+    if let Some(definition) = site.terms.definition_of(pipeline) {
         return Ok(Arc::clone(definition));
     }
     let (wanted, definitions) = (pipeline.to_owned(), Arc::clone(&site.definitions));
     let read = site.source.read(async move |conn| {
         let all = definition::latest(conn, PIPELINES).await?;
-        let Some((_, digest)) = all.iter().find(|(name, _)| *name == wanted) else {
-            return Ok(Err(all.into_iter().map(|(name, _)| name).collect()));
-        };
-        definitions.read(conn, digest).await.map(Ok)
+        match all.iter().find(|(name, _)| *name == wanted) {
+            Some((_, digest)) => definitions.read(conn, digest).await.map(Some),
+            None => Ok(None),
+        }
     });
-    let read: Result<_, Vec<String>> = read.await?;
-    match read {
-        Ok(Ok(definition)) => Ok(definition),
-        Ok(Err(unreadable)) => Err(conflict(format!("{pipeline}: {unreadable}"))),
-        Err(names) => {
-            let names = names
-                .iter()
-                .map(String::as_str)
-                .chain(own.map(|it| it.pipeline.as_str()));
-            let near = match nearest(pipeline, names) {
-                Some(near) => format!("; did you mean `{near}`?"),
-                None => String::new(),
-            };
-            let detail = format!("there is no pipeline `{pipeline}`{near}");
-            Err(Refusal::new(StatusCode::NOT_FOUND, detail))
+    match read.await? {
+        Some(Ok(definition)) => Ok(definition),
+        Some(Err(unreadable)) => Err(conflict(format!("{pipeline}: {unreadable}"))),
+        None => {
+            known(site, pipeline).await?;
+            Err(conflict(format!(
+                "the definition of {pipeline} is only where its workers are configured: start its first run there"
+            )))
         }
     }
+}
+
+/// Refuses a pipeline that is neither in the configuration nor known to the database.
+pub async fn known(site: &Arc<Site>, pipeline: &str) -> Result<(), Refusal> {
+    if site.terms.definition_of(pipeline).is_some() {
+        return Ok(());
+    }
+    let shared = Arc::clone(site);
+    let read = site
+        .source
+        .read(async move |conn| known::pipelines(conn, shared.terms.names()).await);
+    let names = read.await?;
+    if names.contains(pipeline) {
+        return Ok(());
+    }
+    let names = names.iter().filter(|it| visitor::may_see(it));
+    let near = match nearest(pipeline, names.map(String::as_str)) {
+        Some(near) => format!("; did you mean `{}`?", clip(near, LETTERS)),
+        None => String::new(),
+    };
+    let detail = format!("there is no pipeline `{}`{near}", clip(pipeline, LETTERS));
+    Err(Refusal::new(StatusCode::NOT_FOUND, detail))
 }
 
 /// Starts a run, of an input that is as its definition asks.
@@ -146,8 +160,7 @@ pub async fn revive(
         let Some(state) = query::run_state(conn, run).await? else {
             return Ok(Err(no_run(run)));
         };
-        let mut own = shared.terms.pipelines.iter();
-        let own = own.find(|it| it.pipeline == state.pipeline);
+        let own = shared.terms.definition_of(&state.pipeline);
         let definition = match (latest, own) {
             (false, _) => None,
             (true, Some(own)) => Some(&**own),
@@ -285,7 +298,7 @@ pub async fn pause(
         );
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
     }
-    definition_of(site, &pipeline).await?;
+    known(site, &pipeline).await?;
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let paused = pause::pause(conn, &pipeline, &reason, &by).await?;
@@ -299,7 +312,7 @@ pub async fn pause(
 
 /// Lets a pipeline go on; false where it was not paused.
 pub async fn unpause(site: &Arc<Site>, pipeline: String, by: Actor) -> Result<bool, Refusal> {
-    definition_of(site, &pipeline).await?;
+    known(site, &pipeline).await?;
     let shared = Arc::clone(site);
     let asked = site.acts.read(async move |conn| {
         let ended = pause::unpause(conn, &pipeline, &by).await?;

@@ -111,6 +111,18 @@ pub struct Terms {
     pub wake: Wake,
 }
 
+impl Terms {
+    /// The configuration's definition of this pipeline.
+    fn definition_of(&self, pipeline: &str) -> Option<&Arc<Definition>> {
+        self.pipelines.iter().find(|it| it.pipeline == pipeline)
+    }
+
+    /// The names of its pipelines.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.pipelines.iter().map(|it| it.pipeline.as_str())
+    }
+}
+
 /// The judge of other processes, by what this one knows beside the database.
 pub struct Witness {
     /// The age at which a heartbeat is stale.

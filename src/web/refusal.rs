@@ -5,6 +5,7 @@
 
 use super::source::ReadError;
 use crate::definition::input::Violation;
+use crate::model::RunId;
 use crate::wire::problem::{FaultJson, ProblemJson};
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -149,6 +150,15 @@ impl Refusal {
         response.headers_mut().extend(headers);
         response
     }
+}
+
+/// The refusal of a run that is not there.
+pub fn no_run(run: RunId) -> Refusal {
+    let detail = format!(
+        "there is no run {run}; it may have been deleted, as the configuration's retention says"
+    );
+    Refusal::new(StatusCode::NOT_FOUND, detail)
+        .remedy("`/api/v1/runs` and the page `/runs` list those that there are")
 }
 
 /// The guard gives it the form for its path.

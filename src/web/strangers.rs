@@ -3,9 +3,9 @@
 //! Owns: how many such secrets are looked at within a second, of one address and of all. Never: knows a
 //! secret, or whom it lets in.
 //!
-//! Whoever is refused here is refused without a look at the database. The bound is one for each address, so
-//! that a stranger holds up nobody elsewhere; behind a proxy all have the proxy's address. The bound over all
-//! is what the database is asked at most, and takes many addresses to reach.
+//! A secret that is refused here costs no look at the database. Each address has a bound of its own, so that a
+//! stranger holds up nobody elsewhere; behind a proxy all have the proxy's address. The bound over all is the
+//! most that the database is asked, and takes many addresses to reach.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -122,6 +122,11 @@ pub fn asking() -> Option<Arc<Visitor>> {
     ASKING.try_with(Arc::clone).ok()
 }
 
+/// True when the visitor whose request is being answered may know of this pipeline.
+pub fn may_see(pipeline: &str) -> bool {
+    asking().is_some_and(|visitor| visitor.may_see(pipeline))
+}
+
 /// The visitors of a console.
 pub struct Visitors {
     /// The rights of one without a token.
@@ -166,8 +171,8 @@ impl Visitors {
         })
     }
 
-    /// How a secret from there is known. Whoever holds a token that was met before is not held up by those who
-    /// come with secrets that are none, from the same address either.
+    /// How a secret from there is known. Those who come with secrets that are none hold up nobody whose token
+    /// was met before, at the same address either.
     fn met(&self, secret: &Secret, from: Remote, now: Instant) -> Result<Knowledge, Refusal> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let met = known.tokens.get(secret.id());

@@ -300,7 +300,7 @@ on_every_database! {
             ("/runs?id=00000000".to_owned(), 404, "no run's id"),
             ("/runs?limit=1".to_owned(), 400, "no parameter `limit`"),
             ("/runs?key=%ff".to_owned(), 400, "no text"),
-            ("/pipelines/Nobody".to_owned(), 404, "there never was a run"),
+            ("/pipelines/Nobody".to_owned(), 404, "there is no pipeline `Nobody`"),
             ("/pipelines/Fine?version=1".to_owned(), 404, "no version 1"),
             ("/pipelines/%ff".to_owned(), 400, "Bad Request"),
             ("/assets/style-0.css".to_owned(), 404, "no such file"),

@@ -13,7 +13,7 @@ use crate::support::Db;
 
 pub const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
 
-const HALTS: &str = "pipeline: Halts\n\
+pub const HALTS: &str = "pipeline: Halts\n\
      steps: { Fail: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
      flow: [{ start: Fail }]\n";
 
@@ -23,7 +23,7 @@ const ASKS: &str = "pipeline: Asks\n\
 
 pub const KNOWN: &str = "  console: { listen: \"127.0.0.1:0\", visitors: known }\n";
 
-const ANYBODY: &str = "  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n";
+pub const ANYBODY: &str = "  console: { listen: \"127.0.0.1:0\", visitors: anybody }\n";
 
 /// A visitor's request.
 pub struct Ask<'a> {

@@ -270,6 +270,10 @@ pub fn serve_deed(
                 let detail = "send the body as `Content-Type: application/json`";
                 return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
             }
+            if headers.get_all(IDEMPOTENCY_KEY).iter().count() > 1 {
+                let detail = "a request has one `Idempotency-Key`";
+                return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
+            }
             let key = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str());
             let key = key.transpose().map_err(|_| {
                 let detail = "an `Idempotency-Key` has printable ASCII letters";

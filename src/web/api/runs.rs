@@ -14,7 +14,7 @@ use crate::store::{Conn, Error, fan_out, page, process, writable};
 use crate::svg;
 use crate::view::graph::{self, Progress};
 use crate::web::Site;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 use crate::wire::fan_out::HaltedJson;
 use crate::wire::process::State;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WhyJson};
@@ -86,13 +86,6 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let runs = runs.await?;
     let next = |run: &Run| (AFTER.about.name, AfterRun(run.id).text());
     Answer::page(&runs, limit, RunJson::of, next)
-}
-
-/// There is no such run.
-pub fn no_run(id: RunId) -> Refusal {
-    let detail = format!("there is no run {id}");
-    let remedy = "`/api/v1/runs` lists those that there are; old ones are deleted";
-    Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy)
 }
 
 /// A run beside its steps.

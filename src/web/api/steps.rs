@@ -9,13 +9,13 @@ use crate::store::fan_out::{self, Element};
 use crate::store::steps::{self, Listed, Place};
 use crate::store::{logs, query};
 use crate::web::Site;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 use crate::wire::fan_out::{ElementJson, FanOutJson};
 use crate::wire::step::{LogJson, StepJson};
 
 use super::cursor::AfterStep;
 use super::given::{Given, LIMIT, Ordinal, Param};
-use super::runs::{ID, LIMIT_, no_run};
+use super::runs::{ID, LIMIT_};
 use super::{Answer, Answered, PAYLOAD_BYTES};
 
 /// The page.

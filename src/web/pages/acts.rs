@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::model::*;
 use crate::store::action::{self, Action};
 use crate::store::query;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
 
@@ -63,11 +63,11 @@ impl Acted {
             Err(_) => &action.channel,
         };
         Self {
-            verb: verb.to_owned(),
+            verb: clip(verb, LETTERS),
             by: clip(&action.by, LETTERS),
-            channel: channel.to_owned(),
+            channel: clip(channel, LETTERS),
             at: parts::ago(action.at, now),
-            pipeline: action.pipeline.clone(),
+            pipeline: clip(&action.pipeline, LETTERS),
             run: action.run.map(parts::run),
             made: action.made.map(parts::run),
         }
@@ -153,7 +153,7 @@ pub async fn ask_cancel(
         .source
         .read(async move |conn| Ok((query::run_state(conn, run).await?, query::now(conn).await?)));
     let (state, now) = read.await?;
-    let state = state.ok_or_else(|| super::run::no_run(run))?;
+    let state = state.ok_or_else(|| no_run(run))?;
     page(&Cancel {
         frame: Frame::of("runs", now),
         run: parts::run(run),

@@ -12,11 +12,10 @@ use crate::number::grouped;
 use crate::store::fan_out::{self, Element};
 use crate::store::{page as store, query};
 use crate::web::Site;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Place, RunLink, State};
-use super::run::no_run;
 use super::text::clip;
 use super::{Frame, page};
 

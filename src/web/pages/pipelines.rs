@@ -1,4 +1,4 @@
-//! The pipelines of which there ever was a run, and one of them: its graph and its versions.
+//! The pipelines that are known here, and one of them: its graph and its versions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use axum::response::Response;
 use crate::definition::input::Schema;
 use crate::machine::layout::Layout;
 use crate::store::definition::short;
-use crate::store::{page as store, pause, query};
+use crate::store::{known, page as store, pause, query};
 use crate::svg::Picture;
-use crate::web::Site;
 use crate::web::refusal::Refusal;
+use crate::web::{Site, deeds};
 
 use super::asked::{Asked, encoded, missing};
 use super::parts::{self, Moment};
@@ -41,8 +41,9 @@ struct Row {
     name: String,
     encoded: String,
     versions: usize,
-    first: Moment,
-    last: Moment,
+    /// There where there was a run.
+    first: Option<Moment>,
+    last: Option<Moment>,
 }
 
 #[derive(Template)]
@@ -61,7 +62,10 @@ struct One {
     /// The schema of its input, where it has one, and the author's words about it.
     input: Option<String>,
     about: String,
-    shown: Version,
+    /// There where there was a run.
+    shown: Option<Version>,
+    /// A run of it can be started from here.
+    is_defined: bool,
     versions: Vec<Version>,
     more: usize,
 }
@@ -78,28 +82,27 @@ struct Version {
 /// `GET /pipelines`
 pub async fn pipelines(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
+    let shared = Arc::clone(&site);
     let read = site.source.read(async move |conn| {
         Ok((
             store::versions(conn, VERSIONS).await?,
+            known::pipelines(conn, shared.terms.names()).await?,
             query::now(conn).await?,
         ))
     });
-    let (versions, now) = read.await?;
-    let mut pipelines: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    let (versions, names, now) = read.await?;
+    let names = names.iter().map(|name| (name.as_str(), Vec::new()));
+    let mut pipelines: BTreeMap<&str, Vec<i64>> = names.collect();
     for version in &versions {
         let seen = pipelines.entry(&version.pipeline).or_default();
         seen.push(version.created_at);
     }
-    let row = |(name, seen): (&str, Vec<i64>)| {
-        let first = seen.iter().min().copied().unwrap_or(now);
-        let last = seen.iter().max().copied().unwrap_or(now);
-        Row {
-            name: name.to_owned(),
-            encoded: encoded(name),
-            versions: seen.len(),
-            first: parts::ago(first, now),
-            last: parts::ago(last, now),
-        }
+    let row = |(name, seen): (&str, Vec<i64>)| Row {
+        name: name.to_owned(),
+        encoded: encoded(name),
+        versions: seen.len(),
+        first: seen.iter().min().map(|at| parts::ago(*at, now)),
+        last: seen.iter().max().map(|at| parts::ago(*at, now)),
     };
     page(&Page {
         frame: Frame::of("pipelines", now),
@@ -133,21 +136,31 @@ pub async fn pipeline(
     });
     let (versions, shown, pause, now) = read.await?;
     let latest = versions.last().map(|it| it.digest.clone());
-    let Some((shown, definition)) = shown else {
-        return Err(match (versions.is_empty(), version) {
-            (false, Some(version)) => missing(format!("{name} has no version {version}")),
-            _ => missing(format!(
-                "there never was a run of a pipeline {name}; the page of pipelines lists all"
-            )),
-        });
+    let (shown, definition) = match (shown, version) {
+        (Some((shown, definition)), _) => (Some(shown), Some(definition)),
+        (None, Some(version)) => {
+            let (name, version) = (clip(&name, LETTERS), clip(&version, LETTERS));
+            return Err(missing(format!("{name} has no version {version}")));
+        }
+        (None, None) => {
+            deeds::known(&site, &name).await?;
+            let own = site.terms.definition_of(&name);
+            (None, own.map(|own| Ok(Arc::clone(own))))
+        }
     };
-    let schema = definition.as_ref().ok().and_then(|it| it.input.as_deref());
+    let is_defined = definition.is_some();
+    let schema = definition.as_ref().and_then(|it| it.as_ref().ok());
+    let schema = schema.and_then(|it| it.input.as_deref());
     let input = schema.map(Schema::pretty);
     let about = schema
         .and_then(|it| it.description.clone())
         .unwrap_or_default();
     let (graph, unreadable) = match definition {
-        Ok(definition) => match Layout::of(&definition) {
+        None => (
+            None,
+            "its definition is only where its workers are configured".to_owned(),
+        ),
+        Some(Ok(definition)) => match Layout::of(&definition) {
             Some(layout) => {
                 let picture = Picture {
                     title: &format!("The graph of {name}"),
@@ -160,12 +173,14 @@ pub async fn pipeline(
             }
             None => (None, "its definition is no pipeline's graph".to_owned()),
         },
-        Err(unreadable) => (None, format!("its {unreadable}")),
+        Some(Err(unreadable)) => (None, format!("its {unreadable}")),
     };
     let version = |it: &store::Version| Version {
         short: short(&it.digest).to_owned(),
         first: parts::ago(it.created_at, now),
-        is_shown: it.digest == shown.digest,
+        is_shown: shown
+            .as_ref()
+            .is_some_and(|shown| it.digest == shown.digest),
         is_latest: Some(&it.digest) == latest.as_ref(),
         digest: it.digest.clone(),
     };
@@ -180,7 +195,8 @@ pub async fn pipeline(
         unreadable,
         input,
         about,
-        shown: version(&shown),
+        shown: shown.as_ref().map(version),
+        is_defined,
         more: versions.len().saturating_sub(LISTED),
         versions: versions.iter().rev().take(LISTED).map(version).collect(),
     })

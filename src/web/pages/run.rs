@@ -26,10 +26,10 @@ use crate::store::why as facts;
 use crate::svg::{self, NodeState, Picture};
 use crate::view::{self, graph};
 use crate::web::Site;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 
 use super::acts::Acted;
-use super::asked::{self, Asked, encoded, missing, wrong};
+use super::asked::{self, Asked, encoded, wrong};
 use super::parts::{self, Moment, Place, RunLink, State};
 use super::text::{Value, clip};
 use super::{Frame, elsewhere, page};
@@ -223,13 +223,6 @@ pub async fn run(
         return Err(no_run(id));
     };
     page(&shown(&read, node, status))
-}
-
-/// The refusal of a run that is not there.
-pub fn no_run(id: RunId) -> Refusal {
-    missing(format!(
-        "there is no run {id}; it may have been deleted, as the configuration's retention says"
-    ))
 }
 
 async fn read(

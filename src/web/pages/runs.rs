@@ -18,9 +18,9 @@ use crate::store::list::{self, RunFilter};
 use crate::store::page as store;
 use crate::store::query::{self, Found, Run};
 use crate::view;
-use crate::web::Site;
 use crate::web::api::PAYLOAD_BYTES;
 use crate::web::refusal::Refusal;
+use crate::web::{Site, visitor};
 
 use super::asked::{self, Asked, encoded, missing, wrong};
 use super::bulks::address;
@@ -237,7 +237,8 @@ pub async fn runs(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Respons
         runs.truncate(LIMIT);
     }
     let last = runs.last().map(|run| run.id);
-    let names: BTreeSet<&str> = versions.iter().map(|it| it.pipeline.as_str()).collect();
+    let names = versions.iter().map(|it| it.pipeline.as_str());
+    let names: BTreeSet<&str> = names.filter(|it| visitor::may_see(it)).collect();
     let frame = Frame::of("runs", now);
     let may_act = frame.may_act_on(filters.pipeline.as_deref());
     page(&Page {

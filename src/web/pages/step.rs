@@ -15,11 +15,10 @@ use crate::store::query::{self, Spread};
 use crate::time;
 use crate::view;
 use crate::web::Site;
-use crate::web::refusal::Refusal;
+use crate::web::refusal::{Refusal, no_run};
 
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Bar, Moment, Place, RunLink, State};
-use super::run::no_run;
 use super::text::{self, Value, clip};
 use super::{Frame, page};
 

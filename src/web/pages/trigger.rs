@@ -22,7 +22,7 @@ use crate::model::*;
 use crate::step::output::parse_json;
 use crate::store::page as store;
 use crate::web::guard::BODY_MAX;
-use crate::web::refusal::{Refusal, with_own_words};
+use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
 
@@ -351,7 +351,7 @@ async fn of_run(
     let input = match read.await? {
         // A visitor who may start runs of one pipeline sees no input of another's.
         Some((of, input)) if of == pipeline => input,
-        _ => return Err(super::run::no_run(run)),
+        _ => return Err(no_run(run)),
     };
     let Some(input) = input else {
         return Ok((None, "This run's input is no more.".to_owned()));
