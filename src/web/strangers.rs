@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The bounds hold for so long at a time.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Secrets of one address that are none, or of which nobody knows yet: fewer than may wait for the database.
+/// Secrets of one address that are none, or of which nobody knows yet.
 const OF_ONE: u32 = 40;
 
 /// The same, of all addresses.

@@ -41,7 +41,11 @@ async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Runni
 
 /// All that comes back on a connection of its own.
 async fn exchange(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    exchanged(stream, request.to_owned()).await
+}
+
+async fn exchanged(mut stream: TcpStream, request: String) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -71,6 +75,38 @@ fn every_route_is_told_of_and_stands_once() {
         let summary = route.summary;
         assert!(!summary.is_empty() && !summary.ends_with('.'), "{place:?}");
     }
+}
+
+#[tokio::test]
+async fn strangers_of_many_addresses_at_once_leave_room_for_the_questions_of_others() {
+    with(Vec::new(), async |address, _running| {
+        let guess = format!(
+            "Authorization: Bearer dw_{}_{}\r\n",
+            "0".repeat(12),
+            "1".repeat(64)
+        );
+        let mut streams = Vec::new();
+        for host in 2..7 {
+            for _ in 0..40 {
+                let socket = tokio::net::TcpSocket::new_v4().unwrap();
+                let from = Ipv4Addr::new(127, 0, 0, host);
+                socket.bind((from, 0).into()).unwrap();
+                streams.push(socket.connect(address).await.unwrap());
+            }
+        }
+        let head = "GET /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+        let request = format!("{head}{guess}\r\n");
+        let mut guesses = tokio::task::JoinSet::new();
+        for stream in streams {
+            // All of them are there before the first is read.
+            stream.try_write(request.as_bytes()).unwrap();
+            guesses.spawn_local(exchanged(stream, String::new()));
+        }
+        for answer in guesses.join_all().await {
+            assert!(!answer.contains("too many questions"), "{answer}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
 
 use crate::model::{Channel, RunId, Scope, TokenKind};
 use crate::secret::Secret;
@@ -43,6 +44,9 @@ const KNOWN_MAX: usize = 1_000;
 
 /// Requests with one token within that time.
 const REQUESTS: u32 = 50;
+
+/// Secrets that nobody knows, and that are looked up at once: fewer than may wait for the database.
+const TURNS: usize = 16;
 
 /// Letters of the pipelines that a refusal names.
 const LETTERS: usize = 500;
@@ -134,6 +138,8 @@ pub struct Visitors {
     /// In the place of the secret of one who has none: this process's own.
     own: Secret,
     known: Mutex<Known>,
+    /// Secrets that nobody knows take turns, and leave room in the queue for the questions of others.
+    turns: Semaphore,
 }
 
 #[derive(Default)]
@@ -158,6 +164,7 @@ impl Visitors {
             anonymous,
             own: Secret::new()?,
             known: Mutex::default(),
+            turns: Semaphore::new(TURNS),
         })
     }
 
@@ -263,6 +270,11 @@ pub async fn token_of(
         Knowledge::Token(token) => token,
         Knowledge::Wrong => return Ok(None),
         Knowledge::Late | Knowledge::None => {
+            let _turn = match is_late {
+                true => None,
+                // Nobody closes it.
+                false => site.visitors.turns.acquire().await.ok(),
+            };
             let id = secret.id().to_owned();
             let found = site
                 .source
