@@ -3,9 +3,9 @@
 use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
-    definition, departed, duty, fan_out, halted, known, list, logs, metrics, migrate, overview,
-    page, pause, process, prune, query, resume, revive, steps, stuck, timeline, token, trace,
-    transition, trigger, why,
+    definition, departed, duty, event, fan_out, halted, known, list, logs, metrics, migrate,
+    overview, page, pause, process, prune, query, resume, revive, steps, stuck, timeline, token,
+    trace, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -18,6 +18,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
+        event::STATEMENTS,
         fan_out::STATEMENTS,
         halted::STATEMENTS,
         known::STATEMENTS,

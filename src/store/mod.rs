@@ -26,6 +26,7 @@ pub mod departed;
 pub mod dialect;
 pub mod duty;
 pub mod error;
+pub mod event;
 pub mod fan_out;
 #[cfg(feature = "failpoints")]
 mod fault;

@@ -494,16 +494,23 @@ pub async fn payload_of_step(
     Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
 }
 
-/// Branches that wait for a person, those first that have waited longest: of so many of the oldest runs of
-/// each pipeline.
-pub async fn waiting(conn: &mut Conn, n: usize) -> Result<Vec<WaitingStep>, Error> {
+/// Runs that wait for a person, and their pipelines: so many of the oldest of each.
+pub(super) async fn dampened(conn: &mut Conn, n: usize) -> Result<Vec<(RunId, String)>, Error> {
     let mut runs = Vec::new();
     for pipeline in list::pipelines_of(conn, RunStatus::Dampened).await? {
         let args = [("pipeline", (&pipeline).into()), ("n", n.into())];
         for row in conn.fetch(&PAGE_DAMPENED, &args).await? {
-            runs.push(RunId(row.get("id")?));
+            runs.push((RunId(row.get("id")?), pipeline.clone()));
         }
     }
+    Ok(runs)
+}
+
+/// Branches that wait for a person, those first that have waited longest: of so many of the oldest runs of
+/// each pipeline.
+pub async fn waiting(conn: &mut Conn, n: usize) -> Result<Vec<WaitingStep>, Error> {
+    let dampened = dampened(conn, n).await?.into_iter();
+    let mut runs: Vec<RunId> = dampened.map(|(run, _)| run).collect();
     if runs.is_empty() {
         return Ok(Vec::new());
     }

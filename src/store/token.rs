@@ -10,7 +10,7 @@ use crate::model::*;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::micros;
-use super::statement::statements;
+use super::statement::{Rows, statements};
 
 /// As many sessions and links that are over are forgotten whenever one is made.
 const FORGOTTEN_AT_ONCE: i64 = 100;
@@ -28,6 +28,13 @@ statements! {
                p.expires_at AS parent_expires_at
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
          WHERE t.id = :id";
+    FIND_TOKENS = "
+        SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
+               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
+               p.expires_at AS parent_expires_at
+          FROM {rows:b(id text)}
+          JOIN ductwork_tokens t ON {key:t.id;b.id}
+          LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}";
     TOKENS = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
                t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
@@ -222,6 +229,18 @@ pub async fn find(conn: &mut Conn, id: &str) -> Result<Option<Token>, Error> {
         .fetch_optional(&FIND_TOKEN, &[("id", id.into())])
         .await?;
     row.as_ref().map(Token::read).transpose()
+}
+
+/// Those of these ids that still hold.
+pub async fn holding(conn: &mut Conn, ids: &[String]) -> Result<Vec<String>, Error> {
+    let rows = Rows::new().texts("id", ids.iter().map(String::as_str));
+    let mut holding = Vec::new();
+    for row in conn.fetch(&FIND_TOKENS, &[("b", (&rows).into())]).await? {
+        // One that is damaged lets nobody in.
+        let token = Token::read(&row).ok().filter(|token| token.is_valid);
+        holding.extend(token.map(|token| token.id));
+    }
+    Ok(holding)
 }
 
 /// Tokens, links and sessions by their ids, at most `n` that follow this one.

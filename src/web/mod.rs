@@ -12,6 +12,7 @@ mod bulks;
 mod deeds;
 mod guard;
 mod health;
+mod live;
 mod metrics;
 mod pages;
 mod refusal;
@@ -40,6 +41,7 @@ use api::pipelines::Load;
 use bulks::Bulks;
 use guard::Hosts;
 use health::Health;
+use live::Live;
 use metrics::Scrapes;
 use source::Source;
 use visitor::Visitors;
@@ -68,6 +70,7 @@ pub struct Site {
     definitions: Arc<Definitions>,
     load: Load,
     health: Health,
+    live: Live,
     metrics: Scrapes,
     hosts: Hosts,
 }
@@ -84,6 +87,7 @@ impl Site {
             definitions: Arc::default(),
             load: Load::default(),
             health: Health::new(),
+            live: Live::new(),
             metrics: Scrapes::default(),
             hosts,
         })

@@ -18,6 +18,7 @@ use crate::model::Scope;
 
 use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
 use crate::wire::bulk::{BulkJson, StoppedJson};
+use crate::wire::event::EventJson;
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
 use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
@@ -29,6 +30,7 @@ use super::api::given::About;
 use super::api::{
     self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, runs, steps,
 };
+use super::live::events;
 use super::refusal::Refusal;
 use super::visitor::{self, Gate};
 use super::{Site, guard, health, metrics, pages};
@@ -47,6 +49,8 @@ pub struct Route {
     pub params: &'static [&'static About],
     /// The form of its answers; none of what is no part of the API.
     pub form: Option<Form>,
+    /// It goes on telling of changes to those who ask for that.
+    pub is_live: bool,
     /// The form of what it is sent.
     pub body: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: Serve,
@@ -83,6 +87,26 @@ pub(super) const fn route(
         scope,
         params: &[],
         form: None,
+        is_live: false,
+        body: None,
+        serve: Serve::Own(serve),
+    }
+}
+
+/// A page that is renewed while it is looked at.
+pub(super) const fn page(
+    path: &'static str,
+    summary: &'static str,
+    serve: fn() -> MethodRouter<Arc<Site>>,
+) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        summary,
+        scope: READ,
+        params: &[],
+        form: None,
+        is_live: true,
         body: None,
         serve: Serve::Own(serve),
     }
@@ -103,8 +127,30 @@ const fn reads(
         scope: READ,
         params,
         form: Some(form),
+        is_live: false,
         body: None,
         serve: Serve::Api(handler),
+    }
+}
+
+/// A route of the API that goes on telling.
+const fn tells(
+    path: &'static str,
+    summary: &'static str,
+    params: &'static [&'static About],
+    form: Form,
+    serve: fn() -> MethodRouter<Arc<Site>>,
+) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        summary,
+        scope: READ,
+        params,
+        form: Some(form),
+        is_live: false,
+        body: None,
+        serve: Serve::Own(serve),
     }
 }
 
@@ -124,6 +170,7 @@ const fn acts<Body: JsonSchema>(
         scope: OPERATE,
         params,
         form: Some(form),
+        is_live: false,
         body: Some(|schemas| schemas.subschema_for::<Body>()),
         serve: Serve::Deed(doer),
     }
@@ -137,45 +184,45 @@ const fn json<T: JsonSchema>() -> Form {
 /// All routes.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = &[
-    route(Method::GET, "/", READ,
+    page("/",
         "The overview: runs by state, queues, halted runs, processes", || get(pages::overview)),
-    route(Method::GET, "/runs", READ,
+    page("/runs",
         "The list of runs", || get(pages::runs)),
-    route(Method::GET, "/runs/{id}", READ,
+    page("/runs/{id}",
         "A run: what keeps it, its graph, its steps", || get(pages::run)),
     route(Method::GET, "/runs/{id}/input", READ,
         "The input of a run as a file", || get(pages::input)),
     route(Method::GET, "/runs/{id}/output", READ,
         "The output of a run as a file", || get(pages::output)),
-    route(Method::GET, "/runs/{id}/fan-outs/{fan_out}", READ,
+    page("/runs/{id}/fan-outs/{fan_out}",
         "The elements of a fan-out", || get(pages::elements)),
-    route(Method::GET, "/runs/{id}/steps/{step}", READ,
+    page("/runs/{id}/steps/{step}",
         "A step with its attempts", || get(pages::step)),
     route(Method::GET, "/runs/{id}/steps/{step}/input", READ,
         "The input of a step as a file", || get(pages::step_input)),
     route(Method::GET, "/runs/{id}/steps/{step}/output", READ,
         "The output of a step as a file", || get(pages::step_output)),
-    route(Method::GET, "/halted", READ,
+    page("/halted",
         "The halted runs, by kind", || get(pages::halted)),
-    route(Method::GET, "/waiting", READ,
+    page("/waiting",
         "Those that wait for a person", || get(pages::waiting)),
-    route(Method::GET, "/pipelines", READ,
+    page("/pipelines",
         "The pipelines of which there ever was a run", || get(pages::pipelines)),
-    route(Method::GET, "/pipelines/{name}", READ,
+    page("/pipelines/{name}",
         "A pipeline: its graph and its versions", || get(pages::pipeline)),
-    route(Method::GET, "/processes", READ,
+    page("/processes",
         "The processes by host, and those that are gone", || get(pages::processes)),
     route(Method::GET, "/assets/{name}", OPEN,
         "A file that pages need", || get(pages::asset)),
-    route(Method::GET, "/actions", READ,
+    page("/actions",
         "Who did what, newest first", || get(pages::actions)),
-    route(Method::GET, "/bulk", READ,
+    page("/bulk",
         "Bulk actions, newest first", || get(pages::all_bulks)),
     route(Method::GET, "/bulk/new", OPERATE,
         "The question before many runs are changed at once", || get(pages::ask_bulk)),
     route(Method::POST, "/bulk", OPERATE,
         "Change many runs at once", || post(pages::bulk)),
-    route(Method::GET, "/bulk/{id}", READ,
+    page("/bulk/{id}",
         "A bulk action: how far it is", || get(pages::one_bulk)),
     route(Method::POST, "/bulk/{id}/stop", OPERATE,
         "Stop a bulk action", || post(pages::stop_bulk)),
@@ -281,6 +328,9 @@ pub static ROUTES: &[Route] = &[
     acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer no further run is \
          changed by it",
         &[&bulks::ID.about], json::<StoppedJson>(), |deed| Box::pin(bulks::stop(deed))),
+    tells("/api/v1/events", "What becomes of runs, as it happens: server-sent events. With `Last-Event-ID` it goes on \
+         behind that one",
+        &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),

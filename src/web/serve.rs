@@ -105,7 +105,10 @@ async fn serve(
             biased;
             () = over(until) => return,
             changed = told.changed() => match changed {
-                Ok(()) => site.health.drain(),
+                Ok(()) => {
+                    site.health.drain();
+                    site.live.end();
+                }
                 // Nobody is left to tell it anything.
                 Err(_) => return,
             },

@@ -12,7 +12,10 @@ use super::routes::{OPEN, ROUTES, Route, route};
 use super::*;
 
 /// A listener with these routes beside the console's own, until `body` is over.
-async fn with<F: Future>(routes: Vec<Route>, body: impl FnOnce(SocketAddr, Running) -> F) {
+pub(super) async fn with<F: Future>(
+    routes: Vec<Route>,
+    body: impl FnOnce(SocketAddr, Running) -> F,
+) {
     let local = tokio::task::LocalSet::new();
     let directory = tempfile::tempdir().unwrap();
     let location = Location::sqlite(directory.path().join("t.db"));

@@ -28,6 +28,7 @@ use crate::store::query;
 use crate::store::token::{self, Token};
 
 use super::Site;
+use super::live;
 use super::pages::{clip, encoded};
 use super::refusal::{Form, Refusal};
 use super::routes::Route;
@@ -62,6 +63,7 @@ const FILTERED: &[&str] = &[
 
 /// Routes that see to it by themselves: their pipelines are in what they are sent, or in a row.
 const SEEN_TO: &[(&Method, &str)] = &[
+    (&Method::GET, "/api/v1/events"),
     (&Method::GET, "/bulk/new"),
     (&Method::POST, "/bulk"),
     (&Method::GET, "/bulk/{id}"),
@@ -74,7 +76,7 @@ const SEEN_TO: &[(&Method, &str)] = &[
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// A visitor.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Visitor {
     /// The name under which actions are recorded.
     pub name: String,
@@ -84,6 +86,8 @@ pub struct Visitor {
     pub pipelines: Option<Vec<String>>,
     /// Known by a token or a session, and not by being here.
     pub has_signed_in: bool,
+    /// The token or the session by which it is known: its public part.
+    pub token: Option<String>,
     /// Stands in each form that is made for this visitor: no page of another site can know it.
     pub proof: String,
 }
@@ -174,8 +178,14 @@ impl Visitors {
             scope,
             pipelines: None,
             has_signed_in: false,
+            token: None,
             proof: self.own.derived("form"),
         })
+    }
+
+    /// In the place of the proof of whoever looks at a page: of nobody's form.
+    pub fn stand_in(&self) -> String {
+        self.own.derived("live")
     }
 
     /// How a secret from there is known. Those who come with secrets that are none hold up nobody whose token
@@ -361,6 +371,7 @@ async fn visitor(
             scope: token.scope,
             pipelines: token.pipelines.clone(),
             has_signed_in: true,
+            token: Some(token.id.clone()),
             proof: secret.derived("form"),
         })),
         // A session that is over is as none; a token that is none was meant to be one.
@@ -381,6 +392,11 @@ pub struct Gate {
     pub needs: Scope,
 }
 
+/// Answers as this visitor is answered.
+pub async fn as_asked_by<T>(visitor: Arc<Visitor>, answer: impl Future<Output = T>) -> T {
+    ASKING.scope(visitor, answer).await
+}
+
 /// Lets a request through whose visitor has the rights that its route asks for.
 pub async fn gate(
     State(gate): State<Arc<Gate>>,
@@ -399,14 +415,18 @@ pub async fn gate(
         request.uri().clone(),
         request.headers().clone(),
     );
+    let is_stream = live::is_wanted(&request);
     let admitted = admitted(&gate, from, form, &path, &uri, &headers).await;
     match admitted {
         Ok(Some(visitor)) => {
             let visitor = Arc::new(visitor);
             request.extensions_mut().insert(Arc::clone(&visitor));
-            ASKING.scope(visitor, next.run(request)).await
+            match gate.route.is_live && live::is_wanted(&request) {
+                true => live::page(&gate.site, &visitor, request, next).into_response(),
+                false => as_asked_by(visitor, next.run(request)).await,
+            }
         }
-        Ok(None) if form == Form::Page => sign_in(&method, &uri),
+        Ok(None) if form == Form::Page && !is_stream => sign_in(&method, &uri),
         Ok(None) => challenged(unknown("the console asks who its visitors are")),
         Err(refusal) => challenged(refusal),
     }

@@ -7,6 +7,7 @@
 
 pub mod action;
 pub mod bulk;
+pub mod event;
 pub mod fan_out;
 pub mod health;
 pub mod pipeline;

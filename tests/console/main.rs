@@ -24,6 +24,7 @@ mod dashboard;
 mod http;
 mod inputs;
 mod life;
+mod live;
 mod metrics;
 mod pages;
 mod pipelines;

@@ -84,6 +84,8 @@ pub enum Form {
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// A picture.
     Svg,
+    /// Events, one after the other, whose data are JSON of this schema.
+    Events(fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// A page of a list is closed when it has so many bytes; the next one goes on.

@@ -23,7 +23,7 @@ static DOCUMENT: LazyLock<Value> = LazyLock::new(|| document(ROUTES));
 const INTRODUCTION: &str = "What there is in a Ductwork database. Forms only grow: a client ignores fields that it does \
 not know. Lists have pages: the `Link` header of one, with `rel=\"next\"`, is the address of the next, and there is no \
 other way to make one. Payloads of more than 64 KiB are null in lists, with their size beside (`input_bytes`, \
-`output_bytes`); alone, a run or a step has them whole. Every answer has an `ETag`. A request that is refused is \
+`output_bytes`); alone, a run or a step has them whole. Every answer but `/events` has an `ETag`. A request that is refused is \
 answered with a problem of RFC 9457.";
 
 /// The description.
@@ -84,6 +84,13 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
     let (kind, schema) = match form {
         Form::Json(schema) => ("application/json", schema(schemas).to_value()),
         Form::Svg => ("image/svg+xml", json!({ "type": "string" })),
+        Form::Events(schema) => {
+            let data = schema(schemas).to_value();
+            (
+                "text/event-stream",
+                json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": data }),
+            )
+        }
     };
     let mut headers = json!({
         "ETag": { "description": "The tag of this answer, for `If-None-Match`", "schema": { "type": "string" } },
@@ -103,9 +110,23 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
         responses["404"] = json!({ "$ref": "#/components/responses/NotFound" });
         responses["409"] = json!({ "$ref": "#/components/responses/Conflict" });
     }
+    let mut params: Vec<Value> = route.params.iter().map(|about| parameter(about)).collect();
+    if matches!(form, Form::Events(_)) {
+        // A stream is never the same twice.
+        responses.as_object_mut().map(|it| it.remove("304"));
+        responses["200"]
+            .as_object_mut()
+            .map(|it| it.remove("headers"));
+        params.push(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "required": false,
+            "description": "Go on behind the event of this id",
+            "schema": { "type": "string" },
+        }));
+    }
     responses["401"] = json!({ "$ref": "#/components/responses/Unknown" });
     responses["403"] = json!({ "$ref": "#/components/responses/Forbidden" });
-    let mut params: Vec<Value> = route.params.iter().map(|about| parameter(about)).collect();
     let Some(body) = route.body else {
         return json!({
             "operationId": name(route.path),

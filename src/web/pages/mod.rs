@@ -63,25 +63,35 @@ pub use waiting::waiting;
 static STYLE: LazyLock<String> =
     LazyLock::new(|| format!("{}\n{}", include_str!("style.css"), svg::STYLE));
 
-/// Its name, by which it may be kept for good.
-static STYLE_NAME: LazyLock<String> = LazyLock::new(|| {
-    let digest = Sha256::digest(STYLE.as_bytes());
+/// The script by which a page renews itself.
+const SCRIPT: &str = include_str!("live.js");
+
+/// Their names, by which they may be kept for good.
+static STYLE_NAME: LazyLock<String> = LazyLock::new(|| name(&STYLE, "style", "css"));
+static SCRIPT_NAME: LazyLock<String> = LazyLock::new(|| name(SCRIPT, "live", "js"));
+
+fn name(text: &str, name: &str, kind: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
     let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
-    format!("style-{}.css", digits.collect::<String>())
-});
+    format!("{name}-{}.{kind}", digits.collect::<String>())
+}
 
 /// A file that pages need.
 pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
-    if name != *STYLE_NAME {
-        let detail =
-            "there is no such file; a page that asks for it is an old one: load that again";
-        return Err(Refusal::new(StatusCode::NOT_FOUND, detail));
-    }
+    let (kind, text) = match name {
+        name if name == *STYLE_NAME => ("text/css; charset=utf-8", STYLE.as_str()),
+        name if name == *SCRIPT_NAME => ("text/javascript; charset=utf-8", SCRIPT),
+        _ => {
+            let detail =
+                "there is no such file; a page that asks for it is an old one: load that again";
+            return Err(Refusal::new(StatusCode::NOT_FOUND, detail));
+        }
+    };
     let headers = [
-        (CONTENT_TYPE, "text/css; charset=utf-8"),
+        (CONTENT_TYPE, kind),
         (CACHE_CONTROL, "public, max-age=31536000, immutable"),
     ];
-    Ok((headers, STYLE.as_str()).into_response())
+    Ok((headers, text).into_response())
 }
 
 /// The parts around every page.
@@ -91,6 +101,7 @@ struct Frame {
     /// The database's time when it was read, for people.
     read_at: Option<String>,
     style: &'static str,
+    script: &'static str,
     version: &'static str,
     visitor: Option<Arc<Visitor>>,
 }
@@ -121,6 +132,7 @@ impl Frame {
             pages: PAGES.map(|(path, name)| (path, name, path == here)),
             read_at: None,
             style: &STYLE_NAME,
+            script: &SCRIPT_NAME,
             version: VERSION,
             visitor: visitor::asking(),
         }
@@ -156,6 +168,16 @@ fn page(template: &impl Template) -> Result<Response, Refusal> {
     })?;
     let kind = [(CONTENT_TYPE, HTML)];
     Ok((kind, text::visible(&page)).into_response())
+}
+
+/// The inside of a page, and the time at which it was read: the part that is renewed while it is looked at. None of a
+/// page that tells no time.
+pub fn main_of(page: &str) -> Option<(&str, &str)> {
+    let (_, rest) = page.split_once("<main id=\"main\" tabindex=\"-1\">\n")?;
+    let (main, _) = rest.rsplit_once("\n</main>")?;
+    let rest = main.strip_prefix("<p class=\"asof\">As of <span class=\"id\">")?;
+    let (read_at, _) = rest.split_once('<')?;
+    Some((main, read_at))
 }
 
 const HTML: &str = "text/html; charset=utf-8";

@@ -1,0 +1,259 @@
+//! Changes of runs, as they happen, for programs.
+//!
+//! Owns: reading it for all who listen, and telling each what it may know and asked for. Never: decides what
+//! is an event; that is `feed`'s.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::header::{HeaderMap, HeaderName};
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+use crate::model::*;
+use crate::store::event::{self, Changed};
+use crate::store::query;
+use crate::wire::Time;
+use crate::wire::event::{EventDataJson, EventJson};
+
+use super::super::Site;
+use super::super::api::given::{About, Given};
+use super::super::api::{actions, runs};
+use super::super::refusal::Refusal;
+use super::super::source::ReadError;
+use super::super::visitor::Visitor;
+use super::feed::{Log, Place, Start};
+use super::{BEAT, Stream, lock, open, pause};
+
+/// The parameters.
+pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &actions::RUN.about];
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Events of one part of a stream.
+const AT_ONCE: usize = 100;
+
+/// The changes of runs, while somebody listens.
+pub struct Feed {
+    state: Mutex<Listened>,
+    /// Readings, and what became of the last one.
+    read: watch::Sender<(u64, Option<ReadError>)>,
+}
+
+struct Listened {
+    log: Log,
+    listeners: usize,
+    is_read: bool,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        let epoch = uuid::Uuid::new_v4().simple().to_string();
+        Self {
+            state: Mutex::new(Listened {
+                log: Log::new(epoch),
+                listeners: 0,
+                is_read: false,
+            }),
+            read: watch::Sender::new((0, None)),
+        }
+    }
+}
+
+/// One who listens: while there is one, the changes are read.
+struct Listener(Arc<Site>);
+
+impl Listener {
+    /// And true where there was nobody before.
+    fn new(site: &Arc<Site>) -> (Self, bool) {
+        let mut state = lock(&site.live.feed.state);
+        state.listeners += 1;
+        let is_first = !state.is_read;
+        if is_first {
+            state.is_read = true;
+            state.log.awake();
+            tokio::spawn(read(Arc::clone(site)));
+        }
+        (Self(Arc::clone(site)), is_first)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        lock(&self.0.live.feed.state).listeners -= 1;
+    }
+}
+
+/// Reads the changes again and again while somebody listens.
+async fn read(site: Arc<Site>) {
+    let feed = &site.live.feed;
+    loop {
+        let since = {
+            let mut state = lock(&feed.state);
+            state.is_read = state.listeners > 0;
+            if !state.is_read {
+                return;
+            }
+            state.log.since()
+        };
+        let began = Instant::now();
+        let changes = site
+            .source
+            .read(async move |conn| event::changes(conn, since).await);
+        let failed = match changes.await {
+            Ok(changes) => {
+                lock(&feed.state).log.take(changes);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        feed.read.send_modify(|read| *read = (read.0 + 1, failed));
+        tokio::time::sleep(pause(began.elapsed())).await;
+    }
+}
+
+/// The events that one who listens is told.
+struct Wanted {
+    visitor: Arc<Visitor>,
+    pipeline: Option<String>,
+    run: Option<RunId>,
+    from: i64,
+}
+
+impl Wanted {
+    fn is(&self, change: &Changed) -> bool {
+        change.at >= self.from
+            && self.visitor.may_see(&change.pipeline)
+            && self
+                .pipeline
+                .as_ref()
+                .is_none_or(|it| *it == change.pipeline)
+            && self.run.is_none_or(|it| it == change.run)
+    }
+}
+
+/// `GET /api/v1/events`
+pub async fn events(
+    State(site): State<Arc<Site>>,
+    Extension(visitor): Extension<Arc<Visitor>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let given = Given::read(&PARAMS, std::iter::empty(), uri.query().unwrap_or_default())?;
+    let last = headers
+        .get(LAST_EVENT_ID)
+        .map(|it| it.to_str().unwrap_or_default().parse::<Place>());
+    let last = last.transpose().map_err(|()| {
+        let detail = "`Last-Event-ID` is no id of an event of this route";
+        Refusal::new(StatusCode::BAD_REQUEST, detail)
+    })?;
+    let (stream, response) = open(&site, &visitor)?;
+    let feed = &site.live.feed;
+    if let Some(last) = &last
+        && lock(&feed.state).log.is_new()
+    {
+        let now = site
+            .source
+            .read(async |conn| query::now(conn).await)
+            .await?;
+        lock(&feed.state).log.begin_for(last, now);
+    }
+    let mut read = feed.read.subscribe();
+    let (listener, is_first) = Listener::new(&site);
+    // The head of the response comes when the past has been read: all that happens from then on is told.
+    if is_first && read.changed().await.is_ok() {
+        let failed = read.borrow_and_update().1.clone();
+        failed.map_or(Ok(()), Err)?;
+    }
+    let start = lock(&feed.state).log.start(last.as_ref());
+    let wanted = Wanted {
+        from: start.from,
+        pipeline: given.get(&runs::PIPELINE).map(|it| it.0),
+        run: given.get(&actions::RUN),
+        visitor,
+    };
+    tokio::spawn(tell(stream, listener, read, wanted, start));
+    Ok(response)
+}
+
+/// Tells one who listens.
+async fn tell(
+    mut stream: Stream,
+    listener: Listener,
+    mut read: watch::Receiver<(u64, Option<ReadError>)>,
+    wanted: Wanted,
+    start: Start,
+) {
+    let state = &listener.0.live.feed.state;
+    let place = |next: u64| format!("id: {}\n\n", lock(state).log.place(next));
+    let mut next = start.next;
+    let mut part = format!("retry: 1000\n{}", place(next));
+    if start.lost {
+        part.push_str("event: events.lost\ndata: {}\n\n");
+    }
+    loop {
+        if !stream.tell(part).await {
+            return;
+        }
+        let beat = tokio::time::Instant::now() + BEAT;
+        part = loop {
+            let Some((told, passed)) = told(&lock(state).log, next, &wanted) else {
+                // It reads too slowly: it comes back, and hears that it has missed some.
+                return;
+            };
+            next = passed;
+            if !told.is_empty() {
+                break told;
+            }
+            match stream.unless_over(timeout_at(beat, read.changed())).await {
+                None | Some(Ok(Err(_))) => return,
+                Some(Ok(Ok(()))) => {}
+                Some(Err(_)) => break format!(":\n{}", place(next)),
+            }
+        };
+    }
+}
+
+/// The next events of these that are wanted, as they are told, and the number of the one behind them.
+fn told(log: &Log, next: u64, wanted: &Wanted) -> Option<(String, u64)> {
+    let (mut text, mut number, mut count) = (String::new(), next, 0);
+    for change in log.from(next)? {
+        number += 1;
+        if !wanted.is(change) {
+            continue;
+        }
+        let kind = kind(change.status);
+        let event = EventJson {
+            kind,
+            timestamp: Time::of(change.at),
+            data: EventDataJson {
+                run_id: change.run,
+                pipeline: &change.pipeline,
+                status: change.status.as_str(),
+            },
+        };
+        let place = log.place(number);
+        // Ids and texts are always JSON.
+        let event = serde_json::to_string(&event).unwrap_or_default();
+        text.push_str(&format!("id: {place}\nevent: {kind}\ndata: {event}\n\n"));
+        count += 1;
+        if count == AT_ONCE {
+            break;
+        }
+    }
+    Some((text, number))
+}
+
+fn kind(status: RunStatus) -> &'static str {
+    match status {
+        RunStatus::InProgress => "run.started",
+        RunStatus::Dampened => "run.dampened",
+        RunStatus::Completed => "run.completed",
+        RunStatus::Halted => "run.halted",
+        RunStatus::Cancelled => "run.cancelled",
+    }
+}

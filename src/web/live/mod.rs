@@ -1,0 +1,230 @@
+//! Streams: responses that go on while somebody listens.
+//!
+//! Owns: how many there are, and their ends: the listener goes or does not read, the console drains, the
+//! visitor's token ends. Never: says what is told; that is `page`'s, of pages that renew themselves, and
+//! `events`', of what becomes of runs.
+//!
+//! One reading serves all who listen, and there is none while nobody does.
+
+pub mod events;
+mod feed;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+use crate::store::token;
+
+use super::Site;
+use super::refusal::Refusal;
+use super::visitor::Visitor;
+
+pub use page::page;
+
+/// So many streams at once.
+const STREAMS_MAX: usize = 200;
+
+/// Between two looks at the tokens of those who listen.
+const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
+
+/// A stream is never silent for longer, so that a listener who has gone without a word is noticed.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// A page, or the changes, are read for those who listen this often at most,
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// and for a twentieth of the time at most,
+const TIMES_AS_LONG: u32 = 20;
+
+/// unless that would make them older than this.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+const KIND: &str = "text/event-stream";
+
+/// A proxy is to hand on each part as it comes.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// The streams of a console.
+pub struct Live {
+    slots: Arc<Semaphore>,
+    over: watch::Sender<bool>,
+    holders: Mutex<Holders>,
+    rooms: page::Rooms,
+    feed: events::Feed,
+}
+
+/// The tokens by which somebody listens; false: it holds no longer.
+#[derive(Default)]
+struct Holders {
+    of: BTreeMap<String, watch::Sender<bool>>,
+    are_watched: bool,
+}
+
+impl Live {
+    /// Of a console that nobody listens to yet.
+    pub fn new() -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(STREAMS_MAX)),
+            over: watch::Sender::new(false),
+            holders: Mutex::default(),
+            rooms: page::Rooms::default(),
+            feed: events::Feed::default(),
+        }
+    }
+
+    /// Ends all of them, and begins no other one.
+    pub fn end(&self) {
+        self.over.send_replace(true);
+    }
+}
+
+/// True where a visitor asks to be told of changes.
+pub fn is_wanted(request: &Request) -> bool {
+    let accepted = request.headers().get(ACCEPT).map(HeaderValue::to_str);
+    *request.method() == Method::GET && accepted.is_some_and(|it| it.is_ok_and(|it| it == KIND))
+}
+
+/// The time until the next reading, after readings that took so long.
+fn pause(took: Duration) -> Duration {
+    (took * TIMES_AS_LONG).clamp(READ_EVERY, READ_WITHIN)
+}
+
+/// A stream, seen from the end that tells.
+struct Stream {
+    parts: mpsc::Sender<Bytes>,
+    over: watch::Receiver<bool>,
+    /// False: the visitor's token holds no longer.
+    holds: Option<watch::Receiver<bool>>,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// A stream to this visitor, and the response that is its other end.
+fn open(site: &Arc<Site>, visitor: &Visitor) -> Result<(Stream, Response), Refusal> {
+    let live = &site.live;
+    let refused = |detail| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(5);
+    if *live.over.borrow() {
+        return Err(refused("the console is about to end"));
+    }
+    let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
+        return Err(refused("as many listen as may at once"));
+    };
+    // The next part waits until this one has been written: who does not read is told less, and nothing piles
+    // up here.
+    let (parts, told) = mpsc::channel(1);
+    let stream = Stream {
+        parts,
+        over: live.over.subscribe(),
+        holds: visitor.token.as_ref().map(|token| holder(site, token)),
+        _slot: slot,
+    };
+    let mut response = Body::new(Told(told)).into_response();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(KIND));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    Ok((stream, response))
+}
+
+impl Stream {
+    /// Tells it; false where nobody is to be told any more.
+    async fn tell(&mut self, part: String) -> bool {
+        let parts = self.parts.clone();
+        let told = self.unless_over(parts.send(part.into())).await;
+        told.is_some_and(|told| told.is_ok())
+    }
+
+    /// The value of a future, unless the stream is over before.
+    async fn unless_over<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let Self { over, holds, .. } = self;
+        let revoked = async {
+            match holds {
+                // A sender that is gone said false before.
+                Some(holds) => drop(holds.wait_for(|holds| !holds).await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = over.wait_for(|over| *over) => None,
+            () = revoked => None,
+            () = self.parts.closed() => None,
+            value = future => Some(value),
+        }
+    }
+}
+
+/// A stream, seen from the end that listens.
+struct Told(mpsc::Receiver<Bytes>);
+
+impl hyper::body::Body for Told {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let part = self.0.poll_recv(cx);
+        part.map(|part| part.map(|part| Ok(Frame::data(part))))
+    }
+}
+
+/// The way in which those who listen by a token hear that it holds no longer.
+fn holder(site: &Arc<Site>, token: &str) -> watch::Receiver<bool> {
+    let mut holders = lock(&site.live.holders);
+    if !holders.are_watched {
+        holders.are_watched = true;
+        tokio::spawn(look_after(Arc::clone(site)));
+    }
+    let holder = holders.of.entry(token.to_owned());
+    holder
+        .or_insert_with(|| watch::Sender::new(true))
+        .subscribe()
+}
+
+/// Looks at all these tokens with one question, as long as somebody listens by one.
+async fn look_after(site: Arc<Site>) {
+    loop {
+        tokio::time::sleep(LOOKED_AT_EVERY).await;
+        let ids: Vec<String> = {
+            let mut holders = lock(&site.live.holders);
+            holders.of.retain(|_, holder| holder.receiver_count() > 0);
+            holders.are_watched = !holders.of.is_empty();
+            if !holders.are_watched {
+                return;
+            }
+            holders.of.keys().cloned().collect()
+        };
+        let asked = ids.clone();
+        let holding = site
+            .source
+            .read(async move |conn| token::holding(conn, &asked).await);
+        // While the database is away nothing is told either.
+        let Ok(holding) = holding.await else {
+            continue;
+        };
+        let mut holders = lock(&site.live.holders);
+        for id in ids.iter().filter(|id| !holding.contains(id)) {
+            if let Some(holder) = holders.of.remove(id) {
+                holder.send_replace(false);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
