@@ -1,0 +1,114 @@
+// A daemon with a console, and a browser that looks at it.
+import { execFile, spawn } from "node:child_process";
+import { mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+
+const { chromium } = createRequire(join(process.env.BROWSER_TOOLS, "package.json"))("playwright-core");
+const run = promisify(execFile);
+const program = process.env.DUCTWORKD;
+
+// A wait for something fails after so long.
+export const PATIENCE = 30_000;
+
+export async function eventually(what, isTrue) {
+  const until = Date.now() + PATIENCE;
+  for (;;) {
+    const value = await isTrue();
+    if (value) return value;
+    if (Date.now() > until) throw new Error(`not within ${PATIENCE} ms: ${what}`);
+    await new Promise((next) => setTimeout(next, 20));
+  }
+}
+
+async function freePort() {
+  const server = createServer();
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address();
+  await new Promise((closed) => server.close(closed));
+  return port;
+}
+
+export class Daemon {
+  // A daemon of these pipelines, by file name, in a directory of its own.
+  static async start(pipelines) {
+    const daemon = new Daemon();
+    daemon.dir = await mkdtemp(join(tmpdir(), "ductwork-browser."));
+    daemon.port = await freePort();
+    daemon.url = `http://127.0.0.1:${daemon.port}`;
+    await mkdir(join(daemon.dir, "pipelines"));
+    await writeFile(join(daemon.dir, "ductwork.yml"), `default:
+  database: { url: "sqlite://${daemon.dir}/ductwork.db" }
+  console: { listen: "127.0.0.1:${daemon.port}" }
+  supervisor: { polling_timeout: 50ms }
+`);
+    for (const [name, text] of Object.entries(pipelines)) {
+      await writeFile(join(daemon.dir, "pipelines", name), text);
+    }
+    await daemon.again();
+    return daemon;
+  }
+
+  // Starts it, for the first time or anew.
+  async again() {
+    this.process = spawn(program, ["start"], { cwd: this.dir, stdio: ["ignore", "ignore", "pipe"] });
+    this.ended = new Promise((ended) => this.process.once("exit", ended));
+    const lines = [];
+    createInterface({ input: this.process.stderr }).on("line", (line) => lines.push(line));
+    this.log = lines;
+    await eventually("the console listens", () => {
+      if (this.process.exitCode !== null) throw new Error(lines.join("\n"));
+      return lines.some((line) => line.includes("the console listens"))
+        && lines.some((line) => line.includes('"msg":"ready"'));
+    });
+  }
+
+  // The output of a verb.
+  async say(...verb) {
+    const { stdout } = await run(program, verb, { cwd: this.dir });
+    return stdout.trim();
+  }
+
+  async stop() {
+    this.process.kill("SIGTERM");
+    await this.ended;
+  }
+
+  async remove() {
+    await this.stop();
+    await rm(this.dir, { recursive: true });
+  }
+}
+
+export class Browser {
+  static async start() {
+    const browser = new Browser();
+    browser.own = await chromium.launch({
+      executablePath: "/usr/bin/chromium",
+      args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync"],
+    });
+    return browser;
+  }
+
+  // A page of its own session, and all that it complains of.
+  async open(url, settings = {}) {
+    const context = await this.own.newContext(settings);
+    const page = await context.newPage();
+    page.complaints = [];
+    page.on("pageerror", (error) => page.complaints.push(String(error)));
+    page.on("console", (message) => {
+      if (message.type() === "error" && !message.text().includes("net::ERR_")) page.complaints.push(message.text());
+    });
+    await page.goto(url);
+    return page;
+  }
+
+  async stop() {
+    await this.own.close();
+  }
+}
