@@ -227,15 +227,45 @@ pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Bulk>, Error> {
     row.as_ref().map(Bulk::read).transpose()
 }
 
-/// Interventions in many runs, newest first: at most `n` that are older than `before`. One that this version
-/// cannot read is left out.
-pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<Vec<Bulk>, Error> {
+/// An intervention of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// One that can be read.
+    Bulk(Box<Bulk>),
+    /// One whose row is damaged, or of a newer version.
+    Unreadable(Uuid),
+}
+
+impl Listed {
+    /// Its key.
+    pub fn id(&self) -> Uuid {
+        match self {
+            Self::Bulk(bulk) => bulk.id,
+            Self::Unreadable(id) => *id,
+        }
+    }
+}
+
+/// True when there is one of this id, whether it can be read or not.
+pub async fn is_there(conn: &mut Conn, id: Uuid) -> Result<bool, Error> {
+    let row = conn
+        .fetch_optional(&FIND_BULK, &[("id", id.into())])
+        .await?;
+    Ok(row.is_some())
+}
+
+/// Interventions in many runs, newest first: at most `n` that are older than `before`.
+pub async fn latest(conn: &mut Conn, before: Option<Uuid>, n: usize) -> Result<Vec<Listed>, Error> {
     let args = [
         ("before", before.unwrap_or(Uuid::max()).into()),
         ("n", n.into()),
     ];
     let rows = conn.fetch(&BULKS, &args).await?;
-    Ok(rows.iter().filter_map(|row| Bulk::read(row).ok()).collect())
+    let listed = |row: &Row| match Bulk::read(row) {
+        Ok(bulk) => Ok(Listed::Bulk(Box::new(bulk))),
+        Err(_) => Ok(Listed::Unreadable(row.get("id")?)),
+    };
+    rows.iter().map(listed).collect()
 }
 
 /// The interventions that go on, oldest first: at most `n`. One that this version cannot read is for another.

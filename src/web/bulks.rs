@@ -41,7 +41,7 @@ const LEASE: Duration = Duration::from_secs(6);
 /// A round begins no run after so long, so that each bulk action has its turn.
 const ROUND: Duration = Duration::from_millis(1_000);
 
-/// A run on which so many rounds have ended for want of time is left as it is.
+/// A run at which so many rounds have ended without a result is left as it is.
 const TRIES: u32 = 3;
 
 /// The work on bulk actions.
@@ -151,10 +151,9 @@ pub async fn create(
                 "{OPEN_MAX} bulk actions go on: stop one, or wait for the end of one"
             ))));
         }
-        let newest = match newest {
-            Some(newest) => newest,
-            None => bulk::newest(conn).await?,
-        };
+        let last = bulk::newest(conn).await?;
+        // Runs that are yet to be triggered are not meant, whatever is asked for.
+        let newest = newest.map_or(last, |newest| newest.min(last));
         let selection = match &selection {
             Selection::Matching(filter) => {
                 Selection::Matching(since(filter, within, query::now(conn).await?))
@@ -255,14 +254,21 @@ pub async fn stop(
     visitor: &Visitor,
     by: Actor,
 ) -> Result<bool, Refusal> {
-    find(site, id, visitor).await?;
-    let asked = site
-        .acts
-        .read(async move |conn| bulk::stop(conn, id, &by.name).await);
-    asked.await.map_err(deeds::unsure)
+    // One who may act on all can stop one that only another version can read.
+    if !visitor.may_act_on_all() {
+        find(site, id, visitor).await?;
+    }
+    let asked = site.acts.read(
+        async move |conn| match bulk::stop(conn, id, &by.name).await? {
+            true => Ok(Some(true)),
+            false => Ok(bulk::is_there(conn, id).await?.then_some(false)),
+        },
+    );
+    let stopped = asked.await.map_err(deeds::unsure)?;
+    stopped.ok_or_else(|| missing(id))
 }
 
-/// The runs on which rounds have ended for want of time, by bulk action, and how many did.
+/// The runs at which rounds have ended without a result, by bulk action, and how many did.
 #[derive(Default)]
 struct Late(HashMap<Uuid, (RunId, u32)>);
 
@@ -332,7 +338,8 @@ async fn round(
         }
         let until = Instant::now() + ROUND;
         let why = format!(
-            "{TRIES} attempts took longer than an action of a console may: `ductworkd` can do it on the command line"
+            "{TRIES} attempts failed or took too long, or others held its rows: do it by itself (`ductworkd revive`, \
+             `cancel` or `resume`), which says why"
         );
         let given_up = given_up.map(|run| (run, why.as_str()));
         let mut tell = |run| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
@@ -354,7 +361,8 @@ async fn round(
     });
     let done = asked.await;
     let run = *at.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (Err(ReadError::Late), Some(run)) = (&done, run) {
+    let is_of_run = |error: &ReadError| !matches!(error, ReadError::Away(_) | ReadError::Crowded);
+    if let (true, Some(run)) = (done.as_ref().is_err_and(is_of_run), run) {
         late.meet(bulk, run);
     }
     done

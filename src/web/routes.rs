@@ -17,7 +17,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::model::Scope;
 
 use crate::wire::action::{ActionJson, CancelledJson, MadeJson, ResumedJson, UnpausedJson};
-use crate::wire::bulk::{BulkJson, StoppedJson};
+use crate::wire::bulk::{BulkJson, ListedJson, StoppedJson};
 use crate::wire::event::EventJson;
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
 use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
@@ -322,7 +322,7 @@ pub static ROUTES: &[Route] = &[
         &[], json::<BulkJson>(), |deed| Box::pin(bulks::create(deed))),
     reads("/api/v1/bulk", "Bulk actions, newest first",
         &[&runs::LIMIT_.about, &bulks::AFTER.about],
-        json::<Vec<BulkJson>>(), |site, given| Box::pin(bulks::list(site, given))),
+        json::<Vec<ListedJson>>(), |site, given| Box::pin(bulks::list(site, given))),
     reads("/api/v1/bulk/{bulk}", "A bulk action, and how far it is",
         &[&bulks::ID.about], json::<BulkJson>(), |site, given| Box::pin(bulks::one(site, given))),
     acts::<actions::NoBody>(Method::DELETE, "/api/v1/bulk/{bulk}", "Stop a bulk action: after the answer no further run is \

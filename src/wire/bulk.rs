@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::machine::bulk::{Failure, Filter, Kind, Selection};
 use crate::model::*;
-use crate::store::bulk::Bulk;
+use crate::store::bulk::{Bulk, Listed};
 
 use super::Time;
 
@@ -138,6 +138,35 @@ impl<'a> FilterJson<'a> {
             status: &filter.statuses,
             since: filter.since.map(Time::of),
             kind: filter.kind.as_ref().map(kind),
+        }
+    }
+}
+
+/// A bulk action of a list.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "BulkOfList")]
+pub enum ListedJson<'a> {
+    /// One that can be read.
+    Bulk(Box<BulkJson<'a>>),
+    /// One whose row is damaged, or of a newer version: it can be stopped.
+    Unreadable {
+        /// Its id.
+        id: Uuid,
+        /// `unreadable`.
+        state: &'static str,
+    },
+}
+
+impl<'a> ListedJson<'a> {
+    /// Of a bulk action.
+    pub fn of(listed: &'a Listed) -> Self {
+        match listed {
+            Listed::Bulk(bulk) => Self::Bulk(Box::new(BulkJson::of(bulk))),
+            Listed::Unreadable(id) => Self::Unreadable {
+                id: *id,
+                state: "unreadable",
+            },
         }
     }
 }

@@ -92,13 +92,15 @@ struct Attribute {
 
 /// A value: its kind is its name.
 #[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 #[schemars(rename = "TraceValue")]
 enum AttributeValue {
-    StringValue(String),
+    #[serde(rename = "stringValue")]
+    Text(String),
     /// A whole number, as JSON of protobuf writes one of 64 bits.
-    IntValue(String),
-    BoolValue(bool),
+    #[serde(rename = "intValue")]
+    Number(String),
+    #[serde(rename = "boolValue")]
+    Flag(bool),
 }
 
 fn nanos(micros: i64) -> String {
@@ -107,9 +109,9 @@ fn nanos(micros: i64) -> String {
 
 fn attribute((key, value): (&'static str, Value)) -> Attribute {
     let value = match value {
-        Value::Text(text) => AttributeValue::StringValue(text),
-        Value::Number(number) => AttributeValue::IntValue(number.to_string()),
-        Value::Flag(flag) => AttributeValue::BoolValue(flag),
+        Value::Text(text) => AttributeValue::Text(text),
+        Value::Number(number) => AttributeValue::Number(number.to_string()),
+        Value::Flag(flag) => AttributeValue::Flag(flag),
     };
     Attribute { key, value }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use ductwork::model::{RunId, RunStatus};
-use ductwork::store::action::{self, Of};
-use ductwork::store::bulk;
+use ductwork::machine::bulk::Selection;
+use ductwork::model::{Channel, RunId, RunStatus, Verb};
+use ductwork::store::action::{self, Actor, Of};
+use ductwork::store::bulk::{self, NewBulk};
 use ductwork::store::{Conn, query};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -84,7 +85,12 @@ on_every_database! {
         assert_eq!(changed.len(), 150);
         assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), runs.into_iter().collect());
         fixture.ended(PATIENCE).await;
-        let console = Console::after(&daemon, killed).await;
+        // One that was killed early has not said where it listens.
+        let console = eventually(PATIENCE, "a console answers", async || {
+            let console = Console::of(&daemon).await;
+            console.try_get("/livez").is_some().then_some(console)
+        })
+        .await;
         let seen = Ask::get(&format!("{BULK}/{id}")).bearer(&secret).of(&console).value();
         assert_eq!((&seen["state"], &seen["done"], &seen["by"]), (&json!("ended"), &json!(150), &json!("shop")));
         let listed = Ask::get(BULK).bearer(&secret).of(&console).value();
@@ -101,14 +107,14 @@ on_every_database! {
         let page = |path: &str| Ask::get(path).cookie(&cookie).of(&console);
         let kinds = page("/halted").body;
         let (_, rest) = kinds.split_once("href=\"/bulk/new?").expect("a way to revive them");
-        let address = format!("/bulk/new?{}", rest.split('"').next().unwrap().replace("&amp;", "&"));
+        let address = format!("/bulk/new?{}", rest.split('"').next().unwrap().replace("&#38;", "&"));
         let question = page(&address);
         assert!(question.body.contains("Revive 3 runs?"), "{question:?}");
         // The form sends what the page has in it.
         let mut form = Vec::new();
         for field in question.body.split("<input type=\"hidden\" name=\"").skip(1) {
             let (name, rest) = field.split_once("\" value=\"").unwrap();
-            let value = rest.split('"').next().unwrap().replace("&#38;", "&").replace("&amp;", "&");
+            let value = rest.split('"').next().unwrap().replace("&#38;", "&");
             let mut pair = form_urlencoded::Serializer::new(String::new());
             form.push(pair.append_pair(name, &value).finish());
         }
@@ -142,6 +148,13 @@ on_every_database! {
         let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
         assert_eq!(ended(&mut fixture.conn, id).await, (1, 1, 0));
         assert_eq!(changed(&mut fixture.conn, id).await, [waits[0]]);
+        // Nothing chosen is not everything.
+        let nothing = format!("proof={}&verb=cancel", question.proof());
+        let refused = Ask::form("/bulk", &nothing).cookie(&cookie).of(&console);
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert!(refused.body.contains("choose runs first"), "{refused:?}");
+        let letters = format!("{nothing}&run=%ff");
+        assert_eq!(Ask::form("/bulk", &letters).cookie(&cookie).of(&console).status, 400);
         let stop = format!("{path}/stop");
         let unproven = Ask::form(&stop, "").cookie(&cookie).of(&console);
         assert_eq!(unproven.status, 403);
@@ -149,6 +162,52 @@ on_every_database! {
         assert_eq!(Ask::form(&stop, &form).cookie(&cookie).of(&console).leads_to(), path);
         daemon.stop().await;
         fixture.audited().await;
+    }
+
+    async fn an_entry_of_the_halted_is_a_kind_to_revive(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        halted(&mut fixture, 2).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let kinds = Ask::get("/api/v1/halted").bearer(&secret).of(&console).value();
+        let entry = kinds["kinds"][0].clone();
+        let body = json!({"verb": "revive", "filter": {"kind": entry}}).to_string();
+        let made = Ask::json(BULK, &body).bearer(&secret).of(&console);
+        assert_eq!(made.status, 201, "{made:?}");
+        assert_eq!(made.value()["filter"]["pipeline"], "Halts");
+        assert_eq!(ended(&mut fixture.conn, id(&made.value())).await, (2, 0, 0));
+        let part = json!({"verb": "revive", "filter": {"kind": {"node": "Fail", "kind": ""}}}).to_string();
+        let refused = Ask::json(BULK, &part).bearer(&secret).of(&console);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert!(refused.body.contains("missing field `reason`"), "{refused:?}");
+        let mut other = entry.clone();
+        other["pipeline"] = json!("Plain");
+        let body = json!({"verb": "revive", "filter": {"pipeline": "Halts", "kind": other}}).to_string();
+        assert_eq!(Ask::json(BULK, &body).bearer(&secret).of(&console).status, 422);
+        daemon.stop().await;
+    }
+
+    async fn a_bulk_action_that_only_another_version_can_read_is_listed_and_can_be_stopped(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let selection = Selection::chosen(vec![RunId::new()]);
+        let new = NewBulk {
+            verb: Verb::Pause,
+            selection: &selection,
+            definition: None,
+            newest: RunId::new(),
+            by: &Actor::new("ana", Channel::Api),
+        };
+        let id = bulk::create(&mut fixture.conn, new).await.unwrap();
+        let listed = Ask::get(BULK).bearer(&secret).of(&console).value();
+        assert_eq!(listed, json!([{"id": id.to_string(), "state": "unreadable"}]));
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+        let page = Ask::get("/bulk").cookie(&cookie).of(&console);
+        assert!(page.body.contains(&format!("/bulk/{id}/stop")), "{page:?}");
+        for was_open in [true, false] {
+            let stopped = Ask::delete(&format!("{BULK}/{id}")).bearer(&secret).of(&console);
+            assert_eq!(stopped.value(), json!({"was_open": was_open}));
+        }
+        daemon.stop().await;
     }
 
     async fn a_wish_for_many_runs_that_cannot_be_is_refused_with_the_reason(db: Db) {
@@ -175,7 +234,7 @@ on_every_database! {
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"status": ["completed"]}}"#), &secret, 422, "halted"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"status": ["x"]}}"#), &secret, 422, "states"),
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"since": "x"}}"#), &secret, 422, "since"),
-            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"kind": {}}}"#), &secret, 422, "revived"),
+            (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"kind": {"node": null, "reason": null, "class": null, "kind": ""}}}"#), &secret, 422, "revived"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {}, "latest": true}"#), &secret, 422, "names their pipeline"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "X"}, "latest": true}"#), &secret, 409, "no pipeline X"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {}}"#), &limited, 403, "Halts alone"),
@@ -199,8 +258,9 @@ on_every_database! {
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
         assert_eq!(Ask::delete(&path).bearer(&limited).of(&console).value()["was_open"], false);
         for address in [
-            "/bulk/new", "/bulk/new?verb=trigger", "/bulk/new?verb=revive&status=completed", "/bulk/new?verb=revive&run=x",
-            "/bulk/new?verb=revive&since=x", "/bulk/new?verb=revive&verb=cancel", "/bulk/x", "/bulk?before=x",
+            "/bulk/new", "/bulk/new?verb=trigger", "/bulk/new?verb=cancel", "/bulk/new?verb=cancel&run=",
+            "/bulk/new?verb=revive&all=1&status=completed", "/bulk/new?verb=revive&run=x",
+            "/bulk/new?verb=revive&all=1&since=x", "/bulk/new?verb=revive&verb=cancel", "/bulk/x", "/bulk?before=x",
         ] {
             let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
             let answer = Ask::get(address).cookie(&cookie).of(&console);

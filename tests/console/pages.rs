@@ -105,7 +105,8 @@ fn page(console: &Console, path: &str) -> String {
 fn links(body: &str) -> BTreeSet<String> {
     let links = body.split("href=\"").skip(1).filter_map(|rest| {
         let link = rest.split('"').next()?;
-        let link = link.split('#').next()?.replace("&amp;", "&");
+        let link = link.replace("&#38;", "&").replace("&amp;", "&");
+        let link = link.split('#').next()?.to_owned();
         (link.starts_with('/')).then_some(link)
     });
     links.collect()

@@ -8,7 +8,7 @@ use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::bulk::{Filter, Kind, Selection};
 use ductwork::model::*;
 use ductwork::store::action::{self, Actor, Of};
-use ductwork::store::bulk::{self, Bulk, NewBulk, Worked};
+use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Worked};
 use ductwork::store::definition::Definitions;
 use ductwork::store::revive::{Revive, Wanted, revive_as};
 use ductwork::store::{Conn, Error, Location, Purpose, duty, halted, prune, query};
@@ -368,7 +368,7 @@ on_every_database! {
         work(conn, ended).await;
         let open = create(conn, Verb::Revive, all_halted(None)).await;
         let ids = async |conn: &mut Conn, before| -> Vec<Uuid> {
-            bulk::latest(conn, before, 9).await.unwrap().iter().map(|it| it.id).collect()
+            bulk::latest(conn, before, 9).await.unwrap().iter().map(Listed::id).collect()
         };
         assert_eq!(ids(conn, None).await, [open, ended]);
         assert_eq!(ids(conn, Some(open)).await, [ended]);

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::duration;
 use crate::machine::bulk::{Filter, Kind, Selection};
 use crate::model::*;
-use crate::store::bulk::{self, Bulk};
+use crate::store::bulk::{self, Listed};
 use crate::view;
 use crate::web::Site;
 use crate::web::bulks::{self, Wanted};
 use crate::web::refusal::Refusal;
 use crate::web::visitor;
-use crate::wire::bulk::{BulkJson, StoppedJson};
+use crate::wire::bulk::{BulkJson, ListedJson, StoppedJson};
 
 use super::actions::NoBody;
 use super::cursor::AfterBulk;
@@ -77,19 +77,29 @@ pub struct FilterBody {
     kind: Option<KindBody>,
 }
 
-/// A way in which runs halt.
-#[derive(Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+/// A way in which runs halt: an entry of `/api/v1/halted`. Its counts and its runs may be left out.
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "NewBulkKind")]
 pub struct KindBody {
+    /// Their pipeline, which the filter may name as well.
+    #[serde(default)]
+    pipeline: Option<String>,
     /// The node.
+    #[serde(deserialize_with = "given")]
     node: Option<String>,
     /// Why, for machines.
+    #[serde(deserialize_with = "given")]
     reason: Option<String>,
     /// The class of the error.
+    #[serde(deserialize_with = "given")]
     class: Option<String>,
     /// The error's message, without what is particular to a run.
     kind: String,
+}
+
+/// A part that may be null, and may not be missing: without it the kind would be another.
+fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Option::deserialize(from)
 }
 
 fn unfit(detail: impl Into<String>) -> Refusal {
@@ -134,8 +144,16 @@ impl FilterBody {
                 statuses.push(status);
             }
         }
+        let of_kind = self.kind.as_ref().and_then(|it| it.pipeline.clone());
+        let pipeline = match (self.pipeline, of_kind) {
+            (Some(own), Some(other)) if own != other => {
+                let detail = format!("the filter names `{own}`, and its kind `{other}`");
+                return Err(unfit(detail));
+            }
+            (own, other) => own.or(other),
+        };
         Ok(Filter {
-            pipeline: self.pipeline,
+            pipeline,
             statuses,
             since: None,
             kind: self.kind.map(|it| Kind {
@@ -165,8 +183,8 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         .source
         .read(async move |conn| bulk::latest(conn, before, limit + 1).await);
     let bulks = read.await?;
-    let next = |it: &Bulk| (AFTER.about.name, AfterBulk(it.id).text());
-    Answer::page(&bulks, limit, BulkJson::of, next)
+    let next = |it: &Listed| (AFTER.about.name, AfterBulk(it.id()).text());
+    Answer::page(&bulks, limit, ListedJson::of, next)
 }
 
 /// `GET /api/v1/bulk/{bulk}`

@@ -95,7 +95,7 @@ pub fn id<T: FromStr>(text: &str, what: &str) -> Result<T, Refusal> {
 }
 
 /// A text as a form sends it; `None` where it is no UTF-8.
-fn decoded(text: &str) -> Option<String> {
+pub fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

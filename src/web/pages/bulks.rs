@@ -14,7 +14,7 @@ use crate::duration;
 use crate::machine::bulk::{Filter, Kind, Selection};
 use crate::model::*;
 use crate::number::grouped;
-use crate::store::bulk::{self, Bulk};
+use crate::store::bulk::{self, Bulk, Listed};
 use crate::store::{halted, query};
 use crate::view;
 use crate::web::Site;
@@ -43,9 +43,9 @@ const NAMED: usize = 50;
 const LETTERS: usize = 300;
 
 /// The names of the parameters that say what is wanted.
-const PARAMETERS: [&str; 11] = [
-    "verb", "run", "pipeline", "status", "since", "kind", "node", "reason", "class", "error",
-    "newest",
+const PARAMETERS: [&str; 12] = [
+    "verb", "all", "run", "pipeline", "status", "since", "kind", "node", "reason", "class",
+    "error", "newest",
 ];
 
 /// The deed, as people read it before and after.
@@ -141,6 +141,8 @@ struct Ask {
     number: String,
     is_none: bool,
     is_bad: bool,
+    /// The runs are those that match, and not chosen ones.
+    is_all: bool,
     /// The configuration has the pipeline that is named, so its newest definition can be asked for.
     offers_latest: bool,
     /// The fields that the form sends.
@@ -170,11 +172,18 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
     let since = since.as_deref().map(duration::parse).transpose();
     let since = since
         .map_err(|error| wrong(format!("`since` is wrong: {error}; {}", duration::NOTATION)))?;
-    let selection = match runs.is_empty() {
+    let is_all = one("all")?.is_some();
+    let selection = match is_all {
+        false if runs.is_empty() => {
+            return Err(wrong("choose runs first, in the list of runs"));
+        }
         false => {
             let runs: Result<Vec<RunId>, Refusal> =
                 runs.iter().map(|id| asked::id(id, "a run")).collect();
             Selection::chosen(runs?)
+        }
+        true if !runs.is_empty() => {
+            return Err(wrong("either runs are chosen, or all that match are meant"));
         }
         true => {
             let mut statuses = Vec::new();
@@ -206,7 +215,7 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
 
 /// The address of the question before a bulk action in all runs that match.
 pub fn address(verb: Verb, filter: &Filter, since: Option<&str>) -> String {
-    let mut path = format!("/bulk/new?verb={verb}");
+    let mut path = format!("/bulk/new?verb={verb}&all=1");
     let mut add = |name: &str, value: &str| {
         path.push_str(&format!("&{name}={}", encoded(value)));
     };
@@ -237,9 +246,6 @@ pub async fn ask_bulk(
     uri: Uri,
 ) -> Result<Response, Refusal> {
     let asked = Asked::of(&uri, &PARAMETERS)?;
-    if asked.all("run").next().is_none() && asked.one("verb")?.is_none() {
-        return Err(wrong("choose runs first, in the list of runs"));
-    }
     let get = |name| asked.all(name).collect::<Vec<&str>>();
     let wanted = wanted(get)?.checked()?;
     bulks::own_alone(&site, &wanted.selection, &who).await?;
@@ -291,6 +297,7 @@ pub async fn ask_bulk(
         },
         is_none: number == 0 && !is_more,
         is_bad: wanted.verb == Verb::Cancel,
+        is_all: matches!(wanted.selection, Selection::Matching(_)),
         offers_latest: wanted.verb == Verb::Revive && pipeline.as_ref().is_some_and(own),
         fields,
         back: match wanted.verb {
@@ -417,6 +424,9 @@ pub async fn stop_bulk(
 struct List {
     frame: Frame,
     bulks: Vec<Shown>,
+    /// Those that only another version can read.
+    unreadable: Vec<Uuid>,
+    may_stop: bool,
     older: Option<String>,
 }
 
@@ -431,15 +441,23 @@ pub async fn all_bulks(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
         let bulks = bulk::latest(conn, before, LISTED + 1).await?;
         Ok((bulks, query::now(conn).await?))
     });
-    let (bulks, now) = read.await?;
-    let last = bulks.get(LISTED - 1).filter(|_| bulks.len() > LISTED);
+    let (mut listed, now) = read.await?;
+    let more = listed.len() > LISTED;
+    listed.truncate(LISTED);
+    let last = listed.last().filter(|_| more).map(Listed::id);
+    let (mut bulks, mut unreadable) = (Vec::new(), Vec::new());
+    for bulk in &listed {
+        match bulk {
+            Listed::Bulk(bulk) => bulks.push(Shown::of(bulk, now)),
+            Listed::Unreadable(id) => unreadable.push(*id),
+        }
+    }
+    let frame = Frame::of("actions", now);
     page(&List {
-        frame: Frame::of("actions", now),
-        older: last.map(|it| format!("/bulk?before={}", it.id)),
-        bulks: bulks
-            .iter()
-            .take(LISTED)
-            .map(|it| Shown::of(it, now))
-            .collect(),
+        may_stop: frame.may_act_on(None),
+        frame,
+        bulks,
+        unreadable,
+        older: last.map(|last| format!("/bulk?before={last}")),
     })
 }

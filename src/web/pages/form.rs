@@ -9,7 +9,7 @@ use crate::secret::same;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 
-use super::asked::wrong;
+use super::asked::{decoded, wrong};
 
 /// The fields of a form.
 pub struct Form(Vec<(String, String)>);
@@ -17,12 +17,19 @@ pub struct Form(Vec<(String, String)>);
 impl Form {
     /// Reads them.
     pub fn read(body: &Bytes) -> Result<Self, Refusal> {
-        if std::str::from_utf8(body).is_err() {
-            return Err(wrong("a form is sent as text"));
+        let text = std::str::from_utf8(body).ok();
+        let parts = text.map(|text| text.split('&').filter(|part| !part.is_empty()));
+        let pair = |part: &str| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            Some((decoded(name)?, decoded(value)?))
+        };
+        let pairs: Option<Vec<(String, String)>> =
+            parts.and_then(|parts| parts.map(pair).collect());
+        match pairs {
+            Some(pairs) => Ok(Self(pairs)),
+            // To put other letters in their place would change what somebody sends.
+            None => Err(wrong("a form is sent as text, in UTF-8")),
         }
-        let pairs = form_urlencoded::parse(body);
-        let pairs = pairs.map(|(name, value)| (name.into_owned(), value.into_owned()));
-        Ok(Self(pairs.collect()))
     }
 
     /// The same, of a form that was made for this visitor: a page of another site cannot know its proof.
