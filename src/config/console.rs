@@ -1,4 +1,5 @@
-//! The console's settings: the address at which it listens, and the names by which it may be asked for.
+//! The console's settings: the address at which it listens, the names by which it may be asked for, and the
+//! endpoints that it tells of runs.
 //!
 //! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
@@ -11,6 +12,7 @@ use super::DEFAULT_ENVIRONMENT;
 use super::keys::Key;
 use super::read::Reader;
 use super::value::{self, Faults};
+use super::webhooks::{Endpoint, webhooks};
 
 /// Settings of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct Console {
     pub hosts: Vec<String>,
     /// Visitors without a token are refused; `None`: where other hosts can reach it.
     pub tokens: Option<bool>,
+    /// Those that hear of runs.
+    pub webhooks: Vec<Endpoint>,
 }
 
 impl Console {
@@ -34,6 +38,7 @@ impl Console {
                 "anybody" => Some(false),
                 _ => None,
             },
+            webhooks: read.one("console.webhooks", webhooks),
         }
     }
 

@@ -187,7 +187,29 @@ pub fn cover_passwords(line: &str) -> String {
         let covered = "*".repeat(out[from..end].chars().count());
         out.replace_range(from..end, &covered);
     }
-    out
+    cover_secrets(out)
+}
+
+/// The same of the secret of an endpoint, unless it is a variable.
+fn cover_secrets(line: String) -> String {
+    const NAME: &str = "secret:";
+    let (mut out, mut rest) = (String::new(), line.as_str());
+    while let Some(at) = rest.find(NAME) {
+        let blank = |char: char| char.is_whitespace() || matches!(char, '"' | '\'');
+        let from = at + NAME.len();
+        let from = rest[from..]
+            .find(|char| !blank(char))
+            .map_or(rest.len(), |to| from + to);
+        let end = rest[from..].find(|char| blank(char) || matches!(char, ',' | '}'));
+        let (value, after) = rest[from..].split_at(end.unwrap_or(rest.len() - from));
+        out.push_str(&rest[..from]);
+        match value.starts_with('$') {
+            true => out.push_str(value),
+            false => out.extend(value.chars().map(|_| '*')),
+        }
+        rest = after;
+    }
+    out + rest
 }
 
 fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {

@@ -78,6 +78,8 @@ pub enum Kind {
     Listen,
     /// A list of names of hosts.
     Hosts,
+    /// A list of endpoints.
+    Webhooks,
     /// One command (a list of strings) or several (a list of lists).
     Commands,
 }
@@ -218,6 +220,9 @@ pub static KEYS: &[Key] = &[
     key("console.visitors", Kind::Choice(VISITORS), Scope::One, "auto",
         "whom the console answers: `known` (with a token alone), or `anybody` on its host, who reads; `auto`: `known` \
          where other hosts or `console.hosts` reach it"),
+    key("console.webhooks", Kind::Webhooks, Scope::One, "[]",
+        "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, and if not all \
+         are meant its `events` and `pipelines`"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",

@@ -17,6 +17,7 @@ mod read;
 mod schema;
 mod source;
 mod value;
+mod webhooks;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +34,7 @@ pub use console::Console;
 pub use database::DatabaseUrl;
 pub use schema::json_schema;
 pub use value::{Exception, PipelineFilter};
+pub use webhooks::{Endpoint, SigningKey};
 
 use places::Places;
 use read::Reader;
@@ -544,7 +546,8 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let file = source.map(|source| source.path.clone());
     let parent = file.as_deref().and_then(Path::parent);
     let base_dir = parent.unwrap_or(cwd).to_owned();
-    let (url, origin, secret_variables) = read.database_url(&base_dir);
+    let (url, origin, mut secret_variables) = read.database_url(&base_dir);
+    secret_variables.extend(read.variables_of("console.webhooks"));
     let pipelines_path = read.one("pipelines_path", value::path);
     Config {
         others: source.map_or_else(Vec::new, |source| source.others(&environment)),

@@ -197,6 +197,16 @@ impl<'a> Reader<'a> {
         (self.choose_url(from_file, base_dir), origin, secrets)
     }
 
+    /// The variables that a value of the file names, which are secrets.
+    pub fn variables_of(&self, path: &str) -> Vec<String> {
+        let expanded = self.in_file(path).map(|node| expand::node(node, self.vars));
+        let mut used = expanded
+            .and_then(Result::ok)
+            .map_or_else(Vec::new, |(_, used)| used);
+        used.retain(|name| !PUBLIC.contains(&name.as_str()));
+        used
+    }
+
     fn choose_url(
         &mut self,
         from_file: Option<Result<Node, Faults>>,

@@ -97,6 +97,32 @@ fn leaf(key: &Key) -> Value {
             {"type": ["string", "null"]},
             {"type": "array", "items": {"type": "string", "minLength": 1}},
         ]}),
+        Kind::Webhooks => {
+            let texts = json!({"anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ]});
+            let properties = [
+                (
+                    "name",
+                    json!({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"}),
+                ),
+                (
+                    "url",
+                    json!({"type": "string", "pattern": "^https?://|\\$\\{"}),
+                ),
+                (
+                    "secret",
+                    json!({"type": "string", "pattern": "^whsec_|\\$\\{"}),
+                ),
+                ("events", texts.clone()),
+                ("pipelines", texts),
+            ];
+            let properties = properties.map(|(name, form)| (name.to_owned(), form));
+            let mut endpoint = closed(properties.into_iter().collect());
+            endpoint["required"] = json!(["name", "url", "secret"]);
+            json!({"type": ["array", "null"], "items": endpoint, "maxItems": 16})
+        }
         Kind::Choice(words) => or_variable(json!({"enum": words})),
         Kind::Integer { min, max } => {
             or_variable(json!({"type": "integer", "minimum": min, "maximum": max}))

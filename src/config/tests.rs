@@ -206,7 +206,7 @@ fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() 
                 let said = format!("`{}` for all (the default)", key.default);
                 assert!(REFERENCE.contains(&said), "{said}");
             }
-            Kind::Commands | Kind::Hosts => {
+            Kind::Commands | Kind::Hosts | Kind::Webhooks => {
                 assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
             }
             _ => assert_eq!(node.as_text(), Some(key.default), "{}", key.path),
@@ -522,6 +522,10 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Commands => ("[env, \"a b\"]", "[file]"),
         Kind::Listen => ("127.0.0.1:9410", "\"[::1]:0\""),
         Kind::Hosts => ("A, b.example", "[c]"),
+        Kind::Webhooks => (
+            "[{name: a, url: \"http://a/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",
+            "[{name: b, url: \"http://b/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",
+        ),
     }
 }
 
@@ -1379,4 +1383,116 @@ fn the_schema_has_each_key_with_its_default_and_what_it_is_for() {
         schema["properties"]["production"]["$ref"],
         "#/$defs/settings"
     );
+}
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+#[test]
+fn endpoints_hear_of_what_they_name_and_of_all_where_they_name_nothing() {
+    let text = "console:\n  webhooks:\n    - {name: a, url: \"https://a.example/x?y=1\", secret: \"${S}\"}\n    \
+                - name: b\n      url: \"http://[::1]:8080\"\n      secret: \"${S}\"\n      \
+                events: [run.halted, run.dampened]\n      pipelines: P\n";
+    let config = Desk::with(text).var("S", SECRET).config();
+    let [a, b] = config.console.webhooks.as_slice() else {
+        panic!("{:?}", config.console)
+    };
+    assert_eq!((a.url.host(), a.url.port_u16()), (Some("a.example"), None));
+    assert_eq!(
+        (a.interest.events.len(), a.interest.pipelines.len()),
+        (4, 0)
+    );
+    assert_eq!(
+        (b.url.host(), b.url.port_u16()),
+        (Some("[::1]"), Some(8080))
+    );
+    assert_eq!(b.interest.pipelines, ["P"]);
+    assert_eq!(a.secret.expose().len(), 24);
+    assert!(config.secret_variables().contains(&"S".to_owned()));
+    assert!(!format!("{config:?}").contains("MfKQ9r"));
+}
+
+#[test]
+fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
+    let endpoint = |more: &str| format!("{{name: a, url: \"https://a/\", secret: {SECRET}{more}}}");
+    let url = |url: &str| format!("{{name: a, url: \"{url}\", secret: {SECRET}}}");
+    let many = vec![endpoint(""); 17].join(", ");
+    for (items, part) in [
+        ("{a: 1}".to_owned(), "takes a list of endpoints, not a map"),
+        ("[a]".to_owned(), "is a map, not `a`"),
+        (format!("[{many}]"), "takes at most 16 endpoints"),
+        ("[{}]".to_owned(), "has no `name`"),
+        (
+            format!("[{{url: \"http://a\", secret: {SECRET}}}]"),
+            "has no `name`",
+        ),
+        (format!("[{{name: a, secret: {SECRET}}}]"), "has no `url`"),
+        (
+            "[{name: a, url: \"http://a\"}]".to_owned(),
+            "has no `secret`",
+        ),
+        (
+            format!("[{}, {}]", endpoint(""), endpoint("")),
+            "two endpoints are named `a`",
+        ),
+        (
+            format!("[{}]", endpoint(", event: x")),
+            "did you mean `events`?",
+        ),
+        (
+            format!("[{}]", endpoint(", events: [run.halt]")),
+            "did you mean `run.halted`?",
+        ),
+        (
+            format!("[{}]", endpoint(", events: halted")),
+            "did you mean `run.halted`?",
+        ),
+        (
+            format!("[{}]", endpoint(", events: []")),
+            "there is no event",
+        ),
+        (
+            format!("[{}]", endpoint(", pipelines: []")),
+            "it would hear of nothing",
+        ),
+        (
+            format!("[{}]", endpoint(", pipelines: [{a: 1}]")),
+            "takes names of pipelines",
+        ),
+        (format!("[{}]", url("ftp://a/")), "begins neither with"),
+        (
+            format!("[{}]", url("a.example/x")),
+            "the `url` of an endpoint",
+        ),
+        (format!("[{}]", url("https://")), "the `url` of an endpoint"),
+        (format!("[{}]", url("https://u:p@a/")), "has a user in it"),
+        (
+            format!("[{}]", url("https://a:0/")),
+            "has a port that is none",
+        ),
+        (
+            format!("[{}]", url("https://a:99999/")),
+            "the `url` of an endpoint",
+        ),
+        (
+            format!("[{}]", url(&format!("https://a/{}", "x".repeat(2_000)))),
+            "longer than 2000 bytes",
+        ),
+        (
+            "[{name: \"a b\", url: \"http://a\", secret: x}]".to_owned(),
+            "is a word, not",
+        ),
+        (
+            "[{name: a, url: \"http://a\", secret: hunter2}]".to_owned(),
+            "is not `whsec_` and 24 to 64 bytes",
+        ),
+        (
+            "[{name: a, url: \"http://a\", secret: whsec_c2hvcnQ=}]".to_owned(),
+            "is not `whsec_` and 24 to 64 bytes",
+        ),
+    ] {
+        let desk = Desk::with(&format!("console: {{webhooks: {items}}}\n"));
+        let said = desk.load_as(None, None).expect_err("problems").to_string();
+        assert!(said.contains(part), "{items}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
 }

@@ -263,6 +263,8 @@ const HISTORY: &str = "
     ductwork_duties name holder until
     ductwork_bulks id verb selection definition newest dealt done skipped failed failures created_at by_whom channel
         ended_at stopped_by
+    ductwork_webhooks name since seen
+    ductwork_deliveries id endpoint run_id event pipeline body state attempts created_at due_at tried_at status error
     ductwork_tokens id kind name digest scope pipelines created_at created_by expires_at ended_at parent
     ductwork_migrations version name applied_at needs";
 

@@ -18,6 +18,7 @@ pub mod timeline;
 pub mod trace;
 #[cfg(feature = "internals")]
 pub mod transition;
+pub mod webhook;
 pub mod why;
 
 #[cfg(test)]

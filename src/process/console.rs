@@ -113,6 +113,7 @@ async fn listen(
         witness,
         pipelines: pipelines.to_vec(),
         max_payload: Box::new(move |pipeline| settings.job_worker.max_payload(pipeline)),
+        webhooks: config.console.webhooks.as_slice().into(),
         wake: Box::new(move |conn, pipeline| {
             let wakeup = Arc::clone(&wakeup);
             Box::pin(async move { wakeup.announce(conn, pipeline).await })

@@ -3,9 +3,9 @@
 use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
-    definition, departed, duty, event, fan_out, halted, known, list, logs, metrics, migrate,
-    overview, page, pause, process, prune, query, resume, revive, steps, stuck, timeline, token,
-    trace, transition, trigger, why,
+    definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
+    migrate, overview, page, pause, process, prune, query, resume, revive, steps, stuck, timeline,
+    token, trace, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -32,6 +32,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         definition::STATEMENTS,
         action::STATEMENTS,
         bulk::STATEMENTS,
+        delivery::STATEMENTS,
         duty::STATEMENTS,
         trace::STATEMENTS,
         token::STATEMENTS,

@@ -1,6 +1,6 @@
 //! A place in an order of rows by time and id: where a walk in batches goes on.
 //!
-//! Owns: the place. Never: the order, which is the statement's (`claim`, `prune`).
+//! Owns: the place. Never: the order, which is the statement's (`claim`, `delivery`, `prune`).
 
 use uuid::Uuid;
 
@@ -15,6 +15,16 @@ pub struct Cursor(i64, Uuid);
 impl Cursor {
     /// Before everything.
     pub const FIRST: Self = Self(i64::MIN, Uuid::nil());
+
+    /// Before all that is of this time: µs since 1970.
+    pub fn at(time: i64) -> Self {
+        Self(time, Uuid::nil())
+    }
+
+    /// Its time: µs since 1970.
+    pub fn time(&self) -> i64 {
+        self.0
+    }
 
     /// That of a row, by the names of these two columns.
     pub(super) fn of(row: &Row, time: &str, id: &str) -> Result<Self, Error> {

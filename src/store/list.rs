@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::model::*;
 
-use super::conn::Conn;
+use super::conn::{Conn, Row};
 use super::error::Error;
 use super::query::{self, Run, run_columns};
 use super::statement::{Arg, Rows, Statement, statements};
@@ -255,13 +255,21 @@ pub(super) async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<()
     if ids.is_empty() {
         return Ok(());
     }
-    let rows = Rows::new().ids("id", ids);
-    for row in conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await? {
-        let id = RunId(row.get("run_id")?);
-        let reason = row.get("halt_reason")?;
+    for (id, reason) in reasons(conn, ids).await? {
         if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
             run.halt_reasons.push(reason);
         }
     }
     Ok(())
+}
+
+/// The reasons for which branches of these runs have halted, each once for a run.
+pub(super) async fn reasons(
+    conn: &mut Conn,
+    runs: Vec<RunId>,
+) -> Result<Vec<(RunId, String)>, Error> {
+    let rows = Rows::new().ids("id", runs);
+    let found = conn.fetch(&HALT_REASONS, &[("b", (&rows).into())]).await?;
+    let reason = |row: &Row| Ok((RunId(row.get("run_id")?), row.get("halt_reason")?));
+    found.iter().map(reason).collect()
 }

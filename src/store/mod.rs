@@ -22,6 +22,7 @@ pub mod conn;
 pub mod context;
 pub mod cursor;
 pub mod definition;
+pub mod delivery;
 pub mod departed;
 pub mod dialect;
 pub mod duty;
@@ -31,6 +32,7 @@ pub mod fan_out;
 #[cfg(feature = "failpoints")]
 mod fault;
 pub mod fault_injection;
+pub mod finder;
 pub mod halted;
 pub mod known;
 pub mod list;

@@ -93,6 +93,7 @@ statements! {
                                  WHERE {any:e.step_id;b(id id)} AND e.result IS NULL)";
     BEGIN_PRUNING = "
         UPDATE ductwork_runs SET pruning_at = {now} WHERE {any:id;b(id id)}";
+    PRUNE_DELIVERIES = "DELETE FROM ductwork_deliveries WHERE {any:run_id;b(id id)}";
     PRUNE_TUPLES = "DELETE FROM ductwork_tuples WHERE {any:run_id;b(id id)}";
     PRUNE_ADVANCEMENTS = "DELETE FROM ductwork_advancements WHERE {any:transition_id;b(id id)}";
     PRUNE_TRANSITIONS = "DELETE FROM ductwork_transitions WHERE {any:id;b(id id)}";
@@ -311,6 +312,7 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     let roots = conn.fetch(&PRUNABLE_ROOTS, &rows).await?;
     delete_branches(conn, ids(&roots, "id")?).await?;
     conn.execute(&PRUNE_TUPLES, &rows).await?;
+    conn.execute(&PRUNE_DELIVERIES, &rows).await?;
     let runs = conn.execute(&PRUNE_RUNS, &rows).await?;
     Ok(Part { runs, more })
 }

@@ -15,6 +15,7 @@ mod health;
 mod live;
 mod metrics;
 mod pages;
+mod post;
 mod refusal;
 pub mod routes;
 mod serve;
@@ -22,6 +23,7 @@ pub mod source;
 mod strangers;
 mod unstalled;
 mod visitor;
+mod webhooks;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -30,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
+use crate::config::Endpoint;
 use crate::definition::Definition;
 use crate::model::Scope;
 use crate::store::definition::Definitions;
@@ -45,6 +48,7 @@ use live::Live;
 use metrics::Scrapes;
 use source::Source;
 use visitor::Visitors;
+use webhooks::Webhooks;
 
 pub use serve::Running;
 
@@ -64,6 +68,9 @@ pub struct Site {
     /// The same for bulk actions, so that nobody who acts on one run waits for them.
     bulk_acts: Source,
     bulks: Bulks,
+    /// The same for what endpoints are told.
+    webhook_acts: Source,
+    webhooks: Webhooks,
     visitors: Visitors,
     terms: Terms,
     /// The definitions that routes have met.
@@ -82,6 +89,8 @@ impl Site {
             acts: Source::that_acts(location.clone()),
             bulk_acts: Source::that_acts(location.clone()),
             bulks: Bulks::default(),
+            webhook_acts: Source::that_acts(location.clone()),
+            webhooks: Webhooks::default(),
             visitors: Visitors::new(terms.anonymous)?,
             terms,
             definitions: Arc::default(),
@@ -111,6 +120,8 @@ pub struct Terms {
     pub pipelines: Vec<Arc<Definition>>,
     /// Bytes of the longest input of a pipeline.
     pub max_payload: Box<dyn Fn(&str) -> u64 + Send + Sync>,
+    /// Those that are told of runs.
+    pub webhooks: Arc<[Endpoint]>,
     /// Called when something was done that somebody is to work on.
     pub wake: Wake,
 }

@@ -25,10 +25,11 @@ use crate::wire::process::ProcessesJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
 use crate::wire::trace::TraceJson;
+use crate::wire::webhook::DeliveryJson;
 
 use super::api::given::About;
 use super::api::{
-    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, runs, steps,
+    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, runs, steps, webhooks,
 };
 use super::live::events;
 use super::refusal::Refusal;
@@ -226,6 +227,10 @@ pub static ROUTES: &[Route] = &[
         "A bulk action: how far it is", || get(pages::one_bulk)),
     route(Method::POST, "/bulk/{id}/stop", OPERATE,
         "Stop a bulk action", || post(pages::stop_bulk)),
+    route(Method::GET, "/webhooks", READ,
+        "Messages to endpoints about runs", || get(pages::webhooks)),
+    route(Method::POST, "/webhooks/{id}/send", OPERATE,
+        "Send a message to its endpoint once more", || post(pages::send_webhook)),
     route(Method::GET, "/runs/{id}/cancel", OPERATE,
         "The question before a run is cancelled", || get(pages::ask_cancel)),
     route(Method::POST, "/runs/{id}/cancel", OPERATE,
@@ -331,6 +336,12 @@ pub static ROUTES: &[Route] = &[
     tells("/api/v1/events", "What becomes of runs, as it happens: server-sent events. With `Last-Event-ID` it goes on \
          behind that one",
         &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
+    reads("/api/v1/webhooks", "Messages to endpoints about runs, newest first",
+        &[&webhooks::STATE.about, &runs::LIMIT_.about, &webhooks::AFTER.about],
+        json::<Vec<DeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))),
+    acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
+         with the same id",
+        &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),

@@ -24,6 +24,7 @@ use super::bulks;
 use super::routes::{Route, router};
 use super::strangers::Remote;
 use super::unstalled::Unstalled;
+use super::webhooks;
 
 /// So many connections at once; further ones wait in the kernel until one of these ends.
 const CONNECTIONS_MAX: usize = 512;
@@ -78,10 +79,13 @@ pub fn start(
     let (until, told) = watch::channel(None);
     let router = router(routes, Arc::clone(&site));
     let bulks = tokio::task::spawn_local(bulks::work(Arc::clone(&site)));
+    let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
         serve(listener, router, site, told).await;
         // A run that it is at is changed, or is not.
         bulks.abort();
+        // A message that is on its way is sent once more.
+        webhooks.abort();
     });
     Running { until, task }
 }

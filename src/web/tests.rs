@@ -32,6 +32,7 @@ pub(super) async fn with<F: Future>(
             },
             pipelines: Vec::new(),
             max_payload: Box::new(|_| 1_024),
+            webhooks: Arc::new([]),
             wake: Box::new(|_, _| Box::pin(async {})),
         };
         let site = Arc::new(Site::new(&location, hosts, terms).unwrap());

@@ -16,6 +16,7 @@ pub mod process;
 pub mod run;
 pub mod step;
 pub mod trace;
+pub mod webhook;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;

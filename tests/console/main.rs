@@ -35,3 +35,4 @@ mod strangers;
 mod tokens;
 mod traces;
 mod visitors;
+mod webhooks;

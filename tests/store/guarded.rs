@@ -102,6 +102,49 @@ pub const GUARDED: &[Guarded] = &[
         "ended_at <= {now} - :age",
         "bulk_actions_are_listed_and_forgotten_when_they_have_ended",
     ),
+    // Nor do the messages to endpoints.
+    (
+        "SEE_WEBHOOK.1",
+        1,
+        "name = :name",
+        "an_endpoint_never_goes_back_to_what_was_found",
+    ),
+    (
+        "SEE_WEBHOOK.2",
+        1,
+        "seen < :seen",
+        "an_endpoint_never_goes_back_to_what_was_found",
+    ),
+    (
+        "LEASE_DELIVERY.1",
+        1,
+        "due_at <= {now}",
+        "of_two_who_would_send_a_message_one_does",
+    ),
+    (
+        "RETRY_DELIVERY.1",
+        1,
+        "due_at IS NOT NULL",
+        "a_late_result_of_an_attempt_changes_nothing",
+    ),
+    (
+        "RETRY_DELIVERY.2",
+        1,
+        "attempts = :attempts",
+        "a_late_result_of_an_attempt_changes_nothing",
+    ),
+    (
+        "END_DELIVERY.1",
+        1,
+        "due_at IS NOT NULL",
+        "a_late_result_of_an_attempt_changes_nothing",
+    ),
+    (
+        "END_DELIVERY.2",
+        1,
+        "attempts = :attempts",
+        "a_late_result_of_an_attempt_changes_nothing",
+    ),
     (
         "TAKE_DUTY.1",
         1,

@@ -23,6 +23,7 @@ mod clock;
 mod contexts;
 mod costs;
 mod crossings;
+mod deliveries;
 mod departed;
 mod driver;
 mod ends;

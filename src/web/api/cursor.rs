@@ -19,6 +19,7 @@ enum List {
     Steps = 2,
     Actions = 3,
     Bulks = 4,
+    Deliveries = 5,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -76,6 +77,26 @@ impl AfterBulk {
 impl Value for AfterBulk {
     fn read(text: &str) -> Result<Self, String> {
         Ok(Self(Uuid::from_bytes(read(List::Bulks, text)?)))
+    }
+
+    fn schema() -> Json {
+        schema()
+    }
+}
+
+/// Deliveries that are older than this one.
+pub struct AfterDelivery(pub Uuid);
+
+impl AfterDelivery {
+    /// As it stands in an address.
+    pub fn text(&self) -> String {
+        written(List::Deliveries, &[self.0.as_bytes()])
+    }
+}
+
+impl Value for AfterDelivery {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(Uuid::from_bytes(read(List::Deliveries, text)?)))
     }
 
     fn schema() -> Json {

@@ -12,6 +12,7 @@ pub mod pipelines;
 pub mod processes;
 pub mod runs;
 pub mod steps;
+pub mod webhooks;
 
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock};

@@ -26,6 +26,7 @@ mod step;
 mod text;
 mod trigger;
 mod waiting;
+mod webhooks;
 
 use std::sync::{Arc, LazyLock};
 
@@ -58,6 +59,7 @@ pub use step::step;
 pub use text::clip;
 pub use trigger::{ask_trigger, trigger};
 pub use waiting::waiting;
+pub use webhooks::{send_webhook, webhooks};
 
 /// The stylesheet of all pages, and of the pictures in them.
 static STYLE: LazyLock<String> =

@@ -1,0 +1,32 @@
+-- The endpoints that hear of runs, by their names in the configuration.
+CREATE TABLE ductwork_webhooks (
+    name  text PRIMARY KEY,
+    -- It hears of runs that ended then or later.
+    since bigint NOT NULL,
+    -- The runs that had ended by then have been found.
+    seen  bigint NOT NULL
+);
+-- What an endpoint is told: one row for each endpoint, run and event.
+CREATE TABLE ductwork_deliveries (
+    id         uuid PRIMARY KEY,
+    endpoint   text NOT NULL,
+    run_id     uuid NOT NULL,
+    -- The run's status that it is about.
+    event      text NOT NULL,
+    pipeline   text NOT NULL,
+    -- The message, the same at every attempt.
+    body       text NOT NULL,
+    -- waiting, delivered or failed.
+    state      text NOT NULL,
+    attempts   bigint NOT NULL,
+    created_at bigint NOT NULL,
+    -- When it may be sent; null where it is not waiting.
+    due_at     bigint,
+    -- When the last attempt ended, and how: the status of the response, or why there was none.
+    tried_at   bigint,
+    status     bigint,
+    error      text,
+    UNIQUE (run_id, endpoint, event)
+);
+CREATE INDEX ductwork_deliveries_due ON ductwork_deliveries (endpoint, due_at, id) WHERE due_at IS NOT NULL;
+CREATE INDEX ductwork_deliveries_state ON ductwork_deliveries (state, id);

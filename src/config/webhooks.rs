@@ -1,0 +1,265 @@
+//! The endpoints that hear of runs.
+//!
+//! Owns: their notation, and what an address and a secret must be. Never: sends anything.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::Uri;
+
+use crate::machine::webhook::{EVENTS, Interest, event};
+use crate::problem::nearest;
+use crate::yaml::{Fault, Node, Value};
+
+use super::keys::Key;
+use super::value::{Faults, unknown_key};
+
+/// As many endpoints; each is a few messages at once.
+const ENDPOINTS_MAX: usize = 16;
+
+/// Letters of a name.
+const NAME_MAX: usize = 64;
+
+/// Bytes of an address.
+const URL_MAX: usize = 2_000;
+
+/// Bytes of a secret, as Standard Webhooks wants them.
+const SECRET: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// The beginning of a secret.
+const PREFIX: &str = "whsec_";
+
+const NAMES: [&str; 5] = ["name", "url", "secret", "events", "pipelines"];
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name, by which it is known to the database.
+    pub name: String,
+    /// Where messages go: `http` or `https`, with a host.
+    pub url: Uri,
+    /// The key of its signatures.
+    pub secret: SigningKey,
+    /// The runs of which it wants to hear.
+    pub interest: Interest,
+}
+
+/// The key of signatures; nothing shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningKey(Vec<u8>);
+
+impl SigningKey {
+    /// Reads `whsec_` and 24 to 64 bytes in base64.
+    pub fn read(text: &str) -> Option<Self> {
+        let bytes = STANDARD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        SECRET.contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    /// Its bytes.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str("…")
+    }
+}
+
+/// A list of endpoints.
+pub fn webhooks(node: &Node, key: &Key) -> Result<Vec<Endpoint>, Faults> {
+    let Some(items) = node.as_list() else {
+        let message = format!(
+            "`{}` takes a list of endpoints, not {}",
+            key.path,
+            node.describe()
+        );
+        let help = "write `- { name: shop, url: \"https://shop.example/hooks\", secret: \"${SHOP_SECRET}\" }`";
+        return Err(vec![Fault::new(node.at, message).help(help)]);
+    };
+    let (mut endpoints, mut faults) = (Vec::<Endpoint>::new(), Vec::new());
+    if items.len() > ENDPOINTS_MAX {
+        let message = format!("`{}` takes at most {ENDPOINTS_MAX} endpoints", key.path);
+        faults.push(Fault::new(node.at, message));
+    }
+    for item in items.iter().take(ENDPOINTS_MAX) {
+        match endpoint(item, key) {
+            Ok(endpoint) if endpoints.iter().any(|it| it.name == endpoint.name) => {
+                let message = format!("two endpoints are named `{}`", endpoint.name);
+                faults.push(Fault::new(item.at, message).help("give each a name of its own"));
+            }
+            Ok(endpoint) => endpoints.push(endpoint),
+            Err(more) => faults.extend(more),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(endpoints),
+        false => Err(faults),
+    }
+}
+
+fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
+    let Some(entries) = node.as_map() else {
+        let message = format!(
+            "an endpoint of `{}` is a map, not {}",
+            key.path,
+            node.describe()
+        );
+        return Err(vec![
+            Fault::new(node.at, message).help(format!("its keys: {}", NAMES.join(", "))),
+        ]);
+    };
+    let unknown = entries
+        .iter()
+        .filter(|it| !NAMES.contains(&it.key.as_str()) && !it.key.starts_with("x-"));
+    let mut faults: Faults = unknown
+        .map(|it| unknown_key(&it.key, it.at, key.path, &NAMES))
+        .collect();
+    let part = |name: &str| node.get(name).filter(|it| !it.is_null());
+    let mut missing = |name: &str, help: &str| {
+        let message = format!("an endpoint of `{}` has no `{name}`", key.path);
+        faults.push(Fault::new(node.at, message).help(help));
+    };
+    if part("name").is_none() {
+        missing(
+            "name",
+            "give it a name, which stays the same when its address changes",
+        );
+    }
+    if part("url").is_none() {
+        missing(
+            "url",
+            "write where messages go: `https://shop.example/hooks`",
+        );
+    }
+    if part("secret").is_none() {
+        missing("secret", SECRET_HELP);
+    }
+    let mut take = |fault: Fault| faults.push(fault);
+    let name = part("name").and_then(|it| name(it).map_err(&mut take).ok());
+    let url = part("url").and_then(|it| url(it).map_err(&mut take).ok());
+    let secret = part("secret").and_then(|it| secret(it).map_err(&mut take).ok());
+    let mut events = EVENTS.to_vec();
+    if let Some(given) = part("events") {
+        events = Vec::new();
+        for (at, text) in texts(given) {
+            let known = EVENTS.into_iter().find(|it| event(*it) == text);
+            match known {
+                Some(known) if events.contains(&known) => {}
+                Some(known) => events.push(known),
+                None => take(unknown_event(at, &text)),
+            }
+        }
+        if events.is_empty() && texts(given).is_empty() {
+            take(unknown_event(given, ""));
+        }
+    }
+    let mut pipelines = Vec::new();
+    if let Some(given) = part("pipelines") {
+        let all = texts(given);
+        for (at, text) in &all {
+            match text.as_str() {
+                "" => take(Fault::new(
+                    at.at,
+                    "`pipelines` of an endpoint takes names of pipelines",
+                )),
+                text => pipelines.push(text.to_owned()),
+            }
+        }
+        if all.is_empty() {
+            let message = "`pipelines` of an endpoint is empty: it would hear of nothing";
+            take(Fault::new(given.at, message).help("leave it out to hear of all pipelines"));
+        }
+    }
+    match (name, url, secret, faults.is_empty()) {
+        (Some(name), Some(url), Some(secret), true) => Ok(Endpoint {
+            name,
+            url,
+            secret,
+            interest: Interest { events, pipelines },
+        }),
+        _ => Err(faults),
+    }
+}
+
+/// One text, or a list of texts; what is none is an empty one.
+fn texts(node: &Node) -> Vec<(&Node, String)> {
+    let text = |node: &Node| node.as_text().unwrap_or_default().to_owned();
+    match &node.value {
+        Value::List(items) => items.iter().map(|it| (it, text(it))).collect(),
+        _ => vec![(node, text(node))],
+    }
+}
+
+fn unknown_event(node: &Node, text: &str) -> Fault {
+    let all = EVENTS.map(event);
+    let meant = nearest(text, all.iter().map(String::as_str)).or_else(|| {
+        all.iter()
+            .map(String::as_str)
+            .find(|it| it.strip_prefix("run.") == Some(text))
+    });
+    let suggestion = meant.map_or_else(String::new, |it| format!("did you mean `{it}`? "));
+    let message = format!("there is no event {}", node.describe());
+    Fault::new(node.at, message).help(format!("{suggestion}events: {}", all.join(", ")))
+}
+
+fn name(node: &Node) -> Result<String, Fault> {
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    match node.as_text() {
+        Some(text) if (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(of_name) => {
+            Ok(text.to_owned())
+        }
+        _ => {
+            let message = format!("the name of an endpoint is a word, not {}", node.describe());
+            let help = format!("write up to {NAME_MAX} letters, digits, `-`, `.` and `_`");
+            Err(Fault::new(node.at, message).help(help))
+        }
+    }
+}
+
+fn url(node: &Node) -> Result<Uri, Fault> {
+    // A path may be a secret, and it is the beginning that is wrong.
+    let refuse = |why: &str| {
+        let message = format!("the `url` of an endpoint {why}");
+        let help =
+            "write `https://HOST/PATH`, or `http://` within a network that nobody listens to";
+        Err(Fault::new(node.at, message).help(help))
+    };
+    let text = node.as_text().unwrap_or_default();
+    if text.len() > URL_MAX {
+        return refuse(&format!("is longer than {URL_MAX} bytes"));
+    }
+    let Ok(uri) = text.parse::<Uri>() else {
+        return refuse("is no URL");
+    };
+    let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+    let authority = uri.authority().filter(|it| !it.host().is_empty());
+    match authority {
+        _ if !is_http => refuse("begins neither with `https://` nor with `http://`"),
+        None => refuse("names no host"),
+        Some(authority) if authority.as_str().contains('@') => {
+            refuse("has a user in it: messages are signed, and know no passwords")
+        }
+        // A port that is none is dropped otherwise.
+        Some(authority) if authority.as_str().ends_with(':') || has_no_port(authority) => {
+            refuse("has a port that is none")
+        }
+        Some(_) => Ok(uri),
+    }
+}
+
+fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
+    let after = authority.as_str().strip_prefix(authority.host());
+    after.is_some_and(|it| !it.is_empty()) && authority.port_u16().is_none_or(|port| port == 0)
+}
+
+const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
+     `echo whsec_$(head -c 32 /dev/urandom | base64)` makes one";
+
+fn secret(node: &Node) -> Result<SigningKey, Fault> {
+    SigningKey::read(node.as_text().unwrap_or_default()).ok_or_else(|| {
+        // Nothing of it is shown: it may be one that was only cut off.
+        let message = "the `secret` of an endpoint is not `whsec_` and 24 to 64 bytes in base64";
+        Fault::new(node.at, message).help(SECRET_HELP)
+    })
+}

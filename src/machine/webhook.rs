@@ -1,0 +1,137 @@
+//! Messages to endpoints about runs.
+//!
+//! Owns: which endpoint wants which run, and what follows an attempt. Never: sends anything.
+
+use std::time::Duration;
+
+use crate::model::*;
+
+/// The states of runs of which endpoints hear.
+pub const EVENTS: [RunStatus; 4] = [
+    RunStatus::Completed,
+    RunStatus::Halted,
+    RunStatus::Cancelled,
+    RunStatus::Dampened,
+];
+
+/// The waits between attempts, as Standard Webhooks proposes them. After the last of them one more is made.
+const WAITS: [Duration; 8] = [
+    Duration::from_secs(5),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(30 * 60),
+    Duration::from_secs(2 * 60 * 60),
+    Duration::from_secs(5 * 60 * 60),
+    Duration::from_secs(10 * 60 * 60),
+    Duration::from_secs(14 * 60 * 60),
+    Duration::from_secs(20 * 60 * 60),
+];
+
+/// The fraction of a wait that is added at most, so that messages which failed together do not come together.
+const JITTER: f64 = 0.1;
+
+/// The runs of which an endpoint wants to hear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interest {
+    /// In these states.
+    pub events: Vec<RunStatus>,
+    /// Of these pipelines; empty: of all.
+    pub pipelines: Vec<String>,
+}
+
+impl Interest {
+    /// True for a run that it wants to hear of.
+    pub fn wants(&self, pipeline: &str, status: RunStatus) -> bool {
+        self.events.contains(&status)
+            && (self.pipelines.is_empty() || self.pipelines.iter().any(|it| it == pipeline))
+    }
+}
+
+/// The name of what a message is about.
+pub fn event(status: RunStatus) -> String {
+    format!("run.{status}")
+}
+
+/// The consequence of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Follows {
+    /// It has arrived.
+    Delivered,
+    /// It is given up.
+    Failed,
+    /// It is sent once more, after this time.
+    Again(Duration),
+}
+
+/// The consequence of an attempt with this response, after so many before it. `spread` is a random number from 0 to 1.
+pub fn follows(status: Option<u16>, attempts: u32, spread: f64) -> Follows {
+    match status {
+        Some(200..=299) => return Follows::Delivered,
+        // The endpoint is gone, and says so.
+        Some(410) => return Follows::Failed,
+        _ => {}
+    }
+    let wait = usize::try_from(attempts).ok().and_then(|it| WAITS.get(it));
+    match wait {
+        None => Follows::Failed,
+        Some(wait) => Follows::Again(wait.mul_f64(1.0 + JITTER * spread.clamp(0.0, 1.0))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_of_success_ends_it_and_gone_gives_it_up_at_once() {
+        for status in [200, 202, 204, 299] {
+            assert_eq!(follows(Some(status), 0, 0.0), Follows::Delivered);
+            assert_eq!(follows(Some(status), 99, 0.0), Follows::Delivered);
+        }
+        assert_eq!(follows(Some(410), 0, 0.0), Follows::Failed);
+        for status in [
+            None,
+            Some(100),
+            Some(301),
+            Some(400),
+            Some(404),
+            Some(429),
+            Some(500),
+        ] {
+            let again = Follows::Again(Duration::from_secs(5));
+            assert_eq!(follows(status, 0, 0.0), again, "{status:?}");
+        }
+    }
+
+    #[test]
+    fn waits_grow_from_five_seconds_to_twenty_hours_and_then_it_is_given_up() {
+        let mut waits = Vec::new();
+        let mut attempts = 0;
+        while let Follows::Again(wait) = follows(None, attempts, 0.0) {
+            waits.push(wait.as_secs());
+            attempts += 1;
+        }
+        let hour = 3_600;
+        let hours = [2, 5, 10, 14, 20].map(|it| it * hour);
+        assert_eq!(waits, [&[5, 300, 1_800][..], &hours].concat());
+        assert_eq!(follows(Some(500), 8, 0.0), Follows::Failed);
+        assert_eq!(follows(Some(500), u32::MAX, 0.0), Follows::Failed);
+        let spread = follows(None, 1, 1.0);
+        assert_eq!(spread, Follows::Again(Duration::from_secs(330)));
+    }
+
+    #[test]
+    fn an_endpoint_hears_of_its_events_and_pipelines() {
+        let all = Interest {
+            events: EVENTS.to_vec(),
+            pipelines: Vec::new(),
+        };
+        assert!(all.wants("A", RunStatus::Completed) && all.wants("B", RunStatus::Dampened));
+        assert!(!all.wants("A", RunStatus::InProgress));
+        let some = Interest {
+            events: vec![RunStatus::Halted],
+            pipelines: vec!["A".into()],
+        };
+        assert!(some.wants("A", RunStatus::Halted));
+        assert!(!some.wants("B", RunStatus::Halted) && !some.wants("A", RunStatus::Completed));
+    }
+}

@@ -1,0 +1,402 @@
+//! Deliveries: what the endpoints of the configuration are told about runs.
+//!
+//! Owns: their rows, finding the runs that an endpoint has yet to hear of, and the record of each attempt.
+//! Never: sends anything, or decides when the next attempt is.
+//!
+//! Nothing is written with the end of a run: ended runs are found afterwards, by the index of their times, and
+//! whoever finds one again finds its delivery. A row says that a message is to be sent before it is sent, so
+//! none is lost; one whose sender dies in the middle is sent once more.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::machine::webhook::Follows;
+use crate::model::*;
+
+use super::conn::{Conn, Row};
+use super::cursor::Cursor;
+use super::error::Error;
+use super::list;
+use super::micros;
+use super::statement::{Rows, statements};
+
+macro_rules! columns {
+    () => {
+        "d.id, d.endpoint, d.run_id, d.event, d.pipeline, d.state, d.attempts, d.created_at, d.due_at, d.tried_at,
+               d.status, d.error"
+    };
+}
+
+statements! {
+    BEGIN_WEBHOOK = "
+        INSERT INTO ductwork_webhooks (name, since, seen) VALUES (:name, {now}, {now})
+        ON CONFLICT (name) DO NOTHING";
+    WEBHOOK = "
+        SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = :name";
+    /// RACE: a console whose duty another has by now tells how far it was. The runs that were found stay found. Proven
+    /// by `an_endpoint_never_goes_back_to_what_was_found`.
+    SEE_WEBHOOK = "
+        UPDATE ductwork_webhooks SET seen = :seen WHERE name = :name AND seen < :seen";
+    RUNS_ENDED_SINCE = "
+        SELECT r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at,
+               coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+          FROM ductwork_runs r {by:ductwork_runs_ended}
+         WHERE r.status IN ('completed', 'halted', 'cancelled')
+           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
+           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
+           AND r.pruning_at IS NULL
+         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n";
+    RUNS_THAT_WAIT = "
+        SELECT r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at, CAST(NULL AS {int}) AS ended_at
+          FROM ductwork_runs r {by:ductwork_runs_others}
+         WHERE r.status <> 'completed' AND r.status = 'dampened' AND r.pipeline >= :pipeline
+           AND (r.pipeline, r.id) > (:pipeline, :behind_id) AND r.pruning_at IS NULL
+         ORDER BY r.status, r.pipeline, r.id LIMIT :n";
+    KNOWN_DELIVERIES = "
+        SELECT d.run_id, d.endpoint, d.event FROM ductwork_deliveries d WHERE {any:d.run_id;b(id id)}";
+    /// RACE: two consoles find one run. The second finds the first one's row. Proven by
+    /// `a_run_that_is_found_twice_is_delivered_once`.
+    INSERT_DELIVERIES = "
+        INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
+        SELECT b.id, b.endpoint, b.run_id, b.event, b.pipeline, b.body, 'waiting', 0, {now}, {now}
+          FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)} WHERE true
+        ON CONFLICT (run_id, endpoint, event) DO NOTHING";
+    DUE_DELIVERIES = "
+        SELECT d.id, d.run_id, d.event, d.body, d.attempts FROM ductwork_deliveries d
+         WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n";
+    /// RACE: two consoles are about to send one message. The one that writes second finds that it is not due.
+    /// Proven by `of_two_who_would_send_a_message_one_does`.
+    LEASE_DELIVERY = "
+        UPDATE ductwork_deliveries SET due_at = {now} + :lease
+         WHERE id = :id AND due_at <= {now}";
+    /// RACE: a sender stalled so long that another has sent it as well, or a person asked for it once more. Each
+    /// attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
+    RETRY_DELIVERY = "
+        UPDATE ductwork_deliveries
+           SET attempts = :attempts + 1, due_at = {now} + :pause, tried_at = {now}, status = :status, error = :error
+         WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts";
+    END_DELIVERY = "
+        UPDATE ductwork_deliveries
+           SET attempts = :attempts + 1, due_at = NULL, state = :state, tried_at = {now}, status = :status,
+               error = :error
+         WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts";
+    SEND_DELIVERY_AGAIN = "
+        UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
+    FIND_DELIVERY = concat!("
+        SELECT ", columns!(), " FROM ductwork_deliveries d WHERE d.id = :id");
+    DELIVERIES = concat!("
+        SELECT ", columns!(), "
+          FROM ductwork_deliveries d WHERE d.id < :before ORDER BY d.id DESC LIMIT :n");
+    DELIVERIES_OF_STATE = concat!("
+        SELECT ", columns!(), "
+          FROM ductwork_deliveries d WHERE {key:d.state;:state} AND d.id < :before
+         ORDER BY d.state DESC, d.id DESC LIMIT :n");
+}
+
+/// An endpoint, as far as it has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// It hears of runs that ended then or later: µs since 1970.
+    pub since: i64,
+    /// The runs that had ended by then have been found: µs since 1970.
+    pub seen: i64,
+}
+
+/// How far an endpoint has heard. One of a new name begins now.
+pub async fn heard(conn: &mut Conn, endpoint: &str) -> Result<Heard, Error> {
+    let name = [("name", endpoint.into())];
+    let mut row = conn.fetch_optional(&WEBHOOK, &name).await?;
+    if row.is_none() {
+        conn.execute(&BEGIN_WEBHOOK, &name).await?;
+        row = conn.fetch_optional(&WEBHOOK, &name).await?;
+    }
+    let row = row.ok_or_else(|| Error::Corrupt(format!("the endpoint {endpoint} has no row")))?;
+    Ok(Heard {
+        since: row.get("since")?,
+        seen: row.get("seen")?,
+    })
+}
+
+/// Writes down that all runs that had ended by then were found for an endpoint.
+pub async fn see(conn: &mut Conn, endpoint: &str, seen: i64) -> Result<(), Error> {
+    let args = [("name", endpoint.into()), ("seen", seen.into())];
+    conn.execute(&SEE_WEBHOOK, &args).await?;
+    Ok(())
+}
+
+/// A run that has ended, or that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its key.
+    pub id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its status.
+    pub status: RunStatus,
+    /// The key of its trigger.
+    pub key: Option<String>,
+    /// µs since 1970.
+    pub triggered_at: i64,
+    /// µs since 1970; none of one that waits.
+    pub ended_at: Option<i64>,
+}
+
+impl Found {
+    fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: RunId(row.get("id")?),
+            pipeline: row.get("pipeline")?,
+            status: row.word("status")?,
+            key: row.get("trigger_key")?,
+            triggered_at: row.get("triggered_at")?,
+            ended_at: row.get("ended_at")?,
+        })
+    }
+}
+
+/// The next runs that ended, in the order of their ends: at most `n` behind a place, and the place of the last.
+pub async fn ended(
+    conn: &mut Conn,
+    behind: Cursor,
+    n: usize,
+) -> Result<(Vec<Found>, Option<Cursor>), Error> {
+    let [behind, behind_id] = behind.args();
+    let args = [behind, behind_id, ("n", n.into())];
+    let rows = conn.fetch(&RUNS_ENDED_SINCE, &args).await?;
+    let last = rows.last().map(|row| Cursor::of(row, "ended_at", "id"));
+    let found: Result<_, _> = rows.iter().map(Found::read).collect();
+    Ok((found?, last.transpose()?))
+}
+
+/// The next runs that wait for a person, by pipeline: at most `n` behind this one.
+pub async fn waiting(
+    conn: &mut Conn,
+    behind: (&str, RunId),
+    n: usize,
+) -> Result<Vec<Found>, Error> {
+    let args = [
+        ("pipeline", behind.0.into()),
+        ("behind_id", behind.1.0.into()),
+        ("n", n.into()),
+    ];
+    let rows = conn.fetch(&RUNS_THAT_WAIT, &args).await?;
+    rows.iter().map(Found::read).collect()
+}
+
+/// The runs, endpoints and events of these runs of which there are deliveries.
+pub async fn known(
+    conn: &mut Conn,
+    runs: impl Iterator<Item = RunId>,
+) -> Result<BTreeSet<(RunId, String, String)>, Error> {
+    let rows = Rows::new().ids("id", runs);
+    let known = conn
+        .fetch(&KNOWN_DELIVERIES, &[("b", (&rows).into())])
+        .await?;
+    let known = known.iter().map(|row| {
+        Ok((
+            RunId(row.get("run_id")?),
+            row.get("endpoint")?,
+            row.get("event")?,
+        ))
+    });
+    known.collect()
+}
+
+/// The reasons for which branches of these runs have halted, each once for a run.
+pub async fn halt_reasons(
+    conn: &mut Conn,
+    runs: Vec<RunId>,
+) -> Result<Vec<(RunId, String)>, Error> {
+    match runs.is_empty() {
+        true => Ok(Vec::new()),
+        false => list::reasons(conn, runs).await,
+    }
+}
+
+/// A message to an endpoint.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The endpoint's name.
+    pub endpoint: String,
+    /// The run.
+    pub run: RunId,
+    /// The status that it is about.
+    pub event: RunStatus,
+    /// The run's pipeline.
+    pub pipeline: String,
+    /// The text that is sent.
+    pub body: String,
+}
+
+/// Writes messages down, due at once; how many. One that is there already stays as it is.
+pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<u64, Error> {
+    if messages.is_empty() {
+        return Ok(0);
+    }
+    let rows = Rows::new()
+        .ids("id", messages.iter().map(|_| Uuid::now_v7()))
+        .texts("endpoint", messages.iter().map(|it| it.endpoint.as_str()))
+        .ids("run_id", messages.iter().map(|it| it.run))
+        .texts("event", messages.iter().map(|it| it.event.as_str()))
+        .texts("pipeline", messages.iter().map(|it| it.pipeline.as_str()))
+        .texts("body", messages.iter().map(|it| it.body.as_str()));
+    conn.execute(&INSERT_DELIVERIES, &[("b", (&rows).into())])
+        .await
+}
+
+/// A message that may be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The delivery.
+    pub id: Uuid,
+    /// The run.
+    pub run: RunId,
+    /// The status that it is about.
+    pub event: String,
+    /// The text that is sent.
+    pub body: String,
+    /// Attempts so far.
+    pub attempts: u32,
+}
+
+/// Takes at most `n` messages that are due for an endpoint, to send them within this time: until then nobody
+/// else does.
+pub async fn take(
+    conn: &mut Conn,
+    endpoint: &str,
+    n: usize,
+    lease: Duration,
+) -> Result<Vec<Due>, Error> {
+    let args = [("endpoint", endpoint.into()), ("n", n.into())];
+    let mut taken = Vec::new();
+    for row in conn.fetch(&DUE_DELIVERIES, &args).await? {
+        let due = Due {
+            id: row.get("id")?,
+            run: RunId(row.get("run_id")?),
+            event: row.get("event")?,
+            body: row.get("body")?,
+            attempts: row.count("attempts")?,
+        };
+        if self::lease(conn, due.id, lease).await? {
+            taken.push(due);
+        }
+    }
+    Ok(taken)
+}
+
+/// Takes a message; false when it is not due.
+pub async fn lease(conn: &mut Conn, id: Uuid, lease: Duration) -> Result<bool, Error> {
+    let args = [("id", id.into()), ("lease", micros(lease).into())];
+    Ok(conn.execute(&LEASE_DELIVERY, &args).await? == 1)
+}
+
+/// Writes down how an attempt ended: the status of the response, or why there was none. False when it was
+/// written down before, or counts no more.
+pub async fn record(
+    conn: &mut Conn,
+    due: &Due,
+    follows: Follows,
+    status: Option<u16>,
+    error: Option<&str>,
+) -> Result<bool, Error> {
+    let (statement, last) = match follows {
+        Follows::Again(pause) => (&RETRY_DELIVERY, ("pause", micros(pause).into())),
+        Follows::Delivered => (&END_DELIVERY, ("state", "delivered".into())),
+        Follows::Failed => (&END_DELIVERY, ("state", "failed".into())),
+    };
+    let args = [
+        ("id", due.id.into()),
+        ("attempts", due.attempts.into()),
+        ("status", status.map(i64::from).into()),
+        ("error", error.into()),
+        last,
+    ];
+    Ok(conn.execute(statement, &args).await? == 1)
+}
+
+/// Makes a message due once more, with all its attempts; false when there is no such delivery.
+pub async fn send_again(conn: &mut Conn, id: Uuid) -> Result<bool, Error> {
+    let args = [("id", id.into())];
+    Ok(conn.execute(&SEND_DELIVERY_AGAIN, &args).await? == 1)
+}
+
+/// The states of a delivery.
+pub const STATES: [&str; 3] = ["waiting", "delivered", "failed"];
+
+/// A delivery, without its message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Its key.
+    pub id: Uuid,
+    /// The endpoint's name.
+    pub endpoint: String,
+    /// The run.
+    pub run: RunId,
+    /// The run's status that it is about.
+    pub event: String,
+    /// The run's pipeline.
+    pub pipeline: String,
+    /// `waiting`, `delivered` or `failed`: a newer version may know further ones.
+    pub state: String,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// µs since 1970.
+    pub created_at: i64,
+    /// When it may be sent: µs since 1970.
+    pub due_at: Option<i64>,
+    /// When the last attempt ended: µs since 1970.
+    pub tried_at: Option<i64>,
+    /// The status of the last response.
+    pub status: Option<i64>,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+}
+
+impl Delivery {
+    fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
+            id: row.get("id")?,
+            endpoint: row.get("endpoint")?,
+            run: RunId(row.get("run_id")?),
+            event: row.get("event")?,
+            pipeline: row.get("pipeline")?,
+            state: row.get("state")?,
+            attempts: row.count("attempts")?,
+            created_at: row.get("created_at")?,
+            due_at: row.get("due_at")?,
+            tried_at: row.get("tried_at")?,
+            status: row.get("status")?,
+            error: row.get("error")?,
+        })
+    }
+}
+
+/// One delivery.
+pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Delivery>, Error> {
+    let args = [("id", id.into())];
+    let row = conn.fetch_optional(&FIND_DELIVERY, &args).await?;
+    row.as_ref().map(Delivery::read).transpose()
+}
+
+/// Deliveries, newest first: at most `n` that are older than `before`, in this state or in any.
+pub async fn latest(
+    conn: &mut Conn,
+    state: Option<&str>,
+    before: Option<Uuid>,
+    n: usize,
+) -> Result<Vec<Delivery>, Error> {
+    let mut args = vec![
+        ("before", before.unwrap_or(Uuid::max()).into()),
+        ("n", n.into()),
+    ];
+    let rows = match state {
+        None => conn.fetch(&DELIVERIES, &args).await?,
+        Some(state) => {
+            args.push(("state", state.into()));
+            conn.fetch(&DELIVERIES_OF_STATE, &args).await?
+        }
+    };
+    rows.iter().map(Delivery::read).collect()
+}

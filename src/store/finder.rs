@@ -1,0 +1,193 @@
+//! Runs of which endpoints have yet to hear.
+//!
+//! Owns: how far back is looked, and how far one look goes. Never: writes SQL (`delivery` does), or sends
+//! anything.
+//!
+//! Three walks, each a page at a time. The first follows the runs that end. A run's time of ending is a little
+//! older than the commit that shows it, so that walk begins anew again and again, a minute before the place that
+//! it came to. The second goes through a day of ends and finds whatever was committed later than that. The third
+//! goes through the runs that wait for a person.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::machine::webhook::Interest;
+use crate::model::*;
+
+use super::conn::Conn;
+use super::cursor::Cursor;
+use super::delivery::{self, Found, Message};
+use super::error::Error;
+use super::{micros, query};
+
+/// A run's commit is, as a rule, at most so much later than its time of ending.
+pub const OVERLAP: Duration = Duration::from_secs(60);
+
+/// The second walk goes so far back,
+const SWEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// as often as this.
+const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// Runs of a page.
+const PAGE: usize = 500;
+
+/// The place of the first walk is written down this often: one who begins anew begins there.
+const WRITTEN_EVERY: Duration = Duration::from_secs(10);
+
+/// Makes the text of a message: for a run, why it has halted, and the database's time.
+pub type Word<'a> = &'a (dyn Fn(&Found, &[&str], i64) -> String + Sync);
+
+/// An endpoint that listens.
+#[derive(Clone, Debug)]
+struct Ear {
+    name: String,
+    interest: Interest,
+    /// It hears of runs that ended then or later.
+    since: i64,
+}
+
+impl Ear {
+    fn wants(&self, run: &Found) -> bool {
+        let is_new = run.ended_at.is_none_or(|it| it >= self.since);
+        is_new && self.interest.wants(&run.pipeline, run.status)
+    }
+}
+
+/// The walks of one who looks.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    ears: Vec<Ear>,
+    ended: Cursor,
+    swept: Option<Cursor>,
+    sweeps_at: Instant,
+    waiting: (String, RunId),
+    written: Option<Instant>,
+}
+
+impl Finder {
+    /// Begins where the last one who looked for these endpoints was.
+    pub async fn begin(conn: &mut Conn, endpoints: &[(String, Interest)]) -> Result<Self, Error> {
+        let (mut ears, mut seen) = (Vec::new(), i64::MAX);
+        for (name, interest) in endpoints {
+            let heard = delivery::heard(conn, name).await?;
+            seen = seen.min(heard.seen);
+            ears.push(Ear {
+                name: name.clone(),
+                interest: interest.clone(),
+                since: heard.since,
+            });
+        }
+        Ok(Self {
+            ears,
+            ended: Cursor::at(seen.saturating_sub(micros(OVERLAP))),
+            swept: None,
+            sweeps_at: Instant::now(),
+            waiting: (String::new(), RunId(Uuid::nil())),
+            written: None,
+        })
+    }
+
+    /// Looks at a page of each walk and writes down what endpoints have yet to hear of. True where the first has
+    /// not come to its end.
+    pub async fn look(&mut self, conn: &mut Conn, word: Word<'_>) -> Result<bool, Error> {
+        let now = query::now(conn).await?;
+        let (found, last) = delivery::ended(conn, self.ended, PAGE).await?;
+        self.tell(conn, &found, word, now).await?;
+        let last = last.filter(|_| found.len() >= PAGE);
+        let seen = last.map_or(now, |last| last.time());
+        self.ended = last.unwrap_or(Cursor::at(now.saturating_sub(micros(OVERLAP))));
+        self.write(conn, seen).await?;
+        self.sweep(conn, word, now).await?;
+        let hears_of_waits = |it: &Ear| it.interest.events.contains(&RunStatus::Dampened);
+        if self.ears.iter().any(hears_of_waits) {
+            let behind = (self.waiting.0.as_str(), self.waiting.1);
+            let found = delivery::waiting(conn, behind, PAGE).await?;
+            self.tell(conn, &found, word, now).await?;
+            self.waiting = match found.last().filter(|_| found.len() >= PAGE) {
+                Some(last) => (last.pipeline.clone(), last.id),
+                None => (String::new(), RunId(Uuid::nil())),
+            };
+        }
+        Ok(last.is_some())
+    }
+
+    async fn write(&mut self, conn: &mut Conn, seen: i64) -> Result<(), Error> {
+        let began = Instant::now();
+        if self.written.is_some_and(|at| began < at + WRITTEN_EVERY) {
+            return Ok(());
+        }
+        for ear in &self.ears {
+            delivery::see(conn, &ear.name, seen).await?;
+        }
+        self.written = Some(began);
+        Ok(())
+    }
+
+    async fn sweep(&mut self, conn: &mut Conn, word: Word<'_>, now: i64) -> Result<(), Error> {
+        let began = Instant::now();
+        if self.swept.is_none() && began < self.sweeps_at {
+            return Ok(());
+        }
+        let from = Cursor::at(now.saturating_sub(micros(SWEPT)));
+        let swept = match self.swept {
+            Some(swept) => swept,
+            None => {
+                self.sweeps_at = began + SWEEP_EVERY;
+                from
+            }
+        };
+        let (found, last) = delivery::ended(conn, swept, PAGE).await?;
+        self.tell(conn, &found, word, now).await?;
+        // The first walk has what follows.
+        self.swept = last.filter(|last| found.len() >= PAGE && *last < self.ended);
+        Ok(())
+    }
+
+    /// Writes messages about these runs to all who want to hear of them and have not.
+    async fn tell(
+        &self,
+        conn: &mut Conn,
+        found: &[Found],
+        word: Word<'_>,
+        now: i64,
+    ) -> Result<(), Error> {
+        let wanted = |run: &&Found| self.ears.iter().any(|ear| ear.wants(run));
+        let found: Vec<&Found> = found.iter().filter(wanted).collect();
+        if found.is_empty() {
+            return Ok(());
+        }
+        let known = delivery::known(conn, found.iter().map(|run| run.id)).await?;
+        let mut new = Vec::new();
+        for run in found {
+            for ear in self.ears.iter().filter(|ear| ear.wants(run)) {
+                let key = (run.id, ear.name.clone(), run.status.as_str().to_owned());
+                if !known.contains(&key) {
+                    new.push((ear, run));
+                }
+            }
+        }
+        let halted = new
+            .iter()
+            .filter(|(_, run)| run.status == RunStatus::Halted);
+        // Each once, however many hear of it.
+        let halted: BTreeSet<RunId> = halted.map(|(_, run)| run.id).collect();
+        let reasons = delivery::halt_reasons(conn, halted.into_iter().collect()).await?;
+        let message = |(ear, run): &(&Ear, &Found)| {
+            let own = reasons.iter().filter(|(id, _)| *id == run.id);
+            let own: Vec<&str> = own.map(|(_, reason)| reason.as_str()).collect();
+            Message {
+                endpoint: ear.name.clone(),
+                run: run.id,
+                event: run.status,
+                pipeline: run.pipeline.clone(),
+                body: word(run, &own, now),
+            }
+        };
+        let messages: Vec<Message> = new.iter().map(message).collect();
+        delivery::insert(conn, &messages).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! Telling endpoints of runs.
+//!
+//! Owns: the duty by which one console of all does it, its pace, and how many messages are on their way. Never:
+//! decides what an endpoint hears of, or when an attempt is made again (`machine::webhook` does).
+//!
+//! Where no endpoint is configured, none of this runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::config::Endpoint;
+use crate::machine::webhook::{Follows, Interest, follows};
+use crate::store::delivery::{self, Delivery, Due, Found};
+use crate::store::finder::Finder;
+use crate::store::{duty, query};
+use crate::telemetry::growing::Growing;
+use crate::wire::webhook::MessageJson;
+
+use super::Site;
+use super::deeds;
+use super::post::{self, Answer, Message};
+use super::refusal::Refusal;
+use super::source::ReadError;
+
+/// Between two looks for runs,
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// or so many times as long as a look took: then the database spends a twentieth of its time on them.
+const TIMES_AS_LONG: u32 = 20;
+
+/// The name of the duty.
+const DUTY: &str = "webhooks";
+
+/// The duty is another's when it was not renewed for so long: a few looks.
+const LEASE: Duration = Duration::from_secs(8);
+
+/// A message that was taken is nobody else's for so long: longer than an attempt and its record take.
+const SENT_WITHIN: Duration = Duration::from_secs(20);
+
+/// Messages to one endpoint that are on their way at once: a slow one keeps no other from its messages.
+const AT_ONCE: usize = 4;
+
+/// The work on deliveries.
+#[derive(Default)]
+pub struct Webhooks {
+    /// Somebody wants a message sent.
+    asked: Notify,
+}
+
+/// A message that came to an end, by its endpoint's place.
+type Sent = (usize, Due, Answer);
+
+/// The messages on their way.
+struct Post {
+    endpoints: Arc<[Endpoint]>,
+    sends: JoinSet<Sent>,
+    /// By endpoint.
+    under_way: Vec<usize>,
+    failing: Growing<String>,
+}
+
+/// Tells endpoints of runs for as long as the console lives, while no other console does.
+pub async fn work(site: Arc<Site>) {
+    let endpoints = Arc::clone(&site.terms.webhooks);
+    if endpoints.is_empty() {
+        return;
+    }
+    let holder = Uuid::new_v4();
+    let (mut finder, mut has_duty) = (None, false);
+    let mut post = Post {
+        under_way: vec![0; endpoints.len()],
+        sends: JoinSet::new(),
+        failing: Growing::default(),
+        endpoints,
+    };
+    loop {
+        let began = Instant::now();
+        let looked = look(&site, holder, &post.endpoints, finder.take()).await;
+        let mut pause = LOOK_EVERY.max(began.elapsed() * TIMES_AS_LONG);
+        match looked {
+            Ok(Some((next, more))) => {
+                if !has_duty {
+                    let endpoints = post.endpoints.len();
+                    tracing::info!(endpoints, "endpoints are told of runs by this console");
+                }
+                has_duty = true;
+                finder = Some(next);
+                post.fill(&site).await;
+                if more {
+                    pause = Duration::ZERO;
+                }
+            }
+            // Another console has the duty: what it found is not known here.
+            Ok(None) => {
+                has_duty = false;
+                pause = LEASE / 2;
+            }
+            Err(_) => {}
+        }
+        // A message that is on its way is recorded, whoever has the duty by then.
+        let until = Instant::now() + pause.min(LEASE / 2);
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => break,
+                () = site.webhooks.asked.notified() => break,
+                Some(sent) = post.sends.join_next() => {
+                    if let Ok(sent) = sent {
+                        post.record(&site, sent, has_duty).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Looks for runs, while this console has the duty; where it was, and whether there is more at once.
+async fn look(
+    site: &Arc<Site>,
+    holder: Uuid,
+    endpoints: &Arc<[Endpoint]>,
+    finder: Option<Finder>,
+) -> Result<Option<(Finder, bool)>, ReadError> {
+    let endpoints = Arc::clone(endpoints);
+    let asked = site.webhook_acts.read(async move |conn| {
+        if !duty::take(conn, DUTY, holder, LEASE).await? {
+            return Ok(None);
+        }
+        let mut finder = match &finder {
+            Some(finder) => finder.clone(),
+            None => {
+                let named = endpoints
+                    .iter()
+                    .map(|it| (it.name.clone(), it.interest.clone()));
+                let named: Vec<(String, Interest)> = named.collect();
+                Finder::begin(conn, &named).await?
+            }
+        };
+        let more = finder.look(conn, &worded).await?;
+        Ok(Some((finder, more)))
+    });
+    asked.await
+}
+
+/// The text of a message.
+fn worded(run: &Found, reasons: &[&str], now: i64) -> String {
+    let message = MessageJson::of(run, reasons, now);
+    serde_json::to_string(&message).expect("texts and numbers can be written")
+}
+
+impl Post {
+    /// Sends what is due, to each endpoint as much as it may have at once.
+    async fn fill(&mut self, site: &Arc<Site>) {
+        for place in 0..self.endpoints.len() {
+            self.fill_one(site, place).await;
+        }
+    }
+
+    async fn fill_one(&mut self, site: &Arc<Site>, place: usize) {
+        let Some(endpoint) = self.endpoints.get(place) else {
+            return;
+        };
+        let free = AT_ONCE.saturating_sub(self.under_way[place]);
+        if free == 0 {
+            return;
+        }
+        let name = endpoint.name.clone();
+        let asked = site.webhook_acts.read(async move |conn| {
+            let due = delivery::take(conn, &name, free, SENT_WITHIN).await?;
+            let at = query::now(conn).await? / 1_000_000;
+            Ok((due, at))
+        });
+        // A message that was taken, which is not known here, is due again when its time is over.
+        let Ok((due, at)) = asked.await else {
+            return;
+        };
+        for due in due {
+            self.under_way[place] += 1;
+            let endpoints = Arc::clone(&self.endpoints);
+            self.sends.spawn_local(async move {
+                let endpoint = &endpoints[place];
+                let id = format!("{}:{}", due.run, due.event);
+                let message = Message {
+                    id: &id,
+                    at,
+                    body: &due.body,
+                };
+                let answer = post::send(&endpoint.url, &endpoint.secret, &message).await;
+                (place, due, answer)
+            });
+        }
+    }
+
+    /// Writes down how an attempt ended, and sends what is due next.
+    async fn record(&mut self, site: &Arc<Site>, sent: Sent, has_duty: bool) {
+        let (place, due, (status, error)) = sent;
+        self.under_way[place] = self.under_way[place].saturating_sub(1);
+        let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let follows = follows(status, due.attempts, spread);
+        if follows == Follows::Failed {
+            self.tell(place, status, error.as_deref());
+        }
+        let asked = site.webhook_acts.read(async move |conn| {
+            delivery::record(conn, &due, follows, status, error.as_deref()).await
+        });
+        // A message of which nothing could be written is sent once more.
+        let _ = asked.await;
+        if has_duty {
+            self.fill_one(site, place).await;
+        }
+    }
+
+    fn tell(&mut self, place: usize, status: Option<u16>, error: Option<&str>) {
+        let endpoint = &self.endpoints[place].name;
+        if self.failing.meet(endpoint, Instant::now()).is_some() {
+            tracing::warn!(
+                endpoint,
+                status,
+                error,
+                "messages to an endpoint are given up: `/api/v1/webhooks?state=failed` lists them"
+            );
+        }
+    }
+}
+
+/// Has a message sent once more, at once.
+pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal> {
+    let read = site
+        .source
+        .read(async move |conn| delivery::find(conn, id).await);
+    let missing = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no delivery {id}"));
+    let found = read.await?.ok_or_else(missing)?;
+    let endpoint = &found.endpoint;
+    if !site.terms.webhooks.iter().any(|it| it.name == *endpoint) {
+        let detail = format!("the console's configuration has no endpoint {endpoint}");
+        return Err(deeds::conflict(detail));
+    }
+    let asked = site.acts.read(
+        async move |conn| match delivery::send_again(conn, id).await? {
+            true => delivery::find(conn, id).await,
+            false => Ok(None),
+        },
+    );
+    let found = asked.await.map_err(deeds::unsure)?.ok_or_else(missing)?;
+    site.webhooks.asked.notify_one();
+    Ok(found)
+}

@@ -1,0 +1,262 @@
+//! Webhooks: an endpoint hears of each run that it wants to hear of, by signed messages, whatever happens to the
+//! console.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ductwork::store::{Conn, delivery};
+use nix::sys::signal::Signal;
+use ring::hmac;
+use serde_json::Value;
+
+use crate::fixture::*;
+use crate::on_every_database;
+use crate::support::Db;
+use crate::visitors::{Ask, KNOWN, started, token};
+
+const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// A console says so; it tells of no run that ended before.
+const BEGINS: &str = "endpoints are told of runs";
+
+/// A request that came.
+#[derive(Clone, Debug)]
+struct Heard {
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+impl Heard {
+    fn message(&self) -> &str {
+        &self.headers["webhook-id"]
+    }
+
+    fn value(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    fn is_signed(&self) -> bool {
+        let text = format!(
+            "{}.{}.{}",
+            self.message(),
+            self.headers["webhook-timestamp"],
+            self.body
+        );
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &STANDARD.decode(SECRET).unwrap());
+        let signature = self.headers["webhook-signature"]
+            .strip_prefix("v1,")
+            .unwrap();
+        hmac::verify(&key, text.as_bytes(), &STANDARD.decode(signature).unwrap()).is_ok()
+    }
+}
+
+/// An endpoint that answers each request with the next of these, and then with 204.
+struct Endpoint {
+    address: String,
+    heard: Arc<Mutex<Vec<Heard>>>,
+}
+
+impl Endpoint {
+    fn answering(answers: &'static [&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let Some(request) = read(&mut stream) else {
+                    continue;
+                };
+                let before = {
+                    let mut told = told.lock().unwrap();
+                    told.push(request);
+                    told.len() - 1
+                };
+                let answer = answers.get(before).copied().unwrap_or("204 No Content\r\n");
+                let _ = write!(stream, "HTTP/1.1 {answer}Connection: close\r\n\r\n");
+            }
+        });
+        Self { address, heard }
+    }
+
+    fn settings(&self, more: &str) -> String {
+        let (address, console) = (&self.address, "listen: \"127.0.0.1:0\", visitors: known");
+        let endpoint =
+            format!("name: crm, url: \"http://{address}/hook?a=1\", secret: whsec_{SECRET}{more}");
+        format!("  console: {{ {console}, webhooks: [{{ {endpoint} }}] }}\n")
+    }
+
+    fn heard(&self) -> Vec<Heard> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    async fn hears(&self, n: usize) -> Vec<Heard> {
+        eventually(PATIENCE, &format!("{n} messages come"), async || {
+            let heard = self.heard();
+            (heard.len() >= n).then_some(heard)
+        })
+        .await
+    }
+}
+
+fn read(stream: &mut std::net::TcpStream) -> Option<Heard> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 4_096]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            assert!(head.starts_with("POST /hook?a=1 HTTP/1.1\r\n"), "{head}");
+            let lines = head
+                .lines()
+                .skip(1)
+                .filter_map(|line| line.split_once(": "));
+            let headers: BTreeMap<String, String> = lines
+                .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+                .collect();
+            if body.len() >= headers["content-length"].parse().unwrap() {
+                let body = body.to_owned();
+                return Some(Heard { headers, body });
+            }
+        }
+        match stream.read(&mut part) {
+            Ok(n) if n > 0 => bytes.extend_from_slice(&part[..n]),
+            _ => return None,
+        }
+    }
+}
+
+async fn states(conn: &mut Conn) -> Vec<(String, u32)> {
+    let all = delivery::latest(conn, None, None, 999).await.unwrap();
+    all.into_iter().map(|it| (it.state, it.attempts)).collect()
+}
+
+on_every_database! {
+    async fn an_endpoint_hears_of_each_end_by_a_signed_message(db: Db) {
+        let endpoint = Endpoint::answering(&[]);
+        let (mut fixture, mut daemon, console) = started(&db, &endpoint.settings("")).await;
+        daemon.says(BEGINS).await;
+        let completed = fixture.trigger("Plain", "1", 1).await[0];
+        let halted = fixture.trigger("Halts", "1", 1).await[0];
+        let waits = fixture.trigger("Asks", "1", 1).await[0];
+        let heard = endpoint.hears(3).await;
+        let mut events: Vec<(String, String)> = Vec::new();
+        for request in &heard {
+            assert!(request.is_signed(), "{request:?}");
+            assert_eq!(request.headers["content-type"], "application/json");
+            assert_eq!(request.headers["host"], endpoint.address);
+            let value = request.value();
+            events.push((request.message().to_owned(), value["type"].as_str().unwrap().to_owned()));
+            let reasons = value["data"]["halt_reasons"].as_array().unwrap().len();
+            assert_eq!(reasons, usize::from(value["type"] == "run.halted"), "{value}");
+            assert_eq!(value["data"]["ended_at"].is_null(), value["type"] == "run.dampened", "{value}");
+        }
+        events.sort();
+        let mut expected = [
+            (format!("{completed}:completed"), "run.completed".to_owned()),
+            (format!("{halted}:halted"), "run.halted".to_owned()),
+            (format!("{waits}:dampened"), "run.dampened".to_owned()),
+        ];
+        expected.sort();
+        assert_eq!(events, expected);
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let listed = eventually(PATIENCE, "all are delivered", async || {
+            let listed = Ask::get("/api/v1/webhooks?state=delivered").bearer(&secret).of(&console).value();
+            (listed.as_array().unwrap().len() == 3).then_some(listed)
+        })
+        .await;
+        // Sent again it is the same message.
+        let path = format!("/api/v1/webhooks/{}/send", listed[0]["id"].as_str().unwrap());
+        assert_eq!(Ask::json(&path, "{}").bearer(&secret).of(&console).status, 200);
+        let heard = endpoint.hears(4).await;
+        assert_eq!(Some(heard[3].message()), listed[0]["message"].as_str());
+        let first = heard[..3].iter().find(|it| it.message() == heard[3].message()).unwrap();
+        assert_eq!(first.body, heard[3].body);
+        // A person sees and does the same.
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+        let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
+        assert!(page.body.contains("run.halted") && page.body.contains("crm"), "{page:?}");
+        let (_, rest) = page.body.split_once("action=\"/webhooks/").unwrap();
+        let path = format!("/webhooks/{}", rest.split('"').next().unwrap());
+        let form = format!("proof={}", page.proof());
+        assert_eq!(Ask::form(&path, &form).cookie(&cookie).of(&console).leads_to(), "/webhooks");
+        endpoint.hears(5).await;
+        let nothing = "/api/v1/webhooks/0192f3a1-0000-7000-8000-000000000000/send";
+        assert_eq!(Ask::json(nothing, "{}").bearer(&secret).of(&console).status, 404);
+        for wrong in ["/webhooks?state=x", "/webhooks?before=x", "/webhooks?x=1"] {
+            assert_eq!(Ask::get(wrong).cookie(&cookie).of(&console).status, 400, "{wrong}");
+        }
+        daemon.stop().await;
+    }
+
+    async fn a_message_that_is_refused_is_sent_again_and_one_that_is_unwelcome_is_not(db: Db) {
+        let endpoint = Endpoint::answering(&["302 Found\r\nLocation: /x\r\n", "204 No Content\r\n", "410 Gone\r\n"]);
+        let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings(", events: run.completed")).await;
+        daemon.says(BEGINS).await;
+        fixture.trigger("Halts", "1", 1).await;
+        fixture.trigger("Plain", "1", 1).await;
+        let heard = endpoint.hears(2).await;
+        assert_eq!(heard[0].message(), heard[1].message());
+        assert_eq!(heard[0].body, heard[1].body);
+        assert!(heard[1].is_signed());
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "it is delivered", async || {
+            (states(conn).await == [("delivered".to_owned(), 2)]).then_some(())
+        })
+        .await;
+        fixture.trigger("Plain", "2", 1).await;
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "it is given up", async || {
+            (states(conn).await.first() == Some(&("failed".to_owned(), 1))).then_some(())
+        })
+        .await;
+        daemon.says("messages to an endpoint are given up").await;
+        assert_eq!(endpoint.heard().len(), 3);
+        daemon.stop().await;
+    }
+
+    async fn consoles_that_are_killed_at_it_lose_no_message(db: Db) {
+        let endpoint = Endpoint::answering(&[]);
+        let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings(", pipelines: [Plain]")).await;
+        daemon.says(BEGINS).await;
+        let mut child = daemon.child("console", None).await;
+        let mut runs = Vec::new();
+        for round in 1..=3 {
+            runs.extend(fixture.trigger("Plain", "1", 40).await);
+            endpoint.hears(round * 10).await;
+            send(child, Signal::SIGKILL);
+            child = daemon.child("console", Some(child)).await;
+        }
+        let mut expected: Vec<String> = runs.iter().map(|run| format!("{run}:completed")).collect();
+        expected.sort();
+        eventually(PATIENCE, "each run is told", async || {
+            let mut heard: Vec<String> = endpoint.heard().iter().map(|it| it.message().to_owned()).collect();
+            heard.sort();
+            heard.dedup();
+            (heard == expected).then_some(())
+        })
+        .await;
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "each is recorded", async || {
+            let states = states(conn).await;
+            (states.len() == 120 && states.iter().all(|(state, _)| state == "delivered")).then_some(())
+        })
+        .await;
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
+    async fn without_endpoints_nothing_is_looked_for(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let run = fixture.trigger("Plain", "1", 1).await[0];
+        fixture.run_ended(run).await;
+        let secret = token(&fixture, &[]);
+        let listed = Ask::get("/api/v1/webhooks").bearer(&secret).of(&console);
+        assert_eq!(listed.value(), serde_json::json!([]));
+        assert!(daemon.logged(BEGINS).is_empty());
+        daemon.stop().await;
+    }
+}

@@ -1,0 +1,229 @@
+//! Deliveries: each run of which an endpoint wants to hear is found once, whoever looks how often, and each attempt
+//! counts once.
+
+use std::time::Duration;
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::machine::webhook::{EVENTS, Follows, Interest};
+use ductwork::model::*;
+use ductwork::store::delivery::{self, Delivery, Due, Found};
+use ductwork::store::finder::Finder;
+use ductwork::store::{Conn, prune};
+
+use crate::driver::{Did, Driver, together};
+use crate::on_every_database;
+use crate::support::Db;
+
+const LEASE: Duration = Duration::from_secs(3_600);
+
+fn one(pipeline: &str) -> Definition {
+    Pipeline::named(pipeline).start("A").build().unwrap()
+}
+
+fn all() -> Interest {
+    Interest {
+        events: EVENTS.to_vec(),
+        pipelines: Vec::new(),
+    }
+}
+
+fn endpoints(named: &[(&str, &Interest)]) -> Vec<(String, Interest)> {
+    let named = named
+        .iter()
+        .map(|(name, it)| ((*name).to_owned(), (*it).clone()));
+    named.collect()
+}
+
+fn word(run: &Found, reasons: &[&str], _now: i64) -> String {
+    format!("{} {}", run.status, reasons.join(","))
+}
+
+/// Looks until there is nothing more.
+async fn look(conn: &mut Conn, finder: &mut Finder) {
+    while finder.look(conn, &word).await.unwrap() {}
+}
+
+/// The deliveries that there are, oldest first.
+async fn deliveries(conn: &mut Conn) -> Vec<Delivery> {
+    let mut all = delivery::latest(conn, None, None, 9_999).await.unwrap();
+    all.reverse();
+    all
+}
+
+async fn one_waits(driver: &mut Driver) -> Due {
+    let listens = endpoints(&[("e", &all())]);
+    let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+    driver.trigger(&one("P"), "1").await;
+    driver.work("P", |_| Did::Returned(1.into())).await;
+    look(&mut driver.conn, &mut finder).await;
+    let due = delivery::take(&mut driver.conn, "e", 9, Duration::ZERO)
+        .await
+        .unwrap();
+    assert_eq!(due.len(), 1);
+    due[0].clone()
+}
+
+async fn state(conn: &mut Conn, due: &Due) -> (String, u32) {
+    let found = delivery::find(conn, due.id).await.unwrap().unwrap();
+    (found.state, found.attempts)
+}
+
+async fn record(conn: &mut Conn, due: &Due, follows: Follows) -> bool {
+    delivery::record(conn, due, follows, Some(500), Some("no"))
+        .await
+        .unwrap()
+}
+
+on_every_database! {
+    async fn an_endpoint_hears_of_what_ends_after_it_began_and_of_nothing_else(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        driver.trigger(&one("P"), "1").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let halts = Interest { events: vec![RunStatus::Halted], pipelines: vec!["Q".into()] };
+        let listens = endpoints(&[("all", &all()), ("halts", &halts)]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        look(&mut driver.conn, &mut finder).await;
+        assert_eq!(deliveries(&mut driver.conn).await, [], "it was over before");
+        let completed = driver.trigger(&one("P"), "1").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let halted = driver.trigger(&one("Q"), "1").await;
+        driver.work("Q", |_| Did::Refused).await;
+        look(&mut driver.conn, &mut finder).await;
+        // One who begins anew goes on from there.
+        let mut another = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        look(&mut driver.conn, &mut another).await;
+        let mut told: Vec<_> = deliveries(&mut driver.conn).await;
+        told.sort_by(|one, other| (&one.endpoint, one.run).cmp(&(&other.endpoint, other.run)));
+        let told: Vec<_> = told.iter().map(|it| (it.endpoint.as_str(), it.run, it.event.as_str())).collect();
+        assert_eq!(told, [("all", completed, "completed"), ("all", halted, "halted"), ("halts", halted, "halted")]);
+        let due = delivery::take(&mut driver.conn, "halts", 9, LEASE).await.unwrap();
+        let reasons = driver.halt_reasons(halted).await.join(",");
+        assert_eq!(due[0].body, format!("halted {reasons}"));
+        // One that comes later begins later.
+        let late = endpoints(&[("late", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &late).await.unwrap();
+        look(&mut driver.conn, &mut finder).await;
+        assert_eq!(deliveries(&mut driver.conn).await.len(), 3);
+    }
+
+    async fn a_run_that_waits_for_a_person_is_told_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("e", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        let asks = Pipeline::named("P").start("A").dampen("sure?").chain("B").build().unwrap();
+        let runs = [driver.trigger(&asks, "1").await, driver.trigger(&asks, "1").await];
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        for _ in 0..3 {
+            look(&mut driver.conn, &mut finder).await;
+        }
+        let told = deliveries(&mut driver.conn).await;
+        let mut told: Vec<_> = told.iter().map(|it| (it.run, it.event.as_str())).collect();
+        told.sort();
+        assert_eq!(told, runs.map(|run| (run, "dampened")));
+    }
+
+    async fn a_run_that_is_found_twice_is_delivered_once(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("a", &all()), ("b", &all())]);
+        let first = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        for _ in 0..30 {
+            driver.trigger(&one("P"), "1").await;
+        }
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let mut both = Vec::new();
+        for _ in 0..2 {
+            let (mut conn, mut finder) = (db.conn().await, first.clone());
+            both.push(async move { look(&mut conn, &mut finder).await });
+        }
+        together(both).await;
+        assert_eq!(deliveries(&mut driver.conn).await.len(), 60);
+    }
+
+    async fn an_endpoint_never_goes_back_to_what_was_found(db: Db) {
+        let mut conn = db.conn().await;
+        let began = delivery::heard(&mut conn, "e").await.unwrap();
+        let other = delivery::heard(&mut conn, "f").await.unwrap();
+        delivery::see(&mut conn, "e", began.seen + 5).await.unwrap();
+        delivery::see(&mut conn, "e", began.seen + 3).await.unwrap();
+        let now = delivery::heard(&mut conn, "e").await.unwrap();
+        assert_eq!((now.since, now.seen), (began.since, began.seen + 5));
+        assert_eq!(delivery::heard(&mut conn, "f").await.unwrap(), other);
+    }
+
+    async fn of_two_who_would_send_a_message_one_does(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        one_waits(&mut driver).await;
+        let mut both = Vec::new();
+        for _ in 0..2 {
+            let mut conn = db.conn().await;
+            both.push(async move { delivery::take(&mut conn, "e", 9, LEASE).await.unwrap().len() });
+        }
+        assert_eq!(together(both).await.iter().sum::<usize>(), 1);
+        // One who has read it as due before.
+        let due = deliveries(&mut driver.conn).await[0].clone();
+        let leased = delivery::lease(&mut driver.conn, due.id, LEASE).await.unwrap();
+        assert!(!leased, "it is on its way");
+    }
+
+    async fn a_message_whose_sender_dies_is_due_again(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let due = one_waits(&mut driver).await;
+        let again = delivery::take(&mut driver.conn, "e", 9, LEASE).await.unwrap();
+        assert_eq!(again, [due], "its time was over at once");
+        let again = delivery::take(&mut driver.conn, "e", 9, LEASE).await.unwrap();
+        assert_eq!(again, []);
+    }
+
+    async fn an_attempt_that_failed_is_followed_by_another_when_that_is_due(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let due = one_waits(&mut driver).await;
+        let conn = &mut driver.conn;
+        assert!(record(conn, &due, Follows::Again(LEASE)).await);
+        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), []);
+        let found = delivery::find(conn, due.id).await.unwrap().unwrap();
+        assert_eq!((found.attempts, found.status, found.error.as_deref()), (1, Some(500), Some("no")));
+        let wait = found.due_at.unwrap() - found.tried_at.unwrap();
+        assert_eq!(wait, i64::try_from(LEASE.as_micros()).unwrap());
+        assert!(delivery::send_again(conn, due.id).await.unwrap());
+        let due = delivery::take(conn, "e", 9, LEASE).await.unwrap();
+        assert!(record(conn, &due[0], Follows::Failed).await);
+        let failed = delivery::latest(conn, Some("failed"), None, 9).await.unwrap();
+        assert_eq!(failed.len(), 1);
+        assert_eq!(delivery::latest(conn, Some("waiting"), None, 9).await.unwrap(), []);
+        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), [], "it is given up");
+    }
+
+    async fn a_late_result_of_an_attempt_changes_nothing(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let first = one_waits(&mut driver).await;
+        let conn = &mut driver.conn;
+        // Another has sent it meanwhile.
+        assert!(record(conn, &first, Follows::Again(Duration::ZERO)).await);
+        for follows in [Follows::Again(LEASE), Follows::Failed, Follows::Delivered] {
+            assert!(!record(conn, &first, follows).await, "{follows:?}");
+        }
+        assert_eq!(state(conn, &first).await, ("waiting".to_owned(), 1));
+        let second = delivery::take(conn, "e", 9, LEASE).await.unwrap()[0].clone();
+        assert_eq!(second.attempts, 1);
+        // A person has it sent anew, and it arrives with its first attempt.
+        assert!(delivery::send_again(conn, first.id).await.unwrap());
+        assert!(record(conn, &first, Follows::Delivered).await);
+        for follows in [Follows::Again(Duration::ZERO), Follows::Failed] {
+            assert!(!record(conn, &second, follows).await, "{follows:?}");
+        }
+        assert_eq!(state(conn, &first).await, ("delivered".to_owned(), 1));
+        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), []);
+    }
+
+    async fn deliveries_are_forgotten_with_their_runs(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let due = one_waits(&mut driver).await;
+        let conn = &mut driver.conn;
+        prune::prune(conn, LEASE, 9).await.unwrap();
+        assert_eq!(deliveries(conn).await.len(), 1);
+        assert_eq!(prune::prune(conn, Duration::ZERO, 9).await.unwrap(), 1);
+        assert_eq!(deliveries(conn).await, []);
+        assert!(!record(conn, &due, Follows::Delivered).await);
+        assert!(!delivery::send_again(conn, due.id).await.unwrap());
+    }
+}
