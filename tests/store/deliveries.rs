@@ -143,10 +143,10 @@ on_every_database! {
         let mut conn = db.conn().await;
         let began = delivery::heard(&mut conn, "e").await.unwrap();
         let other = delivery::heard(&mut conn, "f").await.unwrap();
-        delivery::see(&mut conn, "e", began.seen + 5).await.unwrap();
-        delivery::see(&mut conn, "e", began.seen + 3).await.unwrap();
+        delivery::see(&mut conn, "e", other.seen + 5).await.unwrap();
+        delivery::see(&mut conn, "e", other.seen + 3).await.unwrap();
         let now = delivery::heard(&mut conn, "e").await.unwrap();
-        assert_eq!((now.since, now.seen), (began.since, began.seen + 5));
+        assert_eq!((now.since, now.seen), (began.since, other.seen + 5));
         assert_eq!(delivery::heard(&mut conn, "f").await.unwrap(), other);
     }
 
