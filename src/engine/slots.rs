@@ -366,8 +366,11 @@ pub(super) mod tests {
         }
     }
 
+    /// So long that no machine outlasts it.
+    const LEASE: Duration = Duration::from_secs(3_600);
+
     /// So short that a test can outlast it.
-    const LEASE: Duration = Duration::from_secs(1);
+    const SHORT_LEASE: Duration = Duration::from_secs(1);
 
     /// One slot, whose steps have begun so often, and end when they are let go.
     struct Stage {
@@ -380,6 +383,10 @@ pub(super) mod tests {
 
     impl Stage {
         fn new() -> Self {
+            Self::with(LEASE)
+        }
+
+        fn with(lease: Duration) -> Self {
             let directory = tempfile::tempdir().expect("a directory");
             let options = LoadOptions {
                 file: None,
@@ -407,7 +414,7 @@ pub(super) mod tests {
             let shared = Shared::new(ProcessId::new());
             let definition = Pipeline::named("Tests").start("Step").build();
             Self {
-                slots: Slots::new(1, LEASE, runner, Arc::clone(&shared)),
+                slots: Slots::new(1, lease, runner, Arc::clone(&shared)),
                 shared,
                 definition: Arc::new(definition.expect("a definition")),
                 begun,
@@ -494,7 +501,7 @@ pub(super) mod tests {
 
     #[tokio::test]
     async fn what_was_claimed_ahead_by_a_worker_that_stood_still_is_not_started_by_it() {
-        let stage = Stage::new();
+        let stage = Stage::with(SHORT_LEASE);
         let steps = async {
             (0..3).for_each(|_| stage.put());
             stage.have_begun(1).await;
@@ -503,7 +510,7 @@ pub(super) mod tests {
             stage.one_ends().await;
             stage.have_begun(2).await;
 
-            while stage.shared.since_beat() < LEASE {
+            while stage.shared.since_beat() < SHORT_LEASE {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             stage.one_ends().await;
