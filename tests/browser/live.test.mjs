@@ -186,3 +186,15 @@ test("without a script a page is the same, and says nothing of being live", asyn
   assert.ok(!await page.locator("#live").isVisible());
   await sound(page);
 });
+
+test("a question before a deed stays as it was asked, and is asked for once", async () => {
+  const page = await browser.open(`${daemon.url}/bulk/new?verb=cancel&all=1`);
+  let asked = 0;
+  page.on("request", () => { asked += 1; });
+  await eventually("it is not live", async () => await page.locator("#live").isHidden());
+  const before = asked;
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await page.waitForTimeout(1_500);
+  assert.equal(asked, before);
+  await sound(page);
+});

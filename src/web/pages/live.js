@@ -29,6 +29,14 @@
         headers: { Accept: "text/event-stream" }, cache: "no-store", signal: own.signal,
       });
       status = response.status;
+      const isStream = (response.headers.get("Content-Type") || "").startsWith("text/event-stream");
+      // A question to its reader stays as it was asked.
+      if (status === 200 && !isStream) {
+        isPaused = bar.hidden = true;
+        own.abort();
+        stream = null;
+        return;
+      }
       if (status === 200) {
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let text = "", read; !(read = await reader.read()).done;) {
