@@ -178,7 +178,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("PASS_BULK", "the same"),
     ("END_BULK", "the same"),
     ("STOP_BULK", "the same"),
-    ("FORGET_BULKS", "the same"),
     (
         "BEGIN_WEBHOOK",
         "messages to endpoints, made from what there is: `tests/store/deliveries.rs`",
