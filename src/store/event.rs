@@ -7,11 +7,12 @@ use uuid::Uuid;
 
 use crate::model::*;
 
-use super::conn::{Conn, Row};
+use super::conn::Conn;
+use super::cursor::Cursor;
 use super::error::Error;
 use super::list::id_at;
 use super::statement::statements;
-use super::{page, query};
+use super::{delivery, page, query};
 
 /// Rows of one statement.
 const PAGE: usize = 1_000;
@@ -25,16 +26,8 @@ const WAITING: usize = 1_000;
 // A run whose deletion has begun is gone for whoever reads.
 statements! {
     STARTED_SINCE = "
-        SELECT r.id, r.pipeline, r.triggered_at AS changed_at FROM ductwork_runs r
+        SELECT r.id, r.pipeline, r.triggered_at FROM ductwork_runs r
          WHERE r.id > :behind AND r.pruning_at IS NULL ORDER BY r.id LIMIT :n";
-    ENDED_SINCE = "
-        SELECT r.id, r.pipeline, r.status, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS changed_at
-          FROM ductwork_runs r {by:ductwork_runs_ended}
-         WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
-           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
-           AND r.pruning_at IS NULL
-         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n";
 }
 
 /// A run that has changed.
@@ -93,7 +86,12 @@ async fn started(conn: &mut Conn, since: i64) -> Result<(Vec<Changed>, Option<i6
         let args = [("behind", behind.into()), ("n", PAGE.into())];
         let rows = conn.fetch(&STARTED_SINCE, &args).await?;
         for row in &rows {
-            found.push(changed(row, RunStatus::InProgress)?);
+            found.push(Changed {
+                run: RunId(row.get("id")?),
+                pipeline: row.get("pipeline")?,
+                status: RunStatus::InProgress,
+                at: row.get("triggered_at")?,
+            });
         }
         match found.last() {
             Some(last) if rows.len() == PAGE => behind = last.run.0,
@@ -105,32 +103,22 @@ async fn started(conn: &mut Conn, since: i64) -> Result<(Vec<Changed>, Option<i6
 
 async fn ended(conn: &mut Conn, since: i64) -> Result<(Vec<Changed>, Option<i64>), Error> {
     let mut found = Vec::new();
-    let mut behind = (since, Uuid::nil());
+    let mut behind = Cursor::at(since);
     for _ in 0..PAGES {
-        let args = [
-            ("behind", behind.0.into()),
-            ("behind_id", behind.1.into()),
-            ("n", PAGE.into()),
-        ];
-        let rows = conn.fetch(&ENDED_SINCE, &args).await?;
-        for row in &rows {
-            found.push(changed(row, row.word("status")?)?);
-        }
-        match found.last() {
-            Some(last) if rows.len() == PAGE => behind = (last.at, last.run.0),
+        let (runs, last) = delivery::ended(conn, behind, PAGE).await?;
+        let is_full = runs.len() == PAGE;
+        found.extend(runs.into_iter().map(|run| Changed {
+            run: run.id,
+            pipeline: run.pipeline,
+            status: run.status,
+            at: run.ended_at.unwrap_or(since),
+        }));
+        match last {
+            Some(last) if is_full => behind = last,
             _ => return Ok((found, None)),
         }
     }
-    Ok((found, Some(behind.0)))
-}
-
-fn changed(row: &Row, status: RunStatus) -> Result<Changed, Error> {
-    Ok(Changed {
-        run: RunId(row.get("id")?),
-        pipeline: row.get("pipeline")?,
-        status,
-        at: row.get("changed_at")?,
-    })
+    Ok((found, Some(behind.time())))
 }
 
 /// The time with which an id begins.

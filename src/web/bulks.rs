@@ -51,7 +51,8 @@ pub struct Bulks {
     made: Notify,
 }
 
-fn unfit(detail: impl Into<String>) -> Refusal {
+/// The refusal of a wish that cannot be.
+pub fn unfit(detail: impl Into<String>) -> Refusal {
     Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
@@ -189,38 +190,38 @@ pub async fn own_alone(
     selection: &Selection,
     visitor: &Visitor,
 ) -> Result<(), Refusal> {
-    if visitor.may_act_on_all() {
+    if reaches(site, selection, visitor, Visitor::may_act_on).await? {
         return Ok(());
     }
     let own = names(visitor.pipelines.as_deref().unwrap_or_default());
-    let beyond = || {
-        let detail =
-            format!("this token is for {own} alone: name the pipeline, or choose runs of it");
-        Refusal::new(StatusCode::FORBIDDEN, detail)
-    };
+    let detail = format!("this token is for {own} alone: name the pipeline, or choose runs of it");
+    Err(Refusal::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// True when all pipelines of these runs are among those that a visitor may do this with.
+async fn reaches(
+    site: &Arc<Site>,
+    selection: &Selection,
+    visitor: &Visitor,
+    may: fn(&Visitor, &str) -> bool,
+) -> Result<bool, Refusal> {
     let runs = match selection {
+        _ if visitor.may_see_all() => return Ok(true),
         Selection::Matching(filter) => {
             let named = filter.pipeline.as_deref();
-            return match named.is_some_and(|it| visitor.may_act_on(it)) {
-                true => Ok(()),
-                false => Err(beyond()),
-            };
+            return Ok(named.is_some_and(|it| may(visitor, it)));
         }
         Selection::Chosen(runs) => runs.clone(),
     };
     let read = site.source.read(async move |conn| {
         let mut pipelines = Vec::new();
         for run in &runs {
-            pipelines.push(query::run_state(conn, *run).await?.map(|it| it.pipeline));
+            pipelines.extend(query::run_state(conn, *run).await?.map(|it| it.pipeline));
         }
         Ok(pipelines)
     });
-    let pipelines: Vec<Option<String>> = read.await?;
-    let within = |it: &Option<String>| it.as_ref().is_none_or(|it| visitor.may_act_on(it));
-    match pipelines.iter().all(within) {
-        true => Ok(()),
-        false => Err(beyond()),
-    }
+    let pipelines: Vec<String> = read.await?;
+    Ok(pipelines.iter().all(|it| may(visitor, it)))
 }
 
 /// One bulk action, for a visitor who may see it, and the database's time.
@@ -229,15 +230,11 @@ pub async fn find(site: &Arc<Site>, id: Uuid, visitor: &Visitor) -> Result<(Bulk
         .source
         .read(async move |conn| Ok((bulk::find(conn, id).await?, query::now(conn).await?)));
     let (bulk, now) = read.await?;
-    let seen = |bulk: &Bulk| match &bulk.selection {
-        Selection::Matching(Filter {
-            pipeline: Some(name),
-            ..
-        }) => visitor.may_see(name),
-        _ => visitor.may_see_all() || bulk.by == visitor.name,
-    };
-    let bulk = bulk.filter(seen).ok_or_else(|| missing(id))?;
-    Ok((bulk, now))
+    let bulk = bulk.ok_or_else(|| missing(id))?;
+    match reaches(site, &bulk.selection, visitor, Visitor::may_see).await? {
+        true => Ok((bulk, now)),
+        false => Err(missing(id)),
+    }
 }
 
 /// The refusal of those who ask for one that there is not.

@@ -256,6 +256,11 @@ on_every_database! {
         ended(&mut fixture.conn, id).await;
         let path = format!("{BULK}/{id}");
         assert_eq!(Ask::get(&path).bearer(&limited).of(&console).value()["done"], 1);
+        // A token of the same name is for other pipelines.
+        let namesake = token(&fixture, &["--scope", "operate", "--pipeline", "Plain"]);
+        for ask in [Ask::get(&path), Ask::delete(&path)] {
+            assert_eq!(ask.bearer(&namesake).of(&console).status, 404);
+        }
         assert_eq!(Ask::delete(&path).bearer(&limited).of(&console).value()["was_open"], false);
         for address in [
             "/bulk/new", "/bulk/new?verb=trigger", "/bulk/new?verb=cancel", "/bulk/new?verb=cancel&run=",

@@ -326,26 +326,6 @@ on_every_database! {
         assert_eq!((counts(&bulk), bulk.dealt), ((1, 0, 0), run.0));
     }
 
-    async fn one_who_finds_it_further_on_neither_passes_runs_nor_ends_it(db: Db) {
-        let mut driver = Driver::new(&db).await;
-        let runs = halting(&mut driver, "P", 3).await;
-        let selection = Selection::chosen(vec![runs[0], RunId::new(), RunId::new()]);
-        let id = create(&mut driver.conn, Verb::Revive, selection.clone()).await;
-        let mut other = db.conn().await;
-        // While the first is at its first run, the other is through with all.
-        let definitions = Definitions::default();
-        let until = Instant::now() + Duration::from_secs(60);
-        let (ask, asked) = std::sync::mpsc::channel();
-        let mut at = |run| ask.send(run).unwrap();
-        let first = bulk::work(&mut driver.conn, id, &definitions, until, None, &mut at).await.unwrap();
-        assert!(!first.more);
-        assert_eq!(asked.try_recv(), Ok(runs[0]));
-        let bulk = bulk::find(&mut other, id).await.unwrap().unwrap();
-        assert_eq!(counts(&bulk), (1, 2, 0));
-        assert!(!step(&mut other, id, Duration::from_secs(60)).await.unwrap().more);
-        assert_eq!(bulk::find(&mut other, id).await.unwrap().unwrap(), bulk);
-    }
-
     async fn a_run_that_is_given_up_on_is_told_and_the_rest_goes_on(db: Db) {
         let mut driver = Driver::new(&db).await;
         let runs = halting(&mut driver, "P", 3).await;

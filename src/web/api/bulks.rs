@@ -12,7 +12,7 @@ use crate::model::*;
 use crate::store::bulk::{self, Listed};
 use crate::view;
 use crate::web::Site;
-use crate::web::bulks::{self, Wanted};
+use crate::web::bulks::{self, Wanted, unfit};
 use crate::web::refusal::Refusal;
 use crate::web::visitor;
 use crate::wire::bulk::{BulkJson, ListedJson, StoppedJson};
@@ -100,10 +100,6 @@ pub struct KindBody {
 /// A part that may be null, and may not be missing: without it the kind would be another.
 fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Option::deserialize(from)
-}
-
-fn unfit(detail: impl Into<String>) -> Refusal {
-    Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 
 impl BulkBody {

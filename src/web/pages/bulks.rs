@@ -15,6 +15,7 @@ use crate::machine::bulk::{Filter, Kind, Selection};
 use crate::model::*;
 use crate::number::grouped;
 use crate::store::bulk::{self, Bulk, Listed};
+use crate::store::definition::short;
 use crate::store::{halted, query};
 use crate::view;
 use crate::web::Site;
@@ -372,14 +373,9 @@ impl Shown {
             latest: bulk
                 .definition
                 .as_deref()
-                .map(clip_digest)
-                .unwrap_or_default(),
+                .map_or_else(String::new, |digest| short(digest).to_owned()),
         }
     }
-}
-
-fn clip_digest(digest: &str) -> String {
-    crate::store::definition::short(digest).to_owned()
 }
 
 #[derive(Template)]

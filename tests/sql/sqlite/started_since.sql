@@ -1,2 +1,2 @@
-SELECT r.id, r.pipeline, r.triggered_at AS changed_at FROM ductwork_runs r
+SELECT r.id, r.pipeline, r.triggered_at FROM ductwork_runs r
  WHERE r.id > ?1 AND r.pruning_at IS NULL ORDER BY r.id LIMIT ?2

@@ -1,7 +1,0 @@
-SELECT r.id, r.pipeline, r.status, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS changed_at
-  FROM ductwork_runs r INDEXED BY ductwork_runs_ended
- WHERE r.status IN ('completed', 'halted', 'cancelled')
-   AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= ?1
-   AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (?1, ?2)
-   AND r.pruning_at IS NULL
- ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT ?3
