@@ -304,17 +304,18 @@ impl Picture<'_> {
         if let Some(state) = state {
             let _ = write!(class_of, " {}", class(state));
         }
+        // The title names a link: a label of its own would have to repeat the counts that stand in it.
         let (open, close) = match self.link {
             Some(link) => {
                 let address = link.replace("{}", &percent(node));
                 (format!("a href=\"{}\"", markup(&address)), "a")
             }
-            None => ("g role=\"img\"".to_owned(), "g"),
+            None => (format!("g role=\"img\" aria-label=\"{told}\""), "g"),
         };
         let round = if placed.asks { rect.height / 2 } else { 6 };
         let _ = writeln!(
             svg,
-            "<{open} class=\"{class_of}\" aria-label=\"{told}\"><title>{told}</title>\
+            "<{open} class=\"{class_of}\"><title>{told}</title>\
              <rect class=\"box\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"{round}\"/>",
             rect.x, rect.y, rect.width, rect.height,
         );

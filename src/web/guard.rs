@@ -44,7 +44,9 @@ pub struct Policy(pub HeaderValue);
 
 const EACH_RESPONSE: [(HeaderName, &str); 2] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
+    // With `no-referrer` a browser names no origin where a form of ours is sent, and is refused for it. Proven by
+    // tests/browser/keyboard.test.mjs.
+    (REFERRER_POLICY, "same-origin"),
 ];
 
 /// The names by which the console may be asked for. A page of somebody else's, whose name leads here by that

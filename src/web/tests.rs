@@ -121,7 +121,7 @@ async fn every_response_has_the_headers_that_keep_a_page_to_itself() {
             for header in [
                 "content-security-policy: default-src 'none'; script-src 'self';",
                 "x-content-type-options: nosniff",
-                "referrer-policy: no-referrer",
+                "referrer-policy: same-origin",
                 "cache-control: no-store",
             ] {
                 assert!(answer.contains(header), "{answer}");

@@ -1,6 +1,6 @@
 // A daemon with a console, and a browser that looks at it.
 import { execFile, spawn } from "node:child_process";
-import { mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -8,7 +8,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-const { chromium } = createRequire(join(process.env.BROWSER_TOOLS, "package.json"))("playwright-core");
+const tools = createRequire(join(process.env.BROWSER_TOOLS, "package.json"));
+const { chromium } = tools("playwright-core");
+const axe = await readFile(tools.resolve("axe-core/axe.min.js"), "utf8");
 const run = promisify(execFile);
 const program = process.env.DUCTWORKD;
 
@@ -34,8 +36,8 @@ async function freePort() {
 }
 
 export class Daemon {
-  // A daemon of these pipelines, by file name, in a directory of its own.
-  static async start(pipelines) {
+  // A daemon of these pipelines, by file name, in a directory of its own, with more keys of `console`.
+  static async start(pipelines, keys = "") {
     const daemon = new Daemon();
     daemon.dir = await mkdtemp(join(tmpdir(), "ductwork-browser."));
     daemon.port = await freePort();
@@ -43,7 +45,7 @@ export class Daemon {
     await mkdir(join(daemon.dir, "pipelines"));
     await writeFile(join(daemon.dir, "ductwork.yml"), `default:
   database: { url: "sqlite://${daemon.dir}/ductwork.db" }
-  console: { listen: "127.0.0.1:${daemon.port}" }
+  console: { listen: "127.0.0.1:${daemon.port}"${keys && `, ${keys}`} }
   supervisor: { polling_timeout: 50ms }
 `);
     for (const [name, text] of Object.entries(pipelines)) {
@@ -88,7 +90,7 @@ export class Browser {
   static async start() {
     const browser = new Browser();
     browser.own = await chromium.launch({
-      executablePath: "/usr/bin/chromium",
+      executablePath: process.env.CHROMIUM,
       args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
         "--disable-component-update", "--disable-sync"],
     });
@@ -111,4 +113,11 @@ export class Browser {
   async stop() {
     await this.own.close();
   }
+}
+
+// Violations of the rules that machines can check, each with the elements concerned.
+export async function violations(page) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => window.axe.run());
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ").slice(0, 300)}`);
 }

@@ -74,7 +74,8 @@ fn sound(path: &str, answer: &Answer) {
     let scripts = body.split("<script").skip(1);
     for script in scripts {
         assert!(
-            script.starts_with(" src=\"/assets/live-"),
+            script.starts_with(" src=\"/assets/live-")
+                || script.starts_with(" src=\"/assets/keys-"),
             "{path}: {script}"
         );
     }

@@ -68,9 +68,13 @@ static STYLE: LazyLock<String> =
 /// The script by which a page renews itself.
 const SCRIPT: &str = include_str!("live.js");
 
+/// The script that gives a page its keys.
+const KEYS: &str = include_str!("keys.js");
+
 /// Their names, by which they may be kept for good.
 static STYLE_NAME: LazyLock<String> = LazyLock::new(|| name(&STYLE, "style", "css"));
 static SCRIPT_NAME: LazyLock<String> = LazyLock::new(|| name(SCRIPT, "live", "js"));
+static KEYS_NAME: LazyLock<String> = LazyLock::new(|| name(KEYS, "keys", "js"));
 
 fn name(text: &str, name: &str, kind: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
@@ -83,6 +87,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
     let (kind, text) = match name {
         name if name == *STYLE_NAME => ("text/css; charset=utf-8", STYLE.as_str()),
         name if name == *SCRIPT_NAME => ("text/javascript; charset=utf-8", SCRIPT),
+        name if name == *KEYS_NAME => ("text/javascript; charset=utf-8", KEYS),
         _ => {
             let detail =
                 "there is no such file; a page that asks for it is an old one: load that again";
@@ -104,6 +109,7 @@ struct Frame {
     read_at: Option<String>,
     style: &'static str,
     script: &'static str,
+    keys: &'static str,
     version: &'static str,
     visitor: Option<Arc<Visitor>>,
 }
@@ -135,6 +141,7 @@ impl Frame {
             read_at: None,
             style: &STYLE_NAME,
             script: &SCRIPT_NAME,
+            keys: &KEYS_NAME,
             version: VERSION,
             visitor: visitor::asking(),
         }
