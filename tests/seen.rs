@@ -10,7 +10,7 @@
 #[path = "support/cluster.rs"]
 mod cluster;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -805,4 +805,73 @@ fn a_list_that_is_watched_waits_an_outage_of_its_database_out() {
     let shown = last.join("\n");
     assert_eq!((ended, outages), (Some(0), 3), "{shown}");
     cluster.up();
+}
+
+#[test]
+fn top_shows_queues_rates_and_processes_as_they_change_until_it_is_interrupted() {
+    let place = Place::new(&[("Slow", SLOW), ("Halts", HALTS)]);
+    let _daemon = place.daemon();
+    place.until("the daemon is there", || {
+        place.run(&["health"]).status.success()
+    });
+    let run = text(&place.run(&["trigger", "Slow", "1"]).stdout);
+    place.run(&["trigger", "Halts", "[2]"]);
+    let mut child = place.on_terminal("top --every 1s", (24, 150), &[]);
+    let mut keys = child.stdin.take();
+    let (mut held, mut halted, mut ended) = (false, false, false);
+    let mut last = Vec::new();
+    let code = watched(child, (24, 150), 4_096, |screen| {
+        let lines = screen.lines();
+        // Behind the name, DUE and LATER; nothing is due for long.
+        held |= row(&lines, "Slow").get(3) == Some(&"1");
+        // Before those that ask.
+        halted |= row(&lines, "Halts").iter().rev().nth(1) == Some(&"1");
+        if held && !place.path().join("go").exists() {
+            place.go();
+        }
+        ended |= row(&lines, "Slow").len() > 6 && !lines.join("").contains('…');
+        if held
+            && halted
+            && ended
+            && let Some(mut keys) = keys.take()
+        {
+            keys.write_all(b"\x03").unwrap();
+        }
+        last = lines;
+    });
+    let shown = last.join("\n");
+    assert_eq!(code, Some(130), "{shown}");
+    assert!(held && halted && ended, "{shown}");
+    for part in [
+        "processes  ",
+        "supervisor 1 up",
+        "worker 2 up",
+        "leases expired 0",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(
+        place.json(&["show", run.trim(), "--json"])["status"],
+        "completed"
+    );
+}
+
+/// The words of the line that begins with this one.
+fn row<'a>(lines: &'a [String], begins: &str) -> Vec<&'a str> {
+    let found = lines.iter().find(|line| line.starts_with(begins));
+    found.map_or(Vec::new(), |line| line.split_whitespace().collect())
+}
+
+#[test]
+fn top_away_from_a_terminal_says_which_verb_prints_the_numbers() {
+    let place = Place::new(&[("Slow", SLOW)]);
+    for args in [&["top"][..], &["top", "--json"], &["top", "--every", "1ms"]] {
+        let output = place.run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let told = text(&output.stderr);
+        assert!(
+            told.contains("ductworkd metrics") || told.contains("`--every` takes 1s to 1h"),
+            "{told}"
+        );
+    }
 }

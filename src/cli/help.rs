@@ -23,6 +23,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "processes",
             "health",
             "metrics",
+            "top",
         ],
     ),
     (

@@ -44,6 +44,7 @@ mod start;
 mod symbolize;
 mod terminal;
 mod token;
+mod top;
 mod trigger;
 mod value;
 mod watch;
@@ -148,6 +149,8 @@ enum Verb {
     Health(health::Health),
     /// Print all metrics as Prometheus reads them
     Metrics(metrics::Metrics),
+    /// Show queues, rates and processes as they change
+    Top(top::Top),
     /// Make, list and revoke the tokens of the console's visitors
     Token(token::Token),
     /// Read and write the values that the steps of a run share
@@ -274,6 +277,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Processes(args) => done(args.execute(&cli)),
         Verb::Health(args) => done(args.execute(&cli)),
         Verb::Metrics(args) => done(args.execute(&cli)),
+        Verb::Top(args) => args.execute(&cli),
         Verb::Token(args) => done(args.execute(&cli)),
         Verb::Context(args) => done(args.execute(&cli)),
         Verb::Audit(args) => done(args.execute(&cli)),

@@ -145,6 +145,8 @@ pub const BOLD: Style = Style::new().bold();
 pub struct Cell {
     text: String,
     style: Style,
+    /// Stands at the right of its column.
+    is_number: bool,
 }
 
 impl Cell {
@@ -158,7 +160,21 @@ impl Cell {
         Self {
             text: clean(text.as_ref()),
             style,
+            is_number: false,
         }
+    }
+
+    /// A number, which stands below others of its kind.
+    pub fn number(text: impl AsRef<str>) -> Self {
+        Self {
+            is_number: true,
+            ..Self::new(text)
+        }
+    }
+
+    /// The same in a colour.
+    pub fn painted(self, style: Style) -> Self {
+        Self { style, ..self }
     }
 }
 
@@ -170,20 +186,29 @@ pub fn table(headings: &[&str], rows: &[Vec<Cell>]) -> String {
         widest.unwrap_or(0).max(headings[column].chars().count())
     };
     let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let headings = headings
-        .iter()
-        .map(|text| Cell::styled(text, DIM))
-        .collect();
+    let is_number = |column: usize| {
+        let cell = rows.first().and_then(|row| row.get(column));
+        cell.is_some_and(|cell| cell.is_number)
+    };
+    let headings = headings.iter().enumerate().map(|(column, text)| Cell {
+        is_number: is_number(column),
+        ..Cell::styled(text, DIM)
+    });
+    let headings = headings.collect();
     let mut text = String::new();
     for row in std::iter::once(&headings).chain(rows) {
         // Nothing follows the last text of a line, not even what would align the next.
         let used = row.iter().rposition(|cell| !cell.text.is_empty());
         for (column, cell) in row.iter().enumerate().take(used.map_or(0, |last| last + 1)) {
+            let padding = widths[column].saturating_sub(cell.text.chars().count());
+            // The widest that a format takes: a damaged row may have a name of a megabyte.
+            let padding = padding.min(usize::from(u16::MAX) - 2);
+            if cell.is_number {
+                let _ = write!(text, "{:padding$}", "");
+            }
             text.push_str(&paint(cell.style, &cell.text));
             if Some(column) != used {
-                let padding = widths[column].saturating_sub(cell.text.chars().count()) + 2;
-                // The widest that a format takes: a damaged row may have a name of a megabyte.
-                let padding = padding.min(usize::from(u16::MAX));
+                let padding = if cell.is_number { 2 } else { padding + 2 };
                 let _ = write!(text, "{:padding$}", "");
             }
         }

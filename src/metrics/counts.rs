@@ -108,6 +108,14 @@ impl Counts {
         }
     }
 
+    /// All that is in these and was not yet in earlier ones.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = Self::default();
+        since.merge(self);
+        since.subtract(earlier);
+        since
+    }
+
     /// Takes all away that the other ones have.
     fn subtract(&mut self, other: &Self) {
         for (name, series) in &other.counters {

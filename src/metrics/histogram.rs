@@ -79,6 +79,20 @@ impl Histogram {
         self.sum as f64 / 1e9
     }
 
+    /// The time that this share of them did not exceed, up to a bucket's width more.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let wanted = (self.count() as f64 * share).ceil() as u64;
+        let mut sum = 0_u64;
+        let bucket = self.buckets.iter().find(|(_, count)| {
+            sum = sum.saturating_add(**count);
+            sum >= wanted
+        });
+        let (bucket, _) = bucket?;
+        Some(Duration::from_secs_f64(
+            (f64::from(*bucket) / f64::from(PER_DOUBLING)).exp2(),
+        ))
+    }
+
     /// How many of them were no longer than 2^`bound` seconds.
     pub fn within(&self, bound: i16) -> u64 {
         self.buckets

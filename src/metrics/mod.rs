@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 mod counts;
 mod histogram;
 pub mod text;
+pub mod window;
 
 #[cfg(test)]
 mod tests;
