@@ -176,6 +176,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("CREATE_BULK", "the same"),
     ("PASS_BULK", "the same"),
+    ("SETTLE_BULK", "the same"),
     ("END_BULK", "the same"),
     ("STOP_BULK", "the same"),
     (

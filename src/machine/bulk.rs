@@ -1,7 +1,9 @@
 //! Interventions in many runs at once.
 //!
-//! Owns: the runs that one is for, and the account of those that it has dealt with. Never: reads or changes a
-//! run.
+//! Owns: the runs that one is for, the account of those that it has dealt with, and when it comes back to one
+//! that somebody else had locked. Never: reads or changes a run.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +17,18 @@ const TOLD: usize = 20;
 
 /// Characters of a reason.
 const LETTERS: usize = 300;
+
+/// Runs that are set aside at the same time. With so many the others wait: they may be locked as well.
+const ASIDE_MAX: usize = 50;
+
+/// The waits before each further attempt at a run that somebody else has locked.
+pub const PAUSES: [Duration; 5] = [
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(20),
+    Duration::from_secs(35),
+    Duration::from_secs(50),
+];
 
 /// The states of runs in which an intervention changes anything; none where it is not for many runs at once.
 pub const fn states(verb: Verb) -> &'static [RunStatus] {
@@ -80,6 +94,18 @@ pub struct Failure {
     pub run: RunId,
     /// The reason, for people.
     pub why: String,
+    /// It is set aside, and will be tried again; `None` when it has failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
+}
+
+/// The next attempt at a run that was set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Again {
+    /// Not before: µs since 1970.
+    pub at: i64,
+    /// Attempts so far.
+    pub tries: u32,
 }
 
 /// The account of runs that were dealt with and not changed, since the last one was written.
@@ -91,8 +117,16 @@ pub struct Account {
     pub skipped: i64,
     /// Runs that could not be changed.
     pub failed: i64,
-    /// The first of those that failed, with those that were known before.
+    /// The first of those that failed, with those that were known before, and all that are set aside.
     pub failures: Vec<Failure>,
+}
+
+fn micros(it: Duration) -> i64 {
+    i64::try_from(it.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn clipped(why: &str) -> String {
+    why.chars().take(LETTERS).collect()
 }
 
 impl Account {
@@ -119,9 +153,86 @@ impl Account {
     pub fn fail(&mut self, run: RunId, why: &str) {
         self.last = Some(run);
         self.failed += 1;
-        if self.failures.len() < TOLD {
-            let why = why.chars().take(LETTERS).collect();
-            self.failures.push(Failure { run, why });
+        if self.is_told() {
+            let why = clipped(why);
+            let again = None;
+            self.failures.push(Failure { run, why, again });
+        }
+    }
+
+    /// There is room for one more that failed.
+    fn is_told(&self) -> bool {
+        self.failures.len() - self.aside().count() < TOLD
+    }
+
+    /// A run that somebody else has locked is left for later: until it is changed it counts as one that failed.
+    pub fn set_aside(&mut self, run: RunId, why: &str, now: i64, pauses: &[Duration]) {
+        let Some(pause) = pauses.first() else {
+            return self.fail(run, why);
+        };
+        self.last = Some(run);
+        self.failed += 1;
+        self.failures.push(Failure {
+            run,
+            why: clipped(why),
+            again: Some(Again {
+                at: now.saturating_add(micros(*pause)),
+                tries: 1,
+            }),
+        });
+    }
+
+    /// Those that are set aside.
+    pub fn aside(&self) -> impl Iterator<Item = (RunId, Again)> {
+        let aside = self.failures.iter();
+        aside.filter_map(|it| Some((it.run, it.again?)))
+    }
+
+    /// No more are set aside before one of them is dealt with.
+    pub fn is_full(&self) -> bool {
+        self.aside().count() >= ASIDE_MAX
+    }
+
+    /// The wait until the next attempt at a run that is set aside, and that run; `None` where there is none. A
+    /// clock that was set back makes no wait longer than the longest.
+    pub fn next(&self, now: i64, pauses: &[Duration]) -> Option<(Duration, RunId)> {
+        let (run, again) = self.aside().min_by_key(|(_, again)| again.at)?;
+        let longest = pauses.iter().max().copied().unwrap_or_default();
+        let wait = u64::try_from(again.at.saturating_sub(now)).unwrap_or_default();
+        let wait = Duration::from_micros(wait);
+        Some((if wait > longest { Duration::ZERO } else { wait }, run))
+    }
+
+    /// A run that was set aside is dealt with, and has not failed.
+    pub fn settle(&mut self, run: RunId) {
+        self.failures
+            .retain(|it| it.run != run || it.again.is_none());
+    }
+
+    /// A further attempt at a run that was set aside has failed as well: the next one, or the end of them.
+    pub fn put_off(&mut self, run: RunId, why: &str, now: i64, pauses: &[Duration]) {
+        let tries = self.aside().find(|(id, _)| *id == run);
+        let tries = tries.map_or(0, |(_, again)| again.tries);
+        let Some(pause) = pauses.get(tries as usize) else {
+            return self.give_up(run, why);
+        };
+        let of_run = self.failures.iter_mut().filter(|it| it.run == run);
+        for failure in of_run {
+            failure.why = clipped(why);
+            failure.again = Some(Again {
+                at: now.saturating_add(micros(*pause)),
+                tries: tries + 1,
+            });
+        }
+    }
+
+    /// A run that was set aside has failed for good. It is counted so already.
+    pub fn give_up(&mut self, run: RunId, why: &str) {
+        self.settle(run);
+        if self.is_told() {
+            let why = clipped(why);
+            let again = None;
+            self.failures.push(Failure { run, why, again });
         }
     }
 
@@ -160,6 +271,53 @@ mod tests {
             Selection::chosen(vec![other, one, other]),
             Selection::Chosen(vec![one.min(other), one.max(other)])
         );
+    }
+
+    #[test]
+    fn a_run_that_is_set_aside_is_tried_again_with_growing_pauses_and_then_has_failed() {
+        let mut account = Account::after(Vec::new());
+        let (locked, other) = (RunId::new(), RunId::new());
+        let mut now = 7;
+        account.set_aside(locked, "locked", now, &PAUSES);
+        account.fail(other, "no");
+        assert_eq!((account.failed, account.last), (2, Some(other)));
+        for (n, pause) in PAUSES.iter().enumerate() {
+            assert_eq!(account.next(now, &PAUSES), Some((*pause, locked)), "{n}");
+            // A clock that was set back does not hold it up.
+            assert_eq!(
+                account.next(i64::MIN / 2, &PAUSES),
+                Some((Duration::ZERO, locked))
+            );
+            now += micros(*pause);
+            assert_eq!(account.next(now, &PAUSES), Some((Duration::ZERO, locked)));
+            account.put_off(locked, &format!("locked {n}"), now, &PAUSES);
+        }
+        assert_eq!(account.next(now, &PAUSES), None);
+        assert_eq!(account.failed, 2, "it is counted once");
+        let told: Vec<&str> = account.failures.iter().map(|it| it.why.as_str()).collect();
+        assert_eq!(told, ["no", "locked 4"]);
+        assert!(PAUSES.iter().sum::<Duration>() >= Duration::from_secs(120));
+    }
+
+    #[test]
+    fn those_that_are_set_aside_are_bounded_and_take_no_room_of_those_that_failed() {
+        let mut account = Account::after(Vec::new());
+        let first = RunId::new();
+        account.set_aside(first, "locked", 0, &PAUSES);
+        for _ in 1..ASIDE_MAX {
+            assert!(!account.is_full());
+            account.set_aside(RunId::new(), "locked", 1, &PAUSES);
+        }
+        assert!(account.is_full());
+        account.fail(RunId::new(), "no");
+        assert_eq!(account.failures.len(), ASIDE_MAX + 1);
+        account.settle(first);
+        assert!(!account.is_full());
+        assert_eq!(account.aside().count(), ASIDE_MAX - 1);
+        for (run, _) in account.aside().collect::<Vec<_>>() {
+            account.give_up(run, "locked");
+        }
+        assert_eq!(account.failures.len(), TOLD);
     }
 
     #[test]

@@ -65,6 +65,18 @@ pub struct Actor {
     pub channel: Channel,
     /// The intervention in many runs of which this is a part.
     pub bulk: Option<Uuid>,
+    /// The run was set aside by it before.
+    pub again: Option<Again>,
+}
+
+/// An intervention in many runs comes back to one that it has set aside: its list of those that failed, with that
+/// run and without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// As it is written.
+    pub with: String,
+    /// As it will be.
+    pub without: String,
 }
 
 impl Actor {
@@ -74,6 +86,7 @@ impl Actor {
             name: name.into(),
             channel,
             bulk: None,
+            again: None,
         }
     }
 }
@@ -96,7 +109,11 @@ pub(super) async fn record(
     if let Some(bulk) = by.bulk {
         for (_, run) in &rows {
             let args = [("bulk", bulk.into()), ("run", run.0.into())];
-            if conn.execute(&COUNT_IN_BULK, &args).await? == 0 {
+            let counted = match &by.again {
+                None => conn.execute(&COUNT_IN_BULK, &args).await?,
+                Some(again) => super::bulk::settle(conn, bulk, again, 1, 0).await?,
+            };
+            if counted == 0 {
                 return Err(super::bulk::moved(bulk));
             }
         }

@@ -6,6 +6,13 @@
 //! The transaction that changes a run counts it in the intervention's row (`action::record`), and only if no
 //! later run has been dealt with and nobody has stopped it. So each run is counted once, whoever is killed; of
 //! two who work on one intervention by mistake one goes on; and after it was stopped no run is changed.
+//!
+//! A run whose rows somebody else has locked must hold up no others. The cursor goes past it, and it is written
+//! into the list of those that failed, and counted as one of them, with the time of the next attempt. The
+//! transaction that changes it then takes it out of that list, and only if the list is as it was read: so it, too,
+//! is counted once. Coming back by the cursor would need a second one in the row. Waiting for each run a little
+//! would hold up the others as long as the lock is there, and fail all that the same session has locked. A program that
+//! knows nothing of this finds a run that failed, which is true as long as nobody comes back to it.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,7 +23,7 @@ use crate::definition::Definition;
 use crate::machine::bulk::{Account, Failure, Filter, Selection, states};
 use crate::model::*;
 
-use super::action::Actor;
+use super::action::{Actor, Again};
 use super::cancel::{self, Cancel, Cancelling};
 use super::conn::{Conn, Row};
 use super::definition::{self, Definitions};
@@ -24,13 +31,16 @@ use super::error::Error;
 use super::resume::{self, Resume};
 use super::revive::{self, Revive, Wanted};
 use super::statement::statements;
-use super::{halted, list, micros, query};
+use super::{halted, list, micros, query, writable};
 
 /// Runs of one look.
 const LOOK: usize = 100;
 
-/// A run is given up on when others have held its rows for so long.
-const CANCELS_FOR: Duration = Duration::from_secs(2);
+/// A run whose rows others have held for so long is set aside.
+const CANCELS_FOR: Duration = Duration::from_millis(500);
+
+/// Nobody can write: the wait before the next attempt.
+const LATER: Duration = Duration::from_secs(2);
 
 /// As many are forgotten in one transaction.
 const FORGOTTEN_AT_ONCE: u64 = 500;
@@ -60,7 +70,16 @@ statements! {
     PASS_BULK = "
         UPDATE ductwork_bulks
            SET dealt = :run, skipped = skipped + :skipped, failed = failed + :failed, failures = :failures
-         WHERE id = :id AND ended_at IS NULL AND dealt < :run";
+         WHERE id = :id AND ended_at IS NULL AND dealt < :run AND failures = :before";
+    /// A run that was set aside, and so counted as one that failed, is dealt with, or put off.
+    ///
+    /// RACE: two consoles come back to it at once. The transaction that finds another list changes no run. Proven by
+    /// `a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it`.
+    SETTLE_BULK = "
+        UPDATE ductwork_bulks
+           SET done = done + :done, skipped = skipped + :skipped, failed = failed - :done - :skipped,
+               failures = :failures
+         WHERE id = :id AND ended_at IS NULL AND failures = :before";
     END_BULK = "
         UPDATE ductwork_bulks SET ended_at = coalesce(ended_at, {now}) WHERE id = :id";
     STOP_BULK = "
@@ -120,10 +139,12 @@ pub struct Bulk {
     pub done: i64,
     /// Runs in which there was nothing to do any more.
     pub skipped: i64,
-    /// Runs that were left as they are.
+    /// Runs that were left as they are; those that are set aside, too.
     pub failed: i64,
-    /// Some of those that failed.
+    /// Some of those that failed, and all that are set aside.
     pub failures: Vec<Failure>,
+    /// The same, as it is written.
+    written: String,
     /// µs since 1970.
     pub created_at: i64,
     /// The person or the program.
@@ -158,12 +179,22 @@ impl Bulk {
             skipped: row.get("skipped")?,
             failed: row.get("failed")?,
             failures: serde_json::from_str(&failures).map_err(damaged)?,
+            written: failures,
             created_at: row.get("created_at")?,
             by: row.get("by_whom")?,
             channel: row.get("channel")?,
             ended_at: row.get("ended_at")?,
             stopped_by: row.get("stopped_by")?,
         })
+    }
+
+    /// Runs that are counted as failed, and are tried again; none when it has ended.
+    pub fn aside(&self) -> i64 {
+        let again = self.failures.iter().filter(|it| it.again.is_some());
+        match self.ended_at {
+            None => again.count() as i64,
+            Some(_) => 0,
+        }
     }
 
     /// The person or the program in whose name its runs are changed.
@@ -173,6 +204,7 @@ impl Bulk {
             // One of a newer version is worked on, and its way is told by its own row.
             channel: self.channel.parse().unwrap_or(Channel::Api),
             bulk: Some(self.id),
+            again: None,
         }
     }
 }
@@ -379,12 +411,25 @@ async fn candidates(conn: &mut Conn, bulk: &Bulk) -> Result<(Vec<Candidate>, boo
 }
 
 /// The result of a look at some runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worked {
     /// There is more to do.
     pub more: bool,
+    /// Nothing before so long, where that is known.
+    pub later: Option<Duration>,
     /// The pipelines of runs that were changed.
     pub pipelines: BTreeSet<String>,
+}
+
+/// The bounds of some work on an intervention.
+#[derive(Clone, Copy, Debug)]
+pub struct Within<'a> {
+    /// No run is begun after this moment.
+    pub until: Instant,
+    /// A run that has taken too long again and again, and why that is.
+    pub given_up: Option<(RunId, &'a str)>,
+    /// The waits before each further attempt at a run that somebody else has locked.
+    pub pauses: &'a [Duration],
 }
 
 /// The deed's result in one run.
@@ -392,24 +437,22 @@ enum Outcome {
     Done,
     Skipped,
     Failed(String),
+    /// Somebody else has locked its rows.
+    Locked,
 }
 
-/// Deals with the next runs of an intervention, until there are none or this moment has come. `given_up` is a
-/// run that has taken too long again and again, and why. `at` is told each run before it is changed.
+/// Deals with the next runs of an intervention, until there are none or its time is over. `at` is told each run
+/// before it is changed.
 ///
 /// A failure of the database leaves the intervention where it is: called again, it goes on from there.
 pub async fn work(
     conn: &mut Conn,
     bulk: Uuid,
     definitions: &Definitions,
-    until: Instant,
-    given_up: Option<(RunId, &str)>,
+    within: Within<'_>,
     at: &mut (dyn FnMut(RunId) + Send),
 ) -> Result<Worked, Error> {
-    let mut worked = Worked {
-        more: false,
-        pipelines: BTreeSet::new(),
-    };
+    let mut worked = Worked::default();
     let Some(bulk) = find(conn, bulk).await?.filter(|it| it.ended_at.is_none()) else {
         return Ok(worked);
     };
@@ -417,60 +460,246 @@ pub async fn work(
         Some(digest) => Some(definitions.load(conn, digest).await?),
         None => None,
     };
-    let (next, is_last) = candidates(conn, &bulk).await?;
-    let mut account = Account::after(bulk.failures.clone());
-    for run in &next {
-        if !run.is_meant {
-            account.pass(run.id);
-            continue;
-        }
-        if let Some((id, why)) = given_up
-            && id == run.id
-        {
-            account.fail(run.id, why);
-            continue;
-        }
-        // The run's transaction counts it as the last that was dealt with.
-        write(conn, bulk.id, &mut account).await?;
-        if Instant::now() >= until {
-            worked.more = true;
-            return Ok(worked);
-        }
-        at(run.id);
-        let pipeline = query::run_state(conn, run.id).await?.map(|it| it.pipeline);
-        let done = match pipeline {
-            None => Ok(Outcome::Skipped),
-            Some(_) => intervene(conn, &bulk, run.id, definition.as_deref()).await,
-        };
-        match (done, pipeline) {
-            (Ok(Outcome::Done), Some(pipeline)) => {
-                worked.pipelines.insert(pipeline);
-            }
-            (Ok(Outcome::Done | Outcome::Skipped), _) => account.skip(run.id),
-            (Ok(Outcome::Failed(why)), _) => account.fail(run.id, &why),
-            // Damage is the run's own.
-            (Err(error @ (Error::Corrupt(_) | Error::Damaged { .. })), _) => {
-                account.fail(run.id, &error.to_string());
-            }
-            (Err(error), _) => return Err(error),
-        }
-    }
-    write(conn, bulk.id, &mut account).await?;
-    match is_last {
-        true => drop(conn.execute(&END_BULK, &[("id", bulk.id.into())]).await?),
-        false => worked.more = true,
+    let mut turn = Turn {
+        definition: definition.as_deref(),
+        account: Account::after(bulk.failures.clone()),
+        written: bulk.written.clone(),
+        bulk: &bulk,
+        within,
+        at,
+        worked: &mut worked,
+    };
+    match turn.work(conn).await {
+        Ok(()) => {}
+        // No run is to blame when nobody can write, or the intervention's own row is locked.
+        Err(Error::Retryable { .. }) => (worked.more, worked.later) = (true, Some(LATER)),
+        Err(error) => return Err(error),
     }
     Ok(worked)
 }
 
+/// Some work on an intervention.
+struct Turn<'a> {
+    bulk: &'a Bulk,
+    definition: Option<&'a Definition>,
+    within: Within<'a>,
+    account: Account,
+    /// The failures as they are written in the intervention's row.
+    written: String,
+    at: &'a mut (dyn FnMut(RunId) + Send),
+    worked: &'a mut Worked,
+}
+
+impl Turn<'_> {
+    async fn work(&mut self, conn: &mut Conn) -> Result<(), Error> {
+        // One at a time, so that those go on that nobody has locked.
+        if let Some(run) = self.is_due(conn).await?.filter(|(wait, _)| wait.is_zero()) {
+            self.come_back(conn, run.1).await?;
+        }
+        if !self.account.is_full() && self.go_on(conn).await? {
+            return Ok(());
+        }
+        match self.is_due(conn).await? {
+            Some((wait, _)) => {
+                (self.worked.more, self.worked.later) = (true, Some(wait));
+            }
+            None => drop(
+                conn.execute(&END_BULK, &[("id", self.bulk.id.into())])
+                    .await?,
+            ),
+        }
+        Ok(())
+    }
+
+    /// The run that is set aside and comes next, and the wait until then.
+    async fn is_due(&self, conn: &mut Conn) -> Result<Option<(Duration, RunId)>, Error> {
+        if self.account.aside().next().is_none() {
+            return Ok(None);
+        }
+        let now = query::now(conn).await?;
+        Ok(self.account.next(now, self.within.pauses))
+    }
+
+    /// The runs behind the cursor; true where there are more of them and no room.
+    async fn go_on(&mut self, conn: &mut Conn) -> Result<bool, Error> {
+        let (next, is_last) = candidates(conn, self.bulk).await?;
+        for run in &next {
+            if !run.is_meant {
+                self.account.pass(run.id);
+                continue;
+            }
+            if let Some(why) = self.given_up(run.id) {
+                self.account.fail(run.id, &why);
+                continue;
+            }
+            // The run's transaction counts it as the last that was dealt with.
+            self.write(conn).await?;
+            if Instant::now() >= self.within.until {
+                self.worked.more = true;
+                return Ok(true);
+            }
+            match self.deal(conn, run.id, None).await? {
+                // It has counted itself, or is gone.
+                Outcome::Done => {}
+                Outcome::Skipped => self.account.skip(run.id),
+                Outcome::Failed(why) => self.account.fail(run.id, &why),
+                Outcome::Locked => {
+                    let (why, now) = (in_the_way(conn, run.id).await?, query::now(conn).await?);
+                    self.account
+                        .set_aside(run.id, &why, now, self.within.pauses);
+                    if self.account.is_full() {
+                        break;
+                    }
+                }
+            }
+        }
+        self.write(conn).await?;
+        if !is_last && !self.account.is_full() {
+            self.worked.more = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// A further attempt at a run that was set aside.
+    async fn come_back(&mut self, conn: &mut Conn, run: RunId) -> Result<(), Error> {
+        let mut without = Account::after(self.account.failures.clone());
+        without.settle(run);
+        let again = Again {
+            with: self.written.clone(),
+            without: text(&without)?,
+        };
+        let outcome = match self.given_up(run) {
+            Some(why) => Outcome::Failed(why),
+            None => self.deal(conn, run, Some(again.clone())).await?,
+        };
+        let mut skipped = 0;
+        match outcome {
+            Outcome::Done => {
+                (self.account, self.written) = (without, again.without);
+                return Ok(());
+            }
+            Outcome::Skipped => {
+                self.account.settle(run);
+                skipped = 1;
+            }
+            Outcome::Failed(why) => self.account.give_up(run, &why),
+            Outcome::Locked => {
+                let (why, now) = (in_the_way(conn, run).await?, query::now(conn).await?);
+                self.account.put_off(run, &why, now, self.within.pauses);
+            }
+        }
+        let again = Again {
+            without: text(&self.account)?,
+            ..again
+        };
+        if settle(conn, self.bulk.id, &again, 0, skipped).await? == 0 {
+            return Err(moved(self.bulk.id));
+        }
+        self.written = again.without;
+        Ok(())
+    }
+
+    fn given_up(&self, run: RunId) -> Option<String> {
+        let given_up = self.within.given_up.filter(|(id, _)| *id == run);
+        given_up.map(|(_, why)| why.to_owned())
+    }
+
+    async fn deal(
+        &mut self,
+        conn: &mut Conn,
+        run: RunId,
+        again: Option<Again>,
+    ) -> Result<Outcome, Error> {
+        (self.at)(run);
+        let Some(state) = query::run_state(conn, run).await? else {
+            return Ok(Outcome::Skipped);
+        };
+        let by = Actor {
+            again,
+            ..self.bulk.actor()
+        };
+        match intervene(conn, self.bulk.verb, run, self.definition, by).await {
+            Ok(Outcome::Done) => {
+                self.worked.pipelines.insert(state.pipeline);
+                Ok(Outcome::Done)
+            }
+            // Damage is the run's own.
+            Err(error @ (Error::Corrupt(_) | Error::Damaged { .. })) => {
+                Ok(Outcome::Failed(error.to_string()))
+            }
+            // Where somebody has locked the intervention's own row, or all of SQLite's file, this cannot be written
+            // either, and the run is not to blame.
+            Err(Error::Retryable { .. }) => Ok(Outcome::Locked),
+            done => done,
+        }
+    }
+
+    /// Writes down which runs were dealt with and not changed.
+    async fn write(&mut self, conn: &mut Conn) -> Result<(), Error> {
+        let account = &mut self.account;
+        let Some(run) = account.last else {
+            return Ok(());
+        };
+        let failures = text(account)?;
+        let args = [
+            ("id", self.bulk.id.into()),
+            ("run", run.0.into()),
+            ("skipped", account.skipped.into()),
+            ("failed", account.failed.into()),
+            ("failures", (&failures).into()),
+            ("before", (&self.written).into()),
+        ];
+        if conn.execute(&PASS_BULK, &args).await? == 0 {
+            return Err(moved(self.bulk.id));
+        }
+        account.clear();
+        self.written = failures;
+        Ok(())
+    }
+}
+
+/// The failures of an account, as they are written.
+fn text(account: &Account) -> Result<String, Error> {
+    let unwritten = |error| Error::Corrupt(format!("failures cannot be written: {error}"));
+    serde_json::to_string(&account.failures).map_err(unwritten)
+}
+
+/// Counts a run that was set aside otherwise, or puts it off: 1, or 0 where another was faster.
+pub(super) async fn settle(
+    conn: &mut Conn,
+    bulk: Uuid,
+    again: &Again,
+    done: i64,
+    skipped: i64,
+) -> Result<u64, Error> {
+    let args = [
+        ("id", bulk.into()),
+        ("done", done.into()),
+        ("skipped", skipped.into()),
+        ("failures", (&again.without).into()),
+        ("before", (&again.with).into()),
+    ];
+    conn.execute(&SETTLE_BULK, &args).await
+}
+
+/// The session that has locked rows of a run, as far as the database tells.
+async fn in_the_way(conn: &mut Conn, run: RunId) -> Result<String, Error> {
+    let by = match writable::holder(conn, run).await? {
+        Some(holder) => holder,
+        None => "another session of the database, which was gone when it was looked for".to_owned(),
+    };
+    Ok(format!("the run's rows are locked by {by}"))
+}
+
 async fn intervene(
     conn: &mut Conn,
-    bulk: &Bulk,
+    verb: Verb,
     run: RunId,
     definition: Option<&Definition>,
+    by: Actor,
 ) -> Result<Outcome, Error> {
-    let by = bulk.actor();
-    Ok(match bulk.verb {
+    Ok(match verb {
         Verb::Revive => {
             let wanted = Wanted {
                 definition,
@@ -509,34 +738,8 @@ async fn cancelled(conn: &mut Conn, run: RunId, by: Actor) -> Result<Outcome, Er
             }
             Some(Cancel::NotFound | Cancel::NotActive(_)) => return Ok(Outcome::Done),
             None if cancelling.closed > 0 => return Ok(Outcome::Done),
-            None if Instant::now() >= until => {
-                let why = "others have locked the run's rows: nothing was done";
-                return Ok(Outcome::Failed(why.to_owned()));
-            }
+            None if Instant::now() >= until => return Ok(Outcome::Locked),
             None => tokio::time::sleep(cancel::AGAIN).await,
-        }
-    }
-}
-
-/// Writes down which runs were dealt with and not changed.
-async fn write(conn: &mut Conn, bulk: Uuid, account: &mut Account) -> Result<(), Error> {
-    let Some(run) = account.last else {
-        return Ok(());
-    };
-    let unwritten = |error| Error::Corrupt(format!("failures cannot be written: {error}"));
-    let failures = serde_json::to_string(&account.failures).map_err(unwritten)?;
-    let args = [
-        ("id", bulk.into()),
-        ("run", run.0.into()),
-        ("skipped", account.skipped.into()),
-        ("failed", account.failed.into()),
-        ("failures", (&failures).into()),
-    ];
-    match conn.execute(&PASS_BULK, &args).await? {
-        0 => Err(moved(bulk)),
-        _ => {
-            account.clear();
-            Ok(())
         }
     }
 }

@@ -55,7 +55,9 @@ pub enum Purpose {
     /// The engine: short statements by key. Sequential scans and hash joins are priced out, so
     /// that a plan made while the tables were empty is still right when they are full.
     Engine,
-    /// The same, and heartbeats: nothing is waited for that would make them late.
+    /// The same, for one run of many after the other: no row of somebody else's holds up the rest.
+    Bulk,
+    /// The same as the engine's, and heartbeats: nothing is waited for that would make them late.
     Lifeline,
     /// Reading and administration: the planner as it is.
     Query,

@@ -33,6 +33,9 @@ pub const LOOK: Duration = Duration::from_secs(6);
 /// No statement of a page takes longer: whoever looks at it has gone, and others wait for theirs.
 pub const PAGE: Duration = Duration::from_secs(2);
 
+/// A run of many is left for later when its row is locked for longer.
+const BULK: Duration = Duration::from_millis(500);
+
 /// The bounds of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -64,6 +67,7 @@ impl Patience {
             // A commit holds the row of its process while it waits for another lock. The lifeline
             // waits longer for that row than the commit does for the lock, so that it gets its turn.
             Purpose::Engine => bounded(silence, lease / 12, false),
+            Purpose::Bulk => bounded(silence, BULK, true),
             // Twice the time between two beats, so that another connection can be opened, and
             // beat, before anybody takes the process for dead.
             Purpose::Lifeline => bounded((lease / 3).max(LIFELINE_MIN), lease / 8, true),

@@ -8,6 +8,9 @@ use nix::errno::Errno;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access};
 
+use crate::model::*;
+use crate::time;
+
 use super::conn::{Conn, Location};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
@@ -42,6 +45,42 @@ static LOCKED: Statement = Statement::new(
                 AND EXISTS (SELECT 1 FROM pg_locks w WHERE w.relation = l.relation AND NOT w.granted))
       ORDER BY c.relname = 'ductwork_processes' DESC, hidden DESC, name LIMIT 1",
 );
+
+/// PostgreSQL only. A row that is locked has the number of the transaction that did; where several have it, it has
+/// another number, and nobody is found.
+static HOLDER: Statement = Statement::new(
+    "HOLDER",
+    "SELECT l.pid::bigint AS pid, coalesce(nullif(a.application_name, ''), 'no name') AS application,
+            coalesce(a.state, 'of another role') AS state,
+            CAST(extract(epoch FROM a.xact_start) * 1000000 AS bigint) AS since
+       FROM (SELECT r.xmax AS holder FROM ductwork_runs r WHERE r.id = :run
+             UNION ALL
+             (SELECT br.xmax FROM ductwork_branches br WHERE br.run_id = :run LIMIT 100)) x
+       JOIN pg_locks l ON l.locktype = 'transactionid' AND l.granted AND l.transactionid = x.holder
+       LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+      WHERE l.pid <> pg_backend_pid()
+      ORDER BY a.xact_start LIMIT 1",
+);
+
+/// The session that has locked rows of a run for longest, if there is one. It may have gone by now.
+pub async fn holder(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+    if conn.dialect() != Dialect::Postgres {
+        return Ok(None);
+    }
+    let args = [("run", run.0.into())];
+    let Some(row) = conn.fetch_optional(&HOLDER, &args).await? else {
+        return Ok(None);
+    };
+    let (pid, application): (i64, String) = (row.get("pid")?, row.get("application")?);
+    let state: String = row.get("state")?;
+    let since = match row.get::<Option<i64>>("since")? {
+        Some(at) => format!(" since {}", time::rfc3339(at)),
+        None => String::new(),
+    };
+    Ok(Some(format!(
+        "the session of the database with pid {pid} ({application}, {state}), which is in a transaction{since}: end it,          or wait for its end"
+    )))
+}
 
 /// A table that somebody has locked as a whole, for longer than a moment.
 #[derive(Debug)]

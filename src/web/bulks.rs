@@ -11,10 +11,10 @@ use axum::http::StatusCode;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::machine::bulk::{CHOSEN_MAX, Filter, Selection, states};
+use crate::machine::bulk::{CHOSEN_MAX, Filter, PAUSES, Selection, states};
 use crate::model::*;
 use crate::store::action::Actor;
-use crate::store::bulk::{self, Bulk, NewBulk};
+use crate::store::bulk::{self, Bulk, NewBulk, Within};
 use crate::store::{Error, duty, query};
 use crate::view::word;
 
@@ -296,6 +296,7 @@ pub async fn work(site: Arc<Site>) {
         for bulk in look.await.unwrap_or_default() {
             match round(&site, bulk.id, holder, &mut late).await {
                 Ok(Round::More) => pause = Duration::ZERO,
+                Ok(Round::Later(wait)) => pause = pause.min(wait),
                 Ok(Round::Ended) => {
                     late.0.remove(&bulk.id);
                 }
@@ -315,6 +316,8 @@ pub async fn work(site: Arc<Site>) {
 /// The end of a round.
 enum Round {
     More,
+    /// Nothing can be done before so long.
+    Later(Duration),
     Ended,
     /// Another console has the duty.
     Others,
@@ -335,13 +338,17 @@ async fn round(
         }
         let until = Instant::now() + ROUND;
         let why = format!(
-            "{TRIES} attempts failed or took too long, or others held its rows: do it by itself (`ductworkd revive`, \
-             `cancel` or `resume`), which says why"
+            "{TRIES} attempts failed or took too long: do it by itself (`ductworkd revive`, `cancel` or `resume`), which \
+             says why"
         );
-        let given_up = given_up.map(|run| (run, why.as_str()));
+        let within = Within {
+            until,
+            given_up: given_up.map(|run| (run, why.as_str())),
+            pauses: &PAUSES,
+        };
         let mut tell = |run| *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
         let definitions = &shared.definitions;
-        let worked = bulk::work(conn, bulk, definitions, until, given_up, &mut tell).await;
+        let worked = bulk::work(conn, bulk, definitions, within, &mut tell).await;
         let worked = match worked {
             Ok(worked) => worked,
             // It was stopped, or is another's: the next look tells.
@@ -351,9 +358,10 @@ async fn round(
         for pipeline in &worked.pipelines {
             (shared.terms.wake)(conn, pipeline).await;
         }
-        Ok(match worked.more {
-            true => Round::More,
-            false => Round::Ended,
+        Ok(match (worked.more, worked.later) {
+            (true, Some(wait)) => Round::Later(wait),
+            (true, None) => Round::More,
+            (false, _) => Round::Ended,
         })
     });
     let done = asked.await;

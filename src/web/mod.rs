@@ -87,7 +87,7 @@ impl Site {
         Ok(Self {
             source: Source::open(location.clone()),
             acts: Source::that_acts(location.clone()),
-            bulk_acts: Source::that_acts(location.clone()),
+            bulk_acts: Source::of_bulk(location.clone()),
             bulks: Bulks::default(),
             webhook_acts: Source::that_acts(location.clone()),
             webhooks: Webhooks::default(),

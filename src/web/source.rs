@@ -88,9 +88,18 @@ impl Source {
     /// The way to a connection that acts. It is there only while somebody acts, and whatever is asked through
     /// it is asked once.
     pub fn that_acts(location: Location) -> Self {
+        Self::acting(location, Use::Acts)
+    }
+
+    /// The same, for one run of many after the other.
+    pub fn of_bulk(location: Location) -> Self {
+        Self::acting(location, Use::Bulk)
+    }
+
+    fn acting(location: Location, used_for: Use) -> Self {
         let (questions, mut asked) = mpsc::channel::<Box<dyn Question>>(WAITING);
         tokio::task::spawn_local(async move {
-            let mut reader = Reader::new(location, Use::Acts);
+            let mut reader = Reader::new(location, used_for);
             loop {
                 let next = match reader.conn.is_some() {
                     true => tokio::time::timeout(IDLE, asked.recv()).await,
@@ -187,6 +196,7 @@ where
 enum Use {
     Reads,
     Acts,
+    Bulk,
 }
 
 /// The owner of the connection.
@@ -226,7 +236,7 @@ impl Reader {
     async fn ask(&mut self, question: &mut dyn Question) -> Result<(), ReadError> {
         let budget = match self.used_for {
             Use::Reads => BUDGET,
-            Use::Acts => ACTS_WITHIN,
+            Use::Acts | Use::Bulk => ACTS_WITHIN,
         };
         let conn = self.connected().await.map_err(ReadError::Away)?;
         // RACE: a question that panics would take the connection's owner along, and all who ask later would be
@@ -292,6 +302,7 @@ impl Reader {
         let purpose = match self.used_for {
             Use::Reads => Purpose::Page,
             Use::Acts => Purpose::Engine,
+            Use::Bulk => Purpose::Bulk,
         };
         let attempt = self.location.connect(purpose);
         let connected = match tokio::time::timeout(BUDGET, attempt).await {

@@ -34,9 +34,11 @@ pub struct BulkJson<'a> {
     done: i64,
     /// Runs in which there was nothing to do any more.
     skipped: i64,
-    /// Runs that were left as they are.
+    /// Runs that were left as they are; those in `aside` are not among them yet.
     failed: i64,
-    /// Up to 20 of those that failed.
+    /// Runs that somebody else has locked: they are tried again later.
+    aside: i64,
+    /// Up to 20 of those that failed, and all that are to be tried again.
     failures: Vec<FailureJson<'a>>,
     /// When it was asked for.
     created_at: Time,
@@ -86,6 +88,8 @@ struct FailureJson<'a> {
     run_id: RunId,
     /// The reason, for people.
     why: &'a str,
+    /// It is tried again, not before this; none: it has failed.
+    again_at: Option<Time>,
 }
 
 impl<'a> BulkJson<'a> {
@@ -95,10 +99,13 @@ impl<'a> BulkJson<'a> {
             Selection::Chosen(runs) => (Some(runs.as_slice()), None),
             Selection::Matching(filter) => (None, Some(FilterJson::of(filter))),
         };
+        let is_open = bulk.ended_at.is_none();
         let failure = |it: &'a Failure| FailureJson {
             run_id: it.run,
             why: &it.why,
+            again_at: it.again.filter(|_| is_open).map(|it| Time::of(it.at)),
         };
+        let aside = bulk.aside();
         Self {
             id: bulk.id,
             verb: bulk.verb.as_str(),
@@ -114,7 +121,8 @@ impl<'a> BulkJson<'a> {
             dealt: RunId(bulk.dealt),
             done: bulk.done,
             skipped: bulk.skipped,
-            failed: bulk.failed,
+            failed: bulk.failed - aside,
+            aside,
             failures: bulk.failures.iter().map(failure).collect(),
             created_at: Time::of(bulk.created_at),
             by: &bulk.by,

@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::bulk::{Filter, Kind, Selection};
 use ductwork::model::*;
-use ductwork::store::action::{self, Actor, Of};
-use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Worked};
+use ductwork::store::action::{self, Actor, Again, Of};
+use ductwork::store::bulk::{self, Bulk, Listed, NewBulk, Within, Worked};
 use ductwork::store::definition::Definitions;
 use ductwork::store::revive::{Revive, Wanted, revive_as};
+use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Error, Location, Purpose, duty, halted, prune, query};
 use serde_json::json;
+use sqlx::{Connection, Executor};
 use uuid::Uuid;
 
 use crate::actions::ana;
@@ -55,10 +57,26 @@ fn all_halted(pipeline: Option<&str>) -> Selection {
     })
 }
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// So much time, and three attempts at once at a run that somebody else has locked.
+fn bounds(within: Duration) -> Within<'static> {
+    Within {
+        until: Instant::now() + within,
+        given_up: None,
+        pauses: &[Duration::ZERO; 2],
+    }
+}
+
 async fn step(conn: &mut Conn, id: Uuid, within: Duration) -> Result<Worked, Error> {
-    let definitions = Definitions::default();
-    let until = Instant::now() + within;
-    bulk::work(conn, id, &definitions, until, None, &mut |_| {}).await
+    bulk::work(
+        conn,
+        id,
+        &Definitions::default(),
+        bounds(within),
+        &mut |_| {},
+    )
+    .await
 }
 
 /// Works on an intervention to its end.
@@ -92,7 +110,10 @@ where
 {
     let url = db.url.clone();
     let definitions = Definitions::default();
-    let until = Instant::now() + Duration::from_secs(60);
+    let within = Within {
+        pauses: &[HOUR],
+        ..bounds(Duration::from_secs(60))
+    };
     let mut at = |_| {
         let Some(meanwhile) = meanwhile.take() else {
             return;
@@ -113,7 +134,7 @@ where
             other.join().expect("it does what it is to do");
         });
     };
-    bulk::work(conn, id, &definitions, until, None, &mut at).await
+    bulk::work(conn, id, &definitions, within, &mut at).await
 }
 
 fn counts(bulk: &Bulk) -> (i64, i64, i64) {
@@ -331,9 +352,11 @@ on_every_database! {
         let runs = halting(&mut driver, "P", 3).await;
         let id = create(&mut driver.conn, Verb::Revive, all_halted(Some("P"))).await;
         let definitions = Definitions::default();
-        let until = Instant::now() + Duration::from_secs(60);
-        let given_up = Some((runs[1], "it took too long"));
-        let worked = bulk::work(&mut driver.conn, id, &definitions, until, given_up, &mut |_| {}).await;
+        let within = Within {
+            given_up: Some((runs[1], "it took too long")),
+            ..bounds(Duration::from_secs(60))
+        };
+        let worked = bulk::work(&mut driver.conn, id, &definitions, within, &mut |_| {}).await;
         assert!(!worked.unwrap().more);
         let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
         assert_eq!(counts(&bulk), (2, 0, 1));
@@ -370,4 +393,198 @@ on_every_database! {
         assert!(duty::take(&mut conn, "d", other, hour).await.unwrap());
         assert!(!duty::take(&mut conn, "d", one, hour).await.unwrap());
     }
+
+    async fn a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 2).await;
+        let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(vec![runs[0]])).await;
+        let with = set_aside(&mut driver.conn, id, runs[0], 0).await;
+        // Both have read the list as it was.
+        let again = Again { with, without: "[]".to_owned() };
+        let by = Actor { bulk: Some(id), again: Some(again), ..ana() };
+        let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+        assert!(matches!(revive_as(&mut driver.conn, runs[0], wanted).await, Ok(Revive::Done(_))));
+        let behind = revive_as(&mut driver.conn, runs[1], wanted).await;
+        assert!(matches!(behind, Err(Error::Gone(_))), "{behind:?}");
+        assert_eq!(counts(&work(&mut driver.conn, id).await), (1, 0, 0));
+        assert_eq!(changed(&mut driver.conn, id).await, [runs[0]]);
+        driver.audit().await;
+    }
+
+    async fn after_a_stop_a_run_that_was_set_aside_stays_as_it_is(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 1).await;
+        let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(runs.clone())).await;
+        let with = set_aside(&mut driver.conn, id, runs[0], 0).await;
+        assert!(bulk::stop(&mut driver.conn, id, "ben").await.unwrap());
+        let again = Again { with, without: "[]".to_owned() };
+        let by = Actor { bulk: Some(id), again: Some(again), ..ana() };
+        let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+        let late = revive_as(&mut driver.conn, runs[0], wanted).await;
+        assert!(matches!(late, Err(Error::Gone(_))), "{late:?}");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!((counts(&bulk), bulk.aside()), ((0, 0, 1), 0));
+    }
+
+    async fn one_who_has_read_another_list_of_failures_passes_no_run(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let unknown = RunId::new();
+        let runs = halting(&mut driver, "P", 1).await;
+        let id = create(&mut driver.conn, Verb::Revive, Selection::chosen(vec![unknown, runs[0]])).await;
+        let soon = query::now(&mut driver.conn).await.unwrap() + 1_800_000_000;
+        let with = set_aside(&mut driver.conn, id, RunId(Uuid::nil()), soon).await;
+        let again = Again { with, without: "[]".to_owned() };
+        let mut meanwhile = Some(async move |conn: &mut Conn| {
+            let by = Actor { bulk: Some(id), again: Some(again), ..ana() };
+            let wanted = Wanted { by: Some(&by), ..Wanted::SAME };
+            assert!(matches!(revive_as(conn, runs[0], wanted).await, Ok(Revive::Done(_))));
+        });
+        let lost = work_while(&db, &mut driver.conn, id, &mut meanwhile).await;
+        assert!(matches!(lost, Err(Error::Gone(_))), "{lost:?}");
+        let bulk = bulk::find(&mut driver.conn, id).await.unwrap().unwrap();
+        assert_eq!(counts(&bulk), (1, 0, 0));
+    }
+}
+
+/// Writes that this run was set aside until then; the list, as it is written then.
+async fn set_aside(conn: &mut Conn, id: Uuid, run: RunId, at: i64) -> String {
+    let failures = format!(r#"[{{"run":"{run}","why":"locked","again":{{"at":{at},"tries":1}}}}]"#);
+    static SET_ASIDE: Statement = Statement::new(
+        "SET_ASIDE",
+        "UPDATE ductwork_bulks SET failed = failed + 1, dealt = :run, failures = :failures WHERE id = :id",
+    );
+    let args = [
+        ("id", id.into()),
+        ("run", run.0.into()),
+        ("failures", (&failures).into()),
+    ];
+    assert_eq!(conn.execute(&SET_ASIDE, &args).await.unwrap(), 1);
+    failures
+}
+
+/// Somebody who holds the row of a run, in a transaction that stays open.
+async fn locking(db: &Db, run: RunId) -> sqlx::PgConnection {
+    let mut conn = sqlx::PgConnection::connect(&db.url).await.unwrap();
+    for sql in [
+        "SET application_name = 'somebody'".to_owned(),
+        "BEGIN".to_owned(),
+        format!(
+            "SELECT 1 FROM ductwork_runs WHERE id = '{}' FOR UPDATE",
+            run.0
+        ),
+    ] {
+        let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+        conn.execute(sql).await.unwrap();
+    }
+    conn
+}
+
+async fn of_bulk(db: &Db) -> Conn {
+    db.location.connect(Purpose::Bulk).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_run_that_somebody_has_locked_holds_up_no_other_and_its_turn_comes_later() {
+    let body = async |db: Db| {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 4).await;
+        for (verb, done) in [(Verb::Revive, 4), (Verb::Cancel, 3)] {
+            let chosen = match verb {
+                Verb::Revive => runs.clone(),
+                _ => {
+                    let mut going = Vec::new();
+                    for _ in 0..3 {
+                        going.push(driver.trigger(&one("P"), "1").await);
+                    }
+                    going
+                }
+            };
+            let id = create(&mut driver.conn, verb, Selection::chosen(chosen.clone())).await;
+            let mut held = locking(&db, chosen[1]).await;
+            let mut conn = of_bulk(&db).await;
+            let within = Within {
+                pauses: &[HOUR],
+                ..bounds(Duration::from_secs(60))
+            };
+            let definitions = Definitions::default();
+            let worked = bulk::work(&mut conn, id, &definitions, within, &mut |_| {})
+                .await
+                .unwrap();
+            assert!(
+                worked.more && worked.later > Some(Duration::from_secs(3_000)),
+                "{worked:?}"
+            );
+            let aside = bulk::find(&mut conn, id).await.unwrap().unwrap();
+            assert_eq!((counts(&aside), aside.aside()), ((done - 1, 0, 1), 1));
+            assert_eq!(aside.ended_at, None);
+            let why = &aside.failures[0].why;
+            assert!(
+                why.contains("locked by the session") && why.contains("somebody"),
+                "{why}"
+            );
+            held.execute("COMMIT").await.unwrap();
+            assert_eq!(counts(&work(&mut conn, id).await), (done, 0, 0));
+            let changed: BTreeSet<RunId> = changed(&mut conn, id).await.into_iter().collect();
+            assert_eq!(changed, chosen.into_iter().collect());
+        }
+        driver.audit().await;
+    };
+    crate::support::with(Db::postgres().await, body).await;
+}
+
+#[tokio::test]
+async fn a_run_that_stays_locked_has_failed_when_all_attempts_have() {
+    let body = async |db: Db| {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 2).await;
+        let id = create(
+            &mut driver.conn,
+            Verb::Revive,
+            Selection::chosen(runs.clone()),
+        )
+        .await;
+        let mut held = locking(&db, runs[0]).await;
+        let mut conn = of_bulk(&db).await;
+        let bulk = work(&mut conn, id).await;
+        assert_eq!((counts(&bulk), bulk.failures.len()), ((1, 0, 1), 1));
+        let failure = &bulk.failures[0];
+        assert_eq!((failure.run, failure.again), (runs[0], None));
+        assert!(
+            failure.why.contains("in a transaction since"),
+            "{failure:?}"
+        );
+        held.execute("ROLLBACK").await.unwrap();
+    };
+    crate::support::with(Db::postgres().await, body).await;
+}
+
+#[tokio::test]
+async fn one_who_has_locked_the_bulk_actions_own_row_makes_no_run_fail() {
+    let body = async |db: Db| {
+        let mut driver = Driver::new(&db).await;
+        let runs = halting(&mut driver, "P", 2).await;
+        let id = create(
+            &mut driver.conn,
+            Verb::Revive,
+            Selection::chosen(runs.clone()),
+        )
+        .await;
+        let mut held = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        for sql in [
+            "BEGIN".to_owned(),
+            format!("SELECT 1 FROM ductwork_bulks WHERE id = '{id}' FOR UPDATE"),
+        ] {
+            held.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql)))
+                .await
+                .unwrap();
+        }
+        let mut conn = of_bulk(&db).await;
+        for _ in 0..4 {
+            let worked = step(&mut conn, id, Duration::from_secs(60)).await.unwrap();
+            assert!(worked.more && worked.later.is_some(), "{worked:?}");
+        }
+        held.execute("ROLLBACK").await.unwrap();
+        assert_eq!(counts(&work(&mut conn, id).await), (2, 0, 0));
+    };
+    crate::support::with(Db::postgres().await, body).await;
 }

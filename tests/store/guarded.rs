@@ -91,6 +91,24 @@ pub const GUARDED: &[Guarded] = &[
         "one_who_finds_it_further_on_passes_no_run",
     ),
     (
+        "PASS_BULK.3",
+        1,
+        "failures = :before",
+        "one_who_has_read_another_list_of_failures_passes_no_run",
+    ),
+    (
+        "SETTLE_BULK.1",
+        1,
+        "ended_at IS NULL",
+        "after_a_stop_a_run_that_was_set_aside_stays_as_it_is",
+    ),
+    (
+        "SETTLE_BULK.2",
+        1,
+        "failures = :before",
+        "a_run_that_was_set_aside_is_counted_once_whoever_comes_back_to_it",
+    ),
+    (
         "STOP_BULK.1",
         1,
         "ended_at IS NULL",

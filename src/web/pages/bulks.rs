@@ -333,6 +333,8 @@ struct Shown {
     done: String,
     skipped: String,
     failed: String,
+    /// None, where there are none.
+    aside: Option<String>,
     failures: Vec<(RunLink, String)>,
     has_more_failures: bool,
     meant: Meant,
@@ -347,6 +349,7 @@ impl Shown {
             Selection::Chosen(_) => None,
         };
         let failures = bulk.failures.iter();
+        let aside = bulk.aside();
         Self {
             id: bulk.id,
             words: words(bulk.verb),
@@ -361,9 +364,15 @@ impl Shown {
             stopped_by: clip(bulk.stopped_by.as_deref().unwrap_or_default(), LETTERS),
             done: count(bulk.done),
             skipped: count(bulk.skipped),
-            failed: count(bulk.failed),
+            failed: count(bulk.failed - aside),
+            aside: (aside > 0).then(|| count(aside)),
             failures: failures
-                .map(|it| (parts::run(it.run), clip(&it.why, LETTERS)))
+                .map(|it| {
+                    let again = it.again.filter(|_| bulk.ended_at.is_none());
+                    let again = again.map(|it| format!(" Attempt {} is to follow.", it.tries + 1));
+                    let why = clip(&it.why, LETTERS);
+                    (parts::run(it.run), why + &again.unwrap_or_default())
+                })
                 .collect(),
             has_more_failures: bulk.failed > bulk.failures.len() as i64,
             meant: Meant::of(

@@ -288,7 +288,7 @@ fn configured(
     };
     match purpose {
         Purpose::Query | Purpose::Look => options,
-        Purpose::Engine | Purpose::Lifeline | Purpose::Page => options.options([
+        Purpose::Engine | Purpose::Bulk | Purpose::Lifeline | Purpose::Page => options.options([
             ("enable_seqscan", "off"),
             ("enable_hashjoin", "off"),
             ("enable_mergejoin", "off"),

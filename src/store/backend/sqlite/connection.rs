@@ -416,7 +416,7 @@ fn is_too_late() -> bool {
 fn cache_kib(purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Engine => 8_000,
-        Purpose::Lifeline | Purpose::Query | Purpose::Look | Purpose::Page => 2_000,
+        Purpose::Bulk | Purpose::Lifeline | Purpose::Query | Purpose::Look | Purpose::Page => 2_000,
     }
 }
 
