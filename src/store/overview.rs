@@ -25,6 +25,14 @@ statements! {
             SELECT 1 FROM ductwork_runs r {by:ductwork_runs_others}
              WHERE r.status <> 'completed' AND r.status = :status AND r.pipeline = :pipeline
                AND r.id >= :from LIMIT :most) x";
+    /// A run that was revived is another run's matter, as in `halted`. Among so many of the newest it is left out, so
+    /// that no number of revived runs makes this longer.
+    COUNT_HALTED = "
+        SELECT count(*) AS looked, coalesce(sum(CASE WHEN x.successor IS NULL THEN 1 ELSE 0 END), 0) AS n FROM (
+            SELECT (SELECT n.id FROM ductwork_runs n WHERE {key:n.revived_from;r.id}) AS successor
+              FROM ductwork_runs r {by:ductwork_runs_others}
+             WHERE r.status <> 'completed' AND {key:r.status;'halted'} AND r.pipeline = :pipeline
+               AND r.id >= :from ORDER BY r.status DESC, r.id DESC LIMIT :most) x";
     /// From one pipeline to the next by the index, however many executions each has in the queue.
     QUEUES = "
         WITH RECURSIVE names (pipeline) AS (
@@ -50,12 +58,14 @@ pub struct Count {
     pub pipeline: String,
     /// The state.
     pub status: RunStatus,
-    /// Their number, or `most` where there are as many or more.
+    /// Their number; of those that have halted, of those that nobody has revived.
     pub runs: u64,
+    /// There may be more: as many as `most` were looked at.
+    pub is_more: bool,
 }
 
 /// How many runs are in each state, pipeline by pipeline, each counted up to `most`: of all, or of those
-/// whose id says that they were triggered `since`.
+/// whose id says that they were triggered `since`. Halted ones that were revived are left out.
 pub async fn counts(
     conn: &mut Conn,
     since: Option<Duration>,
@@ -78,15 +88,23 @@ pub async fn counts(
                 ];
                 let statement = match status {
                     RunStatus::Completed => &COUNT_COMPLETED,
+                    RunStatus::Halted => &COUNT_HALTED,
                     _ => {
                         args.push(("status", status.as_str().into()));
                         &COUNT_OF_STATUS
                     }
                 };
                 let row = conn.fetch_optional(statement, &args).await?;
-                let runs = row.map(|row| row.get::<i64>("n")).transpose()?;
+                let (runs, looked) = match row {
+                    Some(row) if *status == RunStatus::Halted => {
+                        (row.get::<i64>("n")?, row.get::<i64>("looked")?)
+                    }
+                    Some(row) => (row.get::<i64>("n")?, row.get::<i64>("n")?),
+                    None => (0, 0),
+                };
                 counts.push(Count {
-                    runs: runs.unwrap_or_default().unsigned_abs(),
+                    runs: runs.unsigned_abs(),
+                    is_more: looked.unsigned_abs() >= most,
                     status: *status,
                     pipeline,
                 });

@@ -26,7 +26,12 @@ on_every_database! {
         }
         let cancelled = cancel::cancel(&mut driver.conn, waiting[0]).await.unwrap();
         assert!(matches!(cancelled, cancel::Cancel::Done { .. }));
-        let count = |pipeline: &str, status, runs| Count { pipeline: pipeline.to_owned(), status, runs };
+        let count = |pipeline: &str, status, runs| Count {
+            pipeline: pipeline.to_owned(),
+            status,
+            runs,
+            is_more: runs == 4,
+        };
         let hour = std::time::Duration::from_secs(3_600);
         for since in [None, Some(hour)] {
             assert_eq!(
@@ -93,6 +98,12 @@ on_every_database! {
         let found = halted::by_kind(&mut driver.conn, Some("P")).await.unwrap();
         let told: Vec<_> = found.kinds.iter().map(|kind| kind.runs).collect();
         assert_eq!(told, [3, 1]);
+        // The count of the state means the same, however many were revived.
+        for (most, runs, is_more) in [(9, 4, false), (5, 4, true)] {
+            let counts = overview::counts(&mut driver.conn, None, most).await.unwrap();
+            let halted = counts.iter().find(|it| it.status == RunStatus::Halted).unwrap();
+            assert_eq!((halted.runs, halted.is_more), (runs, is_more), "{most}");
+        }
         let none = halted::by_kind(&mut driver.conn, Some("None such")).await.unwrap();
         assert_eq!(none, halted::Halted::default());
     }

@@ -81,8 +81,8 @@ struct Pipeline {
 struct Number {
     text: String,
     is_none: bool,
-    /// The state's word in an address.
-    status: &'static str,
+    /// The address of the list of these runs, but for the pipeline at its end.
+    path: String,
 }
 
 struct Host {
@@ -139,7 +139,13 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             .iter()
             .map(|it| clip(&it.fact(now), LETTERS))
             .collect(),
-        states: STATES.map(|status| (parts::of_run(status), parts::meaning(status))),
+        states: STATES.map(|status| {
+            let meaning = match status {
+                RunStatus::Halted => "It stopped for good, and nobody has revived it",
+                status => parts::meaning(status),
+            };
+            (parts::of_run(status), meaning)
+        }),
         pipelines: pipelines(&counts, &queues, &facts, &judged),
         halted: halted
             .kinds
@@ -175,10 +181,15 @@ fn pipelines(
                 .iter()
                 .find(|it| it.pipeline == name && it.status == status);
             let n = found.map_or(0, |it| it.runs);
+            let is_more = found.is_some_and(|it| it.is_more);
+            let more = if is_more { "+" } else { "" };
             Number {
-                text: up_to(n),
-                is_none: n == 0,
-                status: crate::view::word(status),
+                text: format!("{}{more}", grouped(n)),
+                is_none: n == 0 && !is_more,
+                path: match status {
+                    RunStatus::Halted => "/halted?pipeline=".to_owned(),
+                    status => format!("/runs?status={}&pipeline=", crate::view::word(status)),
+                },
             }
         };
         let queue = queues.iter().find(|it| it.pipeline == name);
