@@ -30,7 +30,7 @@ use super::definition::{self, Definitions};
 use super::error::Error;
 use super::resume::{self, Resume};
 use super::revive::{self, Revive, Wanted};
-use super::statement::statements;
+use super::statement::{Rows, statements};
 use super::{halted, list, micros, query, writable};
 
 /// Runs of one look.
@@ -92,6 +92,12 @@ statements! {
                    AND r.id > :dealt AND r.id <= :newest AND r.triggered_at >= :since AND r.pruning_at IS NULL
                  ORDER BY r.status, r.id LIMIT :n) x
          ORDER BY x.id";
+    CHOSEN_RUNS = "
+        SELECT r.id, r.pipeline, r.status,
+               (SELECT n.id FROM ductwork_runs n WHERE {key:n.revived_from;r.id}) AS successor
+          FROM {rows:q(id id)} JOIN ductwork_runs r ON {key:r.id;q.id}
+         WHERE r.pruning_at IS NULL
+         ORDER BY r.id";
     COUNT_BULK_RUNS = "
         SELECT count(*) AS n
           FROM (SELECT r.id FROM ductwork_runs r {by:ductwork_runs_others}
@@ -344,6 +350,41 @@ pub async fn count(
         }
     }
     Ok(found)
+}
+
+/// A run that was chosen, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The run.
+    pub id: RunId,
+    /// Its pipeline.
+    pub pipeline: String,
+    /// Its state.
+    pub status: RunStatus,
+    /// The run as which it was revived.
+    pub successor: Option<RunId>,
+}
+
+impl Chosen {
+    /// True when this deed changes it.
+    pub fn is_for(&self, verb: Verb) -> bool {
+        states(verb).contains(&self.status) && self.successor.is_none()
+    }
+}
+
+/// Those of these runs that there are, oldest first.
+pub async fn chosen(conn: &mut Conn, runs: &[RunId]) -> Result<Vec<Chosen>, Error> {
+    let rows = Rows::new().ids("id", runs.iter().map(|run| run.0));
+    let rows = conn.fetch(&CHOSEN_RUNS, &[("q", (&rows).into())]).await?;
+    let chosen = |row: &Row| {
+        Ok(Chosen {
+            id: RunId(row.get("id")?),
+            pipeline: row.get("pipeline")?,
+            status: row.word("status")?,
+            successor: row.get::<Option<Uuid>>("successor")?.map(RunId),
+        })
+    };
+    rows.iter().map(chosen).collect()
 }
 
 /// The states and the pipelines among whose runs those are that match.

@@ -146,6 +146,9 @@ pub async fn create(
         _ => None,
     };
     own_alone(site, &selection, visitor).await?;
+    if let Some(name) = &pipeline {
+        deeds::known(site, name).await?;
+    }
     let asked = site.acts.read(async move |conn| {
         if bulk::open(conn, OPEN_MAX).await?.len() >= OPEN_MAX {
             return Ok(Err(deeds::conflict(format!(
@@ -213,15 +216,10 @@ async fn reaches(
         }
         Selection::Chosen(runs) => runs.clone(),
     };
-    let read = site.source.read(async move |conn| {
-        let mut pipelines = Vec::new();
-        for run in &runs {
-            pipelines.extend(query::run_state(conn, *run).await?.map(|it| it.pipeline));
-        }
-        Ok(pipelines)
-    });
-    let pipelines: Vec<String> = read.await?;
-    Ok(pipelines.iter().all(|it| may(visitor, it)))
+    let read = site
+        .source
+        .read(async move |conn| bulk::chosen(conn, &runs).await);
+    Ok(read.await?.iter().all(|it| may(visitor, &it.pipeline)))
 }
 
 /// One bulk action, for a visitor who may see it, and the database's time.

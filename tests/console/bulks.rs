@@ -142,7 +142,15 @@ on_every_database! {
         assert!(list.contains(&format!("name=\"run\" value=\"{}\"", waits[0])), "{list}");
         let chosen = format!("/bulk/new?run={}&run={}&verb=cancel", waits[0], runs[0]);
         let question = page(&chosen);
-        assert!(question.body.contains("Cancel 2 runs?"), "{question:?}");
+        assert!(question.body.contains("Cancel 1 of 2 runs?"), "{question:?}");
+        assert!(question.body.contains("1 of 2 can be cancelled"), "{question:?}");
+        assert!(question.body.contains("was revived before"), "{question:?}");
+        let gone = format!("/bulk/new?run={}&run={}&verb=revive", waits[0], RunId::new());
+        let question_of_none = page(&gone);
+        for part in ["None of the chosen runs can be revived", "is not there", "waits for a person"] {
+            assert!(question_of_none.body.contains(part), "{part}: {question_of_none:?}");
+        }
+        assert_eq!(page("/bulk/new?verb=revive&all=1&pipeline=Halt").status, 404);
         let form = format!("proof={}&verb=cancel&run={}&run={}", question.proof(), waits[0], runs[0]);
         let path = Ask::form("/bulk", &form).cookie(&cookie).of(&console).leads_to().to_owned();
         let id: Uuid = path.strip_prefix("/bulk/").unwrap().parse().unwrap();
@@ -237,6 +245,7 @@ on_every_database! {
             (Ask::json(BULK, r#"{"verb": "cancel", "filter": {"kind": {"node": null, "reason": null, "class": null, "kind": ""}}}"#), &secret, 422, "revived"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {}, "latest": true}"#), &secret, 422, "names their pipeline"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "X"}, "latest": true}"#), &secret, 409, "no pipeline X"),
+            (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "Halt"}}"#), &secret, 404, "did you mean `Halts`?"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {}}"#), &limited, 403, "Halts alone"),
             (Ask::json(BULK, r#"{"verb": "revive", "filter": {"pipeline": "Plain"}}"#), &limited, 403, "Halts alone"),
             (Ask::json(BULK, &foreign), &limited, 403, "Halts alone"),

@@ -14,12 +14,13 @@ use crate::duration;
 use crate::machine::bulk::{Filter, Kind, Selection};
 use crate::model::*;
 use crate::number::grouped;
-use crate::store::bulk::{self, Bulk, Listed};
+use crate::store::bulk::{self, Bulk, Chosen, Listed};
 use crate::store::definition::short;
 use crate::store::{halted, query};
 use crate::view;
 use crate::web::Site;
 use crate::web::bulks::{self, Wanted};
+use crate::web::deeds;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 
@@ -139,7 +140,14 @@ struct Ask {
     frame: Frame,
     words: Words,
     meant: Meant,
+    /// How many runs the deed changes.
     number: String,
+    /// How many were chosen, where it changes fewer of them.
+    chosen: Option<String>,
+    /// The chosen runs that it leaves as they are, and why.
+    left: Vec<(RunLink, &'static str)>,
+    /// As many of them are not named.
+    more_left: Option<String>,
     is_none: bool,
     is_bad: bool,
     /// The runs are those that match, and not chosen ones.
@@ -240,6 +248,24 @@ pub fn address(verb: Verb, filter: &Filter, since: Option<&str>) -> String {
     path
 }
 
+/// The chosen runs that a deed leaves as they are, each with the reason.
+fn left(verb: Verb, runs: &[RunId], states: &[Chosen]) -> Vec<(RunId, &'static str)> {
+    let why = |run: &RunId| match states.iter().find(|it| it.id == *run) {
+        None => Some("is not there"),
+        Some(run) if run.is_for(verb) => None,
+        Some(run) => Some(match run.status {
+            RunStatus::Halted if run.successor.is_some() => "was revived before",
+            RunStatus::Halted => "has halted",
+            RunStatus::InProgress => "is in progress",
+            RunStatus::Dampened => "waits for a person",
+            RunStatus::Completed => "has completed",
+            RunStatus::Cancelled => "was cancelled",
+        }),
+    };
+    let left = runs.iter().filter_map(|run| Some((*run, why(run)?)));
+    left.collect()
+}
+
 /// `GET /bulk/new`
 pub async fn ask_bulk(
     Extract(site): Extract<Arc<Site>>,
@@ -250,11 +276,21 @@ pub async fn ask_bulk(
     let get = |name| asked.all(name).collect::<Vec<&str>>();
     let wanted = wanted(get)?.checked()?;
     bulks::own_alone(&site, &wanted.selection, &who).await?;
-    let (selection, since) = (wanted.selection.clone(), wanted.since);
+    if let Selection::Matching(filter) = &wanted.selection
+        && let Some(name) = &filter.pipeline
+    {
+        deeds::known(&site, name).await?;
+    }
+    let (selection, since, verb) = (wanted.selection.clone(), wanted.since, wanted.verb);
     let read = site.source.read(async move |conn| {
         let (now, newest) = (query::now(conn).await?, bulk::newest(conn).await?);
+        let mut states = Vec::new();
         let number = match &selection {
-            Selection::Chosen(runs) => (runs.len(), false),
+            Selection::Chosen(runs) => {
+                states = bulk::chosen(conn, runs).await?;
+                let meant = states.iter().filter(|it| it.is_for(verb));
+                (meant.count(), false)
+            }
             Selection::Matching(Filter {
                 kind: Some(kind),
                 pipeline,
@@ -271,9 +307,13 @@ pub async fn ask_bulk(
                 (found, found == COUNTED)
             }
         };
-        Ok((number, newest, now))
+        Ok((number, newest, now, states))
     });
-    let ((number, is_more), newest, now) = read.await?;
+    let ((number, is_more), newest, now, states) = read.await?;
+    let left = match &wanted.selection {
+        Selection::Chosen(runs) => left(verb, runs, &states),
+        Selection::Matching(_) => Vec::new(),
+    };
     let mut fields: Vec<(&'static str, String)> = Vec::new();
     for name in PARAMETERS.into_iter().filter(|it| *it != "newest") {
         fields.extend(asked.all(name).map(|value| (name, value.to_owned())));
@@ -296,6 +336,16 @@ pub async fn ask_bulk(
             true => format!("{} or more", grouped(number as u64)),
             false => grouped(number as u64),
         },
+        chosen: (!left.is_empty()).then(|| grouped((number + left.len()) as u64)),
+        more_left: match left.len().saturating_sub(NAMED) {
+            0 => None,
+            more => Some(grouped(more as u64)),
+        },
+        left: left
+            .into_iter()
+            .take(NAMED)
+            .map(|(run, why)| (parts::run(run), why))
+            .collect(),
         is_none: number == 0 && !is_more,
         is_bad: wanted.verb == Verb::Cancel,
         is_all: matches!(wanted.selection, Selection::Matching(_)),
