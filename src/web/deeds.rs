@@ -114,6 +114,14 @@ pub async fn known(site: &Arc<Site>, pipeline: &str) -> Result<(), Refusal> {
     Err(Refusal::new(StatusCode::NOT_FOUND, detail))
 }
 
+/// The reason why this can be no key of a run, if it cannot.
+pub fn key_fault(key: Option<&str>) -> Option<String> {
+    let is_wrong =
+        |key: &str| key.is_empty() || key.chars().count() > KEY_MAX || key.contains('\0');
+    let fault = || format!("a key has 1 to {KEY_MAX} characters, none of them NUL");
+    key.is_some_and(is_wrong).then(fault)
+}
+
 /// Starts a run, of an input that is as its definition asks.
 pub async fn trigger(
     site: &Arc<Site>,
@@ -123,11 +131,8 @@ pub async fn trigger(
     delay: Duration,
     by: Actor,
 ) -> Result<Triggered, Refusal> {
-    if let Some(key) = &key
-        && (key.is_empty() || key.chars().count() > KEY_MAX || key.contains('\0'))
-    {
-        let detail = format!("a key has 1 to {KEY_MAX} characters, none of them NUL");
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+    if let Some(fault) = key_fault(key.as_deref()) {
+        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
     }
     let violations = definition.violations(input.get());
     if !violations.is_empty() {

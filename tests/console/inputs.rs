@@ -133,6 +133,21 @@ on_every_database! {
         assert!(amount.contains("aria-invalid=\"true\"") && amount.contains(&format!("{id}-wrong\"")), "{amount}");
         assert!(wrong.body.contains(&format!("id=\"{id}-wrong\">This is not a number")), "{wrong:?}");
         assert!(tag(&wrong, "name=\"key\"").contains("value=\"k\""), "{wrong:?}");
+        // All that is wrong is told at once, each at its field.
+        assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
+        let many = [
+            ("as", "fields"), ("at:/to/mail", ""), ("at:/amount", "many"), ("at:/tags", "[1"), ("at:/gift", "true"),
+            ("at:/size", "\"small\""), ("delay", "soon"), ("key", "\0"),
+        ];
+        let many = filled(&console, &many);
+        assert_eq!(many.status, 422, "{many:?}");
+        for part in ["This is missing.", "This is not a number", "This is not one JSON value", "The delay: ", "A key has 1 to"] {
+            assert!(many.body.contains(part), "{part}: {many:?}");
+        }
+        for (field, is_wrong) in [("at:/to/mail", true), ("at:/amount", true), ("at:/tags", true), ("at:/gift", false)] {
+            assert_eq!(tag(&many, field).contains("aria-invalid"), is_wrong, "{field}: {many:?}");
+        }
+        assert_eq!(many.body.matches("-wrong\">This").count(), 3, "{many:?}");
         let mut fields = fields;
         fields[2] = ("at:/amount", " 9007199254740993 ");
         let wrong = filled(&console, &fields);

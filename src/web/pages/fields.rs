@@ -198,6 +198,21 @@ impl<'s> Part<'s> {
         }
     }
 
+    /// The input that the fields make but for those that are wrong.
+    pub fn rest(&self, values: &Values) -> String {
+        let input = self.made(values, &mut Vec::new());
+        input.unwrap_or_else(|| "null".to_owned())
+    }
+
+    /// True when a violation of what the rest is asked for may be there only because a wrong field was left out.
+    pub fn is_due_to(violation: &Violation, wrong: &[Violation]) -> bool {
+        let is_around = |it: &Violation| match it.pointer.strip_prefix(&violation.pointer) {
+            Some(rest) => rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
+        wrong.iter().any(is_around)
+    }
+
     fn made(&self, values: &Values, wrong: &mut Vec<Violation>) -> Option<String> {
         let given = values.get(&self.pointer).map(String::as_str);
         let mut refuse = |detail: String| {
@@ -425,6 +440,17 @@ mod tests {
             wrong[3].starts_with("`/tags` is not one JSON value: it breaks off"),
             "{wrong:?}"
         );
+        let values = given(&[("/count", "1,5"), ("/tags", "[1"), ("/note/text", "x")]);
+        let rest = whole.rest(&values);
+        assert_eq!(rest, r#"{"paid":false,"to":{},"note":{"text":"x"}}"#);
+        let wrong = whole.input(&values).expect_err("two are wrong");
+        let is_due = |pointer: &str| {
+            let pointer = pointer.to_owned();
+            let detail = String::new();
+            Part::is_due_to(&Violation { pointer, detail }, &wrong)
+        };
+        assert!(is_due("/count") && is_due(""));
+        assert!(!is_due("/name") && !is_due("/coun") && !is_due("/tags/3"));
         for text in ["+1", "0x1", "1 2", "\"1\"", ".5"] {
             assert!(whole.input(&given(&[("/count", text)])).is_err(), "{text}");
         }

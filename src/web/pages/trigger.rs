@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
@@ -159,9 +158,10 @@ fn form(
             None => errors.push(sentence(&violation.to_string())),
         }
     }
-    if violations.len() == VIOLATIONS_MAX {
+    if violations.len() >= VIOLATIONS_MAX {
         errors.push(format!(
-            "These are the first {VIOLATIONS_MAX}; there may be more."
+            "These are the first {}; there may be more.",
+            violations.len()
         ));
     }
     if let Some(whole) = by_fields {
@@ -401,20 +401,22 @@ pub async fn trigger(
         let response = form(&pipeline, &definition, typed(), violations, errors)?;
         Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY))
     };
+    // All that is wrong is told at once.
+    let (mut violations, mut errors) = (Vec::new(), Vec::new());
     let input = match by_fields {
         None => given("input"),
-        Some(whole) => match whole.input(&values) {
-            Ok(input) => input,
-            Err(violations) => return again(&violations, Vec::new()),
-        },
+        Some(whole) => whole.input(&values).unwrap_or_else(|wrong| {
+            violations = wrong;
+            whole.rest(&values)
+        }),
     };
     let max = (site.terms.max_payload)(&pipeline);
-    let input = match deeds::value("input", &input, max) {
-        Ok(input) => input,
-        Err(refusal) => return again(&[], vec![refusal.into_detail()]),
-    };
+    let input = deeds::value("input", &input, max);
+    let input = input.map_err(|refusal| errors.push(refusal.into_detail()));
     // Another look at what was typed, and no deed.
-    if let Some(way) = sent.get("show") {
+    if let (Some(way), Ok(input)) = (sent.get("show"), &input)
+        && violations.is_empty()
+    {
         let other = self::typed(
             &definition,
             Some(input.get().to_owned()),
@@ -428,21 +430,23 @@ pub async fn trigger(
         };
         return form(&pipeline, &definition, shown, &[], Vec::new());
     }
-    let delay = match sent.get("delay").map(duration::parse) {
-        None => Duration::ZERO,
-        Some(Ok(delay)) => delay,
-        Some(Err(problem)) => {
-            return again(
-                &[],
-                vec![format!("The delay: {problem}; {}", duration::NOTATION)],
-            );
-        }
-    };
-    let violations = definition.violations(input.get());
-    if !violations.is_empty() {
-        return again(&violations, Vec::new());
-    }
+    let delay = sent.get("delay").map(duration::parse).transpose();
+    let delay = delay.unwrap_or_else(|problem| {
+        errors.push(format!("The delay: {problem}; {}", duration::NOTATION));
+        None
+    });
     let key = sent.get("key").map(str::to_owned);
+    errors.extend(deeds::key_fault(key.as_deref()).map(|fault| sentence(&fault)));
+    if let Ok(input) = &input {
+        let mut of_rules = definition.violations(input.get());
+        of_rules.retain(|it| !Part::is_due_to(it, &violations));
+        violations.extend(of_rules);
+    }
+    let input = match input {
+        Ok(input) if violations.is_empty() && errors.is_empty() => input,
+        _ => return again(&violations, errors),
+    };
+    let delay = delay.unwrap_or_default();
     let by = who.actor(Channel::Console);
     let made = deeds::trigger(&site, Arc::clone(&definition), input, key, delay, by).await?;
     match made.input_differs {
