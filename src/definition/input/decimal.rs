@@ -29,8 +29,10 @@ impl Decimal {
     /// for what is no number that JSON has.
     pub fn read(text: &str) -> Option<Self> {
         for (prefix, radix) in [("0x", 16), ("0o", 8)] {
-            if let Some(digits) = text.to_ascii_lowercase().strip_prefix(prefix) {
-                let number = u128::from_str_radix(digits, radix).ok()?;
+            if let Some(start) = text.get(..2)
+                && start.eq_ignore_ascii_case(prefix)
+            {
+                let number = u128::from_str_radix(&text[2..], radix).ok()?;
                 return Self::read(&number.to_string());
             }
         }

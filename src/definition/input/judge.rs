@@ -91,8 +91,14 @@ impl<'s> Rules<'s> {
 }
 
 struct Judge {
-    pointer: Vec<String>,
+    pointer: Vec<Place>,
     found: Vec<Violation>,
+}
+
+/// A step of a pointer. Most elements have nothing against them, and their places are never written out.
+enum Place {
+    Key(String),
+    At(u64),
 }
 
 impl Judge {
@@ -102,7 +108,10 @@ impl Judge {
 
     fn say(&mut self, detail: impl Into<String>) {
         if !self.is_full() {
-            let parts = self.pointer.iter().map(|part| format!("/{part}"));
+            let parts = self.pointer.iter().map(|place| match place {
+                Place::Key(key) => format!("/{key}"),
+                Place::At(at) => format!("/{at}"),
+            });
             self.found.push(Violation {
                 pointer: parts.collect(),
                 detail: detail.into(),
@@ -111,7 +120,7 @@ impl Judge {
     }
 
     fn say_of(&mut self, key: &str, detail: impl Into<String>) {
-        self.pointer.push(part(key));
+        self.pointer.push(Place::Key(part(key)));
         self.say(detail);
         self.pointer.pop();
     }
@@ -185,7 +194,7 @@ impl Judge {
             missing.remove(&*key);
             match rules.members.get(&*key) {
                 Some(rules) => {
-                    self.pointer.push(part(&key));
+                    self.pointer.push(Place::Key(part(&key)));
                     self.value(rules, member);
                     self.pointer.pop();
                 }
@@ -221,11 +230,11 @@ impl Judge {
             if self.is_full() {
                 return;
             }
-            self.pointer.push(count.to_string());
+            self.pointer.push(Place::At(count));
             if let Some(items) = &rules.items {
                 self.value(items, element);
             }
-            if is_unique && !seen.insert(element.canonical()) {
+            if is_unique && !seen.insert(element.same()) {
                 self.say("is there before; each element is asked for once");
             }
             self.pointer.pop();

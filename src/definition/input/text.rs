@@ -66,9 +66,22 @@ impl<'a> Json<'a> {
         text
     }
 
+    /// The same, and no copy where the value is written so already.
+    pub fn same(self) -> Cow<'a, str> {
+        match self.kind() {
+            Kind::Null | Kind::Boolean => Cow::Borrowed(self.0),
+            Kind::Number | Kind::Integer if is_plain(self.0) => Cow::Borrowed(self.0),
+            Kind::String => quoted(self),
+            Kind::Number | Kind::Integer | Kind::Array | Kind::Object => {
+                Cow::Owned(self.canonical())
+            }
+        }
+    }
+
     fn write(self, to: &mut String) {
         match self.kind() {
             Kind::Null | Kind::Boolean => to.push_str(self.0),
+            Kind::Number | Kind::Integer if is_plain(self.0) => to.push_str(self.0),
             Kind::Number | Kind::Integer => match Decimal::read(self.0) {
                 Some(number) => {
                     // Writing to a string cannot fail.
@@ -104,6 +117,15 @@ impl<'a> Json<'a> {
             }
         }
     }
+}
+
+/// True for a whole number that is short and written as all who are equal to it are.
+fn is_plain(number: &str) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number).as_bytes();
+    let is_zero = digits.first() == Some(&b'0');
+    (1..=18).contains(&digits.len())
+        && digits.iter().all(u8::is_ascii_digit)
+        && (!is_zero || number == "0")
 }
 
 /// A string with as few escapes as there can be; one that is no text keeps its own.
@@ -212,6 +234,19 @@ mod tests {
         }
         assert_ne!(canonical("9007199254740993"), canonical("9007199254740992"));
         assert_ne!(canonical("1"), canonical("\"1\""));
+        for (text, same) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("100", "100"),
+            ("100.0", "100"),
+            ("-70", "-70"),
+            ("999999999999999999", "999999999999999999"),
+            ("10000000000000000000000000", "1e25"),
+            ("1e2", "100"),
+        ] {
+            assert_eq!(Json::of(text).same(), same);
+            assert_eq!(canonical(text), same);
+        }
     }
 
     #[test]
@@ -245,6 +280,7 @@ mod tests {
         fn every_value_is_read_as_the_parser_reads_it(value in value()) {
             for text in [value.to_string(), serde_json::to_string_pretty(&value).expect("it is JSON")] {
                 let json = Json::of(&text);
+                prop_assert_eq!(json.same(), json.canonical());
                 let read: Value = serde_json::from_str(&json.canonical()).expect("it is JSON");
                 prop_assert_eq!(&read, &value);
                 if let Value::Object(map) = &value {
