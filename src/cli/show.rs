@@ -125,8 +125,8 @@ impl Show {
                 glyphs: glyphs(),
             });
             if let Some(unreadable) = unreadable {
-                let unreadable = out::clean(&unreadable.to_string());
-                text.push_str(&format!("its {unreadable}; start a newer `ductworkd`\n"));
+                let told = format!("its {unreadable}; {}", unreadable.remedy());
+                text.push_str(&format!("{}\n", out::clean(&told)));
             }
             if goes_on
                 && let Some(pause) = pause::of_pipeline(&mut conn, &detail.run.pipeline).await?
@@ -147,7 +147,7 @@ async fn picture(conn: &mut Conn, id: RunId) -> Result<String, Failure> {
     let definition = Definitions::default().read(conn, &run.definition).await?;
     let definition = definition.map_err(|unreadable| {
         let problem = Problem::new(out::clean(&format!("its {unreadable}")));
-        Failure::failed(problem.help("start a newer `ductworkd`"))
+        Failure::failed(problem.help(unreadable.remedy()))
     })?;
     let progress = waiting(READING, query::progress(conn, id)).await?;
     graph::draw(&run, &definition, &Progress::Nodes(progress)).ok_or_else(|| {

@@ -43,7 +43,7 @@ impl Watch {
             let definition = definitions.read(&mut conn, &found.definition).await?;
             let definition = definition.map_err(|unreadable| {
                 let problem = Problem::new(format!("its {unreadable}"));
-                Failure::failed(problem.help("use a newer `ductworkd`"))
+                Failure::failed(problem.help(unreadable.remedy()))
             })?;
             let how = Follow {
                 run,

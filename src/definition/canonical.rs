@@ -35,6 +35,12 @@ pub enum Error {
     Unsound(String),
 }
 
+/// SHA-256 of a canonical form, in hexadecimal.
+pub fn digest(canonical: &str) -> String {
+    let digest = Sha256::digest(canonical.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Definition {
     /// The canonical JSON: equal for equal definitions, on every host and from every source.
     pub fn canonical(&self) -> String {
@@ -43,8 +49,7 @@ impl Definition {
 
     /// SHA-256 of the canonical form, in hexadecimal.
     pub fn digest(&self) -> String {
-        let digest = Sha256::digest(self.canonical().as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        digest(&self.canonical())
     }
 
     /// Reads a canonical form back, and makes sure that nothing can be out of range in it, and that

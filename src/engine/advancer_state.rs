@@ -580,6 +580,7 @@ mod tests {
         let unread = || Unreadable {
             digest: "d".to_owned(),
             reason: "it is new".to_owned(),
+            is_damaged: false,
             delay: Duration::from_secs(20),
         };
         for lost in [false, true] {

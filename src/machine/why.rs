@@ -42,7 +42,7 @@ pub struct Facts {
     /// Why branches halted by themselves: the first [`HALTS_MAX`].
     pub halts: Vec<HaltFact>,
     /// Why this version cannot read its definition, where it cannot.
-    pub unreadable: Option<String>,
+    pub unreadable: Option<Unreadable>,
     /// The first digits of its definition's digest, as troubles name it.
     pub definition: String,
     /// Its definition, where this version can read it.
@@ -51,6 +51,15 @@ pub struct Facts {
     pub backlog: Option<u64>,
     /// The pause of its pipeline, if it is paused.
     pub pause: Option<Pause>,
+}
+
+/// A definition that cannot be used.
+#[derive(Clone, Debug)]
+pub struct Unreadable {
+    /// The cause.
+    pub fact: String,
+    /// The way out.
+    pub remedy: &'static str,
 }
 
 /// A process.
@@ -204,9 +213,8 @@ pub fn why(facts: &Facts) -> Why {
                 .remedy("this should not be: run `ductworkd audit`".into()),
             Some(_) => match &facts.unreadable {
                 None => doomed(facts, active(facts, &run)),
-                Some(unreadable) => Why::new("unreadable", format!("its {unreadable}")).remedy(
-                    "start a newer `ductworkd`: what it rests on is of a newer version".into(),
-                ),
+                Some(unreadable) => Why::new("unreadable", format!("its {}", unreadable.fact))
+                    .remedy(unreadable.remedy.into()),
             },
         },
     }
@@ -760,7 +768,10 @@ mod tests {
         }
         assert_eq!(why(&facts(None)).cause, "unknown");
         let unread = Facts {
-            unreadable: Some("definition 0123456789ab cannot be read".into()),
+            unreadable: Some(Unreadable {
+                fact: "definition 0123456789ab cannot be read".into(),
+                remedy: "start a newer `ductworkd`",
+            }),
             ..facts(Some(queued(-5)))
         };
         assert_eq!(why(&unread).cause, "unreadable");

@@ -454,6 +454,7 @@ async fn load(
         Ok(Err(Unreadable {
             digest: digest.clone(),
             reason,
+            is_damaged: false,
             delay: definitions.leave_out(id.0),
         }))
     };

@@ -45,17 +45,37 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// A stored definition that this version cannot use, and so nothing that rests on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "definition {} cannot be read by this version ({VERSION}): {reason}",
-    short(digest)
-)]
+#[error("definition {} {}: {reason}", short(digest), trouble(*is_damaged))]
 pub struct Unreadable {
     /// Its digest.
     pub digest: String,
     /// Why.
     pub reason: String,
+    /// It is not as it was stored: no version can read it.
+    pub is_damaged: bool,
     /// The delay with which what rests on it is given back: none, where this process leaves it out.
     pub delay: Duration,
+}
+
+impl Unreadable {
+    /// The way out.
+    pub fn remedy(&self) -> &'static str {
+        match self.is_damaged {
+            true => DAMAGED_REMEDY,
+            false => "start a newer `ductworkd`",
+        }
+    }
+}
+
+/// The way out where a definition is damaged.
+pub const DAMAGED_REMEDY: &str =
+    "put a backup of the database back, or cancel the runs that have this definition";
+
+fn trouble(is_damaged: bool) -> String {
+    match is_damaged {
+        true => "is damaged in the database".to_owned(),
+        false => format!("cannot be read by this version ({VERSION})"),
+    }
 }
 
 /// As much of a digest as people compare.
@@ -107,7 +127,7 @@ struct Known {
 }
 
 struct Unread {
-    reason: String,
+    reason: Reason,
     /// The pause after the last attempt.
     pause: Duration,
     until: Instant,
@@ -131,8 +151,11 @@ impl Definitions {
         let args = [("digest", digest.into())];
         let row = conn.fetch_optional(&LOAD_DEFINITION, &args).await?;
         let read = match row {
-            Some(row) => Definition::from_canonical(&row.get::<String>("body")?).map_err(why),
-            None => Err("it is not there".to_owned()),
+            Some(row) => {
+                let body: String = row.get("body")?;
+                Definition::from_canonical(&body).map_err(|error| Reason::of(&error, digest, &body))
+            }
+            None => Err(Reason::new("it is not there", true)),
         };
         Ok(self.known().learn(digest, read, Instant::now()))
     }
@@ -158,10 +181,31 @@ impl Definitions {
     }
 }
 
-fn why(error: canonical::Error) -> String {
-    match std::error::Error::source(&error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
+/// Why a stored definition cannot be used.
+#[derive(Clone)]
+struct Reason {
+    text: String,
+    is_damaged: bool,
+}
+
+impl Reason {
+    fn new(text: impl Into<String>, is_damaged: bool) -> Self {
+        let text = text.into();
+        Self { text, is_damaged }
+    }
+
+    /// A text that is no JSON was written by nobody, nor was one of another digest. A word that is unknown is taken for
+    /// a newer version's all the same: those who tried such a version may have edited the row.
+    fn of(error: &canonical::Error, digest: &str, body: &str) -> Self {
+        let text = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let is_damaged = match error {
+            canonical::Error::Unknown(_) => false,
+            _ => canonical::digest(body) != digest,
+        };
+        Self::new(text, is_damaged)
     }
 }
 
@@ -179,7 +223,7 @@ impl Known {
     fn learn(
         &mut self,
         digest: &str,
-        read: Result<Definition, String>,
+        read: Result<Definition, Reason>,
         now: Instant,
     ) -> Result<Arc<Definition>, Unreadable> {
         let before = self.unread.remove(digest);
@@ -231,10 +275,11 @@ impl Known {
     }
 }
 
-fn unreadable(digest: &str, reason: &str, delay: Duration) -> Unreadable {
+fn unreadable(digest: &str, reason: &Reason, delay: Duration) -> Unreadable {
     Unreadable {
         digest: digest.to_owned(),
-        reason: reason.to_owned(),
+        reason: reason.text.clone(),
+        is_damaged: reason.is_damaged,
         delay,
     }
 }
@@ -248,6 +293,8 @@ pub struct Stored {
     pub pipeline: String,
     /// Its canonical form.
     pub body: String,
+    /// It is no JSON: somebody has edited it, or the file is damaged.
+    pub is_damaged: bool,
     /// When it was first triggered, in µs since 1970.
     pub created_at: i64,
 }
@@ -257,10 +304,12 @@ pub async fn stored(conn: &mut Conn, digest: &str) -> Result<Option<Stored>, Err
     let args = [("digest", digest.into())];
     let row = conn.fetch_optional(&STORED_DEFINITION, &args).await?;
     row.map(|row| {
+        let body: String = row.get("body")?;
         Ok(Stored {
             digest: row.get("digest")?,
             pipeline: row.get("pipeline")?,
-            body: row.get("body")?,
+            is_damaged: serde_json::from_str::<serde::de::IgnoredAny>(&body).is_err(),
+            body,
             created_at: row.get("created_at")?,
         })
     })
@@ -301,6 +350,33 @@ mod tests {
     use super::*;
     use crate::definition::Pipeline;
 
+    fn new() -> Reason {
+        Reason::new("it is new", false)
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_stored_is_damaged_and_what_is_new_is_not() {
+        let definition = Pipeline::named("P").start("A").build().expect("one");
+        let (body, digest) = (definition.canonical(), definition.digest());
+        for (text, is_damaged) in [
+            (body.replace('{', "["), true),
+            (body[..body.len() / 2].to_owned(), true),
+            (String::new(), true),
+            ("{}".to_owned(), true),
+            (body.replacen('{', r#"{"era":1,"#, 1), false),
+        ] {
+            let error = Definition::from_canonical(&text).expect_err("it cannot be used");
+            let reason = Reason::of(&error, &digest, &text);
+            assert_eq!(reason.is_damaged, is_damaged, "{text}: {}", reason.text);
+            let told = unreadable(&digest, &reason, Duration::ZERO);
+            assert_eq!(told.to_string().contains("is damaged"), is_damaged);
+            assert_eq!(told.remedy().contains("backup"), is_damaged);
+        }
+        // One of another shape whose digest is right was written so.
+        let shape = canonical::Error::Unsound("it has no end".to_owned());
+        assert!(!Reason::of(&shape, &canonical::digest("{}"), "{}").is_damaged);
+    }
+
     #[test]
     fn what_cannot_be_read_is_left_out_for_a_pause_that_grows_to_a_minute_and_is_known_once_it_can()
     {
@@ -309,8 +385,8 @@ mod tests {
         for seconds in [5, 10, 20, 40, 60, 60] {
             assert!(known.get("d", now).is_none(), "it is asked for");
             assert!(known.left_out(now).is_empty());
-            let read = known.learn("d", Err("it is new".to_owned()), now);
-            let expected = unreadable("d", "it is new", Duration::ZERO);
+            let read = known.learn("d", Err(new()), now);
+            let expected = unreadable("d", &new(), Duration::ZERO);
             assert_eq!(read.unwrap_err(), expected);
             let pause = Duration::from_secs(seconds);
             let left = known.get("d", now + pause / 2).expect("it is remembered");
@@ -329,7 +405,7 @@ mod tests {
         let mut known = Known::default();
         let now = Instant::now();
         let mut unread = |digest: String, now| {
-            let read = known.learn(&digest, Err("it is new".to_owned()), now);
+            let read = known.learn(&digest, Err(new()), now);
             read.unwrap_err().delay
         };
         for n in 0..LEFT_OUT_MAX {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::machine::halt::{HaltFact, OutputFact};
 use crate::machine::why::{
-    BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact,
+    BACKLOG_MAX, BarrierFact, Facts, HALTS_MAX, INPUT_MAX, Leaf, LeafState, ProcessFact, Unreadable,
 };
 use crate::model::*;
 
@@ -174,7 +174,10 @@ pub async fn facts(
             backlog: None,
             pause: pause::of_pipeline(conn, &found.pipeline).await?,
             pipeline: found.pipeline,
-            unreadable: definition.as_ref().err().map(ToString::to_string),
+            unreadable: definition.as_ref().err().map(|it| Unreadable {
+                fact: it.to_string(),
+                remedy: it.remedy(),
+            }),
             definition: short(&found.definition).to_owned(),
             graph: definition.as_ref().ok().cloned(),
         };

@@ -17,7 +17,8 @@ use super::Time;
 pub struct PipelineJson {
     /// Its name.
     pub name: String,
-    /// Its runs by state, where there are any, each counted up to 10,000.
+    /// Its runs by state, where there are any, each counted up to 10,000. Halted ones that were revived are left out:
+    /// of the newest 10,000 that have halted those are counted that nobody has revived.
     pub runs: BTreeMap<&'static str, u64>,
     /// Its queue.
     pub queue: QueueJson,
@@ -112,7 +113,7 @@ pub struct DefinitionJson<'a> {
     pipeline: &'a str,
     /// When it was triggered for the first time.
     created_at: Time,
-    /// Its canonical form; null where it is damaged.
+    /// Its canonical form.
     definition: Option<&'a RawValue>,
 }
 

@@ -379,6 +379,8 @@ on_every_database! {
             "TEST_DAMAGE_STEP", "UPDATE ductwork_steps SET output = 'x' WHERE run_id = :id");
         static FORGET: Statement = Statement::new(
             "TEST_FORGET", "DELETE FROM ductwork_definitions WHERE pipeline = 'Fans'");
+        static BREAK: Statement = Statement::new(
+            "TEST_BREAK", "UPDATE ductwork_definitions SET body = substr(body, 1, 30) WHERE pipeline = 'Fans'");
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, FANS]).await;
         fixture.configure(ANY_PORT);
         let mut daemon = fixture.start();
@@ -428,12 +430,26 @@ on_every_database! {
         let step = console.json(&format!("/api/v1/runs/{large}/steps/{step}"));
         assert_eq!(step["output"].as_str().unwrap().len(), 70_000);
 
-        // A definition that is not there any more.
+        // A definition that somebody has damaged, and then one that is not there any more.
         let digest = text(&of(&list, fans)["definition"]);
+        assert_eq!(fixture.conn.execute(&BREAK, &[]).await.unwrap(), 1);
+        let graph = format!("/api/v1/runs/{fans}/graph.svg");
+        let problem = console.problem(&format!("/api/v1/definitions/{digest}"), 409);
+        assert!(text(&problem["detail"]).contains("is damaged in the database: it is no JSON"), "{problem}");
+        assert!(text(&problem["remedy"]).contains("backup"), "{problem}");
+        let problem = console.problem(&graph, 409);
+        assert!(text(&problem["detail"]).contains("is damaged in the database"), "{problem}");
+        assert!(text(&problem["remedy"]).contains("backup"), "{problem}");
+        let page = console.get("/pipelines/Fans");
+        assert!(page.status == 200 && page.body.contains("is damaged in the database"), "{page:?}");
+        assert!(!page.body.contains("by this version") && page.body.contains("put a backup"), "{page:?}");
         fixture.conn.execute(&FORGET, &[]).await.unwrap();
         console.problem(&format!("/api/v1/definitions/{digest}"), 404);
-        let problem = console.problem(&format!("/api/v1/runs/{fans}/graph.svg"), 409);
-        assert!(problem["detail"].as_str().unwrap().contains("it is not there"), "{problem}");
+        eventually(PATIENCE, "it is looked for again", async || {
+            let problem = console.problem(&graph, 409);
+            text(&problem["detail"]).contains("it is not there").then_some(())
+        })
+        .await;
         for path in ["", "/why", "/steps", "/fan-outs"] {
             console.json(&format!("/api/v1/runs/{fans}{path}"));
         }

@@ -312,7 +312,7 @@ on_every_database! {
         let told = told(&mut driver.conn).await;
         let tried = told.iter().find(|it| it.cause == "not_advanced").expect("it is told");
         assert_eq!(tried.run_id, Some(bad));
-        assert!(tried.fact.contains("cannot be read by this version"), "{}", tried.fact);
+        assert!(tried.fact.contains("is damaged in the database"), "{}", tried.fact);
         assert_ne!(good, bad);
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 
 use crate::model::Role;
+use crate::store::definition::DAMAGED_REMEDY;
 use crate::store::overview::{self, Queue};
 use crate::store::{definition, pause, process, stuck};
 use crate::web::Site;
@@ -93,6 +94,13 @@ pub async fn one_definition(site: Arc<Site>, given: Given) -> Answered {
         let remedy = "`/api/v1/pipelines` has the newest of each pipeline, and a run names its own";
         return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
     };
+    if stored.is_damaged {
+        let detail = format!(
+            "definition {} of {} is damaged in the database: it is no JSON",
+            stored.digest, stored.pipeline
+        );
+        return Err(Refusal::new(StatusCode::CONFLICT, detail).remedy(DAMAGED_REMEDY));
+    }
     Answer::json(&DefinitionJson::of(&stored))
 }
 

@@ -197,7 +197,10 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
         };
         let definition = match definitions.read(conn, &run.definition).await? {
             Ok(definition) => definition,
-            Err(unreadable) => return Ok(Some(Err(format!("its {unreadable}")))),
+            Err(unreadable) => {
+                let remedy = unreadable.remedy();
+                return Ok(Some(Err((format!("its {unreadable}"), remedy))));
+            }
         };
         // Of a wide run only what its barriers know.
         let progress = match crate::store::why::is_wide(conn, id).await? {
@@ -207,14 +210,16 @@ pub async fn picture(site: Arc<Site>, given: Given) -> Answered {
         Ok(Some(Ok((run, definition, progress))))
     });
     let drawn = match read.await?.ok_or_else(|| no_run(id))? {
-        Ok((run, definition, progress)) => graph::draw(&run, &definition, &progress)
-            .ok_or_else(|| "its definition is no pipeline's graph".to_owned()),
+        Ok((run, definition, progress)) => {
+            graph::draw(&run, &definition, &progress).ok_or_else(|| {
+                let remedy = "somebody has edited it in the database: look at the run's steps";
+                ("its definition is no pipeline's graph".to_owned(), remedy)
+            })
+        }
         Err(unreadable) => Err(unreadable),
     };
-    let svg = drawn.map_err(|detail| {
-        let remedy = "look at its steps instead, or start a newer `ductworkd`";
-        Refusal::new(StatusCode::CONFLICT, detail).remedy(remedy)
-    })?;
+    let svg = drawn
+        .map_err(|(detail, remedy)| Refusal::new(StatusCode::CONFLICT, detail).remedy(remedy))?;
     Ok(Answer::svg(svg))
 }
 

@@ -173,7 +173,7 @@ pub async fn pipeline(
             }
             None => (None, "its definition is no pipeline's graph".to_owned()),
         },
-        Some(Err(unreadable)) => (None, format!("its {unreadable}")),
+        Some(Err(unreadable)) => (None, format!("its {unreadable}; {}", unreadable.remedy())),
     };
     let version = |it: &store::Version| Version {
         short: short(&it.digest).to_owned(),

@@ -261,7 +261,7 @@ async fn read(
     Ok(Read {
         input,
         output,
-        definition: definition.map_err(|unreadable| unreadable.to_string()),
+        definition: definition.map_err(|it| format!("{it}; {}", it.remedy())),
         facts: None,
         times: None,
         revived_as: match head.status {
