@@ -41,6 +41,7 @@ impl Start {
     }
 
     fn execute_with(self, cli: CliContext, config: Config) -> Result<ExitCode, Failure> {
+        config.complete()?;
         let role = match config.role {
             DaemonRole::All => "supervisor",
             DaemonRole::Advancer => "advancer",

@@ -38,7 +38,7 @@ impl Console {
                 "anybody" => Some(false),
                 _ => None,
             },
-            webhooks: read.one("console.webhooks", webhooks),
+            webhooks: read.of_console("console.webhooks", webhooks),
         }
     }
 

@@ -23,6 +23,17 @@ pub fn node(node: &Node, vars: Variables) -> Result<(Node, Vec<String>), Vec<Fau
     }
 }
 
+/// The variables that `node` names, whether they are set or not.
+pub fn used(node: &Node, vars: Variables) -> Vec<String> {
+    let mut expansion = Expansion {
+        vars,
+        used: Vec::new(),
+        faults: Vec::new(),
+    };
+    expansion.node(node);
+    expansion.used
+}
+
 struct Expansion<'a> {
     vars: Variables<'a>,
     used: Vec<String>,

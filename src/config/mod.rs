@@ -119,6 +119,8 @@ pub struct Config {
     handed: Handed,
     places: Places,
     warnings: Warnings,
+    /// Variables that only the console needs, and that are not set.
+    unset: Warnings,
 }
 
 /// Mistakes that keep nobody from starting.
@@ -333,9 +335,10 @@ impl Config {
         Ok(location.leased(self.supervisor.reaper_timeout))
     }
 
-    /// Reads the configuration, or says everything that is wrong with it.
+    /// Reads the configuration, or says everything that is wrong with it. Variables that only the console needs may
+    /// be missing: [`Config::complete`] tells.
     pub fn load(options: LoadOptions) -> Result<Self, Problems> {
-        let (config, problems) = Self::examine(options);
+        let (config, problems) = Self::understand(options);
         match problems.is_empty() {
             true => Ok(config),
             false => Err(Problems(problems)),
@@ -344,6 +347,26 @@ impl Config {
 
     /// Reads the configuration, and says everything that is wrong with it: there the defaults stand.
     pub fn examine(options: LoadOptions) -> (Self, Vec<Problem>) {
+        let (config, mut problems) = Self::understand(options);
+        problems.extend(config.unset.0.iter().cloned());
+        in_reading_order(&mut problems);
+        (config, problems)
+    }
+
+    /// Fails where this configuration starts a console, and a variable that it needs is not set.
+    pub fn complete(&self) -> Result<(), Problems> {
+        let has_console = match self.role {
+            DaemonRole::All => self.console.listen.is_some(),
+            DaemonRole::Console => true,
+            DaemonRole::Advancer | DaemonRole::Worker => false,
+        };
+        match has_console && !self.unset.0.is_empty() {
+            true => Err(Problems(self.unset.0.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn understand(options: LoadOptions) -> (Self, Vec<Problem>) {
         let var = |name: &str| (options.vars)(name).filter(|text| !text.trim().is_empty());
         let asked = options
             .file
@@ -610,6 +633,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
         },
         places: std::mem::take(&mut read.places),
         warnings: Warnings::default(),
+        unset: Warnings(std::mem::take(&mut read.unset)),
     }
 }
 

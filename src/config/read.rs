@@ -48,6 +48,8 @@ pub struct Reader<'a> {
     pub url_file: Option<String>,
     /// The mistakes so far.
     pub problems: Vec<Problem>,
+    /// Variables that only the console needs, and that are not set.
+    pub unset: Vec<Problem>,
 }
 
 /// Where a value came from.
@@ -73,7 +75,22 @@ impl<'a> Reader<'a> {
             vars,
             url_file: None,
             problems: Vec::new(),
+            unset: Vec::new(),
         }
+    }
+
+    /// A key that has one value, of which only a console makes anything: who runs none need not have its variables.
+    pub fn of_console<T>(&mut self, path: &str, parse: fn(&Node, &Key) -> Result<T, Faults>) -> T {
+        let own = self
+            .in_file(path)
+            .filter(|_| !self.overrides.contains_key(path));
+        let Some(Err(faults)) = own.map(|node| expand::node(node, self.vars)) else {
+            return self.one(path, parse);
+        };
+        let before = self.problems.len();
+        self.fail(&Origin::File, faults);
+        self.unset.extend(self.problems.drain(before..));
+        default(path, parse)
     }
 
     /// A key that has one value.
@@ -199,10 +216,8 @@ impl<'a> Reader<'a> {
 
     /// The variables that a value of the file names, which are secrets.
     pub fn variables_of(&self, path: &str) -> Vec<String> {
-        let expanded = self.in_file(path).map(|node| expand::node(node, self.vars));
-        let mut used = expanded
-            .and_then(Result::ok)
-            .map_or_else(Vec::new, |(_, used)| used);
+        let node = self.in_file(path);
+        let mut used = node.map_or_else(Vec::new, |node| expand::used(node, self.vars));
         used.retain(|name| !PUBLIC.contains(&name.as_str()));
         used
     }

@@ -860,6 +860,39 @@ fn variables_are_expanded_in_the_section_that_is_used() {
 }
 
 #[test]
+fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
+    let text = "console:\n  listen: \"127.0.0.1:1\"\n  webhooks:\n    - {name: a, url: \"http://a/\", secret: \"${SET}\"}\n    \
+                - {name: b, url: \"http://b/\", secret: \"${UNSET}\"}\n";
+    let desk = Desk::with(text).var("SET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    let config = desk.config();
+    assert_eq!(config.console.webhooks, []);
+    assert_eq!(
+        said(config.complete().unwrap_err()),
+        ["5:43 the environment variable `UNSET` is not set"]
+    );
+    // The others are hidden from steps all the same.
+    for name in ["SET", "UNSET"] {
+        assert!(
+            config.secret_variables().contains(&name.to_owned()),
+            "{name}"
+        );
+    }
+    let worker = desk.var("DUCTWORK_ROLE", "worker");
+    assert!(worker.config().complete().is_ok());
+    let console = worker.var("DUCTWORK_ROLE", "console");
+    assert!(console.config().complete().is_err());
+    let silent = console
+        .var("DUCTWORK_ROLE", "all")
+        .var("DUCTWORK_CONSOLE_LISTEN", "none");
+    assert!(silent.config().complete().is_ok());
+    let set = silent
+        .var("DUCTWORK_ROLE", "console")
+        .var("UNSET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    assert!(set.config().complete().is_ok());
+    assert_eq!(set.config().console.webhooks.len(), 2);
+}
+
+#[test]
 fn a_value_out_of_range_is_refused_at_its_place() {
     let whole = "takes a whole number from 1 to 1000, not";
     let reaper = "takes a duration from 1s to 1d";

@@ -314,6 +314,7 @@ fn reloader(options: &Options, embedded: Embedded) -> Reload {
         // One that was found is looked for no more.
         let file = file.clone().or_else(|| before.file.clone());
         let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;
+        config.complete().map_err(|p| p.to_string())?;
         let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
         let served = served(&config, &definitions);
         match served.is_empty() {
