@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::number::grouped;
 use crate::store::Purpose;
-use crate::store::audit::{GRACE, INVARIANTS, audit};
+use crate::store::audit::{GRACE, INVARIANTS, ROWS_MAX, audited};
 use crate::time;
 
 use super::exit::{Code, Failure};
+use super::follow::say;
 use super::out::{self, Cell};
 use super::patiently::waiting;
 use super::setup::{self, CliContext};
@@ -33,8 +35,9 @@ impl Audit {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let started = Instant::now();
-            let audited = audit(&mut conn, self.grace.unwrap_or(GRACE));
-            let violations = waiting("auditing", audited).await?;
+            let audited = audited(&mut conn, self.grace.unwrap_or(GRACE));
+            let audited = waiting("auditing", audited).await?;
+            let violations = audited.violations;
             let took = time::span(started.elapsed());
             if cli.out.json {
                 let row = |violation: &crate::store::audit::Violation| {
@@ -65,10 +68,40 @@ impl Audit {
                 cli.out
                     .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))?;
             }
+            if let Some(more) = told(&audited.more) {
+                // Beside the rows, which are for programs where they are JSON.
+                say(&more);
+            }
             match violations.is_empty() {
                 true => Ok(()),
                 false => Err(Failure::Quiet(Code::Failed)),
             }
         })
+    }
+}
+
+/// The invariants of which more rows break them than are listed.
+fn told(more: &[&str]) -> Option<String> {
+    (!more.is_empty()).then(|| {
+        format!(
+            "there are more rows that break {}: {} of each check are listed",
+            more.join(", "),
+            grouped(ROWS_MAX as u64)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_are_not_listed_are_told() {
+        assert_eq!(told(&[]), None);
+        let told = told(&["I7", "I36"]).expect("there are more");
+        assert_eq!(
+            told,
+            "there are more rows that break I7, I36: 1,000 of each check are listed"
+        );
     }
 }

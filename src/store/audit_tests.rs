@@ -556,6 +556,16 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I35", "UPDATE ductwork_processes SET paused = 1 WHERE role = 'worker'"),
     ("I35", "INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at)
              SELECT pipeline, 'why', 'who', 1 FROM ductwork_processes WHERE role = 'worker'"),
+    ("I36", "INSERT INTO ductwork_bulks SELECT id, 'revive', '{}', NULL, id, id, 0, -1, 1, '[]', 5, 'who', 'api', 5, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I36", "INSERT INTO ductwork_bulks SELECT id, 'revive', '{}', NULL, id, id, 0, 0, 0, '[]', 5, 'who', 'api', NULL, 'ben'
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I36", "INSERT INTO ductwork_bulks SELECT id, 'revive', '{}', NULL, id, id, 0, 0, 0, '[]', 5, 'who', 'api', 5, NULL
+               FROM ductwork_runs WHERE status = 'completed';
+             INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, bulk_id)
+             SELECT id, 5, 'who', 'api', 'revive', pipeline, id, id FROM ductwork_runs WHERE status = 'completed'"),
+    ("I36", "INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, bulk_id)
+             SELECT s.id, 5, 'who', 'api', 'revive', 'P', s.run_id, s.run_id FROM ductwork_steps s"),
 ];
 
 /// Each corruption is made, seen and undone in a transaction of its own, in one busy database.
@@ -612,6 +622,30 @@ async fn every_invariant_fires_on_its_corruption() {
 #[tokio::test]
 async fn every_invariant_fires_on_its_corruption_on_postgres() {
     every_corruption_is_found(Db::postgres().await).await;
+}
+
+#[tokio::test]
+async fn an_audit_says_of_which_invariants_it_tells_some_breaches_only() {
+    let db = Db::sqlite();
+    let mut conn = db.connect().await;
+    let insert = |n: usize| {
+        let sql = format!(
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n})
+             INSERT INTO ductwork_bulks
+             SELECT randomblob(16), 'revive', '{{}}', NULL, zeroblob(16), zeroblob(16), -1, 0, 0, '[]', 5, 'who',
+                    'api', 5, NULL
+               FROM n"
+        );
+        Box::leak(sql.into_boxed_str()) as &'static str
+    };
+    conn.script("all that are told", insert(ROWS_MAX))
+        .await
+        .unwrap();
+    let all = audited(&mut conn, GRACE).await.unwrap();
+    assert_eq!((all.violations.len(), all.more), (ROWS_MAX, vec![]));
+    conn.script("one more", insert(1)).await.unwrap();
+    let some = audited(&mut conn, GRACE).await.unwrap();
+    assert_eq!((some.violations.len(), some.more), (ROWS_MAX, vec!["I36"]));
 }
 
 #[tokio::test]
