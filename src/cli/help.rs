@@ -29,7 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Mend",
         &[
-            "resume", "revive", "cancel", "pause", "unpause", "context", "prune",
+            "resume", "revive", "cancel", "bulk", "pause", "unpause", "context", "prune",
         ],
     ),
     ("Prove", &["audit", "drill", "bench"]),

@@ -7,6 +7,7 @@ mod about;
 mod attempt;
 mod audit;
 mod bench;
+mod bulk;
 mod cancel;
 mod check;
 mod columns;
@@ -137,8 +138,10 @@ enum Verb {
     Revive(revive::Revive),
     /// End a run for good
     Cancel(cancel::Cancel),
-    /// Answer a run that waits for a person
+    /// Resume a run that waits for a person
     Resume(resume::Resume),
+    /// List, show and stop bulk actions in many runs
+    Bulk(bulk::BulkActions),
     /// Stop claiming the steps of a pipeline, for a reason
     Pause(pause::Pause),
     /// Let a paused pipeline go on
@@ -272,6 +275,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Revive(args) => done(args.execute(&cli)),
         Verb::Cancel(args) => done(args.execute(&cli)),
         Verb::Resume(args) => done(args.execute(&cli)),
+        Verb::Bulk(args) => done(args.execute(&cli)),
         Verb::Pause(args) => done(args.execute(&cli)),
         Verb::Unpause(args) => done(args.execute(&cli)),
         Verb::Processes(args) => done(args.execute(&cli)),

@@ -1,4 +1,4 @@
-//! `resume`: a person answers a run that waits.
+//! `resume`: a run that waits for a person goes on.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use super::out::short;
 use super::person;
 use super::setup::{self, CliContext};
 
-/// Answers a run that waits for a person.
+/// Resumes a run that waits for a person.
 #[derive(Debug, clap::Args)]
 #[command(before_long_help = "Examples:
   ductworkd resume 5d91c07e                     # go on with what was asked about
@@ -29,7 +29,7 @@ pub struct Resume {
     /// Only this one, where several wait: the id of the step, or the name of its node
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// The person who answers, kept with the answer [default: your user name and this host]
+    /// The person who resumes it, kept with the step [default: your user name and this host]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }

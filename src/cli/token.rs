@@ -58,7 +58,7 @@ enum Verb {
 struct Create {
     /// The person or the program that it is for, as actions are recorded
     name: String,
-    /// Its rights: read, operate (trigger, revive, cancel, answer) or admin
+    /// Its rights: read, operate (trigger, revive, cancel, resume) or admin
     #[arg(long, default_value = "read", value_parser = scope)]
     scope: Scope,
     /// Only this pipeline; may be given several times

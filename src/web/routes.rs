@@ -238,7 +238,7 @@ pub static ROUTES: &[Route] = &[
     route(Method::POST, "/runs/{id}/revive", OPERATE,
         "Continue a halted run as a new one", || post(pages::revive)),
     route(Method::POST, "/runs/{id}/resume", OPERATE,
-        "Answer a run that waits for a person", || post(pages::resume)),
+        "Resume a run that waits for a person", || post(pages::resume)),
     route(Method::GET, "/pipelines/{name}/trigger", OPERATE,
         "The form by which a run is started", || get(pages::ask_trigger)),
     route(Method::POST, "/pipelines/{name}/trigger", OPERATE,
@@ -316,7 +316,7 @@ pub static ROUTES: &[Route] = &[
     acts::<actions::NoBody>(Method::POST, "/api/v1/runs/{id}/cancel", "End a run for good. 202: it is wide, and the rest of it ends \
          by itself",
         &[&runs::ID.about], json::<CancelledJson>(), |deed| Box::pin(actions::cancel(deed))),
-    acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Answer a run that waits for a person",
+    acts::<actions::ResumeBody>(Method::POST, "/api/v1/runs/{id}/resume", "Resume a run that waits for a person",
         &[&runs::ID.about], json::<ResumedJson>(), |deed| Box::pin(actions::resume(deed))),
     acts::<actions::PauseBody>(Method::POST, "/api/v1/pipelines/{name}/pause", "Pause a pipeline: nothing more is taken off its queue",
         &[&actions::NAME.about], json::<PauseJson>(), |deed| Box::pin(actions::pause(deed))),

@@ -452,7 +452,7 @@ on_every_database! {
         let path = made.leads_to().to_owned();
         let asks: RunId = path.strip_prefix("/runs/").unwrap().parse().unwrap();
         let waiting = eventually(PATIENCE, "the question is asked", async || {
-            Some(got("/waiting")).filter(|page| page.body.contains("Go on with it"))
+            Some(got("/waiting")).filter(|page| page.body.contains(">Resume</button>"))
         })
         .await;
         let (_, rest) = waiting.body.split_once("name=\"step\" value=\"").unwrap();
@@ -485,7 +485,7 @@ on_every_database! {
         let state = query::run_state(&mut fixture.conn, open).await.unwrap().unwrap();
         assert_eq!(state.status, RunStatus::Cancelled);
         let actions = got("/actions").body;
-        for part in ["cancelled", "revived", "answered", "triggered", "ana", "console"] {
+        for part in ["cancelled", "revived", "resumed", "triggered", "ana", "console"] {
             assert!(actions.contains(part), "{part}: {actions}");
         }
         daemon.stop().await;

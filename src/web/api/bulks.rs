@@ -46,7 +46,7 @@ enum BulkVerb {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "NewBulk")]
 pub struct BulkBody {
-    /// The deed. `resume` approves every step that waits.
+    /// The deed. `resume` lets every step that waits go on with the value that it asks about.
     verb: BulkVerb,
     /// These runs: at most 500.
     #[serde(default)]

@@ -51,7 +51,7 @@ impl Acted {
             Ok(Verb::Trigger) => "triggered",
             Ok(Verb::Revive) => "revived",
             Ok(Verb::Cancel) => "cancelled",
-            Ok(Verb::Resume) => "answered",
+            Ok(Verb::Resume) => "resumed",
             Ok(Verb::Pause) => "paused",
             Ok(Verb::Unpause) => "unpaused",
             Err(_) => &action.verb,

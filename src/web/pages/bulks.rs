@@ -72,9 +72,9 @@ fn words(verb: Verb) -> Words {
             effect: "Each ends for good: its steps that run are stopped, and nothing of it goes on. A cancelled run cannot be revived.",
         },
         _ => Words {
-            begins: "Approve",
-            done: "approved",
-            effect: "Every step of them that waits for a person goes on with the value that it asks about.",
+            begins: "Resume",
+            done: "resumed",
+            effect: "Every step of them that waits for a person is resumed with the value that it asks about.",
         },
     }
 }
@@ -326,7 +326,7 @@ pub async fn ask_bulk(
     let own = |name: &String| site.terms.pipelines.iter().any(|it| it.pipeline == *name);
     let since = asked.one("since")?;
     page(&Ask {
-        frame: Frame::of("actions", now),
+        frame: Frame::of("bulk", now),
         words: words(wanted.verb),
         meant: Meant::of(
             &wanted.selection,
@@ -455,7 +455,7 @@ pub async fn one_bulk(
     Asked::of(&uri, &[])?;
     let (bulk, now) = bulks::find(&site, asked::id(&id, "a bulk action")?, &who).await?;
     page(&One {
-        frame: Frame::of("actions", now),
+        frame: Frame::of("bulk", now),
         may_stop: who.scope >= Scope::Operate && bulk.ended_at.is_none(),
         bulk: Shown::of(&bulk, now),
     })
@@ -507,7 +507,7 @@ pub async fn all_bulks(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
             Listed::Unreadable(id) => unreadable.push(*id),
         }
     }
-    let frame = Frame::of("actions", now);
+    let frame = Frame::of("bulk", now);
     page(&List {
         may_stop: frame.may_act_on(None),
         frame,

@@ -104,7 +104,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
 /// The parts around every page.
 struct Frame {
     /// The pages that every page leads to: their paths, names, and whether this is one of them.
-    pages: [(&'static str, &'static str, bool); 7],
+    pages: [(&'static str, &'static str, bool); 8],
     /// The database's time when it was read, for people.
     read_at: Option<String>,
     style: &'static str,
@@ -115,7 +115,7 @@ struct Frame {
 }
 
 /// The pages that every page leads to.
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("", "Overview"),
     ("runs", "Runs"),
     ("halted", "Halted"),
@@ -123,6 +123,7 @@ const PAGES: [(&str, &str); 7] = [
     ("pipelines", "Pipelines"),
     ("processes", "Processes"),
     ("actions", "Actions"),
+    ("bulk", "Bulk actions"),
 ];
 
 impl Frame {

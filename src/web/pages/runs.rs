@@ -120,7 +120,7 @@ impl Filters {
         let verbs = [
             (Verb::Revive, "revive"),
             (Verb::Cancel, "cancel"),
-            (Verb::Resume, "approve"),
+            (Verb::Resume, "resume"),
         ];
         let mut bulks = Vec::new();
         for (verb, name) in verbs {
