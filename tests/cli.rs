@@ -1808,3 +1808,30 @@ fn a_million_runs_are_listed_as_far_as_anybody_reads() {
         .unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn only_a_start_with_a_console_and_check_need_the_variables_of_webhooks() {
+    let place = Place::ready();
+    let hooks = "console: { listen: \"127.0.0.1:0\", webhooks: [{ name: a, url: \"http://a/\", secret: \"${NO_SUCH_SECRET}\" }] }\n";
+    place.write("ductwork.yml", hooks);
+    for verb in [
+        ["runs"].as_slice(),
+        &["processes"],
+        &["token", "list"],
+        &["audit"],
+        &["bulk", "list"],
+    ] {
+        assert_eq!(place.run(verb).code, Some(0), "{verb:?}");
+    }
+    let unset = "the environment variable `NO_SUCH_SECRET` is not set";
+    for verb in [
+        ["check"].as_slice(),
+        &["start", "--until-idle"],
+        &["console"],
+    ] {
+        place.run(verb).failed(2, unset);
+    }
+    let silent = hooks.replace("listen: \"127.0.0.1:0\", ", "");
+    place.write("ductwork.yml", &silent);
+    assert_eq!(place.run(["start", "--until-idle"]).code, Some(0));
+}

@@ -20,8 +20,8 @@ const PAGE: usize = 1_000;
 /// So many statements of a kind at once; whoever asks goes on next time.
 const PAGES: usize = 10;
 
-/// As many runs of a pipeline that wait for a person are looked at.
-const WAITING: usize = 1_000;
+/// As many runs of a pipeline that wait for a person are looked at, the oldest: as many as of those that ended.
+const WAITING: usize = PAGE * PAGES;
 
 // A run whose deletion has begun is gone for whoever reads.
 statements! {

@@ -10,6 +10,7 @@ use ductwork::store::bulk::{self, NewBulk};
 use ductwork::store::{Conn, query};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use sqlx::{Connection, Executor};
 use uuid::Uuid;
 
 use crate::fixture::*;
@@ -124,6 +125,10 @@ on_every_database! {
         assert_eq!(ended(&mut fixture.conn, id).await, (3, 0, 0));
         let shown = page(&path);
         assert!(shown.body.contains("ended"), "{shown:?}");
+        // Each page leads there.
+        let here = "<a href=\"/bulk\" aria-current=\"page\">Bulk actions</a>";
+        assert!(shown.body.contains(here), "{shown:?}");
+        assert!(page("/").body.contains("<a href=\"/bulk\">Bulk actions</a>"));
         assert!(page(&format!("/actions?bulk={id}")).body.contains("revived"));
         assert!(page("/bulk").body.contains(&path));
         fixture.ended(PATIENCE).await;
@@ -170,6 +175,43 @@ on_every_database! {
         assert_eq!(Ask::form(&stop, &form).cookie(&cookie).of(&console).leads_to(), path);
         daemon.stop().await;
         fixture.audited().await;
+    }
+
+    async fn bulk_actions_are_listed_shown_and_stopped_by_the_command_line(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[]).await;
+        let ran = |fixture: &DaemonFixture, args: &[&str]| {
+            let ran = fixture.run(&[], &[&["bulk"], args].concat());
+            (ran.status.code(), String::from_utf8(ran.stdout).unwrap(), String::from_utf8(ran.stderr).unwrap())
+        };
+        assert!(ran(&fixture, &["list"]).1.contains("nobody has changed many runs"));
+        let selection = Selection::chosen(vec![RunId::new(), RunId::new()]);
+        let by = Actor::new("ana", Channel::Api);
+        let new = |verb| NewBulk { verb, selection: &selection, definition: None, newest: RunId::new(), by: &by };
+        let unreadable = bulk::create(&mut fixture.conn, new(Verb::Pause)).await.unwrap().to_string();
+        let id = bulk::create(&mut fixture.conn, new(Verb::Revive)).await.unwrap().to_string();
+        let (code, list, note) = ran(&fixture, &["list"]);
+        assert!(code == Some(0) && note.is_empty(), "{note}");
+        for part in [id.as_str(), "revive", "at work", "ana", unreadable.as_str(), "unreadable"] {
+            assert!(list.contains(part), "{part}: {list}");
+        }
+        let (_, list, note) = ran(&fixture, &["list", "--limit", "1"]);
+        assert!(list.contains(&id) && !list.contains(&unreadable) && note.contains("older ones"), "{list} {note}");
+        let list: Value = serde_json::from_str(&ran(&fixture, &["list", "--json"]).1).unwrap();
+        assert_eq!((&list[0]["state"], &list[1]["state"]), (&json!("open"), &json!("unreadable")));
+        let shown = ran(&fixture, &["show", &id]).1;
+        assert!(shown.contains("revive at work") && shown.contains("2 chosen runs"), "{shown}");
+        assert_eq!(ran(&fixture, &["show", &unreadable]).0, Some(1));
+        for (verb, expected) in [(id.as_str(), "stopped"), (id.as_str(), "had ended"), (unreadable.as_str(), "stopped")] {
+            let (code, told, _) = ran(&fixture, &["stop", verb, "--by", "ben"]);
+            assert!(code == Some(0) && told.contains(expected), "{told}");
+        }
+        let shown: Value = serde_json::from_str(&ran(&fixture, &["show", &id, "--json"]).1).unwrap();
+        assert_eq!((&shown["state"], &shown["stopped_by"]), (&json!("stopped"), &json!("ben")));
+        let nothing = Uuid::new_v4().to_string();
+        for verb in ["show", "stop"] {
+            let (code, _, told) = ran(&fixture, &[verb, &nothing]);
+            assert!(code == Some(1) && told.contains("there is no bulk action"), "{told}");
+        }
     }
 
     async fn an_entry_of_the_halted_is_a_kind_to_revive(db: Db) {
@@ -282,4 +324,61 @@ on_every_database! {
         }
         daemon.stop().await;
     }
+}
+
+/// Only PostgreSQL locks a row by itself.
+#[tokio::test]
+async fn a_console_goes_on_beside_a_run_that_somebody_has_locked_and_comes_back_to_it() {
+    let body = async |db: Db| {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let runs = halted(&mut fixture, 3).await;
+        let mut held = sqlx::PgConnection::connect(&db.url).await.unwrap();
+        let lock = format!(
+            "SET application_name = 'somebody'; BEGIN; SELECT 1 FROM ductwork_runs WHERE id = '{}' FOR UPDATE",
+            runs[0]
+        );
+        held.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(lock)))
+            .await
+            .unwrap();
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let body = r#"{"verb": "revive", "filter": {"pipeline": "Halts"}}"#;
+        let made = Ask::json(BULK, body).bearer(&secret).of(&console);
+        let id = id(&made.value());
+        let path = format!("{BULK}/{id}");
+        let seen = || Ask::get(&path).bearer(&secret).of(&console).value();
+        let bulk = eventually(PATIENCE, "the others are revived", async || {
+            Some(seen()).filter(|it| it["done"] == 2)
+        })
+        .await;
+        assert_eq!(
+            (&bulk["aside"], &bulk["failed"]),
+            (&json!(1), &json!(0)),
+            "{bulk}"
+        );
+        let failure = &bulk["failures"][0];
+        assert_eq!(failure["run_id"], json!(runs[0].to_string()), "{bulk}");
+        assert!(failure["again_at"].is_string(), "{bulk}");
+        let why = failure["why"].as_str().unwrap();
+        assert!(
+            why.contains("locked by the session") && why.contains("somebody"),
+            "{why}"
+        );
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}"))
+            .of(&console)
+            .cookie();
+        let page = Ask::get(&format!("/bulk/{id}"))
+            .cookie(&cookie)
+            .of(&console);
+        assert!(
+            page.body.contains("locked by others, to be tried again"),
+            "{page:?}"
+        );
+        held.execute("COMMIT").await.unwrap();
+        assert_eq!(ended(&mut fixture.conn, id).await, (3, 0, 0));
+        assert_eq!(seen()["failures"], json!([]));
+        daemon.stop().await;
+        fixture.ended(PATIENCE).await;
+        fixture.audited().await;
+    };
+    crate::support::with(Db::postgres().await, body).await;
 }

@@ -1,10 +1,15 @@
 //! The read models of pages: counts, queues, halted runs by kind, the elements of a fan-out, and the times of
 //! steps.
 
+use std::time::Duration;
+
 use ductwork::definition::Pipeline;
 use ductwork::model::RunStatus;
+use ductwork::store::event::{self, Since};
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::Statement;
+use ductwork::store::trigger::{self, NewRun};
 use ductwork::store::{cancel, fan_out, halted, overview, page, timeline};
 use serde_json::json;
 
@@ -176,5 +181,19 @@ on_every_database! {
             assert_eq!(step.started_at, first.claimed_at);
             assert!(first.claimed_at <= first.completed_at && last.completed_at.is_some(), "{step:?}");
         }
+    }
+}
+
+on_every_database! {
+    async fn whoever_hears_of_changes_hears_of_more_than_a_thousand_runs_that_wait(db: Db) {
+        static WAIT: Statement = Statement::new("TEST_WAIT", "UPDATE ductwork_runs SET status = 'dampened', dampened = 1");
+        let conn = &mut db.conn().await;
+        let flow = Pipeline::named("P").start("A").build().unwrap();
+        let runs = vec![NewRun { key: None, input: "1" }; 1_100];
+        trigger::trigger(conn, &flow, &runs, Duration::ZERO).await.unwrap();
+        conn.execute(&WAIT, &[]).await.unwrap();
+        let since = Since { started: i64::MAX, ended: i64::MAX, at_most: 0 };
+        let changes = event::changes(conn, since).await.unwrap();
+        assert_eq!(changes.waiting.len(), runs.len());
     }
 }
