@@ -25,8 +25,7 @@ const LETTERS: usize = 60;
   ductworkd bulk stop 0192f3a1-5d2e-7c11-9f0a-6b1f0c1de001
   ductworkd bulk show 0192f3a1-5d2e-7c11-9f0a-6b1f0c1de001 --json | jq .failures
 
-A console works on them: its pages and its API start one. What is done when one is stopped stays
-done.
+A console works on them: its pages and its API start one. Stopping one undoes nothing.
 ")]
 pub struct BulkActions {
     #[command(subcommand)]

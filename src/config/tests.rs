@@ -883,7 +883,7 @@ fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
     assert!(console.config().complete().is_err());
     let silent = console
         .var("DUCTWORK_ROLE", "all")
-        .var("DUCTWORK_CONSOLE_LISTEN", "none");
+        .var("DUCTWORK_CONSOLE__LISTEN", "none");
     assert!(silent.config().complete().is_ok());
     let set = silent
         .var("DUCTWORK_ROLE", "console")

@@ -376,8 +376,8 @@ async fn a_console_goes_on_beside_a_run_that_somebody_has_locked_and_comes_back_
         held.execute("COMMIT").await.unwrap();
         assert_eq!(ended(&mut fixture.conn, id).await, (3, 0, 0));
         assert_eq!(seen()["failures"], json!([]));
-        daemon.stop().await;
         fixture.ended(PATIENCE).await;
+        daemon.stop().await;
         fixture.audited().await;
     };
     crate::support::with(Db::postgres().await, body).await;
