@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::graph::{Backoff, Definition, StepRunner, StepSpec, Unanswered};
+use super::graph::{Backoff, Definition, RunTrace, StepRunner, StepSpec, Unanswered};
 use super::tree::{self, Tree};
 use super::{canonical, check};
 use crate::model::Hook;
@@ -31,6 +31,7 @@ pub(super) struct Draft {
     pub hooks: BTreeMap<Hook, Name>,
     /// The schema of a run's input.
     pub input: Option<Tree>,
+    pub trace: RunTrace,
     pub declared: Vec<Declared>,
     pub undeclared: Undeclared,
     /// `None` stands for a flow that is missing or unreadable, and has been reported.
@@ -246,6 +247,7 @@ impl Pipeline {
             name: To::step(name).step,
             hooks: BTreeMap::new(),
             input: None,
+            trace: RunTrace::default(),
             declared: Vec::new(),
             undeclared: Undeclared::Native,
             flow: None,
@@ -306,6 +308,19 @@ impl Pipeline {
         let (tree, findings) = tree::read(&text);
         self.draft.input = tree;
         self.unread.extend(findings);
+        self
+    }
+
+    /// The trace that its runs are in; without this each is one of its own.
+    ///
+    /// ```
+    /// use ductwork::{Pipeline, RunTrace};
+    ///
+    /// Pipeline::named("Hello").trace(RunTrace::Parent).start("Greet").check()?;
+    /// # Ok::<(), ductwork::Problems>(())
+    /// ```
+    pub fn trace(mut self, trace: RunTrace) -> Self {
+        self.draft.trace = trace;
         self
     }
 

@@ -238,6 +238,7 @@ pub(super) fn lower(draft: &Draft) -> Definition {
             .input
             .as_ref()
             .map(|tree| Box::new(input::read::read(tree).0)),
+        trace: draft.trace,
         nodes,
         start_delay,
         steps,

@@ -37,6 +37,9 @@ pub fn differences(old: &Definition, new: &Definition) -> Vec<String> {
     if old.input != new.input {
         found.push("`input` has changed".to_owned());
     }
+    if old.trace != new.trace {
+        found.push("`trace` has changed".to_owned());
+    }
     if found.is_empty() && old != new {
         found.push("its order or a delay has changed".to_owned());
     }
@@ -98,6 +101,8 @@ mod tests {
         assert_eq!(differences(&old, &new), ["`on_halt` has changed"]);
         let new = built(pipeline().input(BTreeMap::from([("type", "string")])));
         assert_eq!(differences(&old, &new), ["`input` has changed"]);
+        let new = built(pipeline().trace(RunTrace::Parent));
+        assert_eq!(differences(&old, &new), ["`trace` has changed"]);
         let new = built(Pipeline::named("P").start("A").chain("X").chain("C"));
         assert_eq!(
             differences(&old, &new),

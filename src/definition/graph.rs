@@ -39,6 +39,9 @@ pub struct Definition {
     /// The input that a run takes; `None` for any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Box<Schema>>,
+    /// The trace that its runs are in.
+    #[serde(default, skip_serializing_if = "RunTrace::is_own")]
+    pub trace: RunTrace,
     /// All nodes, in the order in which they are written; the first is the start.
     pub nodes: Vec<Node>,
     /// Delay before the start step, on top of the trigger's own.
@@ -46,6 +49,23 @@ pub struct Definition {
     pub start_delay: Option<Duration>,
     /// How each step runs, by the step's name. Every step named by a node or by a hook is here.
     pub steps: BTreeMap<String, StepSpec>,
+}
+
+/// The trace that a run is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunTrace {
+    /// Its own, which has a link to the span of who triggered it.
+    #[default]
+    Own,
+    /// That of who triggered it, if it has told one.
+    Parent,
+}
+
+impl RunTrace {
+    fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
 }
 
 /// A step's place in the graph.
@@ -254,6 +274,7 @@ impl Definition {
             on_complete: None,
             on_wait: None,
             input: None,
+            trace: RunTrace::Own,
             nodes: Vec::new(),
             start_delay: None,
             steps: BTreeMap::new(),

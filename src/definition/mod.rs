@@ -21,5 +21,5 @@ pub mod properties;
 pub use builder::{Path, Pipeline, Question};
 pub use check::{MAX_BUDGET, MAX_FACTOR};
 pub use graph::{
-    Backoff, Definition, Edge, NodeIndex, StepRunner, StepSpec, Target, Then, Unanswered,
+    Backoff, Definition, Edge, NodeIndex, RunTrace, StepRunner, StepSpec, Target, Then, Unanswered,
 };

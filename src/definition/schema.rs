@@ -9,12 +9,13 @@ use super::check::{MAX_BUDGET, MAX_FACTOR, MAX_NAME};
 use super::input::{Format, Kind};
 
 /// The keys of a pipeline; those that begin with `x-` are the author's own.
-pub const PIPELINE_KEYS: [&str; 7] = [
+pub const PIPELINE_KEYS: [&str; 8] = [
     "pipeline",
     "on_halt",
     "on_complete",
     "on_wait",
     "input",
+    "trace",
     "steps",
     "flow",
 ];
@@ -66,6 +67,8 @@ pub const TARGET_KEYS: [&str; 2] = ["to", "delay"];
 pub const QUESTION_KEYS: [&str; 3] = ["prompt", "timeout", "then"];
 /// The moves of a branch whose question nobody has answered in time.
 pub const UNANSWERED: [&str; 2] = ["halt", "approve"];
+/// The traces that a run may be in.
+pub const TRACES: [&str; 2] = ["own", "parent"];
 /// The transitions.
 pub const VERBS: [&str; 9] = [
     "start", "chain", "divide", "combine", "expand", "collapse", "divert", "converge", "dampen",
@@ -89,6 +92,10 @@ pub fn json_schema() -> Value {
             "on_complete": described("name", "A step that runs once for each run that completes."),
             "on_wait": described("name", "A step that runs once for each wait for a person."),
             "input": described("input", "The input that a run takes; without it, any."),
+            "trace": {
+                "description": "The trace of a run: its own, which has a link to the caller's span, or that of its caller, the `parent`.",
+                "enum": TRACES
+            },
             "steps": {
                 "description": "How each step runs, by its name.",
                 "type": "object",

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::builder::{Declared, Draft, Item, Kind, Name, Path, Question, To, Undeclared};
 use super::canonical;
 use super::check::{self, Finding, shown, unknown_key};
-use super::graph::{Definition, Unanswered};
+use super::graph::{Definition, RunTrace, Unanswered};
 use super::schema::{PIPELINE_KEYS, PLANNED_KEYS, QUESTION_KEYS, TARGET_KEYS, UNANSWERED, VERBS};
 use super::tree::{self, MAX_BYTES, Tree, Value};
 use crate::duration;
@@ -165,6 +165,7 @@ impl Reader {
             },
             hooks: BTreeMap::new(),
             input: None,
+            trace: RunTrace::default(),
             declared: Vec::new(),
             undeclared: Undeclared::Unjudged,
             flow: None,
@@ -191,6 +192,7 @@ impl Reader {
             match field.key {
                 "pipeline" => draft.name = self.name(field.value, "pipeline"),
                 "input" => draft.input = Some(field.value.clone()),
+                "trace" => draft.trace = self.trace(field.value),
                 "steps" => self.steps(field.value, &mut draft),
                 "flow" => draft.flow = self.flow(field),
                 key => {
@@ -219,6 +221,21 @@ impl Reader {
             }
         }
         Some(draft)
+    }
+
+    fn trace(&mut self, tree: &Tree) -> RunTrace {
+        match tree.scalar() {
+            Some("own") => RunTrace::Own,
+            Some("parent") => RunTrace::Parent,
+            given => {
+                let given = given.map_or_else(|| tree.what().to_owned(), shown);
+                let message = format!("`trace` is `own` or `parent`, and not {given}");
+                let help = "`own`, the default, makes each run a trace that has a link to its caller's span; \
+                            `parent` makes it a part of its caller's trace";
+                self.report(tree.place, message, help);
+                RunTrace::default()
+            }
+        }
     }
 
     fn name(&mut self, tree: &Tree, whose: &str) -> Name {

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::definition::Definition;
 use crate::machine::outcome::{self, Ending};
+use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, Role};
 use crate::step::{Assignment, Outcome, Performed};
 use crate::store::claim::{self, Claim, Claimed, Held, Rest, Unread};
@@ -632,6 +633,12 @@ impl Worker {
             attempt: claimed.attempt,
             input,
             timeout: self.policy.timeout(&definition, &claimed.step),
+            span: handed(
+                claimed.run_id,
+                definition.trace,
+                claimed.trace_parent,
+                claimed.execution_id,
+            ),
         });
         let stop = self.shared.hold(Arc::clone(&assignment));
         state.slots.put(Job {

@@ -3,8 +3,11 @@
 //! Owns: the spans of a run and their ids, which follow from its rows: made twice they are the same, and an attempt
 //! whose process was killed is among them. Never: sends anything, or reads a clock.
 //!
-//! The run is the root; each attempt is a span below it, linked to the attempt before.
+//! The run is the root; each attempt is a span below it, linked to the attempt before. The trace is the run's own,
+//! with a link to the caller's span, or the caller's, where the definition says so.
 
+use crate::definition::RunTrace;
+use crate::model::trace::SAMPLED;
 use crate::model::*;
 
 /// Spans of one trace: those that failed before all others.
@@ -23,6 +26,10 @@ pub struct Facts {
     pub key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
+    /// The span of who triggered it.
+    pub within: Option<TraceParent>,
+    /// The trace that its definition wants it in.
+    pub trace: RunTrace,
     /// When it was triggered.
     pub triggered_at: i64,
     /// When it ended.
@@ -66,8 +73,34 @@ pub struct Attempt {
     pub process: Option<ProcessId>,
 }
 
-/// The id of a span, of 64 bits: the half of a row's id that is random.
+/// The id of a span, of 64 bits: the half of a row's id that is random, and never zero, because it has the
+/// variant of a UUID.
 pub type SpanId = u64;
+
+/// The id of a trace, of 128 bits.
+pub type TraceId = u128;
+
+/// The id of the trace that a run is in.
+pub fn trace(run: RunId, of: RunTrace, within: Option<TraceParent>) -> TraceId {
+    match (of, within) {
+        (RunTrace::Parent, Some(within)) => within.trace,
+        _ => run.0.as_u128(),
+    }
+}
+
+/// The span of an attempt, as the step is told of it.
+pub fn handed(
+    run: RunId,
+    of: RunTrace,
+    within: Option<TraceParent>,
+    execution: ExecutionId,
+) -> TraceParent {
+    TraceParent {
+        trace: trace(run, of, within),
+        span: span(execution),
+        flags: SAMPLED,
+    }
+}
 
 /// The id of a run's root span.
 pub fn root(run: RunId) -> SpanId {
@@ -108,8 +141,8 @@ pub struct Span {
     pub id: SpanId,
     /// The span that it is a part of.
     pub parent: Option<SpanId>,
-    /// The span of the attempt before.
-    pub link: Option<SpanId>,
+    /// The span of the attempt before, or of the caller, and its trace.
+    pub link: Option<(TraceId, SpanId)>,
     /// Its name: few for all runs of a pipeline.
     pub name: String,
     /// True for the work of one process, taken off the queue.
@@ -136,12 +169,20 @@ pub fn spans(facts: &Facts) -> Vec<Span> {
         chosen.sort_by_key(|(at, _)| *at);
     }
     let mut spans = vec![of_run(facts, is_cut)];
+    let trace = facts.trace_id();
     for (at, attempt) in chosen {
         let before = at.checked_sub(1).and_then(|at| facts.attempts.get(at));
         let before = before.filter(|it| it.step == attempt.step);
-        spans.push(of_attempt(facts, attempt, before));
+        spans.push(of_attempt(facts, trace, attempt, before));
     }
     spans
+}
+
+impl Facts {
+    /// The trace that all spans are in.
+    pub fn trace_id(&self) -> TraceId {
+        trace(self.run, self.trace, self.within)
+    }
 }
 
 fn of_run(facts: &Facts, is_cut: bool) -> Span {
@@ -162,10 +203,15 @@ fn of_run(facts: &Facts, is_cut: bool) -> Span {
     if facts.is_sample || is_cut {
         attributes.push(("ductwork.trace.is_sample", Value::Flag(true)));
     }
+    let (parent, link) = match (facts.trace, facts.within) {
+        (_, None) => (None, None),
+        (RunTrace::Own, Some(within)) => (None, Some((within.trace, within.span))),
+        (RunTrace::Parent, Some(within)) => (Some(within.span), None),
+    };
     Span {
         id: root(facts.run),
-        parent: None,
-        link: None,
+        parent,
+        link,
         name: facts.pipeline.clone(),
         is_consumer: false,
         start: facts.triggered_at,
@@ -183,7 +229,7 @@ fn of_run(facts: &Facts, is_cut: bool) -> Span {
     }
 }
 
-fn of_attempt(facts: &Facts, attempt: &Attempt, before: Option<&Attempt>) -> Span {
+fn of_attempt(facts: &Facts, trace: TraceId, attempt: &Attempt, before: Option<&Attempt>) -> Span {
     let text = |text: &str| Value::Text(text.to_owned());
     // An attempt waits from the end of the one before, and the first from when its step was reached.
     let since = before.and_then(|it| it.completed_at);
@@ -214,7 +260,7 @@ fn of_attempt(facts: &Facts, attempt: &Attempt, before: Option<&Attempt>) -> Spa
     Span {
         id: span(attempt.id),
         parent: Some(root(facts.run)),
-        link: before.map(|it| span(it.id)),
+        link: before.map(|it| (trace, span(it.id))),
         name: attempt.node.clone(),
         is_consumer: true,
         start: attempt.claimed_at,
@@ -271,6 +317,8 @@ mod tests {
             status: RunStatus::InProgress,
             key: None,
             revived_from: None,
+            within: None,
+            trace: RunTrace::Own,
             triggered_at: 80,
             ended_at: None,
             now: 1_000,
@@ -301,7 +349,7 @@ mod tests {
         assert_eq!(crashed.message, "no luck");
         assert_eq!(
             (succeeded.status, succeeded.link),
-            (End::Ok, Some(crashed.id))
+            (End::Ok, Some((facts.run.0.as_u128(), crashed.id)))
         );
         assert_eq!(succeeded.message, "", "it is no error's");
         assert_eq!(
@@ -318,6 +366,46 @@ mod tests {
         assert_eq!(waited(crashed), Value::Number(10));
         assert_eq!(waited(succeeded), Value::Number(70));
         assert_eq!(super::spans(&facts), spans, "twice is once");
+    }
+
+    #[test]
+    fn a_run_has_a_link_to_its_caller_or_is_in_its_trace() {
+        let within = TraceParent {
+            trace: 7,
+            span: 8,
+            flags: 0,
+        };
+        let step = StepId::new();
+        let attempts = vec![attempt(step, 1, None), attempt(step, 2, None)];
+        let last = attempts[1].id;
+        let mut facts = facts(attempts);
+        facts.within = Some(within);
+        let own = facts.run.0.as_u128();
+        let all = spans(&facts);
+        assert_eq!(facts.trace_id(), own);
+        assert_eq!((all[0].parent, all[0].link), (None, Some((7, 8))));
+        assert_eq!(all[2].link, Some((own, all[1].id)));
+
+        facts.trace = RunTrace::Parent;
+        let joined = spans(&facts);
+        assert_eq!(facts.trace_id(), 7);
+        assert_eq!((joined[0].parent, joined[0].link), (Some(8), None));
+        assert_eq!(joined[2].link, Some((7, all[1].id)));
+        let ids = |spans: &[Span]| spans.iter().map(|it| it.id).collect::<Vec<_>>();
+        assert_eq!(ids(&joined), ids(&all), "the spans are the same in either");
+        let told = handed(facts.run, facts.trace, facts.within, last);
+        assert_eq!((told.trace, told.span), (7, joined[2].id));
+        assert_eq!(
+            told.flags, SAMPLED,
+            "the run is recorded, whatever its caller is"
+        );
+
+        facts.within = None;
+        assert_eq!(facts.trace_id(), own, "nobody has told one");
+        assert_eq!(
+            (spans(&facts)[0].parent, spans(&facts)[0].link),
+            (None, None)
+        );
     }
 
     #[test]

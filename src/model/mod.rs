@@ -4,6 +4,8 @@
 
 pub mod id;
 pub mod status;
+pub mod trace;
 
 pub use id::*;
 pub use status::*;
+pub use trace::TraceParent;

@@ -30,7 +30,7 @@ use tokio::time::{sleep, timeout};
 
 use super::child::Child;
 use super::context::ContextStore;
-use super::environment::{Added, Asked, Environment, Inherit, Unusable, traceparent};
+use super::environment::{Added, Asked, Environment, Inherit, Unusable};
 use super::mask::Mask;
 use super::output::room;
 use super::resolve::{explain, resolve};
@@ -293,7 +293,7 @@ impl CommandRunner {
             ("DUCTWORK_ATTEMPT", attempt.to_string()),
             ("DUCTWORK_IDEMPOTENCY_KEY", step_id.to_string()),
             ("DUCTWORK_FENCING_TOKEN", attempt.to_string()),
-            ("TRACEPARENT", traceparent(*run_id, *execution_id)),
+            ("TRACEPARENT", assignment.span.to_string()),
         ];
         let mut added: Added = variables
             .into_iter()

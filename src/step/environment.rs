@@ -13,12 +13,12 @@ use super::socket::VARIABLE;
 use crate::definition::StepSpec;
 use crate::definition::variables::{self, Unexpanded};
 use crate::file;
-use crate::model::{ExecutionId, RunId};
 
 /// Never inherited: where the database is and how to get in, what the service manager
 /// said to the daemon alone (a step that says `READY=1`, or that takes over a socket,
-/// speaks for the daemon), and the context of another run, of which the daemon may be a step.
-const WITHHELD: [&str; 14] = [
+/// speaks for the daemon), and the context of another run, of which the daemon may be a step: the values that it
+/// shares, and the rest of its trace's.
+const WITHHELD: [&str; 15] = [
     VARIABLE,
     "DUCTWORK_DATABASE_URL",
     "DUCTWORK_DATABASE_URL_FILE",
@@ -33,6 +33,7 @@ const WITHHELD: [&str; 14] = [
     "LISTEN_PID",
     "LISTEN_FDNAMES",
     "LISTEN_PIDFDID",
+    "TRACESTATE",
 ];
 
 /// A secret is larger than this only by mistake, in bytes.
@@ -247,13 +248,6 @@ fn entry(name: &OsStr, value: &OsStr) -> Result<CString, Unusable> {
     CString::new(entry.into_vec()).map_err(|_| unusable())
 }
 
-/// W3C trace context: one trace per run, one span per execution, the same whoever asks.
-pub fn traceparent(run: RunId, execution: ExecutionId) -> String {
-    // The low half of a UUIDv7 is random, and never zero because it holds the variant.
-    let (_, span) = execution.0.as_u64_pair();
-    format!("00-{}-{span:016x}-01", run.0.simple())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -426,17 +420,5 @@ mod tests {
             let added = Added::from([(name.into(), "x".into())]);
             assert_eq!(environment(&[]).with(&added).unwrap_err().0, name);
         }
-    }
-
-    #[test]
-    fn a_traceparent_is_well_formed_and_the_same_each_time() {
-        let (run, execution) = (RunId::new(), ExecutionId::new());
-        let text = traceparent(run, execution);
-        assert_eq!(text, traceparent(run, execution));
-        let parts: Vec<&str> = text.split('-').collect();
-        assert_eq!(parts[0], "00");
-        assert_eq!(parts[1], run.to_string().replace('-', ""));
-        assert!(execution.to_string().replace('-', "").ends_with(parts[2]));
-        assert_eq!((parts[2].len(), parts[3]), (16, "01"));
     }
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use crate::model::{ExecutionId, ProcessId, RunId, StepId};
+use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 
 /// The variable of a step that says which process runs it, by the key of that process's row. Each process that a
 /// step starts inherits it, and can be told by it when nobody is left who knows of it.
@@ -58,6 +58,8 @@ pub struct Assignment {
     pub input: Box<RawValue>,
     /// Longest it may take.
     pub timeout: Option<Duration>,
+    /// Its span, in the trace of its run.
+    pub span: TraceParent,
 }
 
 /// How a performed execution ended.

@@ -61,7 +61,7 @@ statements! {
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
                CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
                CAST(octet_length(s.input) AS bigint) AS size,
-               br.fan_out_id, br.ordinal, r.definition
+               br.fan_out_id, br.ordinal, r.definition, r.trace_parent
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
@@ -136,6 +136,8 @@ pub struct Claimed {
     pub crash_count: u32,
     /// Digest of the run's definition.
     pub definition: String,
+    /// The span of who triggered the run.
+    pub trace_parent: Option<TraceParent>,
     /// The step's input.
     pub input: Box<RawValue>,
 }
@@ -476,6 +478,7 @@ fn taken(row: &Row) -> Result<Taken, Error> {
         retry_count: row.count("retry_count")?,
         crash_count: row.count("crash_count")?,
         definition: row.get("definition")?,
+        trace_parent: trace_parent(row)?,
         input,
     };
     Ok(Taken {
@@ -528,6 +531,12 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
         }
     }
     Ok(held)
+}
+
+/// The span of who triggered a run. What another version may write into it is none, and stops nothing.
+pub(super) fn trace_parent(row: &Row) -> Result<Option<TraceParent>, Error> {
+    let text = row.get::<Option<String>>("trace_parent")?;
+    Ok(text.as_deref().and_then(TraceParent::read))
 }
 
 /// A stored payload as JSON.

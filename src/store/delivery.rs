@@ -29,6 +29,22 @@ macro_rules! columns {
     };
 }
 
+/// The runs that ended, in the order of their ends, behind a place.
+macro_rules! ended_since {
+    ($columns:literal) => {
+        concat!("
+        SELECT ", $columns, ",
+               coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+          FROM ductwork_runs r {by:ductwork_runs_ended}
+         WHERE r.status IN ('completed', 'halted', 'cancelled')
+           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
+           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
+           AND r.pruning_at IS NULL
+         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n")
+    };
+}
+pub(super) use ended_since;
+
 statements! {
     BEGIN_WEBHOOK = "
         INSERT INTO ductwork_webhooks (name, since, seen) VALUES (:name, {now}, {now})
@@ -39,15 +55,7 @@ statements! {
     /// by `an_endpoint_never_goes_back_to_what_was_found`.
     SEE_WEBHOOK = "
         UPDATE ductwork_webhooks SET seen = :seen WHERE name = :name AND seen < :seen";
-    RUNS_ENDED_SINCE = "
-        SELECT r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at,
-               coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
-          FROM ductwork_runs r {by:ductwork_runs_ended}
-         WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
-           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
-           AND r.pruning_at IS NULL
-         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n";
+    RUNS_ENDED_SINCE = ended_since!("r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at");
     RUNS_THAT_WAIT = "
         SELECT r.id, r.pipeline, r.status, r.trigger_key, r.triggered_at, CAST(NULL AS {int}) AS ended_at
           FROM ductwork_runs r {by:ductwork_runs_others}

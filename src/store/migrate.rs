@@ -58,6 +58,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(13, "pauses", "0013_pauses.sql"),
     migration!(14, "bulks", "0014_bulks.sql"),
     migration!(15, "webhooks", "0015_webhooks.sql"),
+    migration!(16, "traces", "0016_traces.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::model::*;
 
+use super::claim;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::list;
@@ -52,7 +53,7 @@ statements! {
                CASE WHEN octet_length(r.output) <= :whole THEN r.output ELSE substr(r.output, 1, 1000) END AS output
           FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
     PAGE_RUN = "
-        SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.triggered_at,
+        SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
                r.completed_at, r.halted_at, r.cancelled_at, {now} AS now
           FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
     PAGE_STEPS = concat!("
@@ -194,6 +195,8 @@ pub struct RunHead {
     pub trigger_key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
+    /// The span of who triggered it.
+    pub within: Option<TraceParent>,
     /// µs since 1970.
     pub triggered_at: i64,
     /// When it ended, in whatever way.
@@ -348,19 +351,27 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<RunHead>, Error> {
     row.map(|row| {
         let time = |column| row.get::<Option<i64>>(column);
         let ended = time("completed_at")?.or(time("halted_at")?);
-        Ok(RunHead {
-            id,
+        RunHead::read(&row, ended.or(time("cancelled_at")?))
+    })
+    .transpose()
+}
+
+impl RunHead {
+    /// Of a row that has these columns.
+    pub(super) fn read(row: &Row, ended_at: Option<i64>) -> Result<Self, Error> {
+        Ok(Self {
+            id: RunId(row.get("id")?),
             pipeline: row.get("pipeline")?,
             definition: row.get("definition")?,
             status: row.word("status")?,
             trigger_key: row.get("trigger_key")?,
             revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
+            within: claim::trace_parent(row)?,
             triggered_at: row.get("triggered_at")?,
-            ended_at: ended.or(time("cancelled_at")?),
+            ended_at,
             now: row.get("now")?,
         })
-    })
-    .transpose()
+    }
 }
 
 /// The input and the output of a run.

@@ -29,6 +29,13 @@ statements! {
           FROM ductwork_branches br
           JOIN ductwork_steps s ON s.branch_id = br.id
          WHERE br.run_id = :run ORDER BY s.created_at, s.id LIMIT :n");
+    /// Of several runs, in any order: whoever asks wants all of them, or none.
+    TIMES_TOGETHER = concat!("
+        SELECT br.run_id, ", time_columns!(), "
+          FROM {rows:b(id id)}
+          JOIN ductwork_branches br ON {key:br.run_id;b.id}
+          JOIN ductwork_steps s ON {key:s.branch_id;br.id}
+         LIMIT :n");
     TIMES_OF_ROOT = concat!("
         SELECT ", time_columns!(), "
           FROM ductwork_branches br
@@ -92,6 +99,28 @@ pub(super) async fn steps(conn: &mut Conn, run: RunId) -> Result<(Vec<StepTime>,
     }
     let args = [("run", run.0.into()), ("n", STEPS.into())];
     Ok((read(&conn.fetch(&TIMES, &args).await?)?, false))
+}
+
+/// The steps of several runs, if they have no more than `most` together.
+pub(super) async fn together(
+    conn: &mut Conn,
+    runs: impl Iterator<Item = RunId>,
+    most: usize,
+) -> Result<Option<HashMap<RunId, Vec<StepTime>>>, Error> {
+    let rows = Rows::new().ids("id", runs);
+    let args = [("b", (&rows).into()), ("n", (most + 1).into())];
+    let rows = conn.fetch(&TIMES_TOGETHER, &args).await?;
+    if rows.len() > most {
+        return Ok(None);
+    }
+    let mut of: HashMap<RunId, Vec<StepTime>> = HashMap::new();
+    for (row, step) in rows.iter().zip(read(&rows)?) {
+        of.entry(RunId(row.get("run_id")?)).or_default().push(step);
+    }
+    for steps in of.values_mut() {
+        steps.sort_by_key(|step| (step.created_at, step.id));
+    }
+    Ok(Some(of))
 }
 
 /// Some steps of a wide run: those of its root, of elements of its fan-outs, evenly, and those that failed.

@@ -1,22 +1,29 @@
-//! The attempts of a run, for its trace.
+//! The attempts of runs, for their traces.
 //!
-//! Owns: reading them, bounded: all of a narrow run, some of a wide one. Never: makes spans (`machine::trace`).
+//! Owns: reading them, bounded: all of a narrow run, some of a wide one, and narrow runs together. Never: makes spans (`machine::trace`).
 
 use std::collections::HashMap;
 
 use uuid::Uuid;
 
+use crate::definition::RunTrace;
 use crate::machine::timeline::StepTime;
 use crate::machine::trace::{Attempt, Facts, SPANS};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
+use super::cursor::Cursor;
+use super::definition::Definitions;
+use super::delivery::ended_since;
 use super::error::Error;
 use super::page::RunHead;
 use super::statement::{Rows, statements};
 use super::timeline;
 
 statements! {
+    RUNS_TO_TRACE = ended_since!("
+               r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+               {now} AS now");
     /// The last attempts of these steps, and where they ran, as long as that is known.
     TRACE_ATTEMPTS = "
         SELECT e.id, e.step_id, e.attempt, e.claimed_at, e.completed_at, e.result, e.error_class,
@@ -32,31 +39,128 @@ statements! {
 /// Attempts of one step.
 const EACH: usize = 20;
 
+/// Steps of several runs that are read together.
+const TOGETHER: usize = SPANS;
+
 /// A run and its attempts.
-pub async fn facts(conn: &mut Conn, head: &RunHead) -> Result<Facts, Error> {
+pub async fn facts(
+    conn: &mut Conn,
+    head: &RunHead,
+    definitions: &Definitions,
+) -> Result<Facts, Error> {
+    let trace = wanted(conn, head, definitions).await?;
     conn.snapshot(async |conn| {
-        let (mut steps, mut is_sample) = timeline::steps(conn, head.id).await?;
-        steps.retain(|step| step.started_at.is_some());
-        if steps.len() > SPANS {
-            is_sample = true;
-            // Those that failed are told before all others.
-            steps.sort_by_key(|step| (step.status != StepStatus::Failed, step.id));
-            steps.truncate(SPANS);
-        }
-        Ok(Facts {
-            run: head.id,
-            pipeline: head.pipeline.clone(),
-            status: head.status,
-            key: head.trigger_key.clone(),
-            revived_from: head.revived_from,
-            triggered_at: head.triggered_at,
-            ended_at: head.ended_at,
-            now: head.now,
-            attempts: attempts(conn, steps).await?,
-            is_sample,
-        })
+        let (steps, is_sample) = timeline::steps(conn, head.id).await?;
+        let (steps, is_cut) = told(steps);
+        let attempts = attempts(conn, steps).await?;
+        Ok(of(head, trace, attempts, is_sample || is_cut))
     })
     .await
+}
+
+/// The first of several runs, with their attempts: at most `n` of them, and as many as can be read together, but
+/// one at least.
+pub async fn some(
+    conn: &mut Conn,
+    heads: &[RunHead],
+    n: usize,
+    definitions: &Definitions,
+) -> Result<Vec<Facts>, Error> {
+    let mut n = n.clamp(1, heads.len().max(1));
+    loop {
+        let heads = match heads {
+            [] => return Ok(Vec::new()),
+            [one] | [one, ..] if n == 1 => return Ok(vec![facts(conn, one, definitions).await?]),
+            more => &more[..n],
+        };
+        let together = conn
+            .snapshot(async |conn| {
+                let ids = heads.iter().map(|head| head.id);
+                let Some(mut steps) = timeline::together(conn, ids, TOGETHER).await? else {
+                    return Ok(None);
+                };
+                let of_run: HashMap<Uuid, RunId> = steps
+                    .iter()
+                    .flat_map(|(run, steps)| steps.iter().map(|step| (step.id.0, *run)))
+                    .collect();
+                let all = steps.drain().flat_map(|(_, steps)| told(steps).0).collect();
+                let mut found: HashMap<RunId, Vec<Attempt>> = HashMap::new();
+                for attempt in attempts(conn, all).await? {
+                    if let Some(run) = of_run.get(&attempt.step.0) {
+                        found.entry(*run).or_default().push(attempt);
+                    }
+                }
+                Ok(Some(found))
+            })
+            .await?;
+        let Some(mut together) = together else {
+            n = n.div_ceil(2);
+            continue;
+        };
+        let mut all = Vec::with_capacity(heads.len());
+        for head in heads {
+            let trace = wanted(conn, head, definitions).await?;
+            let attempts = together.remove(&head.id).unwrap_or_default();
+            all.push(of(head, trace, attempts, false));
+        }
+        return Ok(all);
+    }
+}
+
+/// The trace that a run's definition wants it in. One that cannot be read, which a newer version wrote, wants none.
+async fn wanted(
+    conn: &mut Conn,
+    head: &RunHead,
+    definitions: &Definitions,
+) -> Result<RunTrace, Error> {
+    if head.within.is_none() {
+        return Ok(RunTrace::Own);
+    }
+    let definition = definitions.read(conn, &head.definition).await?;
+    Ok(definition.map_or(RunTrace::Own, |it| it.trace))
+}
+
+fn of(head: &RunHead, trace: RunTrace, attempts: Vec<Attempt>, is_sample: bool) -> Facts {
+    Facts {
+        run: head.id,
+        pipeline: head.pipeline.clone(),
+        status: head.status,
+        key: head.trigger_key.clone(),
+        revived_from: head.revived_from,
+        within: head.within,
+        trace,
+        triggered_at: head.triggered_at,
+        ended_at: head.ended_at,
+        now: head.now,
+        attempts,
+        is_sample,
+    }
+}
+
+/// Of a run's steps those that are told, and whether some are left out: those that failed come before all others.
+fn told(mut steps: Vec<StepTime>) -> (Vec<StepTime>, bool) {
+    steps.retain(|step| step.started_at.is_some());
+    let is_cut = steps.len() > SPANS;
+    if is_cut {
+        steps.sort_by_key(|step| (step.status != StepStatus::Failed, step.id));
+        steps.truncate(SPANS);
+    }
+    (steps, is_cut)
+}
+
+/// The next runs that ended, in the order of their ends: at most `n` behind a place, and the place of the last.
+pub(super) async fn ended(
+    conn: &mut Conn,
+    behind: Cursor,
+    n: usize,
+) -> Result<(Vec<RunHead>, Option<Cursor>), Error> {
+    let [behind, behind_id] = behind.args();
+    let args = [behind, behind_id, ("n", n.into())];
+    let rows = conn.fetch(&RUNS_TO_TRACE, &args).await?;
+    let last = rows.last().map(|row| Cursor::of(row, "ended_at", "id"));
+    let head = |row: &Row| RunHead::read(row, row.get("ended_at")?);
+    let heads: Result<_, Error> = rows.iter().map(head).collect();
+    Ok((heads?, last.transpose()?))
 }
 
 async fn attempts(conn: &mut Conn, steps: Vec<StepTime>) -> Result<Vec<Attempt>, Error> {

@@ -88,22 +88,26 @@ pub async fn trigger(
     runs: &[NewRun<'_>],
     delay: Duration,
 ) -> Result<Vec<Triggered>, Error> {
-    trigger_by(conn, definition, runs, delay, None).await
+    trigger_by(conn, definition, runs, delay, None, None).await
 }
 
-/// The same, by somebody, which is recorded with each run that it makes.
+/// The same, by somebody, which is recorded with each run that it makes, and from within a span, which each of
+/// them keeps.
 pub async fn trigger_by(
     conn: &mut Conn,
     definition: &Definition,
     runs: &[NewRun<'_>],
     delay: Duration,
     by: Option<&Actor>,
+    within: Option<TraceParent>,
 ) -> Result<Vec<Triggered>, Error> {
+    let within = within.map(|it| it.to_string());
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     while let left @ [_, ..] = &runs[triggered.len()..] {
         let together = portion::first(CHUNK, left.iter().map(|run| run.input.len()));
-        let inserted = insert(conn, definition, &digest, &left[..together], delay, by).await;
+        let (runs, within) = (&left[..together], within.as_deref());
+        let inserted = insert(conn, definition, &digest, runs, delay, by, within).await;
         triggered.extend(inserted.map_err(|error| match triggered.is_empty() {
             true => error,
             false => error.after_commit(),
@@ -119,6 +123,7 @@ async fn insert(
     runs: &[NewRun<'_>],
     delay: Duration,
     by: Option<&Actor>,
+    within: Option<&str>,
 ) -> Result<Vec<Triggered>, Error> {
     // The same key twice in one call is one run, like in two.
     let mut first: HashMap<&str, usize> = HashMap::new();
@@ -143,6 +148,7 @@ async fn insert(
             "delay",
             micros(delay.saturating_add(own_delay(definition))).into(),
         ),
+        ("trace_parent", within.into()),
         ("new_runs", (&asked).into()),
     ];
     failpoint!(conn, "trigger.begin");

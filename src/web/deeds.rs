@@ -130,6 +130,7 @@ pub async fn trigger(
     key: Option<String>,
     delay: Duration,
     by: Actor,
+    within: Option<TraceParent>,
 ) -> Result<Triggered, Refusal> {
     if let Some(fault) = key_fault(key.as_deref()) {
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
@@ -144,7 +145,7 @@ pub async fn trigger(
             key: key.as_deref(),
             input: input.get(),
         }];
-        let made = trigger::trigger_by(conn, &definition, &runs, delay, Some(&by)).await?;
+        let made = trigger::trigger_by(conn, &definition, &runs, delay, Some(&by), within).await?;
         (woken.terms.wake)(conn, &definition.pipeline).await;
         Ok(made.into_iter().next())
     });

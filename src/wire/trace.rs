@@ -1,9 +1,10 @@
-//! A trace as OTLP writes it in JSON: the body of `POST /v1/traces` of a collector.
+//! A trace as OTLP writes it in JSON: the body of `POST /v1/traces` of a collector, and the end of its answer.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::machine::trace::{End, Facts, Span, Value, spans};
+use crate::machine::trace::{End, Facts, Span, TraceId, Value, spans};
 use crate::store::definition::VERSION;
 
 /// A run as a trace, in the JSON of OTLP: a collector takes it as it is.
@@ -12,15 +13,15 @@ use crate::store::definition::VERSION;
 #[schemars(rename = "Trace")]
 pub struct TraceJson {
     /// One: Ductwork.
-    resource_spans: Vec<ResourceSpans>,
+    resource_spans: Vec<ResourceSpans<SpanJson>>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TraceResource")]
-struct ResourceSpans {
+struct ResourceSpans<S> {
     resource: Resource,
-    scope_spans: Vec<ScopeSpans>,
+    scope_spans: Vec<ScopeSpans<S>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -31,10 +32,10 @@ struct Resource {
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TraceScope")]
-struct ScopeSpans {
+struct ScopeSpans<S> {
     scope: Scope,
     /// The run, and each attempt.
-    spans: Vec<SpanJson>,
+    spans: Vec<S>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -49,7 +50,7 @@ struct Scope {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "TraceSpan")]
 struct SpanJson {
-    /// The run's id without its hyphens.
+    /// The run's id without its hyphens, or the caller's trace, where the pipeline's `trace` is `parent`.
     trace_id: String,
     /// The second half of the id of the run, or of the execution.
     span_id: String,
@@ -61,7 +62,7 @@ struct SpanJson {
     start_time_unix_nano: String,
     end_time_unix_nano: String,
     attributes: Vec<Attribute>,
-    /// To the attempt before.
+    /// To the attempt before; of the run, to the caller's span.
     links: Vec<Link>,
     status: Status,
 }
@@ -119,32 +120,92 @@ fn attribute((key, value): (&'static str, Value)) -> Attribute {
 impl TraceJson {
     /// Of a run.
     pub fn of(facts: &Facts) -> Self {
-        let trace_id = facts.run.0.simple().to_string();
-        let spans = spans(facts);
-        let spans = spans.into_iter().map(|it| SpanJson::of(it, &trace_id));
+        Self {
+            resource_spans: vec![ResourceSpans::of(of_run(facts).collect())],
+        }
+    }
+}
+
+fn of_run(facts: &Facts) -> impl Iterator<Item = SpanJson> {
+    let trace = facts.trace_id();
+    spans(facts)
+        .into_iter()
+        .map(move |it| SpanJson::of(it, trace))
+}
+
+/// The spans of a run, each as text.
+pub fn written(facts: &Facts) -> Vec<Box<RawValue>> {
+    let write = |span| serde_json::value::to_raw_value(&span);
+    let written = of_run(facts).map(|span| write(span).expect("texts and numbers can be written"));
+    written.collect()
+}
+
+/// A request that sends such spans, of whichever runs.
+pub fn request(spans: &[Box<RawValue>]) -> String {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Request<'a> {
+        resource_spans: [ResourceSpans<&'a RawValue>; 1],
+    }
+    let spans = spans.iter().map(|it| &**it).collect();
+    let resource_spans = [ResourceSpans::of(spans)];
+    serde_json::to_string(&Request { resource_spans }).expect("texts can be written")
+}
+
+/// The spans of a request that a collector took and did not keep, and why; none, where it kept all of them.
+pub fn rejected(answer: &str) -> Option<(u64, String)> {
+    /// In JSON of protobuf a number of 64 bits is a text; not everybody knows.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Count {
+        Text(String),
+        Number(u64),
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Partial {
+        rejected_spans: Option<Count>,
+        #[serde(default)]
+        error_message: String,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Answer {
+        partial_success: Option<Partial>,
+    }
+    let answer: Answer = serde_json::from_str(answer).ok()?;
+    let partial = answer.partial_success?;
+    let rejected = match partial.rejected_spans? {
+        Count::Number(number) => number,
+        Count::Text(text) => text.parse().ok()?,
+    };
+    (rejected > 0).then_some((rejected, partial.error_message))
+}
+
+impl<S> ResourceSpans<S> {
+    fn of(spans: Vec<S>) -> Self {
         let service = ("service.name", Value::Text("ductwork".to_owned()));
         Self {
-            resource_spans: vec![ResourceSpans {
-                resource: Resource {
-                    attributes: vec![attribute(service)],
+            resource: Resource {
+                attributes: vec![attribute(service)],
+            },
+            scope_spans: vec![ScopeSpans {
+                scope: Scope {
+                    name: "ductwork",
+                    version: VERSION,
                 },
-                scope_spans: vec![ScopeSpans {
-                    scope: Scope {
-                        name: "ductwork",
-                        version: VERSION,
-                    },
-                    spans: spans.collect(),
-                }],
+                spans,
             }],
         }
     }
 }
 
 impl SpanJson {
-    fn of(span: Span, trace_id: &str) -> Self {
+    fn of(span: Span, trace: TraceId) -> Self {
         let id = |id: u64| format!("{id:016x}");
+        let trace_id = |id: u128| format!("{id:032x}");
         Self {
-            trace_id: trace_id.to_owned(),
+            trace_id: trace_id(trace),
             span_id: id(span.id),
             parent_span_id: span.parent.map(id),
             name: span.name,
@@ -154,9 +215,9 @@ impl SpanJson {
             attributes: span.attributes.into_iter().map(attribute).collect(),
             links: span
                 .link
-                .map(|before| Link {
-                    trace_id: trace_id.to_owned(),
-                    span_id: id(before),
+                .map(|(trace, span)| Link {
+                    trace_id: trace_id(trace),
+                    span_id: id(span),
                 })
                 .into_iter()
                 .collect(),
@@ -168,6 +229,31 @@ impl SpanJson {
                 },
                 message: span.message,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_says_what_was_not_kept() {
+        let told = |answer: &str| rejected(answer).map(|(spans, why)| format!("{spans} {why}"));
+        let partial = r#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}}"#;
+        assert_eq!(told(partial).as_deref(), Some("3 too old"));
+        let number = r#"{"partialSuccess":{"rejectedSpans":3}}"#;
+        assert_eq!(told(number).as_deref(), Some("3 "));
+        for whole in [
+            "",
+            "{}",
+            "null",
+            "<html>",
+            r#"{"partialSuccess":{}}"#,
+            r#"{"partialSuccess":{"rejectedSpans":"0","errorMessage":"mind the version"}}"#,
+            r#"{"partialSuccess":{"rejectedSpans":"many"}}"#,
+        ] {
+            assert_eq!(told(whole), None, "{whole}");
         }
     }
 }

@@ -27,7 +27,7 @@ fn asking() -> Definition {
 
 async fn trigger(conn: &mut Conn, definition: &Definition, key: Option<&str>) -> RunId {
     let runs = [NewRun { key, input: "1" }];
-    let made = trigger_by(conn, definition, &runs, Duration::ZERO, Some(&ana())).await;
+    let made = trigger_by(conn, definition, &runs, Duration::ZERO, Some(&ana()), None).await;
     made.unwrap()[0].run_id
 }
 

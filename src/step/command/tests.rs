@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::*;
-use crate::model::{ExecutionId, ProcessId, RunId, StepId};
+use crate::model::{ExecutionId, ProcessId, RunId, StepId, TraceParent};
 
 /// Longest that a test waits for something that should be a matter of milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,6 +31,11 @@ pub fn assignment(input: &str) -> Assignment {
         attempt: 3,
         input: RawValue::from_string(input.into()).unwrap(),
         timeout: None,
+        span: TraceParent {
+            trace: 7,
+            span: 8,
+            flags: 1,
+        },
     }
 }
 

@@ -33,6 +33,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
+use crate::model::TraceParent;
 use crate::svg::STYLE;
 
 use super::Site;
@@ -57,6 +58,8 @@ pub struct Deed {
     pub visitor: Arc<Visitor>,
     /// The `Idempotency-Key`.
     pub key: Option<String>,
+    /// The visitor's span, by the header `traceparent`.
+    pub within: Option<TraceParent>,
     body: Bytes,
 }
 
@@ -247,6 +250,7 @@ pub fn serve(params: &'static [&'static About], handler: Handler) -> MethodRoute
 /// The longest body of a deed.
 pub const BODY_MAX: usize = 1 << 20;
 
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The route of this function.
@@ -287,6 +291,7 @@ pub fn serve_deed(
                 site,
                 visitor,
                 key: key.map(str::to_owned),
+                within: within(&headers),
                 body,
             };
             let done = doer(deed).await?;
@@ -298,3 +303,14 @@ pub fn serve_deed(
 }
 
 const JSON: &str = "application/json";
+
+/// The span that a request was made in. Several headers, or one that is malformed, tell of none.
+fn within(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut given = headers.get_all(TRACEPARENT).iter();
+    let (first, second) = (given.next()?, given.next());
+    first
+        .to_str()
+        .ok()
+        .filter(|_| second.is_none())
+        .and_then(TraceParent::read)
+}

@@ -153,6 +153,14 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
             "description": "The run's trigger key: of the pipeline's runs, one at most has it",
             "schema": { "type": "string", "minLength": 1, "maxLength": KEY_MAX },
         }));
+        params.push(json!({
+            "name": "traceparent",
+            "in": "header",
+            "required": false,
+            "description": "The caller's span, as the W3C's Trace Context writes it: the run's trace has a link to it, or is \
+                            a part of its trace. One that is malformed is ignored",
+            "schema": { "type": "string" },
+        }));
     }
     let scope = route.scope.unwrap_or(Scope::Read);
     json!({

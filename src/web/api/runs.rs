@@ -246,11 +246,13 @@ pub async fn times(site: Arc<Site>, given: Given) -> Answered {
 /// A run as a trace.
 pub async fn trace(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&ID)?;
+    let definitions = Arc::clone(&site.definitions);
     let read = site.source.read(async move |conn| {
         let Some(head) = page::run(conn, id).await? else {
             return Ok(None);
         };
-        crate::store::trace::facts(conn, &head).await.map(Some)
+        let facts = crate::store::trace::facts(conn, &head, &definitions).await?;
+        Ok(Some(facts))
     });
     let facts = read.await?.ok_or_else(|| no_run(id))?;
     Answer::json(&TraceJson::of(&facts))

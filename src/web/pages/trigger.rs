@@ -448,7 +448,7 @@ pub async fn trigger(
     };
     let delay = delay.unwrap_or_default();
     let by = who.actor(Channel::Console);
-    let made = deeds::trigger(&site, Arc::clone(&definition), input, key, delay, by).await?;
+    let made = deeds::trigger(&site, Arc::clone(&definition), input, key, delay, by, None).await?;
     match made.input_differs {
         true => again(
             &[],

@@ -29,6 +29,7 @@ print(json.dumps({'env': env, 'mask': len(mask), 'sid': os.getsid(0) == os.getpi
         run_id,
         step_id,
         execution_id,
+        span,
         ..
     } = &stage.assignment;
     let env = &found["env"];
@@ -41,7 +42,7 @@ print(json.dumps({'env': env, 'mask': len(mask), 'sid': os.getsid(0) == os.getpi
     assert_eq!(env["DUCTWORK_EXECUTION_ID"], execution_id.to_string());
     assert_eq!(env["DUCTWORK_ATTEMPT"], "3");
     assert_eq!(env["DUCTWORK_FENCING_TOKEN"], "3");
-    assert_eq!(env["TRACEPARENT"], traceparent(*run_id, *execution_id));
+    assert_eq!(env["TRACEPARENT"], span.to_string());
     assert_eq!(env["MINE"], "a b");
     assert_eq!(env["DATABASE_URL"], "asked-for");
     let directory = stage.directory.path().canonicalize().unwrap();
