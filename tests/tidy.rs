@@ -899,7 +899,7 @@ fn every_dependency_is_one_that_deny_toml_allows() {
 /// Each key of the configuration, and the code outside of `config` that goes by it: the file, and the
 /// expression without its spaces.
 #[rustfmt::skip]
-const READERS: [(&str, &str, &str); 44] = [
+const READERS: [(&str, &str, &str); 47] = [
     ("database.url", "src/process/start.rs", "config.location()"),
     ("pipelines", "src/process/start.rs", "config.pipelines.includes("),
     ("pipelines_path", "src/process/start.rs", "look_into(&config.pipelines_path)"),
@@ -937,6 +937,9 @@ const READERS: [(&str, &str, &str); 44] = [
     ("console.hosts", "src/process/console.rs", "config.console.hosts"),
     ("console.visitors", "src/process/console.rs", "config.console.anonymous("),
     ("console.webhooks", "src/process/console.rs", "config.console.webhooks"),
+    ("console.traces.endpoint", "src/web/traces.rs", "&collector.endpoint,"),
+    ("console.traces.headers", "src/web/traces.rs", "&collector.headers"),
+    ("console.traces.ca", "src/web/traces.rs", "collector.ca.as_deref()"),
     ("hooks.supervisor.start", "src/process/hooks.rs", "&hooks.supervisor.start"),
     ("hooks.supervisor.stop", "src/process/hooks.rs", "&hooks.supervisor.stop"),
     ("hooks.advancer.start", "src/process/hooks.rs", "&hooks.advancer.start"),

@@ -1,9 +1,10 @@
-//! The console's settings: the address at which it listens, the names by which it may be asked for, and the
-//! endpoints that it tells of runs.
+//! The console's settings: the address at which it listens, the names by which it may be asked for, and those
+//! that it tells of runs.
 //!
 //! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use crate::model::Scope;
 use crate::yaml::{Fault, Node, Value, shorten};
@@ -11,6 +12,7 @@ use crate::yaml::{Fault, Node, Value, shorten};
 use super::DEFAULT_ENVIRONMENT;
 use super::keys::Key;
 use super::read::Reader;
+use super::traces::{self, Collector};
 use super::value::{self, Faults};
 use super::webhooks::{Endpoint, webhooks};
 
@@ -25,11 +27,20 @@ pub struct Console {
     pub tokens: Option<bool>,
     /// Those that hear of runs.
     pub webhooks: Vec<Endpoint>,
+    /// The collector of traces; `None`: they are not sent.
+    pub traces: Option<Collector>,
 }
 
 impl Console {
-    /// Reads them.
-    pub fn read(read: &mut Reader) -> Self {
+    /// Reads them; files are sought from this directory.
+    pub fn read(read: &mut Reader, base_dir: &Path) -> Self {
+        let mut webhooks = read.of_console("console.webhooks", webhooks);
+        for endpoint in &mut webhooks {
+            endpoint.ca = endpoint.ca.take().map(|it| base_dir.join(it));
+        }
+        let endpoint = read.one("console.traces.endpoint", traces::endpoint);
+        let headers = read.of_console("console.traces.headers", traces::headers);
+        let ca = read.one("console.traces.ca", traces::ca);
         Self {
             listen: read.one("console.listen", address),
             hosts: read.one("console.hosts", hosts),
@@ -38,7 +49,12 @@ impl Console {
                 "anybody" => Some(false),
                 _ => None,
             },
-            webhooks: read.of_console("console.webhooks", webhooks),
+            webhooks,
+            traces: endpoint.map(|endpoint| Collector {
+                endpoint,
+                headers,
+                ca: ca.map(|it| base_dir.join(it)),
+            }),
         }
     }
 

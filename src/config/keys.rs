@@ -80,6 +80,12 @@ pub enum Kind {
     Hosts,
     /// A list of endpoints.
     Webhooks,
+    /// `none`, or an address by HTTP.
+    Collector,
+    /// A map of headers.
+    Headers,
+    /// `none`, or the path of a file of authorities.
+    Authorities,
     /// One command (a list of strings) or several (a list of lists).
     Commands,
 }
@@ -222,7 +228,14 @@ pub static KEYS: &[Key] = &[
          where other hosts or `console.hosts` reach it"),
     key("console.webhooks", Kind::Webhooks, Scope::One, "[]",
         "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, and if not all \
-         are meant its `events` and `pipelines`"),
+         are meant its `events` and `pipelines`; a `ca` is the PEM file of the authorities that alone vouch for it"),
+    key("console.traces.endpoint", Kind::Collector, Scope::One, "none",
+        "where the traces of runs that have ended are sent, by OTLP over HTTP: the whole address, such as \
+         `https://collector.example:4318/v1/traces`; `none`: nowhere"),
+    key("console.traces.headers", Kind::Headers, Scope::One, "{}",
+        "further headers of these requests, such as `{ authorization: \"Bearer ${TOKEN}\" }`"),
+    key("console.traces.ca", Kind::Authorities, Scope::One, "none",
+        "PEM file of the authorities that alone vouch for the collector; `none`: the usual ones do"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),
     key("hooks.supervisor.stop", Kind::Commands, Scope::One, "[]",

@@ -16,6 +16,7 @@ mod places;
 mod read;
 mod schema;
 mod source;
+mod traces;
 mod value;
 mod webhooks;
 
@@ -33,6 +34,7 @@ use crate::telemetry::{Level, LogFormat};
 pub use console::Console;
 pub use database::DatabaseUrl;
 pub use schema::json_schema;
+pub use traces::Collector;
 pub use value::{Exception, PipelineFilter};
 pub use webhooks::{Endpoint, SigningKey};
 
@@ -571,6 +573,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
     let base_dir = parent.unwrap_or(cwd).to_owned();
     let (url, origin, mut secret_variables) = read.database_url(&base_dir);
     secret_variables.extend(read.variables_of("console.webhooks"));
+    secret_variables.extend(read.variables_of("console.traces.headers"));
     let pipelines_path = read.one("pipelines_path", value::path);
     Config {
         others: source.map_or_else(Vec::new, |source| source.others(&environment)),
@@ -616,7 +619,7 @@ fn resolve(read: &mut Reader, source: Option<&Source>, environment: String, cwd:
             reaper_timeout: read.one("supervisor.reaper_timeout", value::span),
             shutdown_timeout: read.one("supervisor.shutdown_timeout", value::span),
         },
-        console: Console::read(read),
+        console: Console::read(read, &base_dir),
         hooks: Hooks {
             supervisor: hooks(read, "hooks.supervisor"),
             advancer: hooks(read, "hooks.advancer"),

@@ -92,7 +92,15 @@ fn leaf(key: &Key) -> Value {
             {"type": ["string", "null"], "minLength": 1},
             {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*[*]?$"}},
         ]}),
-        Kind::Listen => json!({"type": ["string", "null"], "minLength": 1}),
+        Kind::Listen | Kind::Authorities => json!({"type": ["string", "null"], "minLength": 1}),
+        Kind::Collector => {
+            json!({"type": ["string", "null"], "pattern": "^https?://|^none$|\\$\\{"})
+        }
+        Kind::Headers => json!({
+            "type": ["object", "null"],
+            "additionalProperties": {"type": "string", "minLength": 1},
+            "maxProperties": 16,
+        }),
         Kind::Hosts => json!({"anyOf": [
             {"type": ["string", "null"]},
             {"type": "array", "items": {"type": "string", "minLength": 1}},
@@ -117,6 +125,7 @@ fn leaf(key: &Key) -> Value {
                 ),
                 ("events", texts.clone()),
                 ("pipelines", texts),
+                ("ca", json!({"type": "string", "minLength": 1})),
             ];
             let properties = properties.map(|(name, form)| (name.to_owned(), form));
             let mut endpoint = closed(properties.into_iter().collect());

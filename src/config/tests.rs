@@ -206,6 +206,7 @@ fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() 
                 let said = format!("`{}` for all (the default)", key.default);
                 assert!(REFERENCE.contains(&said), "{said}");
             }
+            Kind::Headers => assert!(node.as_map().is_some_and(<[_]>::is_empty)),
             Kind::Commands | Kind::Hosts | Kind::Webhooks => {
                 assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
             }
@@ -522,6 +523,9 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Commands => ("[env, \"a b\"]", "[file]"),
         Kind::Listen => ("127.0.0.1:9410", "\"[::1]:0\""),
         Kind::Hosts => ("A, b.example", "[c]"),
+        Kind::Collector => ("http://a/v1/traces", "https://b/v1/traces"),
+        Kind::Headers => ("{a: b}", "{c: d}"),
+        Kind::Authorities => ("/a.pem", "/b.pem"),
         Kind::Webhooks => (
             "[{name: a, url: \"http://a/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",
             "[{name: b, url: \"http://b/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",

@@ -2,6 +2,8 @@
 //!
 //! Owns: their notation, and what an address and a secret must be. Never: sends anything.
 
+use std::path::PathBuf;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Uri;
@@ -28,7 +30,7 @@ const SECRET: std::ops::RangeInclusive<usize> = 24..=64;
 /// The beginning of a secret.
 const PREFIX: &str = "whsec_";
 
-const NAMES: [&str; 5] = ["name", "url", "secret", "events", "pipelines"];
+const NAMES: [&str; 6] = ["name", "url", "secret", "events", "pipelines", "ca"];
 
 /// An endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct Endpoint {
     pub name: String,
     /// Where messages go: `http` or `https`, with a host.
     pub url: Uri,
+    /// The file of the authorities that vouch for it; `None`: the usual ones.
+    pub ca: Option<PathBuf>,
     /// The key of its signatures.
     pub secret: SigningKey,
     /// The runs of which it wants to hear.
@@ -137,7 +141,9 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
     }
     let mut take = |fault: Fault| faults.push(fault);
     let name = part("name").and_then(|it| name(it).map_err(&mut take).ok());
-    let url = part("url").and_then(|it| url(it).map_err(&mut take).ok());
+    let url =
+        part("url").and_then(|it| url(it, "the `url` of an endpoint").map_err(&mut take).ok());
+    let ca = part("ca").and_then(|it| ca(it, url.as_ref()).map_err(&mut take).ok());
     let secret = part("secret").and_then(|it| secret(it).map_err(&mut take).ok());
     let mut events = EVENTS.to_vec();
     if let Some(given) = part("events") {
@@ -175,6 +181,7 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
         (Some(name), Some(url), Some(secret), true) => Ok(Endpoint {
             name,
             url,
+            ca,
             secret,
             interest: Interest { events, pipelines },
         }),
@@ -217,10 +224,11 @@ fn name(node: &Node) -> Result<String, Fault> {
     }
 }
 
-fn url(node: &Node) -> Result<Uri, Fault> {
+/// An address by HTTP.
+pub(super) fn url(node: &Node, what: &str) -> Result<Uri, Fault> {
     // A path may be a secret, and it is the beginning that is wrong.
     let refuse = |why: &str| {
-        let message = format!("the `url` of an endpoint {why}");
+        let message = format!("{what} {why}");
         let help =
             "write `https://HOST/PATH`, or `http://` within a network that nobody listens to";
         Err(Fault::new(node.at, message).help(help))
@@ -238,13 +246,31 @@ fn url(node: &Node) -> Result<Uri, Fault> {
         _ if !is_http => refuse("begins neither with `https://` nor with `http://`"),
         None => refuse("names no host"),
         Some(authority) if authority.as_str().contains('@') => {
-            refuse("has a user in it: messages are signed, and know no passwords")
+            refuse("has a user in it, which would be sent to nobody")
         }
         // A port that is none is dropped otherwise.
         Some(authority) if authority.as_str().ends_with(':') || has_no_port(authority) => {
             refuse("has a port that is none")
         }
         Some(_) => Ok(uri),
+    }
+}
+
+/// The file of the authorities that vouch for an endpoint.
+fn ca(node: &Node, url: Option<&Uri>) -> Result<PathBuf, Fault> {
+    let of_http = url.is_some_and(|it| it.scheme_str() == Some("http"));
+    match node.as_text() {
+        _ if of_http => {
+            let message =
+                "the `ca` of an endpoint vouches for nobody: its `url` begins with `http://`";
+            Err(Fault::new(node.at, message).help("write `https://`, or leave `ca` out"))
+        }
+        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.into()),
+        _ => {
+            let message = format!("the `ca` of an endpoint is a path, not {}", node.describe());
+            let help = "write the path of a PEM file, which is relative to the configuration file's directory";
+            Err(Fault::new(node.at, message).help(help))
+        }
     }
 }
 

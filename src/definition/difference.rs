@@ -83,7 +83,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::definition::{Pipeline, StepSpec};
+    use crate::definition::{Pipeline, RunTrace, StepSpec};
 
     fn built(pipeline: Pipeline) -> Definition {
         pipeline.build().expect("it is well formed")

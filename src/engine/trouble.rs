@@ -26,6 +26,8 @@ pub enum Trouble {
     Advancing,
     /// The console's address is somebody else's.
     Listening,
+    /// Traces cannot be sent.
+    Exporting,
 }
 
 /// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
@@ -68,6 +70,7 @@ impl Troubles {
                 Trouble::Starting => events::not_started(text, lasted),
                 Trouble::Advancing => events::advancing_failed(text, lasted),
                 Trouble::Listening => events::not_listening(text, lasted),
+                Trouble::Exporting => events::not_exported(text, lasted),
             }
         }
         self.texts

@@ -7,6 +7,7 @@
 pub mod advance;
 pub mod barrier;
 pub mod bulk;
+pub mod export;
 pub mod halt;
 pub mod kind;
 pub mod layout;

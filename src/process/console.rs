@@ -60,7 +60,7 @@ pub async fn open(
     let opened = tokio::select! {
         biased;
         () = signals.stop_asked() => return Err(ExitCode::SUCCESS),
-        opened = listen(config, pipelines, location, Duration::ZERO) => opened,
+        opened = listen(config, pipelines, location, shared, Duration::ZERO) => opened,
     };
     opened.map(Console::Open).map_err(|error| {
         let (chain, remedy) = (telemetry::chain(&error), error.remedy());
@@ -77,7 +77,7 @@ async fn open_when_free(
 ) -> Running {
     let mut within = PREDECESSOR_WITHIN;
     loop {
-        match listen(&config, &pipelines, &location, within).await {
+        match listen(&config, &pipelines, &location, &shared, within).await {
             Ok(running) => {
                 shared.over(Trouble::Listening, "");
                 return running;
@@ -96,6 +96,7 @@ async fn listen(
     config: &Arc<Config>,
     pipelines: &[Arc<Definition>],
     location: &Location,
+    shared: &Arc<Shared>,
     within: Duration,
 ) -> Result<Running, NotListening> {
     let address = config.console.listen.unwrap_or(web::LISTEN);
@@ -106,7 +107,7 @@ async fn listen(
     };
     let (requests, _nobody) = tokio::sync::mpsc::unbounded_channel();
     let wakeup = Arc::new(Wakeup::new(location, requests));
-    let settings = Arc::clone(config);
+    let (settings, shared) = (Arc::clone(config), Arc::clone(shared));
     let terms = Terms {
         hosts: config.console.hosts.clone(),
         anonymous: config.console.anonymous(&config.environment),
@@ -114,6 +115,11 @@ async fn listen(
         pipelines: pipelines.to_vec(),
         max_payload: Box::new(move |pipeline| settings.job_worker.max_payload(pipeline)),
         webhooks: config.console.webhooks.as_slice().into(),
+        traces: config.console.traces.clone(),
+        exporting: Box::new(move |failure| match failure {
+            Some(text) => shared.trouble(Trouble::Exporting, "", text),
+            None => shared.over(Trouble::Exporting, ""),
+        }),
         wake: Box::new(move |conn, pipeline| {
             let wakeup = Arc::clone(&wakeup);
             Box::pin(async move { wakeup.announce(conn, pipeline).await })

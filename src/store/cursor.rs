@@ -21,6 +21,11 @@ impl Cursor {
         Self(time, Uuid::nil())
     }
 
+    /// Behind a row of this time and id.
+    pub(super) fn new(time: i64, id: Uuid) -> Self {
+        Self(time, id)
+    }
+
     /// Its time: µs since 1970.
     pub fn time(&self) -> i64 {
         self.0

@@ -57,6 +57,7 @@ pub mod stuck;
 pub mod timeline;
 pub mod token;
 pub mod trace;
+pub mod tracer;
 pub mod transition;
 pub mod trigger;
 pub mod why;

@@ -94,6 +94,15 @@ pub fn not_listening(text: &str, lasted: Duration) {
     );
 }
 
+/// Traces cannot be sent. Said once, and now and then while it lasts.
+pub fn not_exported(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "traces of runs cannot be sent to their collector; it is tried again after a pause"
+    );
+}
+
 /// Steps cannot be started. Said once, and now and then while it lasts.
 pub fn not_started(text: &str, lasted: Duration) {
     warn!(

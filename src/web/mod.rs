@@ -17,10 +17,12 @@ mod metrics;
 mod pages;
 mod post;
 mod refusal;
+mod request;
 pub mod routes;
 mod serve;
 pub mod source;
 mod strangers;
+mod traces;
 mod unstalled;
 mod visitor;
 mod webhooks;
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpListener;
 
-use crate::config::Endpoint;
+use crate::config::{Collector, Endpoint};
 use crate::definition::Definition;
 use crate::model::Scope;
 use crate::store::definition::Definitions;
@@ -68,8 +70,8 @@ pub struct Site {
     /// The same for bulk actions, so that nobody who acts on one run waits for them.
     bulk_acts: Source,
     bulks: Bulks,
-    /// The same for what endpoints are told.
-    webhook_acts: Source,
+    /// The same for what endpoints and the collector of traces are told.
+    duty_acts: Source,
     webhooks: Webhooks,
     visitors: Visitors,
     terms: Terms,
@@ -89,7 +91,7 @@ impl Site {
             acts: Source::that_acts(location.clone()),
             bulk_acts: Source::of_bulk(location.clone()),
             bulks: Bulks::default(),
-            webhook_acts: Source::that_acts(location.clone()),
+            duty_acts: Source::that_acts(location.clone()),
             webhooks: Webhooks::default(),
             visitors: Visitors::new(terms.anonymous)?,
             terms,
@@ -122,6 +124,10 @@ pub struct Terms {
     pub max_payload: Box<dyn Fn(&str) -> u64 + Send + Sync>,
     /// Those that are told of runs.
     pub webhooks: Arc<[Endpoint]>,
+    /// The collector that traces are sent to.
+    pub traces: Option<Collector>,
+    /// Called with what keeps traces from being sent, and with nothing when they are sent again.
+    pub exporting: Box<dyn Fn(Option<&str>) + Send + Sync>,
     /// Called when something was done that somebody is to work on.
     pub wake: Wake,
 }

@@ -23,6 +23,7 @@ use super::Site;
 use super::bulks;
 use super::routes::{Route, router};
 use super::strangers::Remote;
+use super::traces;
 use super::unstalled::Unstalled;
 use super::webhooks;
 
@@ -80,12 +81,14 @@ pub fn start(
     let router = router(routes, Arc::clone(&site));
     let bulks = tokio::task::spawn_local(bulks::work(Arc::clone(&site)));
     let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
+    let traces = tokio::task::spawn_local(traces::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
         serve(listener, router, site, told).await;
         // A run that it is at is changed, or is not.
         bulks.abort();
-        // A message that is on its way is sent once more.
+        // What is on its way is sent once more.
         webhooks.abort();
+        traces.abort();
     });
     Running { until, task }
 }

@@ -32,6 +32,8 @@ pub(super) async fn with<F: Future>(
             },
             pipelines: Vec::new(),
             max_payload: Box::new(|_| 1_024),
+            traces: None,
+            exporting: Box::new(|_| {}),
             webhooks: Arc::new([]),
             wake: Box::new(|_, _| Box::pin(async {})),
         };

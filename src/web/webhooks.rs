@@ -126,7 +126,7 @@ async fn look(
     finder: Option<Finder>,
 ) -> Result<Option<(Finder, bool)>, ReadError> {
     let endpoints = Arc::clone(endpoints);
-    let asked = site.webhook_acts.read(async move |conn| {
+    let asked = site.duty_acts.read(async move |conn| {
         if !duty::take(conn, DUTY, holder, LEASE).await? {
             return Ok(None);
         }
@@ -169,7 +169,7 @@ impl Post {
             return;
         }
         let name = endpoint.name.clone();
-        let asked = site.webhook_acts.read(async move |conn| {
+        let asked = site.duty_acts.read(async move |conn| {
             let due = delivery::take(conn, &name, free, SENT_WITHIN).await?;
             let at = query::now(conn).await? / 1_000_000;
             Ok((due, at))
@@ -189,7 +189,10 @@ impl Post {
                     at,
                     body: &due.body,
                 };
-                let answer = post::send(&endpoint.url, &endpoint.secret, &message).await;
+                let answer = {
+                    let ca = endpoint.ca.as_deref();
+                    post::send(&endpoint.url, ca, &endpoint.secret, &message).await
+                };
                 (place, due, answer)
             });
         }
@@ -204,7 +207,7 @@ impl Post {
         if follows == Follows::Failed {
             self.tell(place, status, error.as_deref());
         }
-        let asked = site.webhook_acts.read(async move |conn| {
+        let asked = site.duty_acts.read(async move |conn| {
             delivery::record(conn, &due, follows, status, error.as_deref()).await
         });
         // A message of which nothing could be written is sent once more.

@@ -369,3 +369,23 @@ fn a_question_may_have_a_deadline_and_a_run_hooks() {
     assert_eq!(of("{ prompt: sure? }").nodes[1].deadline, None);
     assert_eq!(of("{ prompt: sure? }"), of("sure?"));
 }
+
+#[test]
+fn a_run_is_in_a_trace_of_its_own_unless_its_pipeline_says_otherwise() {
+    let rest = "steps: { A: { command: [a] } }\nflow: [{ start: A }]\n";
+    let parsed = |text: &str| parse(text, file()).expect("it is well formed");
+    let own = parsed(&format!("pipeline: P\n{rest}"));
+    assert_eq!(own.trace, RunTrace::Own);
+    assert_eq!(parsed(&format!("pipeline: P\ntrace: own\n{rest}")), own);
+    let joins = parsed(&format!("pipeline: P\ntrace: parent\n{rest}"));
+    let built = Pipeline::named("P").step("A", StepSpec::command(["a"]));
+    let built = built.trace(RunTrace::Parent).start("A").build().unwrap();
+    assert_eq!(joins, built);
+    assert!(
+        !own.canonical().contains("trace"),
+        "its digest is as it was"
+    );
+    let canonical = joins.canonical();
+    assert!(canonical.contains(r#""trace":"parent""#), "{canonical}");
+    assert_eq!(Definition::from_canonical(&canonical).unwrap(), joins);
+}

@@ -712,3 +712,19 @@ fn too_many_open_expands_are_refused() {
     assert_found(&expands(65), &[(72, 5, "nested more than 64 deep")]);
     assert_eq!(problems(&expands(90)).len(), 1);
 }
+
+#[test]
+fn a_trace_is_the_runs_own_or_its_callers() {
+    let rest = "steps: { A: { command: [a] } }\nflow: [{ start: A }]\n";
+    for (value, said) in [
+        ("caller", "is `own` or `parent`, and not `caller`"),
+        ("true", "is `own` or `parent`, and not"),
+        ("", "is `own` or `parent`, and not"),
+        ("[parent]", "is `own` or `parent`, and not a list"),
+        ("Parent", "makes it a part of its caller's trace"),
+    ] {
+        let text = format!("pipeline: P\ntrace: {value}\n{rest}");
+        let column = if value.is_empty() { 1 } else { 8 };
+        assert_found(&text, &[(2, column, said)]);
+    }
+}

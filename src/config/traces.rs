@@ -1,0 +1,108 @@
+//! The collector that traces are sent to.
+//!
+//! Owns: the notation of its settings. Never: sends anything.
+
+use std::path::PathBuf;
+
+use hyper::Uri;
+use hyper::header::{HeaderName, HeaderValue};
+
+use crate::yaml::{Fault, Node};
+
+use super::keys::Key;
+use super::value::Faults;
+use super::webhooks::url;
+
+/// As many headers.
+const HEADERS_MAX: usize = 16;
+
+/// Those that a request has anyway.
+const OURS: [&str; 7] = [
+    "host",
+    "connection",
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "transfer-encoding",
+    "user-agent",
+];
+
+/// Where traces are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// The whole address, with its path: `http` or `https`, with a host.
+    pub endpoint: Uri,
+    /// Further headers; nothing shows their values.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The file of the authorities that vouch for it; `None`: the usual ones.
+    pub ca: Option<PathBuf>,
+}
+
+/// `none`, or an address.
+pub fn endpoint(node: &Node, key: &Key) -> Result<Option<Uri>, Faults> {
+    match node.as_text().filter(|_| !node.is_null()) {
+        Some("none") => Ok(None),
+        _ => url(node, &format!("`{}`", key.path))
+            .map(Some)
+            .map_err(|fault| vec![fault]),
+    }
+}
+
+/// A map of names and values.
+pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>, Faults> {
+    let fault = |node: &Node, message: String| {
+        let help = "write `{ authorization: \"Bearer ${TOKEN}\" }`";
+        Fault::new(node.at, message).help(help)
+    };
+    let Some(entries) = node.as_map().filter(|it| it.len() <= HEADERS_MAX) else {
+        let path = key.path;
+        let message = match node.as_map() {
+            None => format!("`{path}` takes a map of headers, not {}", node.describe()),
+            Some(_) => format!("`{path}` takes at most {HEADERS_MAX} headers"),
+        };
+        return Err(vec![fault(node, message)]);
+    };
+    let (mut headers, mut faults) = (Vec::new(), Vec::new());
+    for entry in entries {
+        let Ok(name) = entry.key.parse::<HeaderName>() else {
+            let message = format!("`{}`: this is no name of a header", key.path);
+            faults.push(fault(&entry.value, message));
+            continue;
+        };
+        if OURS.contains(&name.as_str()) {
+            let message = format!("`{}`: each request has its own `{name}`", key.path);
+            faults.push(fault(&entry.value, message));
+            continue;
+        }
+        let text = entry.value.as_text().filter(|it| !it.is_empty());
+        let value = text.and_then(|it| it.parse::<HeaderValue>().ok());
+        let Some(mut value) = value else {
+            // Nothing of it is shown: it may be a secret with a line break too many.
+            let message = format!(
+                "`{}`: the value of `{name}` is none that a header can have",
+                key.path
+            );
+            faults.push(fault(&entry.value, message));
+            continue;
+        };
+        value.set_sensitive(true);
+        headers.push((name, value));
+    }
+    match faults.is_empty() {
+        true => Ok(headers),
+        false => Err(faults),
+    }
+}
+
+/// `none`, or the path of a file.
+pub fn ca(node: &Node, key: &Key) -> Result<Option<PathBuf>, Faults> {
+    match node.as_text().filter(|_| !node.is_null()) {
+        Some("none") => Ok(None),
+        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(Some(text.into())),
+        _ => {
+            let message = format!("`{}` takes a path, not {}", key.path, node.describe());
+            let help = "write the path of a PEM file, or `none`";
+            Err(vec![Fault::new(node.at, message).help(help)])
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Runs whose traces have yet to be sent.
+//!
+//! Owns: how far traces have been sent, and what is remembered of it. Never: makes spans, or sends anything.
+//!
+//! No row says of a run that its trace was sent: ids follow from rows, so a trace that is sent twice is one. A place
+//! in the order of ends is in the database, and whoever begins anew begins a while before it. A run's time of ending
+//! is a little older than the commit that shows it, so the walk steps back again and again, and a second one goes
+//! through an hour: both pass over the runs of which this one remembers that it has sent them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::conn::Conn;
+use super::cursor::Cursor;
+use super::definition::Definitions;
+use super::delivery;
+use super::error::Error;
+use super::finder::OVERLAP;
+use super::page::RunHead;
+use super::{micros, query, trace};
+use crate::machine::trace::Facts;
+
+/// The row of the collector, whose name no endpoint can have.
+const NAME: &str = "/traces";
+
+/// Whoever begins anew begins so long before the place that was written down: what was sent since is not known.
+const BEGINS_BEFORE: Duration = Duration::from_secs(5 * 60);
+
+/// The walk steps back as often as this.
+const BACK_EVERY: Duration = Duration::from_secs(10);
+
+/// The second walk goes so far back,
+const SWEPT: Duration = Duration::from_secs(60 * 60);
+
+/// as often as this.
+const SWEEP_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// Runs of a page.
+const PAGE: usize = 500;
+
+/// Runs that are read together, at most.
+const TOGETHER: usize = 100;
+
+/// Runs that are remembered: both walks go no further back than these.
+const KEPT: usize = 100_000;
+
+/// The place is written down this often.
+const WRITTEN_EVERY: Duration = Duration::from_secs(5);
+
+/// The runs that were sent, by their ends.
+#[derive(Debug, Default)]
+struct Sent {
+    ends: BTreeSet<Cursor>,
+    /// All that were sent and ended then or later are known.
+    since: i64,
+}
+
+impl Sent {
+    fn add(&mut self, run: Cursor) {
+        self.ends.insert(run);
+        if self.ends.len() > KEPT
+            && let Some(oldest) = self.ends.pop_first()
+        {
+            self.since = oldest.time().saturating_add(1);
+        }
+    }
+
+    fn forget(&mut self, before: i64) {
+        self.since = self.since.max(before);
+        self.ends = self.ends.split_off(&Cursor::at(self.since));
+    }
+}
+
+/// The walks of one who sends traces.
+#[derive(Debug)]
+pub struct Tracer {
+    /// Runs that ended before are no concern.
+    since: i64,
+    /// What ended before was sent, or waits to be.
+    ended: Cursor,
+    waiting: VecDeque<RunHead>,
+    sent: Sent,
+    /// So many are read together.
+    together: usize,
+    swept: Option<Cursor>,
+    sweeps_at: Instant,
+    steps_back_at: Instant,
+    written: Option<Instant>,
+}
+
+/// The result of a look.
+#[derive(Debug)]
+pub enum Look {
+    /// There is nothing to send.
+    Nothing,
+    /// There may be, at once.
+    More,
+    /// These are to be sent.
+    Runs(Vec<Facts>),
+}
+
+impl Tracer {
+    /// Begins a while before the place to which traces have been sent; for the first time with the runs that end
+    /// from now on.
+    pub async fn begin(conn: &mut Conn) -> Result<Self, Error> {
+        let heard = delivery::heard(conn, NAME).await?;
+        let from = heard.seen.saturating_sub(micros(BEGINS_BEFORE));
+        let now = Instant::now();
+        Ok(Self {
+            since: heard.since,
+            ended: Cursor::at(from),
+            waiting: VecDeque::new(),
+            sent: Sent {
+                since: from,
+                ..Sent::default()
+            },
+            together: TOGETHER,
+            swept: None,
+            sweeps_at: now + SWEEP_EVERY,
+            steps_back_at: now + BACK_EVERY,
+            written: None,
+        })
+    }
+
+    /// The next runs whose traces are to be sent.
+    pub async fn look(
+        &mut self,
+        conn: &mut Conn,
+        definitions: &Definitions,
+    ) -> Result<Look, Error> {
+        let mut more = false;
+        if self.waiting.is_empty() {
+            let now = query::now(conn).await?;
+            more = self.walk(conn, now).await?;
+            if self.waiting.is_empty() && !more {
+                more = self.sweep(conn, now).await?;
+            }
+        }
+        let heads = self.waiting.make_contiguous();
+        let all = trace::some(conn, heads, self.together, definitions).await?;
+        match (all.is_empty(), more) {
+            (false, _) => {
+                self.together = (2 * all.len()).min(TOGETHER);
+                Ok(Look::Runs(all))
+            }
+            (true, true) => Ok(Look::More),
+            (true, false) => Ok(Look::Nothing),
+        }
+    }
+
+    /// The first so many of those that the last look had are done with.
+    pub fn sent(&mut self, n: usize) {
+        let n = n.min(self.waiting.len());
+        for head in self.waiting.drain(..n) {
+            self.sent.add(place(&head));
+        }
+    }
+
+    /// A page of the runs that have ended; true where there are more.
+    async fn walk(&mut self, conn: &mut Conn, now: i64) -> Result<bool, Error> {
+        // Nothing waits, so all before was sent.
+        self.write(conn, self.ended.time().min(now)).await?;
+        let (heads, last) = trace::ended(conn, self.ended, PAGE).await?;
+        let is_full = heads.len() >= PAGE;
+        self.take(heads);
+        self.ended = last.unwrap_or(self.ended);
+        let began = Instant::now();
+        if !is_full && began >= self.steps_back_at {
+            self.steps_back_at = began + BACK_EVERY;
+            self.sent.forget(now.saturating_sub(micros(SWEPT)));
+            // What was written down may be so far back that it says nothing; and nobody has ended since.
+            let before = now.saturating_sub(micros(OVERLAP));
+            self.ended = Cursor::at(before.max(self.sent.since));
+        }
+        Ok(is_full)
+    }
+
+    async fn sweep(&mut self, conn: &mut Conn, now: i64) -> Result<bool, Error> {
+        let began = Instant::now();
+        if self.swept.is_none() && began < self.sweeps_at {
+            return Ok(false);
+        }
+        let from = now.saturating_sub(micros(SWEPT)).max(self.sent.since);
+        let swept = match self.swept {
+            Some(swept) => swept.max(Cursor::at(self.sent.since)),
+            None => {
+                self.sweeps_at = began + SWEEP_EVERY;
+                Cursor::at(from)
+            }
+        };
+        let (heads, last) = trace::ended(conn, swept, PAGE).await?;
+        let is_full = heads.len() >= PAGE;
+        self.take(heads);
+        // The first walk has what follows.
+        self.swept = last.filter(|last| is_full && *last < self.ended);
+        Ok(self.swept.is_some())
+    }
+
+    fn take(&mut self, heads: Vec<RunHead>) {
+        let is_new = |head: &RunHead| {
+            let place = place(head);
+            place.time() >= self.since && !self.sent.ends.contains(&place)
+        };
+        self.waiting.extend(heads.into_iter().filter(is_new));
+    }
+
+    async fn write(&mut self, conn: &mut Conn, seen: i64) -> Result<(), Error> {
+        let began = Instant::now();
+        if self.written.is_some_and(|at| began < at + WRITTEN_EVERY) {
+            return Ok(());
+        }
+        delivery::see(conn, NAME, seen).await?;
+        self.written = Some(began);
+        Ok(())
+    }
+}
+
+fn place(head: &RunHead) -> Cursor {
+    Cursor::new(head.ended_at.unwrap_or_default(), head.id.0)
+}

@@ -1,0 +1,245 @@
+//! One request to somebody else's server.
+//!
+//! Owns: a POST by HTTP or HTTPS within its time, and the authorities that are trusted. Never: follows a redirect,
+//! tries again, or keeps a connection.
+
+use std::future::poll_fn;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::body::{Body as _, Incoming};
+use hyper::client::conn::http1;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::http::request::Builder;
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::file;
+use crate::telemetry;
+
+/// An attempt takes so long at most, from the look-up of the name to the end of what is read of the response.
+pub const WITHIN: Duration = Duration::from_secs(15);
+
+/// No more of a response is read: bytes.
+const READ_MAX: usize = 4_096;
+
+/// A file of authorities is larger than this only by mistake: bytes.
+const CA_MAX: u64 = 1 << 20;
+
+/// Letters of an error that are kept.
+const ERROR_MAX: usize = 300;
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+enum Unsent {
+    #[error("there was no answer within {WITHIN:?}")]
+    Late,
+    #[error("cannot connect")]
+    Connect(#[source] std::io::Error),
+    #[error("the name of the host is none")]
+    Name,
+    #[error("the authorities in {0} cannot be used: {1}")]
+    Authorities(String, String),
+    #[error("the connection cannot be made safe")]
+    Tls(#[source] std::io::Error),
+    #[error("the response is none")]
+    Http(#[source] hyper::Error),
+    #[error("the request cannot be written")]
+    Request(#[source] hyper::http::Error),
+}
+
+/// A response, as far as it is read.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    /// The header `Retry-After`.
+    pub retry_after: Option<String>,
+    /// The beginning of the body.
+    pub text: String,
+}
+
+/// Sends this JSON once, with further headers, to an endpoint that these authorities vouch for; without any, those
+/// that the program was built with. The error is a line for people.
+pub async fn post(
+    url: &Uri,
+    ca: Option<&Path>,
+    headers: impl FnOnce(Builder) -> Builder,
+    body: String,
+) -> Result<Response, String> {
+    let exchange = exchange(url, ca, headers(Request::post(path(url))), body);
+    let answer = tokio::time::timeout(WITHIN, exchange).await;
+    answer
+        .unwrap_or(Err(Unsent::Late))
+        .map_err(|unsent| clipped(&telemetry::chain(&unsent)))
+}
+
+fn path(url: &Uri) -> &str {
+    url.path_and_query().map_or("/", |it| it.as_str())
+}
+
+async fn exchange(
+    url: &Uri,
+    ca: Option<&Path>,
+    request: Builder,
+    body: String,
+) -> Result<Response, Unsent> {
+    let host = url.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_safe = url.scheme_str() == Some("https");
+    let port = url.port_u16().unwrap_or(if is_safe { 443 } else { 80 });
+    let authority = url.authority().map_or(host, |it| it.as_str());
+    let request = request
+        .header(HOST, authority)
+        .header(USER_AGENT, concat!("ductwork/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_TYPE, "application/json")
+        .header(CONNECTION, "close")
+        .body(Body::from(body))
+        .map_err(Unsent::Request)?;
+    let connector = match (is_safe, ca) {
+        (false, _) => None,
+        (true, None) => Some(connector()),
+        (true, Some(ca)) => Some(TlsConnector::from(trusting(authorities(ca)?))),
+    };
+    let stream = TcpStream::connect((host, port))
+        .await
+        .map_err(Unsent::Connect)?;
+    let Some(connector) = connector else {
+        return ask(stream, request).await;
+    };
+    let name = ServerName::try_from(host.to_owned()).map_err(|_| Unsent::Name)?;
+    let stream = connector.connect(name, stream).await.map_err(Unsent::Tls)?;
+    ask(stream, request).await
+}
+
+/// Trusts the authorities that the program was built with, as the connections to PostgreSQL do.
+fn connector() -> TlsConnector {
+    static CONFIG: OnceLock<Arc<ClientConfig>> = OnceLock::new();
+    let config = CONFIG.get_or_init(|| {
+        trusting(RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        })
+    });
+    TlsConnector::from(Arc::clone(config))
+}
+
+fn trusting(roots: RootCertStore) -> Arc<ClientConfig> {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has what these versions need")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
+
+/// The authorities in a PEM file and no others. It is read for each request, so that a new one needs no new console.
+fn authorities(path: &Path) -> Result<RootCertStore, Unsent> {
+    let wrong = |why: String| Unsent::Authorities(path.display().to_string(), why);
+    let pem = file::read(path, CA_MAX).map_err(|refused| wrong(refused.to_string()))?;
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let added = certificate.map(|it| roots.add(it));
+        match added {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(wrong(error.to_string())),
+            Err(error) => return Err(wrong(error.to_string())),
+        }
+    }
+    match roots.is_empty() {
+        true => Err(wrong("it has no certificate in PEM".to_owned())),
+        false => Ok(roots),
+    }
+}
+
+async fn ask<S>(stream: S, request: Request<Body>) -> Result<Response, Unsent>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(Unsent::Http)?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(Unsent::Http)?;
+        let later = response.headers().get(RETRY_AFTER);
+        let later = later.and_then(|it| it.to_str().ok());
+        Ok(Response {
+            status: response.status().as_u16(),
+            retry_after: later.map(str::to_owned),
+            text: told(response.into_body()).await,
+        })
+    };
+    // The connection is served until there is an answer, which may come after its end.
+    let served = async {
+        let _ended = connection.await;
+        std::future::pending().await
+    };
+    let (answer, served) = (pin!(answer), pin!(served));
+    tokio::select! {
+        answer = answer => answer,
+        never = served => never,
+    }
+}
+
+/// The beginning of what a response says.
+async fn told(mut body: Incoming) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < READ_MAX
+        && let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
+    {
+        if let Ok(part) = frame.into_data() {
+            let room = READ_MAX - bytes.len();
+            bytes.extend_from_slice(&part[..part.len().min(room)]);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A text of one line, without anything that a terminal would obey.
+pub fn clipped(text: &str) -> String {
+    let safe = text.chars().map(|char| match char.is_control() {
+        true => ' ',
+        false => char,
+    });
+    let text: String = safe.take(ERROR_MAX).collect();
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_response_says_is_kept_as_a_line() {
+        assert_eq!(clipped("no\r\n\x1b[31mwell \n"), "no   [31mwell");
+        assert_eq!(clipped(&"é".repeat(999)).chars().count(), ERROR_MAX);
+    }
+
+    #[test]
+    fn authorities_that_cannot_be_used_are_named_with_the_reason() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("ca.pem");
+        let said = |path: &Path| authorities(path).unwrap_err().to_string();
+        assert!(said(&path).contains("No such file"), "{}", said(&path));
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for (text, why) in [
+            ("", "it has no certificate in PEM"),
+            ("hello", "it has no certificate in PEM"),
+            (broken, "invalid peer certificate"),
+            ("-----BEGIN CERTIFICATE-----\nAAAA\n", "missing"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let said = said(&path);
+            assert!(said.contains("ca.pem cannot be used"), "{said}");
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}

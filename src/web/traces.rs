@@ -1,0 +1,264 @@
+//! Sending traces of runs that have ended to a collector.
+//!
+//! Owns: the duty by which one console of all does it, its pace, and the requests. Never: decides which runs are
+//! next (`store::tracer`), what a span says (`machine::trace`), or what follows an answer (`machine::export`).
+//!
+//! Where no collector is configured, none of this runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::value::RawValue;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::config::Collector;
+use crate::machine::export::{Follows, asked_for, fit, follows};
+use crate::machine::trace::Facts;
+use crate::store::tracer::{Look, Tracer};
+use crate::store::{duty, query};
+use crate::telemetry;
+use crate::wire::trace::{rejected, request, written};
+
+use super::Site;
+use super::request::{self, Response, clipped};
+use super::source::ReadError;
+
+/// Between two looks for runs,
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// or so many times as long as a look took that found nothing.
+const TIMES_AS_LONG: u32 = 20;
+
+/// The name of the duty.
+const DUTY: &str = "traces";
+
+/// The duty is another's when it was not renewed for so long: longer than a request takes.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The walk, while this console has the duty.
+type Shared = Arc<Mutex<Option<Tracer>>>;
+
+struct Sender {
+    site: Arc<Site>,
+    collector: Collector,
+    holder: Uuid,
+    has_duty: bool,
+    tracer: Shared,
+    /// Since the last request that arrived.
+    failures: u32,
+    /// Until then the collector is left alone, and why.
+    rests: Option<(Instant, String)>,
+}
+
+/// Sends traces for as long as the console lives, while no other console does.
+pub async fn work(site: Arc<Site>) {
+    let Some(collector) = site.terms.traces.clone() else {
+        return;
+    };
+    let mut sender = Sender {
+        site,
+        collector,
+        holder: Uuid::new_v4(),
+        has_duty: false,
+        tracer: Shared::default(),
+        failures: 0,
+        rests: None,
+    };
+    loop {
+        let pause = sender.turn().await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Sender {
+    /// Looks for runs and sends what there is to send; the pause until the next turn.
+    async fn turn(&mut self) -> Duration {
+        let began = Instant::now();
+        let left = self
+            .rests
+            .as_ref()
+            .map(|(until, _)| *until - began.min(*until));
+        let rests = left.is_some_and(|left| !left.is_zero());
+        let looked = self.look(rests).await;
+        match looked {
+            Ok(Some(look)) => {
+                if !self.has_duty {
+                    tracing::info!("traces of runs are sent by this console");
+                }
+                self.has_duty = true;
+                if let Some((_, why)) = self.rests.as_ref().filter(|_| rests) {
+                    (self.site.terms.exporting)(Some(why));
+                    return left.unwrap_or_default().min(LEASE / 3);
+                }
+                match look {
+                    Look::Nothing => LOOK_EVERY
+                        .max(began.elapsed() * TIMES_AS_LONG)
+                        .min(LEASE / 3),
+                    Look::More => Duration::ZERO,
+                    Look::Runs(runs) => {
+                        self.send(&runs).await;
+                        Duration::ZERO
+                    }
+                }
+            }
+            // Another console has the duty, and tells of its troubles.
+            Ok(None) => {
+                if self.has_duty {
+                    self.works();
+                }
+                self.has_duty = false;
+                LEASE / 2
+            }
+            Err(ReadError::Away(_) | ReadError::Late | ReadError::Crowded) => LOOK_EVERY,
+            Err(error) => {
+                (self.site.terms.exporting)(Some(&telemetry::chain(&error)));
+                self.failures = self.failures.saturating_add(1);
+                LEASE / 3
+            }
+        }
+    }
+
+    /// Takes the duty, or keeps it, and looks for runs unless the collector is left alone.
+    async fn look(&self, rests: bool) -> Result<Option<Look>, ReadError> {
+        let (tracer, holder) = (Arc::clone(&self.tracer), self.holder);
+        let definitions = Arc::clone(&self.site.definitions);
+        let asked = self.site.duty_acts.read(async move |conn| {
+            let mut tracer = tracer.lock().await;
+            if !duty::take(conn, DUTY, holder, LEASE).await? {
+                // What was sent since is not known here.
+                *tracer = None;
+                return Ok(None);
+            }
+            if rests {
+                return Ok(Some(Look::Nothing));
+            }
+            let tracer = match &mut *tracer {
+                Some(tracer) => tracer,
+                none => none.insert(Tracer::begin(conn).await?),
+            };
+            tracer.look(conn, &definitions).await.map(Some)
+        });
+        asked.await
+    }
+
+    /// Sends these runs, in as many requests as they need. What fails on the way is looked for again.
+    async fn send(&mut self, runs: &[Facts]) {
+        let spans: Vec<Box<RawValue>> = runs.iter().flat_map(written).collect();
+        let mut left = vec![spans.as_slice()];
+        let mut given_up = None;
+        while let Some(some) = left.pop() {
+            let (now, later) =
+                some.split_at(fit(some.iter().map(|it| it.get().len())).min(some.len()));
+            if !later.is_empty() {
+                left.push(later);
+            }
+            if now.is_empty() {
+                continue;
+            }
+            let (follows, why) = self.attempt(now).await;
+            match follows {
+                Follows::Sent => self.works(),
+                Follows::Again(wait) => return self.rest(wait, why),
+                Follows::Halved if now.len() > 1 => {
+                    let (one, other) = now.split_at(now.len() / 2);
+                    left.extend([other, one]);
+                }
+                Follows::Halved | Follows::GivenUp => {
+                    let (spans, _) = given_up.unwrap_or((0, String::new()));
+                    given_up = Some((spans + now.len(), why));
+                }
+            }
+        }
+        if let Some(tracer) = &mut *self.tracer.lock().await {
+            tracer.sent(runs.len());
+        }
+        if let Some((spans, why)) = given_up
+            && let Follows::Again(wait) = follows(None, None, self.failures, spread())
+        {
+            // What follows may be as unwelcome: of a collector that is mended soon little is lost.
+            self.rest(wait, format!("{why}; {spans} spans are given up"));
+        }
+    }
+
+    /// One request; what follows it, and what to tell of a failure.
+    async fn attempt(&self, spans: &[Box<RawValue>]) -> (Follows, String) {
+        let collector = &self.collector;
+        let headers = &collector.headers;
+        let posted = request::post(
+            &collector.endpoint,
+            collector.ca.as_deref(),
+            |request| {
+                let with = |request: hyper::http::request::Builder, (name, value)| {
+                    request.header(name, value)
+                };
+                headers
+                    .iter()
+                    .map(|(name, value)| (name, value))
+                    .fold(request, with)
+            },
+            request(spans),
+        );
+        let response = match posted.await {
+            Ok(response) => response,
+            Err(why) => {
+                return (follows(None, None, self.failures, spread()), why);
+            }
+        };
+        let Response {
+            status,
+            retry_after,
+            text,
+        } = response;
+        let wait = match retry_after {
+            Some(header) => self.now().await.and_then(|now| asked_for(&header, now)),
+            None => None,
+        };
+        let follows = follows(Some(status), wait, self.failures, spread());
+        if follows == Follows::Sent
+            && let Some((spans, why)) = rejected(&text)
+        {
+            let why = clipped(&why);
+            tracing::warn!(spans, why, "a collector took spans and did not keep them");
+        }
+        (
+            follows,
+            format!("the collector answered {status}: {}", clipped(&text)),
+        )
+    }
+
+    /// The database's time, by which a collector's date is read.
+    async fn now(&self) -> Option<i64> {
+        let asked = self
+            .site
+            .duty_acts
+            .read(async move |conn| query::now(conn).await);
+        asked.await.ok()
+    }
+
+    fn rest(&mut self, wait: Duration, why: String) {
+        let host = self
+            .collector
+            .endpoint
+            .authority()
+            .map_or("", |it| it.as_str());
+        let why = format!("{host}: {why}");
+        (self.site.terms.exporting)(Some(&why));
+        self.failures = self.failures.saturating_add(1);
+        self.rests = Some((Instant::now() + wait, why));
+    }
+
+    fn works(&mut self) {
+        if self.failures > 0 {
+            (self.site.terms.exporting)(None);
+            tracing::info!("traces of runs are sent again");
+        }
+        self.failures = 0;
+        self.rests = None;
+    }
+}
+
+/// A random number from 0 to 1.
+fn spread() -> f64 {
+    f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}
