@@ -366,6 +366,10 @@ pub fn default<T>(path: &str, parse: fn(&Node, &Key) -> Result<T, Faults>) -> T 
             value: crate::yaml::Value::List(Vec::new()),
             ..Node::plain("")
         },
+        "{}" => Node {
+            value: crate::yaml::Value::Map(Vec::new()),
+            ..Node::plain("")
+        },
         text => Node::plain(text),
     };
     parse(&node, key).expect("defaults are values, which a test reads in full")

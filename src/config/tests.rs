@@ -1515,6 +1515,14 @@ fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
             "longer than 2000 bytes",
         ),
         (
+            format!("[{}]", endpoint(", ca: [a]")),
+            "is a path, not a list",
+        ),
+        (
+            format!("[{{name: a, url: \"http://a\", ca: a.pem, secret: {SECRET}}}]"),
+            "vouches for nobody",
+        ),
+        (
             "[{name: \"a b\", url: \"http://a\", secret: x}]".to_owned(),
             "is a word, not",
         ),
@@ -1530,6 +1538,73 @@ fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
         let desk = Desk::with(&format!("console: {{webhooks: {items}}}\n"));
         let said = desk.load_as(None, None).expect_err("problems").to_string();
         assert!(said.contains(part), "{items}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
+}
+
+#[test]
+fn traces_are_sent_where_the_endpoint_says_with_headers_that_nothing_shows() {
+    assert_eq!(Desk::with("").config().console.traces, None);
+    let text = "console:\n  traces:\n    endpoint: \"https://[::1]:4318/v1/traces\"\n    \
+                headers: { authorization: \"Bearer ${T}\", X-Scope: a }\n    ca: keys/ca.pem\n";
+    let config = Desk::with(text).var("T", "hunter2").config();
+    let collector = config.console.traces.clone().expect("it is configured");
+    assert_eq!(collector.endpoint.path(), "/v1/traces");
+    let headers = collector.headers.iter();
+    let headers: Vec<_> = headers
+        .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))
+        .collect();
+    assert_eq!(
+        headers,
+        [("authorization", "Bearer hunter2"), ("x-scope", "a")]
+    );
+    assert_eq!(collector.ca, Some(config.base_dir.join("keys/ca.pem")));
+    assert!(config.secret_variables().contains(&"T".to_owned()));
+    assert!(!format!("{config:?}").contains("hunter2"));
+    let url = (
+        "DUCTWORK_CONSOLE__TRACES__ENDPOINT",
+        "http://a:4318/v1/traces",
+    );
+    let config = Desk::with("").var(url.0, url.1).config();
+    assert!(
+        config
+            .console
+            .traces
+            .is_some_and(|it| it.ca.is_none() && it.headers.is_empty())
+    );
+}
+
+#[test]
+fn a_collector_that_cannot_be_meant_is_refused_with_the_way_out() {
+    let many: Vec<String> = (0..17).map(|n| format!("h{n}: x")).collect();
+    for (settings, part) in [
+        (
+            "endpoint: collector:4318",
+            "`console.traces.endpoint` begins neither with",
+        ),
+        ("endpoint: \"http://u:p@a/\"", "has a user in it"),
+        ("endpoint: [a]", "`console.traces.endpoint` is no URL"),
+        ("endpiont: a", "did you mean `endpoint`?"),
+        ("headers: a=b", "takes a map of headers, not `a=b`"),
+        ("headers: {\"a b\": c}", "this is no name of a header"),
+        (
+            "headers: {Content-Type: c}",
+            "each request has its own `content-type`",
+        ),
+        (
+            "headers: {a: \"hunter2\\n\"}",
+            "the value of `a` is none that a header can have",
+        ),
+        ("headers: {a: }", "the value of `a` is none"),
+        (
+            &format!("headers: {{{}}}", many.join(", ")),
+            "takes at most 16 headers",
+        ),
+        ("ca: [a]", "`console.traces.ca` takes a path, not a list"),
+    ] {
+        let desk = Desk::with(&format!("console: {{traces: {{{settings}}}}}\n"));
+        let said = desk.load_as(None, None).expect_err("problems").to_string();
+        assert!(said.contains(part), "{settings}: {said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
 }

@@ -11,6 +11,8 @@ mod support;
 #[path = "../tripwires/mod.rs"]
 mod wires;
 
+#[path = "../support/certify.rs"]
+mod certify;
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/cluster.rs"]
 mod cluster;
@@ -21,6 +23,7 @@ mod fixture;
 mod api;
 mod bulks;
 mod dashboard;
+mod exports;
 mod http;
 mod inputs;
 mod life;

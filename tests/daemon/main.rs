@@ -18,6 +18,8 @@ mod clock;
 #[path = "../support/dice.rs"]
 mod dice;
 
+#[path = "../support/certify.rs"]
+mod certify;
 #[path = "../support/cluster.rs"]
 mod cluster;
 mod fixture;

@@ -2,11 +2,11 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
 
 use ductwork::store::{Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
 
+use crate::certify::certify;
 use crate::cluster::Cluster;
 use crate::fixture::*;
 
@@ -18,24 +18,6 @@ flow: [{ start: A }, { divide: [A, B] }, { combine: B }]
 
 /// To be seen nowhere.
 const PASSWORD: &str = "correct-horse-battery";
-
-/// An authority, and a certificate of it for `localhost` alone; in this directory.
-fn certify(directory: &Path, authority: &str) {
-    let script = format!(
-        "set -e
-key='-newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc'
-openssl req -x509 $key -days 2 -subj /CN={authority} -keyout {authority}.key -out {authority}.crt \\
-  -addext basicConstraints=critical,CA:TRUE
-openssl req $key -subj /CN=localhost -keyout server.key -out server.csr
-echo subjectAltName=DNS:localhost > names
-openssl x509 -req -in server.csr -CA {authority}.crt -CAkey {authority}.key -days 2 -extfile names -out server.crt"
-    );
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).current_dir(directory);
-    let done = command.output().expect("sh");
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
-}
 
 /// The user `duct` gets in with TLS and the password, and not at all otherwise.
 async fn secure(cluster: &Cluster, directory: &Path) {

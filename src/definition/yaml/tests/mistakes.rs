@@ -724,7 +724,7 @@ fn a_trace_is_the_runs_own_or_its_callers() {
         ("Parent", "makes it a part of its caller's trace"),
     ] {
         let text = format!("pipeline: P\ntrace: {value}\n{rest}");
-        let column = if value.is_empty() { 1 } else { 8 };
+        let column = if value.is_empty() { 6 } else { 8 };
         assert_found(&text, &[(2, column, said)]);
     }
 }
