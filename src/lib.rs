@@ -149,9 +149,8 @@ pub mod yaml;
 mod yaml;
 
 pub use definition::builder::To;
-pub use definition::{
-    Backoff, Path, Pipeline, Question, RunTrace, StepRunner, StepSpec, Unanswered,
-};
+pub use definition::{Backoff, Path, Pipeline, Question, StepRunner, StepSpec};
+pub use definition::{RunTrace, Unanswered};
 pub use model::{RunId, StepId};
 pub use problem::{Position, Problem, Problems};
 pub use process::hooks::Moment;

@@ -937,7 +937,7 @@ const READERS: [(&str, &str, &str); 47] = [
     ("console.hosts", "src/process/console.rs", "config.console.hosts"),
     ("console.visitors", "src/process/console.rs", "config.console.anonymous("),
     ("console.webhooks", "src/process/console.rs", "config.console.webhooks"),
-    ("console.traces.endpoint", "src/web/traces.rs", "&collector.endpoint,"),
+    ("console.traces.endpoint", "src/web/traces.rs", "collector.endpoint.clone()"),
     ("console.traces.headers", "src/web/traces.rs", "&collector.headers"),
     ("console.traces.ca", "src/web/traces.rs", "collector.ca.as_deref()"),
     ("hooks.supervisor.start", "src/process/hooks.rs", "&hooks.supervisor.start"),

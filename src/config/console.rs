@@ -27,8 +27,8 @@ pub struct Console {
     pub tokens: Option<bool>,
     /// Those that hear of runs.
     pub webhooks: Vec<Endpoint>,
-    /// The collector of traces; `None`: they are not sent.
-    pub traces: Option<Collector>,
+    /// The collector of traces.
+    pub traces: Collector,
 }
 
 impl Console {
@@ -38,8 +38,6 @@ impl Console {
         for endpoint in &mut webhooks {
             endpoint.ca = endpoint.ca.take().map(|it| base_dir.join(it));
         }
-        let endpoint = read.one("console.traces.endpoint", traces::endpoint);
-        let headers = read.of_console("console.traces.headers", traces::headers);
         let ca = read.one("console.traces.ca", traces::ca);
         Self {
             listen: read.one("console.listen", address),
@@ -50,11 +48,11 @@ impl Console {
                 _ => None,
             },
             webhooks,
-            traces: endpoint.map(|endpoint| Collector {
-                endpoint,
-                headers,
+            traces: Collector {
+                endpoint: read.one("console.traces.endpoint", traces::endpoint),
+                headers: read.of_console("console.traces.headers", traces::headers),
                 ca: ca.map(|it| base_dir.join(it)),
-            }),
+            },
         }
     }
 

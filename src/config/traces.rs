@@ -5,7 +5,10 @@
 use std::path::PathBuf;
 
 use hyper::Uri;
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{
+    CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue,
+    TRANSFER_ENCODING, USER_AGENT,
+};
 
 use crate::yaml::{Fault, Node};
 
@@ -16,22 +19,11 @@ use super::webhooks::url;
 /// As many headers.
 const HEADERS_MAX: usize = 16;
 
-/// Those that a request has anyway.
-const OURS: [&str; 7] = [
-    "host",
-    "connection",
-    "content-type",
-    "content-length",
-    "content-encoding",
-    "transfer-encoding",
-    "user-agent",
-];
-
 /// Where traces are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// The whole address, with its path: `http` or `https`, with a host.
-    pub endpoint: Uri,
+    /// The whole address, with its path: `http` or `https`, with a host; `None`: they are sent nowhere.
+    pub endpoint: Option<Uri>,
     /// Further headers; nothing shows their values.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The file of the authorities that vouch for it; `None`: the usual ones.
@@ -69,7 +61,7 @@ pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>,
             faults.push(fault(&entry.value, message));
             continue;
         };
-        if OURS.contains(&name.as_str()) {
+        if is_ours(&name) {
             let message = format!("`{}`: each request has its own `{name}`", key.path);
             faults.push(fault(&entry.value, message));
             continue;
@@ -92,6 +84,20 @@ pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>,
         true => Ok(headers),
         false => Err(faults),
     }
+}
+
+/// Each request has these anyway.
+fn is_ours(name: &HeaderName) -> bool {
+    let ours = [
+        HOST,
+        CONNECTION,
+        CONTENT_TYPE,
+        CONTENT_LENGTH,
+        CONTENT_ENCODING,
+        TRANSFER_ENCODING,
+        USER_AGENT,
+    ];
+    ours.contains(name)
 }
 
 /// `none`, or the path of a file.

@@ -23,7 +23,8 @@ use crate::machine::trace::Facts;
 /// The row of the collector, whose name no endpoint can have.
 const NAME: &str = "/traces";
 
-/// Whoever begins anew begins so long before the place that was written down: what was sent since is not known.
+/// One who begins anew begins so long before the place that was written down, because nobody knows what was sent
+/// since.
 const BEGINS_BEFORE: Duration = Duration::from_secs(5 * 60);
 
 /// The walk steps back as often as this.
@@ -76,7 +77,7 @@ impl Sent {
 pub struct Tracer {
     /// Runs that ended before are no concern.
     since: i64,
-    /// What ended before was sent, or waits to be.
+    /// All that ended before was sent, or waits to be.
     ended: Cursor,
     waiting: VecDeque<RunHead>,
     sent: Sent,
@@ -168,7 +169,6 @@ impl Tracer {
         if !is_full && began >= self.steps_back_at {
             self.steps_back_at = began + BACK_EVERY;
             self.sent.forget(now.saturating_sub(micros(SWEPT)));
-            // What was written down may be so far back that it says nothing; and nobody has ended since.
             let before = now.saturating_sub(micros(OVERLAP));
             self.ended = Cursor::at(before.max(self.sent.since));
         }
@@ -217,4 +217,101 @@ impl Tracer {
 
 fn place(head: &RunHead) -> Cursor {
     Cursor::new(head.ended_at.unwrap_or_default(), head.id.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::definition::{Definition, Pipeline};
+    use crate::model::RunId;
+    use crate::store::trigger::{NewRun, trigger};
+    use crate::store::{Location, Purpose, cancel, migrate};
+
+    /// The newest run ended half a minute earlier,
+    const LATE: &str = "
+        UPDATE ductwork_runs SET cancelled_at = cancelled_at - 30000000
+         WHERE id = (SELECT max(id) FROM ductwork_runs)";
+
+    /// or nearly an hour.
+    const SLOW: &str = "
+        UPDATE ductwork_runs SET cancelled_at = cancelled_at - 3500000000
+         WHERE id = (SELECT max(id) FROM ductwork_runs)";
+
+    async fn ended(conn: &mut Conn, definition: &Definition) -> RunId {
+        let run = [NewRun {
+            key: None,
+            input: "1",
+        }];
+        let made = trigger(conn, definition, &run, Duration::ZERO).await;
+        let run = made.expect("a run")[0].run_id;
+        let cancelled = cancel::cancel(conn, run).await;
+        let _ = cancelled.expect("it ends");
+        run
+    }
+
+    async fn looked(tracer: &mut Tracer, conn: &mut Conn) -> Vec<RunId> {
+        let mut found = Vec::new();
+        loop {
+            match tracer.look(conn, &Definitions::default()).await {
+                Ok(Look::Runs(runs)) => {
+                    found.extend(runs.iter().map(|it| it.run));
+                    tracer.sent(runs.len());
+                }
+                Ok(Look::More) => {}
+                Ok(Look::Nothing) => return found,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_walk_that_steps_back_passes_over_what_it_has_sent_and_finds_what_came_late() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let location = Location::sqlite(directory.path().join("t.db"));
+        let mut conn = location.connect(Purpose::Engine).await.expect("a file");
+        let conn = &mut conn;
+        migrate::migrate(conn).await.expect("a new schema");
+        let definition = Pipeline::named("P").start("A").build().expect("one step");
+        let mut tracer = Tracer::begin(conn).await.expect("a place");
+        let first = ended(conn, &definition).await;
+        assert_eq!(looked(&mut tracer, conn).await, [first]);
+        assert_eq!(looked(&mut tracer, conn).await, []);
+        // As if its commit had come long after its end.
+        let later = ended(conn, &definition).await;
+        let late = ended(conn, &definition).await;
+        tracer.since -= micros(SWEPT);
+        tracer.sent.since -= micros(SWEPT);
+        let moved = conn.script("late", LATE).await;
+        moved.expect("an update");
+        assert_eq!(looked(&mut tracer, conn).await, [later]);
+        tracer.steps_back_at = Instant::now();
+        assert_eq!(looked(&mut tracer, conn).await, [], "it has stepped back");
+        assert_eq!(looked(&mut tracer, conn).await, [late]);
+        // And as if it had come after an hour, nearly.
+        let slow = ended(conn, &definition).await;
+        let moved = conn.script("slow", SLOW).await;
+        moved.expect("an update");
+        tracer.steps_back_at = Instant::now();
+        assert_eq!(looked(&mut tracer, conn).await, []);
+        assert_eq!(looked(&mut tracer, conn).await, []);
+        tracer.sweeps_at = Instant::now();
+        assert_eq!(looked(&mut tracer, conn).await, [slow]);
+    }
+
+    #[test]
+    fn of_too_many_that_were_sent_the_oldest_are_forgotten_and_not_looked_for_again() {
+        let mut sent = Sent::default();
+        let place = |time: i64| Cursor::new(time, Uuid::nil());
+        for time in 0..KEPT as i64 + 5 {
+            sent.add(place(time));
+        }
+        assert_eq!((sent.ends.len(), sent.since), (KEPT, 5));
+        assert!(sent.ends.contains(&place(5)) && !sent.ends.contains(&place(4)));
+        sent.forget(50);
+        assert_eq!((sent.ends.len(), sent.since), (KEPT - 45, 50));
+        sent.forget(7);
+        assert_eq!(sent.since, 50, "what is forgotten stays so");
+    }
 }

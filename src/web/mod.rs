@@ -125,7 +125,7 @@ pub struct Terms {
     /// Those that are told of runs.
     pub webhooks: Arc<[Endpoint]>,
     /// The collector that traces are sent to.
-    pub traces: Option<Collector>,
+    pub traces: Collector,
     /// Called with what keeps traces from being sent, and with nothing when they are sent again.
     pub exporting: Box<dyn Fn(Option<&str>) + Send + Sync>,
     /// Called when something was done that somebody is to work on.

@@ -32,7 +32,11 @@ pub(super) async fn with<F: Future>(
             },
             pipelines: Vec::new(),
             max_payload: Box::new(|_| 1_024),
-            traces: None,
+            traces: Collector {
+                endpoint: None,
+                headers: Vec::new(),
+                ca: None,
+            },
             exporting: Box::new(|_| {}),
             webhooks: Arc::new([]),
             wake: Box::new(|_, _| Box::pin(async {})),

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::Uri;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 use uuid::Uuid;
@@ -41,6 +42,7 @@ type Shared = Arc<Mutex<Option<Tracer>>>;
 
 struct Sender {
     site: Arc<Site>,
+    endpoint: Uri,
     collector: Collector,
     holder: Uuid,
     has_duty: bool,
@@ -53,11 +55,13 @@ struct Sender {
 
 /// Sends traces for as long as the console lives, while no other console does.
 pub async fn work(site: Arc<Site>) {
-    let Some(collector) = site.terms.traces.clone() else {
+    let collector = site.terms.traces.clone();
+    let Some(endpoint) = collector.endpoint.clone() else {
         return;
     };
     let mut sender = Sender {
         site,
+        endpoint,
         collector,
         holder: Uuid::new_v4(),
         has_duty: false,
@@ -186,7 +190,7 @@ impl Sender {
         let collector = &self.collector;
         let headers = &collector.headers;
         let posted = request::post(
-            &collector.endpoint,
+            &self.endpoint,
             collector.ca.as_deref(),
             |request| {
                 let with = |request: hyper::http::request::Builder, (name, value)| {
@@ -237,11 +241,7 @@ impl Sender {
     }
 
     fn rest(&mut self, wait: Duration, why: String) {
-        let host = self
-            .collector
-            .endpoint
-            .authority()
-            .map_or("", |it| it.as_str());
+        let host = self.endpoint.authority().map_or("", |it| it.as_str());
         let why = format!("{host}: {why}");
         (self.site.terms.exporting)(Some(&why));
         self.failures = self.failures.saturating_add(1);

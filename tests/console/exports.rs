@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ductwork::model::RunId;
-use ductwork::store::{Conn, delivery};
+use ductwork::store::delivery;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ fn joins() -> String {
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// What has come: the spans of each trace.
+/// The spans that have come.
 type Spans = Arc<Mutex<Vec<Value>>>;
 
 /// A collector that answers its first requests with these, and then takes what comes.
@@ -208,10 +208,6 @@ fn told(lines: &[String], spans: &[Value]) -> usize {
     found
 }
 
-async fn seen(conn: &mut Conn) -> i64 {
-    delivery::heard(conn, "/traces").await.unwrap().seen
-}
-
 on_every_database! {
     async fn a_step_its_run_and_its_caller_are_in_the_traces_that_they_were_told(db: Db) {
         let collector = Collector::answering(&[]);
@@ -304,7 +300,7 @@ on_every_database! {
         let halted = fixture.trigger("Halts", "1", 3).await;
         runs.extend(halted);
         let all = collector.has(&runs).await;
-        // Whatever came twice is the same.
+        // A span that came twice is the same.
         let mut known: BTreeMap<(String, String), &Value> = BTreeMap::new();
         for span in &all {
             let id = |name: &str| span[name].as_str().unwrap().to_owned();
@@ -329,26 +325,6 @@ on_every_database! {
         daemon.says(AGAIN).await;
         let kinds: Vec<&Value> = of_trace(&spans, &hex(first)).iter().map(|it| &it["kind"]).collect();
         assert_eq!(kinds, [&json!(5)], "the attempt, and not the run");
-        daemon.stop().await;
-    }
-
-    async fn what_has_arrived_is_not_sent_for_ever(db: Db) {
-        let collector = Collector::answering(&[]);
-        let (mut fixture, mut daemon, _) = started(&db, &collector.settings()).await;
-        daemon.says(BEGINS).await;
-        let began = seen(&mut fixture.conn).await;
-        let runs = fixture.trigger("Plain", "1", 3).await;
-        collector.has(&runs).await;
-        // The place is written down, and the walk goes on from it and over these again.
-        let conn = &mut fixture.conn;
-        let first = eventually(PATIENCE, "a place is written down", async || {
-            let now = seen(conn).await;
-            (now > began).then_some(now)
-        })
-        .await;
-        let conn = &mut fixture.conn;
-        eventually(PATIENCE, "and a later one", async || (seen(conn).await > first).then_some(())).await;
-        assert_eq!(collector.spans.lock().unwrap().len(), 6);
         daemon.stop().await;
     }
 

@@ -45,6 +45,7 @@ mod revivals;
 mod schema;
 mod spreads;
 mod tokens;
+mod traces;
 mod tripwires;
 mod unread;
 mod wide;
