@@ -373,6 +373,7 @@ played! {
     people_prints_what_it_shows: "/people.md",
     operating_prints_what_it_shows: "/operating.md",
     console_prints_what_it_shows: "/console.md",
+    traces_prints_what_it_shows: "/traces.md",
     troubleshooting_prints_what_it_shows: "/troubleshooting.md",
 }
 

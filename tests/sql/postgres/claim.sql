@@ -27,7 +27,7 @@ SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
        CAST(octet_length(s.input) AS bigint) AS size,
-       br.fan_out_id, br.ordinal, r.definition, e.waited, touched.paused,
+       br.fan_out_id, br.ordinal, r.definition, r.trace_parent, e.waited, touched.paused,
        (SELECT max(due_at) FROM taken) AS last_due_at,
        (SELECT id FROM taken ORDER BY due_at DESC, id DESC LIMIT 1) AS last_id,
        1 / (CASE WHEN (SELECT count(*) FROM stamped) = (SELECT count(*) FROM taken)

@@ -1,6 +1,6 @@
-INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
-SELECT new_runs.id, ?1, ?2, new_runs.input, new_runs.trigger_key, CAST(unixepoch('subsec') * 1000000 AS INTEGER)
-  FROM batch_new_runs(?3) AS new_runs
+INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
+SELECT new_runs.id, ?1, ?2, new_runs.input, new_runs.trigger_key, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?3
+  FROM batch_new_runs(?4) AS new_runs
  WHERE true
 ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
 RETURNING id

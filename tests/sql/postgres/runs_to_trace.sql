@@ -1,0 +1,10 @@
+SELECT 
+       r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+       (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
+       coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+  FROM ductwork_runs r 
+ WHERE r.status IN ('completed', 'halted', 'cancelled')
+   AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= $1
+   AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > ($1, $2)
+   AND r.pruning_at IS NULL
+ ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT $3
