@@ -1601,7 +1601,7 @@ fn a_collector_that_cannot_be_meant_is_refused_with_the_way_out() {
         ("ca: [a]", "`console.traces.ca` takes a path, not a list"),
     ] {
         let desk = Desk::with(&format!("console: {{traces: {{{settings}}}}}\n"));
-        let desk = desk.var("T", "hunter2\n");
+        let desk = desk.var("T", "hunter2\u{1}x");
         let said = desk.load_as(None, None).expect_err("problems").to_string();
         assert!(said.contains(part), "{settings}: {said}");
         assert!(!said.contains("hunter2"), "{said}");

@@ -533,7 +533,7 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
     Ok(held)
 }
 
-/// The span of who triggered a run. What another version may write into it is none, and stops nothing.
+/// The span of who triggered a run. A text that another version may have written there is none, and stops nothing.
 pub(super) fn trace_parent(row: &Row) -> Result<Option<TraceParent>, Error> {
     let text = row.get::<Option<String>>("trace_parent")?;
     Ok(text.as_deref().and_then(TraceParent::read))

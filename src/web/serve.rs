@@ -86,7 +86,7 @@ pub fn start(
         serve(listener, router, site, told).await;
         // A run that it is at is changed, or is not.
         bulks.abort();
-        // What is on its way is sent once more.
+        // Messages and traces that are on their way are sent once more.
         webhooks.abort();
         traces.abort();
     });

@@ -130,7 +130,7 @@ impl Sender {
         let asked = self.site.duty_acts.read(async move |conn| {
             let mut tracer = tracer.lock().await;
             if !duty::take(conn, DUTY, holder, LEASE).await? {
-                // What was sent since is not known here.
+                // Nobody knows here which are sent from now on.
                 *tracer = None;
                 return Ok(None);
             }
@@ -146,7 +146,7 @@ impl Sender {
         asked.await
     }
 
-    /// Sends these runs, in as many requests as they need. What fails on the way is looked for again.
+    /// Sends these runs, in as many requests as they need. Those that fail on the way are looked for again.
     async fn send(&mut self, runs: &[Facts]) {
         let spans: Vec<Box<RawValue>> = runs.iter().flat_map(written).collect();
         let mut left = vec![spans.as_slice()];
