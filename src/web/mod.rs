@@ -110,6 +110,9 @@ pub type Wake = Box<
     dyn for<'a> Fn(&'a mut Conn, &'a str) -> Pin<Box<dyn Future<Output = ()> + 'a>> + Send + Sync,
 >;
 
+/// Hears of what keeps traces from being sent.
+pub type Exporting = Box<dyn Fn(Option<&str>) + Send + Sync>;
+
 /// The terms on which a console is run.
 pub struct Terms {
     /// Further names of hosts by which it may be asked for.
@@ -127,7 +130,7 @@ pub struct Terms {
     /// The collector that traces are sent to.
     pub traces: Collector,
     /// Called with what keeps traces from being sent, and with nothing when they are sent again.
-    pub exporting: Box<dyn Fn(Option<&str>) + Send + Sync>,
+    pub exporting: Exporting,
     /// Called when something was done that somebody is to work on.
     pub wake: Wake,
 }

@@ -242,7 +242,7 @@ impl Sender {
 
     fn rest(&mut self, wait: Duration, why: String) {
         let host = self.endpoint.authority().map_or("", |it| it.as_str());
-        let why = format!("{host}: {why}");
+        let why = format!("traces cannot be sent to {host}: {why}");
         (self.site.terms.exporting)(Some(&why));
         self.failures = self.failures.saturating_add(1);
         self.rests = Some((Instant::now() + wait, why));

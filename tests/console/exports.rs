@@ -296,6 +296,12 @@ on_every_database! {
             send(child, Signal::SIGKILL);
             child = daemon.child("console", Some(child)).await;
         }
+        let told = format!("traces cannot be sent to {address}");
+        eventually(PATIENCE, "`health` tells of it", async || {
+            let said = fixture.run(&[], &["health"]);
+            String::from_utf8_lossy(&said.stdout).contains(&told).then_some(())
+        })
+        .await;
         let collector = Collector::at(&address, vec![busy].leak(), spans);
         let halted = fixture.trigger("Halts", "1", 3).await;
         runs.extend(halted);
