@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::machine::outcome::{Ending, Verdict};
+use crate::machine::webhook::Follows;
 use crate::metrics::{self, Counts};
 use crate::model::*;
 use crate::store::advance::Advanced;
@@ -60,11 +61,17 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
         (Role::Worker, Some(pipeline)) => {
             counts.add(&metrics::STALE_WRITES, &own, 0);
             counts.add(&metrics::RUNS_STARTED, &[pipeline], 0);
+            counts.add(&metrics::DUPLICATE_TRIGGERS, &[pipeline], 0);
             for status in [RunStatus::Completed, RunStatus::Halted] {
                 counts.add(&metrics::RUNS_ENDED, &[pipeline, status.as_str()], 0);
             }
         }
         (Role::Advancer, _) => counts.add(&metrics::STALE_WRITES, &own, 0),
+        (Role::Console, _) => {
+            for outcome in [DELIVERED, AGAIN, FAILED] {
+                counts.add(&metrics::WEBHOOK_DELIVERIES, &[outcome], 0);
+            }
+        }
         (Role::Supervisor, _) => {
             for role in [Role::Worker, Role::Advancer] {
                 for cause in ["ended", "failed", "killed"] {
@@ -78,6 +85,11 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
         _ => {}
     }
 }
+
+/// What becomes of an attempt to tell an endpoint of a run.
+const DELIVERED: &str = "delivered";
+const AGAIN: &str = "again";
+const FAILED: &str = "failed";
 
 /// The kinds of claims.
 const KINDS: [&str; 2] = ["execution", "advancement"];
@@ -270,6 +282,33 @@ pub fn exited(counts: &mut Counts, role: Role, status: ExitStatus) {
 pub fn stopped(counts: &mut Counts, role: Role, outcome: &'static str, took: Duration) {
     counts.add(&metrics::SHUTDOWNS, &[role.as_str(), outcome], 1);
     counts.observe(&metrics::SHUTDOWN, &[role.as_str()], took);
+}
+
+/// A console has answered a request to a route of this pattern, if there is one.
+pub fn answered(counts: &mut Counts, route: Option<&str>, status: u16, took: Duration) {
+    let class = match status / 100 {
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        _ => "5xx",
+    };
+    let route = route.unwrap_or(metrics::OTHER);
+    counts.observe(&metrics::HTTP_REQUEST, &[route, class], took);
+}
+
+/// A trigger's key belongs to a run already.
+pub fn triggered_again(counts: &mut Counts, pipeline: &str) {
+    counts.add(&metrics::DUPLICATE_TRIGGERS, &[pipeline], 1);
+}
+
+/// An attempt to tell an endpoint of a run has ended.
+pub fn delivered(counts: &mut Counts, follows: Follows) {
+    let outcome = match follows {
+        Follows::Delivered => DELIVERED,
+        Follows::Again(_) => AGAIN,
+        Follows::Failed => FAILED,
+    };
+    counts.add(&metrics::WEBHOOK_DELIVERIES, &[outcome], 1);
 }
 
 /// When the row of a process is written.

@@ -47,7 +47,7 @@ pub struct Shared {
     pub check: Notify,
     counters: AtomicCounters,
     /// Counts, for metrics.
-    pub counts: Own,
+    pub counts: Arc<Own>,
     /// The loop may hold something that is not in `state`.
     holding: AtomicBool,
     troubles: Mutex<Troubles>,
@@ -109,7 +109,7 @@ impl Shared {
             wake: Notify::new(),
             check: Notify::new(),
             counters: AtomicCounters::default(),
-            counts: Own::default(),
+            counts: Arc::default(),
             holding: AtomicBool::new(false),
             troubles: Mutex::default(),
             heard: OnceLock::new(),

@@ -132,6 +132,10 @@ metrics! {
         "Statements and connections that failed, by the cause";
     LOG_LINES_DROPPED = Counter "log_lines_dropped" []
         "Lines of log that nobody read in time";
+    DUPLICATE_TRIGGERS = Counter "duplicate_triggers" ["pipeline"]
+        "Triggers by the API and by the pages of consoles whose key a run had already; those by commands are not counted";
+    WEBHOOK_DELIVERIES = Counter "webhook_deliveries" ["outcome"]
+        "Attempts to tell an endpoint of a run: delivered, failed and made again later, or failed for good";
     STEP_WAIT = Histogram "step_wait_seconds" ["pipeline"]
         "For how long executions had been due when they were claimed; one that was leased with the result before it is not observed";
     STEP_DURATION = Histogram "step_duration_seconds" ["pipeline", "step"]
@@ -144,6 +148,8 @@ metrics! {
         "From a dead process's last heartbeat until what it held was given back";
     SHUTDOWN = Histogram "shutdown_seconds" ["role"]
         "How long processes took to end after they were told to";
+    HTTP_REQUEST = Histogram "http_request_seconds" ["route", "status"]
+        "How long consoles took until the beginning of a response, by the route's pattern and the class of the status";
     QUEUE_DEPTH = Gauge "queue_depth" ["pipeline", "state"]
         "Executions in the queue that are due, or due later; counted up to 10000";
     QUEUE_OLDEST_AGE = Gauge "queue_oldest_age_seconds" ["pipeline"]

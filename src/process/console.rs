@@ -116,6 +116,7 @@ async fn listen(
         max_payload: Box::new(move |pipeline| settings.job_worker.max_payload(pipeline)),
         webhooks: config.console.webhooks.as_slice().into(),
         traces: config.console.traces.clone(),
+        counts: Arc::clone(&shared.counts),
         exporting: Box::new(move |failure| match failure {
             Some(text) => shared.trouble(Trouble::Exporting, "", text),
             None => shared.over(Trouble::Exporting, ""),

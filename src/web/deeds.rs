@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use serde_json::value::RawValue;
 
 use crate::definition::Definition;
+use crate::engine::counting;
 use crate::machine::pause::Pause;
 use crate::model::*;
 use crate::problem::nearest;
@@ -140,6 +141,7 @@ pub async fn trigger(
         return Err(Refusal::input(&definition.pipeline, &violations));
     }
     let woken = Arc::clone(site);
+    let pipeline = definition.pipeline.clone();
     let asked = site.acts.read(async move |conn| {
         let runs = [NewRun {
             key: key.as_deref(),
@@ -150,7 +152,13 @@ pub async fn trigger(
         Ok(made.into_iter().next())
     });
     let made = asked.await.map_err(unsure)?;
-    made.ok_or_else(|| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no run was made"))
+    let refusal = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "no run was made");
+    let made = made.ok_or_else(refusal)?;
+    if !made.created {
+        let counts = &site.terms.counts;
+        counts.count(|counts| counting::triggered_again(counts, &pipeline));
+    }
+    Ok(made)
 }
 
 /// The run that continues another, and whether this is who made it.

@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
@@ -18,6 +18,8 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
+
+use crate::engine::counting;
 
 use super::refusal::{Form, Refusal, worded};
 use super::{Site, api};
@@ -130,19 +132,23 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
 
 /// The middleware around all routes, and around the response where there is none.
 pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
     let form = Form::of(request.uri().path());
     let (uri, headers) = (request.uri(), request.headers());
+    // The path itself may hold what nobody is to read in a log, and be another each time.
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map(MatchedPath::as_str);
     let admitted = within_bounds(uri, headers).and_then(|()| site.hosts.check(uri, headers));
     let response = match admitted {
         Ok(()) => {
-            // The path itself may hold what nobody is to read in a log.
-            let route = request.extensions().get::<MatchedPath>();
-            let route = route.map(|route| route.as_str().to_owned());
             let method = request.method().clone();
-            answered(next.run(request), &method, route.as_deref()).await
+            answered(next.run(request), &method, route).await
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };
+    let (status, took) = (response.status().as_u16(), began.elapsed());
+    let counts = &site.terms.counts;
+    counts.count(|counts| counting::answered(counts, route, status, took));
     with_headers(worded(response, form))
 }
 

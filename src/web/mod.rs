@@ -36,6 +36,7 @@ use tokio::net::TcpListener;
 
 use crate::config::{Collector, Endpoint};
 use crate::definition::Definition;
+use crate::metrics::Own;
 use crate::model::Scope;
 use crate::store::definition::Definitions;
 use crate::store::process::ProcessRow;
@@ -131,6 +132,8 @@ pub struct Terms {
     pub traces: Collector,
     /// Called with what keeps traces from being sent, and with nothing when they are sent again.
     pub exporting: Exporting,
+    /// Where it counts what it does.
+    pub counts: Arc<Own>,
     /// Called when something was done that somebody is to work on.
     pub wake: Wake,
 }

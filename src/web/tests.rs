@@ -39,6 +39,7 @@ pub(super) async fn with<F: Future>(
             },
             exporting: Box::new(|_| {}),
             webhooks: Arc::new([]),
+            counts: Arc::default(),
             wake: Box::new(|_, _| Box::pin(async {})),
         };
         let site = Arc::new(Site::new(&location, hosts, terms).unwrap());

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::config::Endpoint;
+use crate::engine::counting;
 use crate::machine::webhook::{Follows, Interest, follows};
 use crate::store::delivery::{self, Delivery, Due, Found};
 use crate::store::finder::Finder;
@@ -211,7 +212,10 @@ impl Post {
             delivery::record(conn, &due, follows, status, error.as_deref()).await
         });
         // A message of which nothing could be written is sent once more.
-        let _ = asked.await;
+        if matches!(asked.await, Ok(true)) {
+            let counts = &site.terms.counts;
+            counts.count(|counts| counting::delivered(counts, follows));
+        }
         if has_duty {
             self.fill_one(site, place).await;
         }

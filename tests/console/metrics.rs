@@ -177,6 +177,37 @@ on_every_database! {
         fixture.audited().await;
     }
 
+    async fn requests_are_timed_by_the_route_and_no_path_is_a_label(db: Db) {
+        let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
+        fixture.configure(ANY_PORT);
+        let mut alone = fixture.start_as(&[], &["console"]);
+        let console = Console::of(&alone).await;
+        console.answers("/readyz", 200).await;
+        let nobody = "0192f3a1-0000-7000-8000-000000000000";
+        for (path, status) in [
+            ("/pipelines".to_owned(), 200),
+            ("/pipelines?secret=1".to_owned(), 400),
+            (format!("/api/v1/runs/{nobody}"), 404),
+            (format!("/api/v1/runs/{nobody}"), 404),
+            ("/nowhere/secret".to_owned(), 404),
+        ] {
+            assert_eq!(console.get(&path).status, status, "{path}");
+        }
+        let strange = "GET /pipelines HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n\r\n";
+        assert_eq!(console.exchange(strange).unwrap().status, 421);
+        alone.stop().await;
+        let series = printed(&fixture);
+        let n = |route: &str, status: &str| {
+            let name = format!(r#"ductwork_http_request_seconds_count{{route="{route}",status="{status}"}}"#);
+            series.get(&name).copied()
+        };
+        assert_eq!(n("/pipelines", "2xx"), Some(1.0), "{series:#?}");
+        assert_eq!(n("/pipelines", "4xx"), Some(2.0));
+        assert_eq!(n("/api/v1/runs/{id}", "4xx"), Some(2.0));
+        assert_eq!(n("_other", "4xx"), Some(1.0));
+        assert!(series.keys().all(|it| !it.contains("secret") && !it.contains(nobody)), "{series:#?}");
+    }
+
     async fn each_asks_for_its_format_and_the_verb_prints_the_same(db: Db) {
         let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         fixture.configure(ANY_PORT);

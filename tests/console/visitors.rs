@@ -391,6 +391,11 @@ on_every_database! {
         assert_eq!(listed.value()[0]["verb"], "revive");
         assert!(listed.header("link").unwrap().contains("rel=\"next\""));
         daemon.stop().await;
+        let metrics = printed(&fixture, &["metrics"]);
+        for (pipeline, duplicates) in [("Halts", 2), ("Plain", 0)] {
+            let counted = format!("ductwork_duplicate_triggers_total{{pipeline=\"{pipeline}\"}} {duplicates}\n");
+            assert!(metrics.contains(&counted), "{metrics}");
+        }
         fixture.audited().await;
     }
 

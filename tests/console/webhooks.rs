@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::fixture::*;
 use crate::on_every_database;
 use crate::support::Db;
-use crate::visitors::{Ask, KNOWN, started, token};
+use crate::visitors::{Ask, KNOWN, printed, started, token};
 
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -216,6 +216,11 @@ on_every_database! {
         daemon.says("messages to an endpoint are given up").await;
         assert_eq!(endpoint.heard().len(), 3);
         daemon.stop().await;
+        let metrics = printed(&fixture, &["metrics"]);
+        for outcome in ["delivered", "again", "failed"] {
+            let counted = format!("ductwork_webhook_deliveries_total{{outcome=\"{outcome}\"}} 1\n");
+            assert!(metrics.contains(&counted), "{outcome}: {metrics}");
+        }
     }
 
     async fn consoles_that_are_killed_at_it_lose_no_message(db: Db) {
