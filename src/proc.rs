@@ -3,6 +3,10 @@
 //! Owns: reading its status, its environment and its children. Never: signals anybody, or waits for anybody.
 
 use std::io;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 
 /// A process's number.
 pub type Pid = i32;
@@ -93,6 +97,45 @@ pub fn children_of_first_thread() -> io::Result<Vec<Pid>> {
     Ok(children.filter_map(|pid| pid.parse().ok()).collect())
 }
 
+/// What this process uses of its host.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    /// Bytes of memory.
+    pub resident: Option<u64>,
+    /// Time of all its threads on a processor.
+    pub cpu: Option<Duration>,
+    /// Files, sockets and pipes.
+    pub open_fds: Option<u64>,
+}
+
+impl Usage {
+    /// Of this moment. Whatever cannot be read is left out.
+    pub fn now() -> Self {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let span = |time: TimeVal| {
+            let microseconds = time.num_microseconds();
+            Duration::from_micros(u64::try_from(microseconds).unwrap_or_default())
+        };
+        let usage = getrusage(UsageWho::RUSAGE_SELF).ok();
+        // The list itself is open while it is read.
+        let open = std::fs::read_dir("/proc/self/fd").ok();
+        let open = open.map(|list| list.count().saturating_sub(1) as u64);
+        Self {
+            resident: resident(&status),
+            cpu: usage.map(|usage| span(usage.user_time()) + span(usage.system_time())),
+            open_fds: open,
+        }
+    }
+}
+
+/// The bytes of memory that a process has, by its `/proc/PID/status`.
+fn resident(status: &str) -> Option<u64> {
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    kibibytes.checked_mul(1_024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +158,42 @@ mod tests {
         for torn in [&b""[..], b"42", b"42 (x)", b"42 (x) S 1", b"42 (x) S x 1 1"] {
             assert_eq!(parse_stat(torn), None);
         }
+    }
+
+    #[test]
+    fn memory_is_read_from_a_status_and_is_nothing_where_that_has_none() {
+        let status = "Name:\tVmRSS: 9 kB\nVmRSS:\t   12345 kB\nThreads:\t2\n";
+        assert_eq!(resident(status), Some(12345 * 1024));
+        for other in [
+            "",
+            "VmRSS:",
+            "VmRSS: many kB",
+            "VmRSS: 18446744073709551615 kB",
+        ] {
+            assert_eq!(resident(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_sees_what_it_uses() {
+        let before = Usage::now();
+        let files: Vec<_> = (0..20).map(|_| std::fs::File::open("/dev/null")).collect();
+        let mut bytes = vec![0_u8; 64 << 20];
+        bytes.iter_mut().step_by(512).for_each(|byte| *byte = 1);
+        let now = Usage::now();
+        // Other tests of this process open and close files as well.
+        assert!(
+            files.iter().all(Result::is_ok) && now.open_fds >= Some(20),
+            "{now:?}"
+        );
+        assert!(now.resident >= Some(64 << 20), "{now:?}");
+        assert!(
+            now.cpu >= before.cpu && now.cpu > Some(Duration::ZERO),
+            "{now:?}"
+        );
+        assert_eq!(
+            bytes.iter().filter(|byte| **byte == 1).count(),
+            (64 << 20) / 512
+        );
     }
 }

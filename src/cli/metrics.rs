@@ -28,9 +28,9 @@ impl Metrics {
         };
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
-            let counts = metrics::counts(&mut conn).await?;
+            let (counts, mut readings) = metrics::counts(&mut conn).await?;
             let lease = config.supervisor.reaper_timeout;
-            let mut readings = metrics::readings(&mut conn, lease).await?;
+            readings.extend(metrics::readings(&mut conn, lease).await?);
             readings.extend(metrics::runs(&mut conn).await?);
             cli.out.text(&render(&counts, &readings, format))
         })

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::machine::outcome::{Ending, Verdict};
 use crate::machine::webhook::Follows;
-use crate::metrics::{self, Counts};
+use crate::metrics::{self, Counts, Measured};
 use crate::model::*;
+use crate::proc::Usage;
 use crate::store::advance::Advanced;
 use crate::store::claim::Claimed;
 use crate::store::commit::{Committed, Finished};
@@ -317,18 +318,19 @@ pub struct Writing {
     pub due: tokio::time::Instant,
     /// The statements that are counted already.
     statements: u64,
-}
-
-impl Default for Writing {
-    fn default() -> Self {
-        Self {
-            due: tokio::time::Instant::now() + WRITE_EVERY,
-            statements: 0,
-        }
-    }
+    is_first: bool,
 }
 
 impl Writing {
+    /// Next in a while. Of the loops of one program the first tells what the program uses.
+    pub fn new(is_first: bool) -> Self {
+        Self {
+            due: tokio::time::Instant::now() + WRITE_EVERY,
+            statements: 0,
+            is_first,
+        }
+    }
+
     /// Writes the row, if it is to change: one statement, which waits for a lock no longer than a heartbeat
     /// does. Only an error that ends the connection is one.
     pub async fn write(
@@ -339,6 +341,7 @@ impl Writing {
     ) -> Result<(), Error> {
         self.due = tokio::time::Instant::now() + WRITE_EVERY;
         self.take(shared, role);
+        shared.counts.measure(self.measured(shared));
         let Some(body) = shared.counts.to_write() else {
             return Ok(());
         };
@@ -358,6 +361,28 @@ impl Writing {
             ),
         }
         Ok(())
+    }
+
+    fn measured(&self, shared: &Shared) -> Measured {
+        let (slots, busy) = shared.slots().unzip();
+        let own = Measured {
+            slots,
+            busy,
+            ..Measured::default()
+        };
+        match self.is_first {
+            true => {
+                let usage = Usage::now();
+                let milliseconds = |time: Duration| u64::try_from(time.as_millis()).ok();
+                Measured {
+                    memory: usage.resident,
+                    cpu_ms: usage.cpu.and_then(milliseconds),
+                    open_fds: usage.open_fds,
+                    ..own
+                }
+            }
+            false => own,
+        }
     }
 
     /// Counts what is counted elsewhere; what belongs to the program as a whole with whoever comes first.

@@ -101,6 +101,8 @@ pub struct Lifeline {
     pub origin: String,
     /// Wakes others after a recovery.
     pub waker: Arc<dyn Waker>,
+    /// Of the lifelines of this program it is the first, or the only one.
+    pub is_first: bool,
     /// Somebody has what the last beat needed, and that was said.
     pub kept_waiting: bool,
 }
@@ -148,7 +150,7 @@ impl Lifeline {
     /// Beats, listens and answers until `stopped`; then removes the process's row.
     pub async fn run(mut self, conn: Conn, mut stopped: oneshot::Receiver<()>) {
         let mut link = Link::new(self.location.clone());
-        let mut agenda = Agenda::new();
+        let mut agenda = Agenda::new(self.is_first);
         let mut conn = Some(conn);
         loop {
             let Some(open) = &mut conn else {
@@ -521,7 +523,7 @@ struct Agenda {
 }
 
 impl Agenda {
-    fn new() -> Self {
+    fn new(is_first: bool) -> Self {
         let now = tokio::time::Instant::now();
         Self {
             beat: now,
@@ -533,7 +535,7 @@ impl Agenda {
             reported: Reported::default(),
             hindered: Growing::default(),
             keeping: Keeping::default(),
-            writing: Writing::default(),
+            writing: Writing::new(is_first),
             swept: 0,
             look_due: false,
         }

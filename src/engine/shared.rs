@@ -46,6 +46,8 @@ pub struct Shared {
     /// Wakes the lifeline: this process was declared dead, or must look at once at its claims.
     pub check: Notify,
     counters: AtomicCounters,
+    /// A worker's slots.
+    slots: OnceLock<u64>,
     /// Counts, for metrics.
     pub counts: Arc<Own>,
     /// The loop may hold something that is not in `state`.
@@ -109,6 +111,7 @@ impl Shared {
             wake: Notify::new(),
             check: Notify::new(),
             counters: AtomicCounters::default(),
+            slots: OnceLock::new(),
             counts: Arc::default(),
             holding: AtomicBool::new(false),
             troubles: Mutex::default(),
@@ -188,6 +191,19 @@ impl Shared {
         let state = self.state();
         let started = state.held.values().filter(|held| held.started.is_some());
         started.map(|held| Arc::clone(&held.assignment)).collect()
+    }
+
+    /// Takes note of how many executions may run at once.
+    pub fn set_slots(&self, slots: u64) {
+        let _once = self.slots.set(slots);
+    }
+
+    /// How many executions may run at once, and how many do; none where none ever may.
+    pub fn slots(&self) -> Option<(u64, u64)> {
+        let slots = *self.slots.get()?;
+        let state = self.state();
+        let busy = state.held.values().filter(|held| held.started.is_some());
+        Some((slots, busy.count() as u64))
     }
 
     /// Takes note of the pid of an execution's command.

@@ -110,6 +110,7 @@ impl Worker {
     /// Runs until told to stop, and everything in flight is committed.
     pub async fn run(self) {
         let count = self.policy.config().job_worker.count(&self.pipeline) as usize;
+        self.shared.set_slots(count as u64);
         let runner = Arc::clone(&self.runner);
         let mut state = Loop {
             link: Link::new(self.location.clone()),

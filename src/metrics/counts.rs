@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
+use super::measured::Measured;
 use super::{Kind, Metric, OTHER, PIPELINES_MAX, STEPS_IN_ALL_MAX, STEPS_MAX, named};
 
 /// Between the label values of a series. No name has it in it.
@@ -249,8 +250,18 @@ pub struct Own {
 #[derive(Debug, Default)]
 struct State {
     counts: Counts,
+    measured: Measured,
     /// The row as it is, or may be.
     written: Option<String>,
+}
+
+/// The row of a process that lives.
+#[derive(Serialize)]
+struct Row<'a> {
+    #[serde(flatten)]
+    counts: &'a Counts,
+    #[serde(rename = "m")]
+    measured: Measured,
 }
 
 impl Own {
@@ -264,10 +275,19 @@ impl Own {
         count(&mut self.state().counts);
     }
 
+    /// Takes note of what the process has measured of itself.
+    pub fn measure(&self, measured: Measured) {
+        self.state().measured = measured;
+    }
+
     /// The row to write, if it is to change.
     pub fn to_write(&self) -> Option<String> {
         let state = self.state();
-        let body = state.counts.to_body();
+        let row = Row {
+            counts: &state.counts,
+            measured: state.measured,
+        };
+        let body = serde_json::to_string(&row).expect("texts and numbers are JSON");
         (state.written.as_ref() != Some(&body)).then_some(body)
     }
 

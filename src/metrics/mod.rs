@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 mod counts;
 mod histogram;
+mod measured;
 pub mod text;
 pub mod window;
 
@@ -18,6 +19,7 @@ mod tests;
 
 pub use counts::{Counts, Own};
 pub use histogram::{BOUNDS, Histogram};
+pub use measured::{Measured, Owner, Processes};
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +65,11 @@ impl Metric {
         };
         format!("{PREFIX}{}{total}", self.name)
     }
+
+    /// True for that of which the highest matters, and not the sum.
+    fn is_an_age(&self) -> bool {
+        self.kind == Kind::Gauge && self.name.ends_with("_seconds")
+    }
 }
 
 /// The beginning of all names.
@@ -79,6 +86,9 @@ pub const STEPS_MAX: usize = 64;
 
 /// and so many of all pipelines together.
 pub const STEPS_IN_ALL_MAX: usize = 1_000;
+
+/// So many processes have series of their own.
+pub const PROCESSES_MAX: usize = 500;
 
 macro_rules! metrics {
     ($($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)+) => {
@@ -166,6 +176,14 @@ metrics! {
         "Registered processes: up, quiet, in trouble, or silent for longer than a lease";
     HEARTBEAT_AGE = Gauge "heartbeat_age_seconds" ["role", "host"]
         "Age of the oldest last heartbeat";
+    SLOTS = Gauge "slots" ["pipeline", "state"]
+        "Slots of workers, busy and free, as each worker wrote last, which it does every 10 s";
+    PROCESS_MEMORY = Gauge "process_resident_memory_bytes" ["host", "role", "pipeline", "slot"]
+        "Memory of a living process, without that of its steps, as it wrote last";
+    PROCESS_CPU = Counter "process_cpu_seconds" ["host", "role", "pipeline", "slot"]
+        "Time of a living process on processors, without that of its steps, as it wrote last";
+    PROCESS_FDS = Gauge "process_open_fds" ["host", "role", "pipeline", "slot"]
+        "Files, sockets and pipes that a living process has open, as it wrote last";
     BUILD_INFO = Gauge "build_info" ["version", "database"]
         "Always 1: the version of the program that was scraped, and the database";
 }
@@ -178,7 +196,7 @@ pub fn named(name: &str) -> Option<&'static Metric> {
 /// A number that is read at the moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
-    /// A gauge.
+    /// A gauge, or what counts since a process began.
     pub metric: &'static Metric,
     /// The values of its labels.
     pub labels: Vec<String>,
@@ -208,7 +226,7 @@ pub fn bounded(readings: Vec<Reading>) -> Vec<Reading> {
         }
         let same = |it: &&mut Reading| it.metric == reading.metric && it.labels == reading.labels;
         match bounded.iter_mut().find(same) {
-            Some(other) if reading.metric.name.ends_with("_seconds") => {
+            Some(other) if reading.metric.is_an_age() => {
                 other.value = other.value.max(reading.value);
             }
             Some(other) => other.value += reading.value,

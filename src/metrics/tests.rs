@@ -294,3 +294,84 @@ fn the_list_is_sound() {
         );
     }
 }
+
+#[test]
+fn what_a_process_measured_is_in_its_row_and_in_no_sum() {
+    let own = Own::default();
+    own.count(|counts| counts.add(&HEARTBEATS, &["worker", "written"], 3));
+    let measured = Measured {
+        memory: Some(1 << 30),
+        cpu_ms: Some(1_500),
+        slots: Some(5),
+        ..Measured::default()
+    };
+    own.measure(measured);
+    let body = own.to_write().unwrap();
+    assert_eq!(Measured::parse(&body), measured);
+    // An older version reads such a row, and what it writes itself has none of it.
+    let counts = Counts::parse(&body);
+    assert_eq!(counts.sum(&HEARTBEATS, &[]), 3);
+    assert_eq!(Measured::parse(&counts.to_body()), Measured::default());
+    for other in [
+        r#"{"c":{}}"#,
+        r#"{"m":{"memory":-1}}"#,
+        r#"{"m":7}"#,
+        "no JSON",
+    ] {
+        assert_eq!(Measured::parse(other), Measured::default(), "{other}");
+    }
+    let newer = r#"{"c":{},"h":{},"m":{"memory":7,"threads":3}}"#;
+    assert_eq!(Measured::parse(newer).memory, Some(7));
+}
+
+#[test]
+fn the_living_have_series_of_their_own_up_to_a_bound_and_no_sum_loses_any() {
+    let owner = |host: &str, pipeline: &str| Owner {
+        host: host.to_owned(),
+        role: "worker".to_owned(),
+        pipeline: pipeline.to_owned(),
+    };
+    let of = |n| Measured {
+        memory: Some(n),
+        cpu_ms: Some(500),
+        slots: Some(4),
+        busy: Some(1),
+        ..Measured::default()
+    };
+    let mut processes = Processes::default();
+    processes.add(owner("a", "P"), of(1));
+    processes.add(owner("a", "P"), of(2));
+    processes.add(owner("b", ""), Measured::default());
+    let text = render(&Counts::default(), &processes.readings(), Format::Text);
+    for line in [
+        "ductwork_slots{pipeline=\"P\",state=\"busy\"} 2\n",
+        "ductwork_slots{pipeline=\"P\",state=\"free\"} 6\n",
+        "ductwork_process_resident_memory_bytes{host=\"a\",role=\"worker\",pipeline=\"P\",slot=\"0\"} 1\n",
+        "ductwork_process_resident_memory_bytes{host=\"a\",role=\"worker\",pipeline=\"P\",slot=\"1\"} 2\n",
+        "# TYPE ductwork_process_cpu_seconds_total counter\n",
+        "ductwork_process_cpu_seconds_total{host=\"a\",role=\"worker\",pipeline=\"P\",slot=\"1\"} 0.5\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    assert!(
+        !text.contains("open_fds") && !text.contains("host=\"b\""),
+        "{text}"
+    );
+
+    let mut processes = Processes::default();
+    for n in 0..PROCESSES_MAX + 3 {
+        processes.add(owner(&format!("h{n}"), "P"), of(1));
+    }
+    let readings = processes.readings();
+    let memory = || readings.iter().filter(|it| it.metric == &PROCESS_MEMORY);
+    assert_eq!(memory().count(), PROCESSES_MAX + 1);
+    assert_eq!(
+        memory().map(|it| it.value).sum::<f64>(),
+        (PROCESSES_MAX + 3) as f64
+    );
+    let other = memory().find(|it| it.labels[0] == OTHER).unwrap();
+    assert_eq!(
+        (other.labels.as_slice(), other.value),
+        (&[OTHER, "worker", OTHER, OTHER].map(str::to_owned)[..], 3.0)
+    );
+}

@@ -44,25 +44,14 @@ pub fn render(counts: &Counts, readings: &[Reading], format: Format) -> String {
                         &count.to_string(),
                     );
                 }
+                read(&mut text, metric, "_total", readings);
             }
             Kind::Histogram => {
                 for (labels, histogram) in counts.histograms(metric) {
                     self::histogram(&mut text, metric, &labels, histogram, format);
                 }
             }
-            Kind::Gauge => {
-                for reading in readings.iter().filter(|it| it.metric == *metric) {
-                    let labels: Vec<&str> = reading.labels.iter().map(String::as_str).collect();
-                    sample(
-                        &mut text,
-                        metric,
-                        "",
-                        &labels,
-                        None,
-                        &reading.value.to_string(),
-                    );
-                }
-            }
+            Kind::Gauge => read(&mut text, metric, "", readings),
         }
         if text.len() == empty {
             text.truncate(begin);
@@ -83,6 +72,20 @@ fn head(text: &mut String, metric: &Metric, format: Format) {
     let (help, kind) = (metric.help, metric.kind.as_str());
     // Writing to a string cannot fail.
     let _ = writeln!(text, "# HELP {name} {help}.\n# TYPE {name} {kind}");
+}
+
+fn read(text: &mut String, metric: &Metric, ending: &str, readings: &[Reading]) {
+    for reading in readings.iter().filter(|it| it.metric == metric) {
+        let labels: Vec<&str> = reading.labels.iter().map(String::as_str).collect();
+        sample(
+            text,
+            metric,
+            ending,
+            &labels,
+            None,
+            &reading.value.to_string(),
+        );
+    }
 }
 
 fn histogram(

@@ -111,12 +111,13 @@ impl Child {
                 }
             }
             let recovers = *kind != ChildKind::Console;
-            let sweeps = self.supervisor.is_none() && lives.is_empty() && recovers;
+            let is_first = lives.is_empty();
+            let sweeps = self.supervisor.is_none() && is_first && recovers;
             let life = Life::begin(
                 &self,
                 kind,
                 shared,
-                sweeps,
+                (is_first, sweeps),
                 &location,
                 &policy,
                 &definitions,
@@ -292,7 +293,7 @@ impl Life {
         child: &Child,
         kind: &ChildKind,
         shared: Arc<Shared>,
-        sweeps: bool,
+        (is_first, sweeps): (bool, bool),
         location: &Location,
         policy: &Policy,
         definitions: &Arc<Definitions>,
@@ -344,6 +345,7 @@ impl Life {
             connected: watch::Sender::new(false),
             origin: wakeup.origin(),
             waker: Arc::clone(&waker),
+            is_first: is_first,
             kept_waiting: false,
         };
         let conn = lifeline.begin().await;

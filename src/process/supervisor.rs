@@ -252,6 +252,7 @@ impl Supervisor {
             connected: watch::Sender::new(false),
             origin: wakeup.origin(),
             waker: wakeup.waker(),
+            is_first: true,
             kept_waiting: false,
         };
         let limits = roster::Limits {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::metrics::{self, Counts, Reading};
+use crate::metrics::{self, Counts, Measured, Owner, Processes, Reading};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
@@ -36,7 +36,9 @@ statements! {
         UPDATE ductwork_metrics SET written_at = {now}, body = :body WHERE process_id = :id";
     /// The oldest first, and before them the nil id: in this order names get series of their own.
     METRICS = "
-        SELECT body FROM ductwork_metrics ORDER BY process_id";
+        SELECT m.body, p.host, p.role, p.pipeline FROM ductwork_metrics m
+          LEFT JOIN ductwork_processes p ON p.id = m.process_id
+         ORDER BY m.process_id";
     ANY_BEREFT = "
         SELECT 1 AS found FROM ductwork_metrics m
          WHERE m.process_id <> :nil
@@ -69,13 +71,25 @@ pub async fn write(conn: &mut Conn, process: ProcessId, body: &str) -> Result<bo
     Ok(conn.execute(&WRITE_METRICS, &args).await? == 1)
 }
 
-/// The sum of what all processes have counted, those that live and those that are gone.
-pub async fn counts(conn: &mut Conn) -> Result<Counts, Error> {
-    let mut counts = Counts::default();
+/// The sum of what all processes have counted, those that live and those that are gone, and what the living have
+/// measured of themselves.
+pub async fn counts(conn: &mut Conn) -> Result<(Counts, Vec<Reading>), Error> {
+    let (mut counts, mut processes) = (Counts::default(), Processes::default());
     for row in conn.fetch(&METRICS, &[]).await? {
         counts.merge(&parsed(&row)?);
+        let host: Option<String> = row.get("host")?;
+        let role: Option<String> = row.get("role")?;
+        if let (Some(host), Some(role)) = (host, role) {
+            let pipeline: Option<String> = row.get("pipeline")?;
+            let owner = Owner {
+                host,
+                role,
+                pipeline: pipeline.unwrap_or_default(),
+            };
+            processes.add(owner, Measured::parse(&row.get::<String>("body")?));
+        }
     }
-    Ok(counts)
+    Ok((counts, processes.readings()))
 }
 
 fn parsed(row: &Row) -> Result<Counts, Error> {

@@ -50,9 +50,10 @@ impl Scrapes {
             return Ok(Arc::clone(&last.scraped));
         }
         let (source, stale_after) = (&site.source, site.terms.witness.stale_after);
-        let counts = source.read(async |conn| rows::counts(conn).await).await?;
-        let readings = source.read(async move |conn| rows::readings(conn, stale_after).await);
-        let mut readings = in_time(readings.await)?;
+        let counted = source.read(async |conn| rows::counts(conn).await);
+        let (counts, mut readings) = counted.await?;
+        let more = source.read(async move |conn| rows::readings(conn, stale_after).await);
+        readings.extend(in_time(more.await)?);
         let runs = source.read(async |conn| rows::runs(conn).await).await;
         readings.extend(in_time(runs)?);
         let took = began.elapsed();

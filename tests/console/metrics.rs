@@ -27,6 +27,11 @@ const QUICK: &str = "pipeline: Quick\n\
      steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
      flow: [{ start: A }, { chain: B }]\n";
 
+/// A step that runs until it is let go.
+const BUSY: &str = "pipeline: Busy\n\
+     steps: { A: { command: [sh, -c, 'until [ -e go ]; do sleep 0.1; done; cat'] } }\n\
+     flow: [{ start: A }]\n";
+
 const ANY_PORT: &str = "  console: { listen: \"127.0.0.1:0\" }\n";
 
 /// The series of a text and their values.
@@ -39,9 +44,12 @@ fn series(text: &str) -> BTreeMap<String, f64> {
     lines.map(sample).collect()
 }
 
-/// True for what may never fall.
+/// True for what may never fall: the time of a living process on processors is that process's own.
 fn is_counted(series: &str) -> bool {
     let name = series.split('{').next().unwrap();
+    if name == "ductwork_process_cpu_seconds_total" {
+        return false;
+    }
     let endings = ["_total", "_bucket", "_count", "_sum"];
     endings.iter().any(|ending| name.ends_with(ending))
 }
@@ -253,6 +261,69 @@ async fn while_the_database_is_away_a_scrape_is_told_to_come_again() {
     cluster.up();
     console.answers("/metrics", 200).await;
     alone.stop().await;
+}
+
+/// Each process writes what it uses, and a worker how many slots it has.
+#[tokio::test]
+async fn living_processes_tell_what_they_use() {
+    let db = Db::sqlite();
+    let mut fixture = DaemonFixture::new(&db, Settings::default(), &[BUSY]).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    fixture.trigger("Busy", "1", 1).await;
+    let of = |series: &BTreeMap<String, f64>, name: &str, labels: &[&str]| {
+        let is_it =
+            |it: &str| it.starts_with(name) && labels.iter().all(|label| it.contains(label));
+        let found = series.iter().find(|(it, _)| is_it(it));
+        found.map(|(_, value)| *value)
+    };
+    let series = eventually(PATIENCE, "the worker tells of its busy slot", async || {
+        let series = printed(&fixture);
+        let busy = of(&series, "ductwork_slots{", &["\"busy\""]);
+        (busy == Some(1.0)).then_some(series)
+    })
+    .await;
+    for role in ["supervisor", "worker", "advancer"] {
+        let labels = [&format!("role=\"{role}\"") as &str, "slot=\"0\""];
+        let memory = of(&series, "ductwork_process_resident_memory_bytes{", &labels);
+        assert!(memory.is_some_and(|it| it > 1e6), "{role}: {series:#?}");
+        let open = of(&series, "ductwork_process_open_fds{", &labels);
+        assert!(open.is_some_and(|it| it >= 3.0), "{role}: {series:#?}");
+        let cpu = of(&series, "ductwork_process_cpu_seconds_total{", &labels);
+        assert!(cpu.is_some_and(|it| it > 0.0), "{role}: {series:#?}");
+    }
+    let free = of(&series, "ductwork_slots{pipeline=\"Busy\"", &["\"free\""]);
+    assert!(free.is_some(), "{series:#?}");
+    std::fs::write(fixture.path("go"), "").unwrap();
+    fixture.completed(PATIENCE).await;
+    daemon.stop().await;
+    // Nobody is left to tell anything.
+    let left = printed(&fixture);
+    assert_eq!(of(&left, "ductwork_process_resident", &[]), None);
+    db.remove().await;
+}
+
+/// What the program uses is told once, whatever works in it.
+#[tokio::test]
+async fn a_program_that_works_several_pipelines_tells_once_what_it_uses() {
+    let db = Db::sqlite();
+    let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK, FAILS]).await;
+    let mut alone = fixture.start_as(&[], &["worker"]);
+    let named = |series: &BTreeMap<String, f64>, start: &str| {
+        series.keys().filter(|it| it.starts_with(start)).count()
+    };
+    let series = eventually(PATIENCE, "both tell of their slots", async || {
+        let series = printed(&fixture);
+        // Busy and free ones.
+        (named(&series, "ductwork_slots{") == 4).then_some(series)
+    })
+    .await;
+    for metric in ["resident_memory_bytes{", "cpu_seconds_total{", "open_fds{"] {
+        let metric = format!("ductwork_process_{metric}");
+        assert_eq!(named(&series, &metric), 1, "{metric}: {series:#?}");
+    }
+    alone.stop().await;
+    db.remove().await;
 }
 
 /// A worker that is killed takes along the counts of its last ten seconds.

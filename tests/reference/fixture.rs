@@ -179,6 +179,7 @@ impl EngineFixture {
             requests: answers,
             sweeper: None,
             connected: watch::Sender::new(false),
+            is_first: true,
             kept_waiting: false,
             origin: "nobody".to_owned(),
             waker: Arc::clone(&waker),

@@ -20,7 +20,7 @@ fn beaten(times: u64) -> String {
 
 /// The heartbeats of all.
 async fn sum(conn: &mut Conn) -> u64 {
-    let counts = metrics::counts(conn).await.unwrap();
+    let counts = metrics::counts(conn).await.unwrap().0;
     counts.sum(&HEARTBEATS, &[])
 }
 
@@ -52,12 +52,12 @@ on_every_database! {
         let orderly = register(&mut driver.conn).await;
         metrics::write(&mut driver.conn, orderly, &beaten(5)).await.unwrap();
         process::deregister(&mut driver.conn, orderly).await.unwrap();
-        let before = metrics::counts(&mut driver.conn).await.unwrap();
+        let before = metrics::counts(&mut driver.conn).await.unwrap().0;
         assert_eq!(before.sum(&HEARTBEATS, &[]), 1 + 240 + 5);
         // So many at a time.
         for folded in [100, 21, 0] {
             assert_eq!(metrics::fold(&mut driver.conn).await.unwrap(), folded);
-            assert_eq!(metrics::counts(&mut driver.conn).await.unwrap(), before);
+            assert_eq!(metrics::counts(&mut driver.conn).await.unwrap().0, before);
         }
         // The living one has its row.
         assert!(metrics::write(&mut driver.conn, own, &beaten(4)).await.unwrap());
@@ -73,6 +73,31 @@ on_every_database! {
         assert!(!metrics::write(&mut driver.conn, dead, &beaten(9)).await.unwrap());
         assert_eq!(sum(&mut driver.conn).await, 4);
         assert_eq!(metrics::fold(&mut driver.conn).await.unwrap(), 0);
+    }
+
+    async fn what_a_process_has_measured_is_told_while_it_lives(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let dying = register(&mut driver.conn).await;
+        let body = r#"{"c":{},"h":{},"m":{"memory":7,"cpu_ms":1500,"open_fds":9,"slots":3,"busy":2}}"#;
+        assert!(metrics::write(&mut driver.conn, dying, body).await.unwrap());
+        let told = async |conn: &mut Conn| {
+            let (_, readings) = metrics::counts(conn).await.unwrap();
+            let named = |it: &Reading| (it.metric.name, it.labels.join(" "), it.value);
+            readings.iter().map(named).collect::<Vec<_>>()
+        };
+        let expected = [
+            ("slots", " busy", 2.0),
+            ("slots", " free", 1.0),
+            ("process_resident_memory_bytes", "here worker  0", 7.0),
+            ("process_cpu_seconds", "here worker  0", 1.5),
+            ("process_open_fds", "here worker  0", 9.0),
+        ];
+        let expected = expected.map(|(name, labels, value)| (name, labels.to_owned(), value));
+        assert_eq!(told(&mut driver.conn).await, expected);
+        let budgets = |_: &_, _: &str| limits(1, 1);
+        let death = Death::Proven { how: "killed" };
+        process::recover(&mut driver.conn, dying, death, &budgets, &driver.definitions).await.unwrap();
+        assert_eq!(told(&mut driver.conn).await, []);
     }
 
     async fn rows_that_two_sweepers_fold_at_once_count_once(db: Db) {

@@ -1,1 +1,3 @@
-SELECT body FROM ductwork_metrics ORDER BY process_id
+SELECT m.body, p.host, p.role, p.pipeline FROM ductwork_metrics m
+  LEFT JOIN ductwork_processes p ON p.id = m.process_id
+ ORDER BY m.process_id
