@@ -6,13 +6,15 @@ use serde_json::json;
 
 use crate::number::grouped;
 use crate::store::Purpose;
-use crate::store::audit::{GRACE, INVARIANTS, ROWS_MAX, audited};
+use crate::store::audit::{GRACE, INVARIANTS, ROWS_MAX, Violation, audited};
+use crate::store::report::{AuditFigures, Kind};
 use crate::time;
 
 use super::exit::{Code, Failure};
 use super::follow::say;
 use super::out::{self, Cell};
 use super::patiently::waiting;
+use super::reported;
 use super::setup::{self, CliContext};
 
 /// Checks every invariant.
@@ -21,7 +23,8 @@ use super::setup::{self, CliContext};
   ductworkd audit && echo all is well
   ductworkd audit --json | jq -r '.[].invariant' | sort | uniq -c
 
-It reads one snapshot, changes nothing, and may run beside the daemon.
+It reads one snapshot, changes nothing of any run, and may run beside the daemon. What it has found
+is kept for the console's page /trust and for metrics, where the database takes writes.
 ")]
 pub struct Audit {
     /// Ignore problems younger than this; the daemon repairs them itself [default: 60s]
@@ -35,49 +38,59 @@ impl Audit {
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Query).await?;
             let started = Instant::now();
-            let audited = audited(&mut conn, self.grace.unwrap_or(GRACE));
-            let audited = waiting("auditing", audited).await?;
+            let grace = self.grace.unwrap_or(GRACE);
+            let audited = waiting("auditing", audited(&mut conn, grace)).await?;
+            conn.close().await;
             let violations = audited.violations;
-            let took = time::span(started.elapsed());
-            if cli.out.json {
-                let row = |violation: &crate::store::audit::Violation| {
-                    json!({
-                        "invariant": violation.invariant,
-                        "title": violation.title,
-                        "entity": violation.entity,
-                        "id": violation.id,
-                        "detail": violation.detail,
-                    })
-                };
-                let rows: Vec<serde_json::Value> = violations.iter().map(row).collect();
-                cli.out.value(&rows)?;
-            } else if violations.is_empty() {
-                let count = INVARIANTS.len();
-                cli.out
-                    .text(&format!("all {count} invariants hold ({took})\n"))?;
-            } else {
-                let row = |violation: &crate::store::audit::Violation| {
-                    vec![
-                        Cell::styled(violation.invariant, out::BAD),
-                        Cell::new(&violation.entity),
-                        Cell::new(violation.id.to_string()),
-                        Cell::new(format!("{} (but {})", violation.detail, violation.title)),
-                    ]
-                };
-                let rows: Vec<Vec<Cell>> = violations.iter().map(row).collect();
-                cli.out
-                    .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))?;
-            }
+            let took = started.elapsed();
+            let figures = AuditFigures::of(&violations, grace, took);
+            let printed = print(cli, &violations, took);
             if let Some(more) = told(&audited.more) {
                 // Beside the rows, which are for programs where they are JSON.
                 say(&more);
             }
-            match violations.is_empty() {
+            let ok = violations.is_empty();
+            reported::keep(&config, Kind::Audit, ok, &figures).await;
+            printed?;
+            match ok {
                 true => Ok(()),
                 false => Err(Failure::Quiet(Code::Failed)),
             }
         })
     }
+}
+
+fn print(cli: &CliContext, violations: &[Violation], took: Duration) -> Result<(), Failure> {
+    if cli.out.json {
+        let row = |violation: &Violation| {
+            json!({
+                "invariant": violation.invariant,
+                "title": violation.title,
+                "entity": violation.entity,
+                "id": violation.id,
+                "detail": violation.detail,
+            })
+        };
+        let rows: Vec<serde_json::Value> = violations.iter().map(row).collect();
+        return cli.out.value(&rows);
+    }
+    if violations.is_empty() {
+        let (count, took) = (INVARIANTS.len(), time::span(took));
+        return cli
+            .out
+            .text(&format!("all {count} invariants hold ({took})\n"));
+    }
+    let row = |violation: &Violation| {
+        vec![
+            Cell::styled(violation.invariant, out::BAD),
+            Cell::new(&violation.entity),
+            Cell::new(violation.id.to_string()),
+            Cell::new(format!("{} (but {})", violation.detail, violation.title)),
+        ]
+    };
+    let rows: Vec<Vec<Cell>> = violations.iter().map(row).collect();
+    cli.out
+        .text(&out::table(&["", "ROW", "ID", "DETAIL"], &rows))
 }
 
 /// The invariants of which more rows break them than are listed.

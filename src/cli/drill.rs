@@ -1,11 +1,15 @@
 //! `drill`: races that are forced on the configured database.
 
+use std::time::Instant;
+
 use crate::drill::{self, Drill, Error};
 use crate::problem::Problem;
+use crate::store::report::Kind;
 use crate::telemetry;
 
 use super::exit::{Code, Failure};
-use super::setup::CliContext;
+use super::reported;
+use super::setup::{self, CliContext};
 use super::start::{block_signals, log};
 
 /// Forces the races that lose work elsewhere, and shows what becomes of them here.
@@ -17,7 +21,8 @@ use super::start::{block_signals, log};
 
 Each drill plays in a schema (PostgreSQL) or file (SQLite) of its own beside the configured one,
 which is removed afterwards. It prints who did what, and who was refused, checks every invariant,
-and says what was shown. Exit status 1: something was not as it must be.
+and says what was shown. Exit status 1: something was not as it must be. The result is kept in the
+configured database, where that is one of Ductwork's, for the console's page /trust.
 ")]
 pub struct DrillArgs {
     /// Which: lease-race, zombie-advancer, crash-before-effect, crash-after-effect,
@@ -35,11 +40,16 @@ impl DrillArgs {
             true => Drill::ALL.to_vec(),
             false => self.drills,
         };
-        let mut unwritten = Ok(());
+        let (began, mut unwritten) = (Instant::now(), Ok(()));
         let report = drill::run(&config, &drills, &mut |played| {
             if !cli.out.json && unwritten.is_ok() {
                 unwritten = cli.out.text(&format!("{played}\n"));
             }
+        })?;
+        let figures = report.figures(began.elapsed());
+        setup::block_on(async {
+            reported::keep(&config, Kind::Drill, report.is_sound(), &figures).await;
+            Ok(())
         })?;
         unwritten?;
         if cli.out.json {

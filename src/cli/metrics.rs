@@ -1,6 +1,7 @@
 //! `metrics`: everything that is counted and measured, for those who collect text and have no console.
 
 use crate::metrics::text::{Format, render};
+use crate::metrics::{Reading, SNAPSHOT_AGE};
 use crate::store::{Purpose, metrics};
 
 use super::exit::Failure;
@@ -32,6 +33,8 @@ impl Metrics {
             let lease = config.supervisor.reaper_timeout;
             readings.extend(metrics::readings(&mut conn, lease).await?);
             readings.extend(metrics::runs(&mut conn).await?);
+            // They are of this moment.
+            readings.push(Reading::new(&SNAPSHOT_AGE, &[], 0.0));
             cli.out.text(&render(&counts, &readings, format))
         })
     }

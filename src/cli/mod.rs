@@ -34,6 +34,7 @@ mod person;
 mod processes;
 mod prune;
 mod refusal;
+mod reported;
 mod resume;
 mod revive;
 mod run;

@@ -10,6 +10,7 @@ mod races;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -19,6 +20,7 @@ use crate::process::start;
 use crate::store;
 use crate::store::audit::{self, INVARIANTS};
 use crate::store::bench::measure;
+use crate::store::report::{DrillFigures, Drilled, milliseconds};
 use crate::store::sandbox::Sandbox;
 
 use actor::Stage;
@@ -147,6 +149,21 @@ impl DrillReport {
     pub fn is_sound(&self) -> bool {
         let sound = |played: &Played| played.broken.is_none() && played.violations.is_empty();
         self.drills.iter().all(sound)
+    }
+
+    /// What is kept of it.
+    pub fn figures(&self, took: Duration) -> DrillFigures {
+        let drilled = |played: &Played| {
+            let wrong = played.broken.as_ref().or(played.violations.first());
+            let text = wrong.or(played.shown.as_ref()).map_or("", String::as_str);
+            Drilled::new(played.drill.as_str(), played.title, wrong.is_none(), text)
+        };
+        DrillFigures {
+            version: self.version.to_owned(),
+            database: self.database.clone(),
+            took_ms: milliseconds(took),
+            drills: self.drills.iter().map(drilled).collect(),
+        }
     }
 }
 

@@ -189,6 +189,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("RETRY_DELIVERY", "the same"),
     ("END_DELIVERY", "the same"),
     ("SEND_DELIVERY_AGAIN", "the same"),
+    (
+        "RECORD_REPORT",
+        "what an audit has found, for people: `tests/store/reports.rs`",
+    ),
+    ("FORGET_REPORTS", "the same"),
     ("TAKE_DUTY", "a duty of consoles: `tests/store/bulks.rs`"),
     (
         "CREATE_TOKEN",

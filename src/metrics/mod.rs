@@ -184,6 +184,12 @@ metrics! {
         "Time of a living process on processors, without that of its steps, as it wrote last";
     PROCESS_FDS = Gauge "process_open_fds" ["host", "role", "pipeline", "slot"]
         "Files, sockets and pipes that a living process has open, as it wrote last";
+    AUDIT_BROKEN = Gauge "audit_broken" ["invariant"]
+        "Rows that broke an invariant when `ductworkd audit` ran last";
+    AUDIT_AGE = Gauge "audit_age_seconds" []
+        "For how long `ductworkd audit` has not run; nothing, where it never has";
+    SNAPSHOT_AGE = Gauge "snapshot_age_seconds" []
+        "Age of the numbers themselves: a console answers from memory for a while";
     BUILD_INFO = Gauge "build_info" ["version", "database"]
         "Always 1: the version of the program that was scraped, and the database";
 }

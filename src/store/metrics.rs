@@ -13,14 +13,19 @@ use uuid::Uuid;
 
 use crate::metrics::{self, Counts, Measured, Owner, Processes, Reading};
 use crate::model::*;
+use crate::time;
 
 use super::conn::{Conn, Row};
 use super::error::Error;
+use super::report::{self, AuditFigures};
 use super::statement::{Rows, statements};
-use super::{overview, pause, stuck};
+use super::{overview, pause, query, stuck};
 
 /// How many rows are added to that of the nil id in one transaction.
 const FOLDED_AT_ONCE: usize = 100;
+
+/// Invariants of an audit, of whatever version: there are fewer.
+const AUDITED_MAX: usize = 100;
 
 /// How far a scrape counts rows.
 const COUNTED: u64 = 10_000;
@@ -155,6 +160,7 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
         let labels = [pause.pipeline.as_str()];
         readings.push(Reading::new(&metrics::PIPELINE_PAUSED, &labels, 1.0));
     }
+    readings.extend(audited(conn).await?);
     let mut held: BTreeMap<String, u64> = BTreeMap::new();
     let mut leases = BTreeMap::from([("execution", 0), ("advancement", 0)]);
     let mut processes: BTreeMap<(Role, &str), u64> = BTreeMap::new();
@@ -196,6 +202,23 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
     });
     readings.extend(held.chain(leases).chain(processes).chain(ages));
     Ok(metrics::bounded(readings))
+}
+
+/// What the last audit has found, and when.
+async fn audited(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
+    let newest = report::latest(conn, Some(report::Kind::Audit), None, 1).await?;
+    let Some(newest) = newest.first() else {
+        return Ok(Vec::new());
+    };
+    let age = time::between(newest.at, query::now(conn).await?);
+    let mut readings = vec![Reading::new(&metrics::AUDIT_AGE, &[], age.as_secs_f64())];
+    let found: AuditFigures = newest.figures().unwrap_or_default();
+    let found = found.invariants.iter().take(AUDITED_MAX);
+    readings.extend(found.map(|(name, broken)| {
+        let labels = [name.as_str()];
+        Reading::new(&metrics::AUDIT_BROKEN, &labels, *broken as f64)
+    }));
+    Ok(readings)
 }
 
 /// How many runs there are, each state of each pipeline counted up to a bound.

@@ -48,6 +48,7 @@ pub mod process;
 pub mod prune;
 pub mod query;
 mod render;
+pub mod report;
 pub mod resume;
 pub mod revive;
 pub mod sandbox;

@@ -12,7 +12,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
 use axum::response::{IntoResponse, Response};
 
 use crate::metrics::text::{Format, render};
-use crate::metrics::{Counts, Reading};
+use crate::metrics::{Counts, Reading, SNAPSHOT_AGE};
 use crate::store::metrics as rows;
 
 use super::Site;
@@ -36,6 +36,8 @@ pub struct Scrapes {
 }
 
 struct Last {
+    /// When the database was asked.
+    began: Instant,
     until: Instant,
     scraped: Arc<(Counts, Vec<Reading>)>,
 }
@@ -43,11 +45,14 @@ struct Last {
 impl Scrapes {
     /// The last answer of the database, which is asked if that is old. The counts must be there; of the rest,
     /// whatever takes too long to be read is left out.
-    async fn scrape(&self, site: &Site) -> Result<Arc<(Counts, Vec<Reading>)>, ReadError> {
+    async fn scrape(
+        &self,
+        site: &Site,
+    ) -> Result<(Arc<(Counts, Vec<Reading>)>, Duration), ReadError> {
         let mut last = self.last.lock().await;
         let began = Instant::now();
         if let Some(last) = last.as_ref().filter(|last| began < last.until) {
-            return Ok(Arc::clone(&last.scraped));
+            return Ok((Arc::clone(&last.scraped), last.began.elapsed()));
         }
         let (source, stale_after) = (&site.source, site.terms.witness.stale_after);
         let counted = source.read(async |conn| rows::counts(conn).await);
@@ -60,10 +65,11 @@ impl Scrapes {
         let kept = (took * TIMES_AS_LONG).clamp(ASKED_EVERY, KEPT_MAX);
         let scraped = Arc::new((counts, readings));
         *last = Some(Last {
+            began,
             until: Instant::now() + kept,
             scraped: Arc::clone(&scraped),
         });
-        Ok(scraped)
+        Ok((scraped, began.elapsed()))
     }
 }
 
@@ -74,13 +80,19 @@ fn in_time(readings: Result<Vec<Reading>, ReadError>) -> Result<Vec<Reading>, Re
     }
 }
 
+fn snapshot_age(age: Duration) -> Reading {
+    Reading::new(&SNAPSHOT_AGE, &[], age.as_secs_f64())
+}
+
 /// All metrics.
 pub async fn metrics(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
     let format = wanted(&headers);
     match site.metrics.scrape(&site).await {
-        Ok(scraped) => {
+        Ok((scraped, age)) => {
             let (counts, readings) = scraped.as_ref();
-            let text = render(counts, readings, format);
+            let mut readings = readings.clone();
+            readings.push(snapshot_age(age));
+            let text = render(counts, &readings, format);
             let headers = [(CONTENT_TYPE, format.content_type()), (VARY, "accept")];
             (headers, text).into_response()
         }

@@ -22,6 +22,7 @@ use crate::wire::event::EventJson;
 use crate::wire::fan_out::{ElementJson, FanOutJson, HaltedJson};
 use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
+use crate::wire::report::ReportJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
 use crate::wire::trace::TraceJson;
@@ -29,7 +30,8 @@ use crate::wire::webhook::DeliveryJson;
 
 use super::api::given::About;
 use super::api::{
-    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, runs, steps, webhooks,
+    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, reports, runs, steps,
+    webhooks,
 };
 use super::live::events;
 use super::refusal::Refusal;
@@ -217,6 +219,8 @@ pub static ROUTES: &[Route] = &[
         "A file that pages need", || get(pages::asset)),
     page("/actions",
         "Who did what, newest first", || get(pages::actions)),
+    page("/trust",
+        "What the last audit and the last drills have found", || get(pages::trust)),
     page("/bulk",
         "Bulk actions, newest first", || get(pages::all_bulks)),
     route(Method::GET, "/bulk/new", OPERATE,
@@ -342,6 +346,9 @@ pub static ROUTES: &[Route] = &[
     acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
          with the same id",
         &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))),
+    reads("/api/v1/reports", "What audits and drills have found, newest first: the last 100 of each kind",
+        &[&reports::KIND.about, &runs::LIMIT_.about, &reports::AFTER.about],
+        json::<Vec<ReportJson>>(), |site, given| Box::pin(reports::list(site, given))),
     reads("/api/v1/openapi.json", "This description",
         &[], json::<serde_json::Map<String, serde_json::Value>>(),
         |site, given| Box::pin(openapi::answer(site, given))),

@@ -13,6 +13,7 @@ pub mod health;
 pub mod pipeline;
 pub mod problem;
 pub mod process;
+pub mod report;
 pub mod run;
 pub mod step;
 pub mod trace;

@@ -308,7 +308,7 @@ async fn living_processes_tell_what_they_use() {
 async fn a_program_that_works_several_pipelines_tells_once_what_it_uses() {
     let db = Db::sqlite();
     let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK, FAILS]).await;
-    let mut alone = fixture.start_as(&[], &["worker"]);
+    let mut alone = fixture.start_as(&["env", "DUCTWORK_ROLE=worker"], &["start"]);
     let named = |series: &BTreeMap<String, f64>, start: &str| {
         series.keys().filter(|it| it.starts_with(start)).count()
     };

@@ -20,6 +20,7 @@ enum List {
     Actions = 3,
     Bulks = 4,
     Deliveries = 5,
+    Reports = 6,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -97,6 +98,26 @@ impl AfterDelivery {
 impl Value for AfterDelivery {
     fn read(text: &str) -> Result<Self, String> {
         Ok(Self(Uuid::from_bytes(read(List::Deliveries, text)?)))
+    }
+
+    fn schema() -> Json {
+        schema()
+    }
+}
+
+/// Reports that are older than this one.
+pub struct AfterReport(pub Uuid);
+
+impl AfterReport {
+    /// As it stands in an address.
+    pub fn text(&self) -> String {
+        written(List::Reports, &[self.0.as_bytes()])
+    }
+}
+
+impl Value for AfterReport {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(Uuid::from_bytes(read(List::Reports, text)?)))
     }
 
     fn schema() -> Json {

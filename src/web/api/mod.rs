@@ -10,6 +10,7 @@ pub mod given;
 pub mod openapi;
 pub mod pipelines;
 pub mod processes;
+pub mod reports;
 pub mod runs;
 pub mod steps;
 pub mod webhooks;

@@ -25,6 +25,7 @@ mod sign_in;
 mod step;
 mod text;
 mod trigger;
+mod trust;
 mod waiting;
 mod webhooks;
 
@@ -58,6 +59,7 @@ pub use sign_in::{ask_sign_in, sign_in, sign_out};
 pub use step::step;
 pub use text::clip;
 pub use trigger::{ask_trigger, trigger};
+pub use trust::trust;
 pub use waiting::waiting;
 pub use webhooks::{send_webhook, webhooks};
 
@@ -104,7 +106,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
 /// The parts around every page.
 struct Frame {
     /// The pages that every page leads to: their paths, names, and whether this is one of them.
-    pages: [(&'static str, &'static str, bool); 8],
+    pages: [(&'static str, &'static str, bool); 9],
     /// The database's time when it was read, for people.
     read_at: Option<String>,
     style: &'static str,
@@ -115,7 +117,7 @@ struct Frame {
 }
 
 /// The pages that every page leads to.
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 9] = [
     ("", "Overview"),
     ("runs", "Runs"),
     ("halted", "Halted"),
@@ -124,6 +126,7 @@ const PAGES: [(&str, &str); 8] = [
     ("processes", "Processes"),
     ("actions", "Actions"),
     ("bulk", "Bulk actions"),
+    ("trust", "Trust"),
 ];
 
 impl Frame {

@@ -53,6 +53,23 @@ pub fn meaning(status: RunStatus) -> &'static str {
     }
 }
 
+/// Whether what was checked is as it must be; none: it was not checked.
+pub fn of_check(holds: Option<bool>) -> State {
+    match holds {
+        Some(true) => state("✓", "holds", "good"),
+        Some(false) => state("✗", "broken", "bad"),
+        None => state("–", "not checked", "dim"),
+    }
+}
+
+/// Whether a drill has shown what it is for.
+pub fn of_drill(ok: bool) -> State {
+    match ok {
+        true => state("✓", "shown", "good"),
+        false => state("✗", "failed", "bad"),
+    }
+}
+
 /// The state of a run whose first step is not due yet.
 pub const SCHEDULED: State = state("○", "scheduled", "busy");
 

@@ -1,0 +1,12 @@
+-- What the last audits and drills have found: of each kind the newest ones.
+CREATE TABLE ductwork_reports (
+    id      uuid PRIMARY KEY,
+    -- audit or drill.
+    kind    text NOT NULL,
+    at      bigint NOT NULL,
+    -- 1: nothing was wrong.
+    ok      bigint NOT NULL,
+    -- As JSON, of the kind's own form.
+    figures text NOT NULL
+);
+CREATE INDEX ductwork_reports_kind ON ductwork_reports (kind, id);
