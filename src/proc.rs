@@ -97,7 +97,7 @@ pub fn children_of_first_thread() -> io::Result<Vec<Pid>> {
     Ok(children.filter_map(|pid| pid.parse().ok()).collect())
 }
 
-/// What this process uses of its host.
+/// The use that this process makes of its host.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Bytes of memory.
@@ -109,7 +109,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of this moment. Whatever cannot be read is left out.
+    /// Of this moment, as far as it can be read.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let span = |time: TimeVal| {

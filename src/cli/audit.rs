@@ -23,8 +23,8 @@ use super::setup::{self, CliContext};
   ductworkd audit && echo all is well
   ductworkd audit --json | jq -r '.[].invariant' | sort | uniq -c
 
-It reads one snapshot, changes nothing of any run, and may run beside the daemon. What it has found
-is kept for the console's page /trust and for metrics, where the database takes writes.
+It reads one snapshot, changes nothing of any run, and may run beside the daemon. Where the database
+takes writes, a report of it is kept for the console's page /trust and for metrics.
 ")]
 pub struct Audit {
     /// Ignore problems younger than this; the daemon repairs them itself [default: 60s]

@@ -151,7 +151,7 @@ impl DrillReport {
         self.drills.iter().all(sound)
     }
 
-    /// What is kept of it.
+    /// The part of it that is kept.
     pub fn figures(&self, took: Duration) -> DrillFigures {
         let drilled = |played: &Played| {
             let wrong = played.broken.as_ref().or(played.violations.first());

@@ -87,7 +87,7 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
     }
 }
 
-/// What becomes of an attempt to tell an endpoint of a run.
+/// The ends of an attempt to tell an endpoint of a run.
 const DELIVERED: &str = "delivered";
 const AGAIN: &str = "again";
 const FAILED: &str = "failed";

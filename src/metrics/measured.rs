@@ -1,4 +1,4 @@
-//! What processes measure of themselves.
+//! The measurements that processes make of themselves.
 //!
 //! Owns: its stored form, in the row of a process's counts and beside these, and the series of the living. Never: measures
 //! anything.
@@ -14,7 +14,7 @@ use super::{
     Metric, OTHER, PROCESS_CPU, PROCESS_FDS, PROCESS_MEMORY, PROCESSES_MAX, Reading, SLOTS,
 };
 
-/// What a process has measured when it wrote its row. Whatever is not there was not measured.
+/// The measurements of a process when it wrote its row. None: it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
@@ -60,7 +60,7 @@ pub struct Owner {
     pub pipeline: String,
 }
 
-/// What the living have measured, the oldest first.
+/// The measurements of the living, the oldest first.
 #[derive(Debug, Default)]
 pub struct Processes {
     met: usize,

@@ -204,7 +204,7 @@ pub async fn readings(conn: &mut Conn, stale_after: Duration) -> Result<Vec<Read
     Ok(metrics::bounded(readings))
 }
 
-/// What the last audit has found, and when.
+/// The findings of the last audit, and its age.
 async fn audited(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
     let newest = report::latest(conn, Some(report::Kind::Audit), None, 1).await?;
     let Some(newest) = newest.first() else {

@@ -41,7 +41,7 @@ statements! {
          ORDER BY r.kind DESC, r.id DESC LIMIT :n";
 }
 
-/// What a report tells of.
+/// The subject of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Every invariant was checked.
@@ -63,14 +63,15 @@ impl Kind {
     }
 }
 
-/// What an audit has found.
+/// The findings of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AuditFigures {
     /// The version of the program.
     pub version: String,
     /// How long it took.
     pub took_ms: u64,
-    /// What was younger was left out.
+    /// A breach that was younger was left out.
     pub grace_ms: u64,
     /// Each invariant that was checked, with how many rows break it; of a thousand or more, at least a thousand.
     pub invariants: BTreeMap<String, u64>,
@@ -95,8 +96,9 @@ impl AuditFigures {
     }
 }
 
-/// What drills have shown.
+/// The results of drills.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DrillFigures {
     /// The version of the program.
     pub version: String,
@@ -110,6 +112,7 @@ pub struct DrillFigures {
 
 /// The end of a drill.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Drilled {
     /// Its name.
     pub drill: String,
@@ -117,7 +120,7 @@ pub struct Drilled {
     pub title: String,
     /// It has shown what it is for.
     pub ok: bool,
-    /// What it has shown, or what was wrong.
+    /// The proof, or the failure.
     pub text: String,
 }
 

@@ -220,7 +220,7 @@ pub static ROUTES: &[Route] = &[
     page("/actions",
         "Who did what, newest first", || get(pages::actions)),
     page("/trust",
-        "What the last audit and the last drills have found", || get(pages::trust)),
+        "The findings of the last audit and the last drills", || get(pages::trust)),
     page("/bulk",
         "Bulk actions, newest first", || get(pages::all_bulks)),
     route(Method::GET, "/bulk/new", OPERATE,
@@ -346,7 +346,7 @@ pub static ROUTES: &[Route] = &[
     acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
          with the same id",
         &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))),
-    reads("/api/v1/reports", "What audits and drills have found, newest first: the last 100 of each kind",
+    reads("/api/v1/reports", "The findings of audits and drills, newest first: the last 100 of each kind",
         &[&reports::KIND.about, &runs::LIMIT_.about, &reports::AFTER.about],
         json::<Vec<ReportJson>>(), |site, given| Box::pin(reports::list(site, given))),
     reads("/api/v1/openapi.json", "This description",

@@ -21,7 +21,7 @@ pub struct ReportJson<'a> {
     at: Time,
     /// Nothing was wrong.
     ok: bool,
-    /// What was found. Of an audit `invariants` has how many rows break each; of a drill `drills` has what each has
+    /// The findings. Of an audit `invariants` has how many rows break each; of a drill `drills` has what each has
     /// shown. Both have the `version` of the program and `took_ms`. Null where it cannot be read.
     figures: Option<&'a RawValue>,
 }

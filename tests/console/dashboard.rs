@@ -252,6 +252,7 @@ on_every_database! {
         daemon.ready().await;
         let prometheus = Prometheus::of(&Console::of(&daemon).await).await;
         fixture.trigger("Waits", "1", 30).await;
+        assert!(fixture.run(&[], &["audit"]).status.success());
         let worker = daemon.child("worker Retries", None).await;
         send(worker, Signal::SIGKILL);
         let mut silent = panels();

@@ -37,5 +37,6 @@ mod source;
 mod strangers;
 mod tokens;
 mod traces;
+mod trust;
 mod visitors;
 mod webhooks;

@@ -303,7 +303,7 @@ async fn living_processes_tell_what_they_use() {
     db.remove().await;
 }
 
-/// What the program uses is told once, whatever works in it.
+/// A program tells once how much it uses, however many loops it has.
 #[tokio::test]
 async fn a_program_that_works_several_pipelines_tells_once_what_it_uses() {
     let db = Db::sqlite();

@@ -41,6 +41,7 @@ mod pauses;
 mod queue;
 mod redefined;
 mod refusals;
+mod reports;
 mod revivals;
 mod schema;
 mod spreads;
