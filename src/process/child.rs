@@ -345,7 +345,7 @@ impl Life {
             connected: watch::Sender::new(false),
             origin: wakeup.origin(),
             waker: Arc::clone(&waker),
-            is_first: is_first,
+            is_first,
             kept_waiting: false,
         };
         let conn = lifeline.begin().await;
