@@ -10,7 +10,7 @@ use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
-use crate::store::{self, Conn, Purpose, query};
+use crate::store::{self, Conn, Purpose, delivery, query};
 use crate::time;
 use crate::wire::health::{HealthJson, StuckJson};
 use crate::wire::pipeline::PausedJson;
@@ -128,13 +128,19 @@ impl Health {
             .filter(|process| witness.state(process) != State::Healthy)
             .collect();
         // An answer for one host or process alone decides whether that is restarted.
-        let (obstacle, writer, (stuck, pauses)) = match self.here || self.pid.is_some() {
+        let narrow = self.here || self.pid.is_some();
+        let (obstacle, writer, (stuck, pauses)) = match narrow {
             true => (None, None, Default::default()),
             false => {
                 let (what, who) = setup::obstacle(&mut conn, config, &processes).await?;
                 (what, who, stuck(&mut conn, &witness, &processes).await?)
             }
         };
+        let unsent = match narrow {
+            true => None,
+            false => delivery::oldest_unsent(&mut conn).await?,
+        };
+        let undelivered = unsent.and_then(|it| it.fact(now));
         let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
         let dead = stale.iter().filter(dead).count();
         let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
@@ -148,6 +154,7 @@ impl Health {
                 writer: writer.as_ref().map(|writer| writer.pid),
                 stuck: stuck.iter().map(StuckJson::of).collect(),
                 paused: pauses.iter().map(PausedJson::of).collect(),
+                undelivered: undelivered.as_deref(),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
             return if fine {
@@ -163,6 +170,10 @@ impl Health {
         for pause in &pauses {
             let fact = out::clean(&pause.fact(now));
             cli.out.text(&format!("{fact}\n"))?;
+        }
+        // The fault is the endpoint's, and no daemon mends it.
+        if let Some(fact) = &undelivered {
+            cli.out.text(&format!("{}\n", out::clean(fact)))?;
         }
         let problem = self.problem(&witness, &asked, &stale, dead);
         let obstacle = obstacle.as_deref().map(mend);

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::model::*;
+use crate::time;
 
 /// The states of runs of which endpoints hear.
 pub const EVENTS: [RunStatus; 4] = [
@@ -77,9 +78,88 @@ pub fn follows(status: Option<u16>, attempts: u32, spread: f64) -> Follows {
     }
 }
 
+/// An endpoint that takes nothing for so long is told of: two attempts follow within it, and none within the
+/// next minutes.
+pub const LONG: Duration = Duration::from_secs(10 * 60);
+
+/// Letters of an endpoint's name and of its error.
+const LETTERS: usize = 200;
+
+/// The oldest message that has not arrived and is not given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsent {
+    /// The endpoint's name.
+    pub endpoint: String,
+    /// Since when it is to be sent: µs since 1970.
+    pub since: i64,
+    /// Attempts so far.
+    pub attempts: u32,
+    /// The status of the last response.
+    pub status: Option<i64>,
+    /// Why the last attempt failed.
+    pub error: Option<String>,
+}
+
+impl Unsent {
+    /// The fact in a sentence, for people; none of a message that is on its way.
+    pub fn fact(&self, now: i64) -> Option<String> {
+        let waited = time::between(self.since, now);
+        if waited < LONG {
+            return None;
+        }
+        let short = |text: &str| text.chars().take(LETTERS).collect::<String>();
+        let (endpoint, waited) = (short(&self.endpoint), time::whole(waited));
+        if self.attempts == 0 {
+            return Some(format!(
+                "a message to the endpoint {endpoint} waits for {waited}, and nobody has tried to send it: a console \
+                 that has this endpoint in its configuration does"
+            ));
+        }
+        let status = self.status.map(|status| status.to_string());
+        let error = self.error.as_deref().map(str::trim);
+        let error = error.filter(|it| !it.is_empty()).map(short);
+        let last: Vec<String> = status.into_iter().chain(error).collect();
+        let attempts = match self.attempts {
+            1 => "1 attempt".to_owned(),
+            n => format!("{n} attempts"),
+        };
+        Some(format!(
+            "the endpoint {endpoint} has not taken a message for {waited}, in {attempts}: {}",
+            last.join(" ")
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_endpoint_that_takes_nothing_for_long_is_told_of() {
+        let now = 1_700_000_000_000_000;
+        let mut unsent = Unsent {
+            endpoint: "crm".to_owned(),
+            since: now - 599_000_000,
+            attempts: 2,
+            status: Some(503),
+            error: Some(" ".to_owned()),
+        };
+        assert_eq!(unsent.fact(now), None);
+        unsent.since -= 1_000_000;
+        let fact = unsent.fact(now).unwrap();
+        assert_eq!(
+            fact,
+            "the endpoint crm has not taken a message for 10m 0s, in 2 attempts: 503"
+        );
+        unsent.attempts = 0;
+        let fact = unsent.fact(now).unwrap();
+        assert!(
+            fact.starts_with(
+                "a message to the endpoint crm waits for 10m 0s, and nobody has tried"
+            ),
+            "{fact}"
+        );
+    }
 
     #[test]
     fn an_answer_of_success_ends_it_and_gone_gives_it_up_at_once() {

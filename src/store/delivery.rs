@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::machine::webhook::Follows;
+use crate::machine::webhook::{Follows, Unsent};
 use crate::model::*;
 
 use super::conn::{Conn, Row};
@@ -94,6 +94,11 @@ statements! {
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
     FIND_DELIVERY = concat!("
         SELECT ", columns!(), " FROM ductwork_deliveries d WHERE d.id = :id");
+    /// Their ids begin with the time.
+    OLDEST_UNSENT = "
+        SELECT substr(d.endpoint, 1, 1000) AS endpoint, d.attempts, d.status, substr(d.error, 1, 1000) AS error,
+               CASE WHEN d.attempts = 0 THEN coalesce(d.tried_at, d.created_at) ELSE d.created_at END AS since
+          FROM ductwork_deliveries d WHERE {key:d.state;:state} ORDER BY d.state, d.id LIMIT 1";
     DELIVERIES = concat!("
         SELECT ", columns!(), "
           FROM ductwork_deliveries d WHERE d.id < :before ORDER BY d.id DESC LIMIT :n");
@@ -386,6 +391,22 @@ pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Delivery>, Error> 
     let args = [("id", id.into())];
     let row = conn.fetch_optional(&FIND_DELIVERY, &args).await?;
     row.as_ref().map(Delivery::read).transpose()
+}
+
+/// The oldest message that has not arrived and is not given up.
+pub async fn oldest_unsent(conn: &mut Conn) -> Result<Option<Unsent>, Error> {
+    let waiting = [("state", STATES[0].into())];
+    let row = conn.fetch_optional(&OLDEST_UNSENT, &waiting).await?;
+    let unsent = row.as_ref().map(|row| {
+        Ok(Unsent {
+            endpoint: row.get("endpoint")?,
+            since: row.get("since")?,
+            attempts: row.count("attempts")?,
+            status: row.get("status")?,
+            error: row.get("error")?,
+        })
+    });
+    unsent.transpose()
 }
 
 /// Deliveries, newest first: at most `n` that are older than `before`, in this state or in any.

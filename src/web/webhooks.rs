@@ -5,6 +5,7 @@
 //!
 //! Where no endpoint is configured, none of this runs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use crate::config::Endpoint;
 use crate::engine::counting;
-use crate::machine::webhook::{Follows, Interest, follows};
+use crate::machine::webhook::{Follows, Interest, LONG, follows};
 use crate::store::delivery::{self, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::{duty, query};
@@ -62,7 +63,42 @@ struct Post {
     sends: JoinSet<Sent>,
     /// By endpoint.
     under_way: Vec<usize>,
-    failing: Growing<String>,
+    refusing: Refusing,
+}
+
+/// The endpoints that take nothing, by their places.
+#[derive(Default)]
+struct Refusing {
+    since: BTreeMap<usize, Instant>,
+    given_up: Growing<usize>,
+    long: Growing<usize>,
+}
+
+/// The part of it that the log is told.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    GivenUp,
+    Long(Duration),
+}
+
+impl Refusing {
+    /// Takes note of how an attempt ended, then; with pauses that grow it is to be said.
+    fn meet(&mut self, place: usize, follows: Follows, now: Instant) -> Option<Said> {
+        let since = match follows {
+            Follows::Delivered => {
+                self.since.remove(&place);
+                self.long.over(&place);
+                return None;
+            }
+            Follows::Failed | Follows::Again(_) => *self.since.entry(place).or_insert(now),
+        };
+        let lasted = now.saturating_duration_since(since);
+        match follows {
+            Follows::Failed => self.given_up.meet(&place, now).map(|_| Said::GivenUp),
+            _ if lasted >= LONG => self.long.meet(&place, now).map(|_| Said::Long(lasted)),
+            _ => None,
+        }
+    }
 }
 
 /// Tells endpoints of runs for as long as the console lives, while no other console does.
@@ -76,7 +112,7 @@ pub async fn work(site: Arc<Site>) {
     let mut post = Post {
         under_way: vec![0; endpoints.len()],
         sends: JoinSet::new(),
-        failing: Growing::default(),
+        refusing: Refusing::default(),
         endpoints,
     };
     loop {
@@ -205,9 +241,7 @@ impl Post {
         self.under_way[place] = self.under_way[place].saturating_sub(1);
         let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let follows = follows(status, due.attempts, spread);
-        if follows == Follows::Failed {
-            self.tell(place, status, error.as_deref());
-        }
+        self.tell(place, follows, status, error.as_deref());
         let asked = site.duty_acts.read(async move |conn| {
             delivery::record(conn, &due, follows, status, error.as_deref()).await
         });
@@ -221,15 +255,23 @@ impl Post {
         }
     }
 
-    fn tell(&mut self, place: usize, status: Option<u16>, error: Option<&str>) {
+    fn tell(&mut self, place: usize, follows: Follows, status: Option<u16>, error: Option<&str>) {
         let endpoint = &self.endpoints[place].name;
-        if self.failing.meet(endpoint, Instant::now()).is_some() {
-            tracing::warn!(
+        match self.refusing.meet(place, follows, Instant::now()) {
+            None => {}
+            Some(Said::GivenUp) => tracing::warn!(
                 endpoint,
                 status,
                 error,
                 "messages to an endpoint are given up: `/api/v1/webhooks?state=failed` lists them"
-            );
+            ),
+            Some(Said::Long(lasted)) => tracing::warn!(
+                endpoint,
+                status,
+                error,
+                seconds = lasted.as_secs(),
+                "an endpoint takes no messages: `/api/v1/webhooks?state=waiting` lists those that wait"
+            ),
         }
     }
 }
@@ -255,4 +297,33 @@ pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal>
     let found = asked.await.map_err(deeds::unsure)?.ok_or_else(missing)?;
     site.webhooks.asked.notify_one();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_takes_nothing_for_long_is_told_of_with_pauses_that_grow() {
+        let mut refusing = Refusing::default();
+        let (start, again) = (Instant::now(), Follows::Again(LONG));
+        let mut meet = |place, follows, seconds| {
+            let said = refusing.meet(place, follows, start + Duration::from_secs(seconds));
+            said.map(|said| match said {
+                Said::GivenUp => 0,
+                Said::Long(lasted) => lasted.as_secs(),
+            })
+        };
+        assert_eq!(meet(0, again, 0), None);
+        assert_eq!(meet(0, again, 599), None);
+        assert_eq!(meet(0, again, 600), Some(600));
+        assert_eq!(meet(0, again, 601), None);
+        // Another endpoint is another matter, and so is a message that is given up.
+        assert_eq!(meet(1, again, 602), None);
+        assert_eq!(meet(0, Follows::Failed, 603), Some(0));
+        assert_eq!(meet(0, Follows::Failed, 604), None);
+        assert_eq!(meet(0, Follows::Delivered, 605), None);
+        assert_eq!(meet(0, again, 700), None);
+        assert_eq!(meet(0, again, 1_300), Some(600));
+    }
 }

@@ -28,6 +28,8 @@ pub struct HealthJson<'a> {
     pub stuck: Vec<StuckJson<'a>>,
     /// The pipelines that are paused, which is no fault.
     pub paused: Vec<PausedJson<'a>>,
+    /// An endpoint that takes no messages for long, which is no fault of Ductwork's.
+    pub undelivered: Option<&'a str>,
     /// All processes, where they were asked for.
     pub processes: Option<Vec<ProcessJson<'a>>>,
 }

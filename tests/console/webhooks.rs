@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, delivery};
 use nix::sys::signal::Signal;
 use ring::hmac;
@@ -221,6 +222,31 @@ on_every_database! {
             let counted = format!("ductwork_webhook_deliveries_total{{outcome=\"{outcome}\"}} 1\n");
             assert!(metrics.contains(&counted), "{outcome}: {metrics}");
         }
+    }
+
+    async fn an_endpoint_that_takes_nothing_for_long_is_no_fault_and_yet_told(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_LONG_AGO", "UPDATE ductwork_deliveries SET created_at = created_at - 3600000000");
+        let endpoint = Endpoint::answering(&["503 Busy\r\n", "503 Busy\r\n"]);
+        let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings("")).await;
+        daemon.says(BEGINS).await;
+        fixture.trigger("Plain", "1", 1).await;
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "it was tried", async || {
+            let states = states(conn).await;
+            states.first().is_some_and(|(state, attempts)| state == "waiting" && *attempts > 0).then_some(())
+        })
+        .await;
+        assert_eq!(printed(&fixture, &["health"]), "healthy: 1 of 1");
+        fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
+        let said = printed(&fixture, &["health"]);
+        let (fact, healthy) = said.split_once('\n').unwrap();
+        assert!(fact.starts_with("the endpoint crm has not taken a message for 1h 0m, in "), "{said}");
+        assert!(fact.ends_with(": 503"), "{said}");
+        assert_eq!(healthy, "healthy: 1 of 1");
+        let json: Value = serde_json::from_str(&printed(&fixture, &["health", "--json"])).unwrap();
+        assert_eq!((&json["healthy"], json["undelivered"].as_str()), (&true.into(), Some(fact)));
+        daemon.stop().await;
     }
 
     async fn consoles_that_are_killed_at_it_lose_no_message(db: Db) {

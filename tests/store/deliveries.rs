@@ -215,6 +215,26 @@ on_every_database! {
         assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), []);
     }
 
+    async fn the_oldest_message_that_has_not_arrived_is_known_with_its_last_answer(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        assert_eq!(delivery::oldest_unsent(&mut driver.conn).await.unwrap(), None);
+        let due = one_waits(&mut driver).await;
+        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        assert_eq!((unsent.endpoint.as_str(), unsent.attempts, unsent.status), ("e", 0, None));
+        let again = Follows::Again(Duration::ZERO);
+        assert!(delivery::record(&mut driver.conn, &due, again, Some(503), Some("no")).await.unwrap());
+        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        assert_eq!((unsent.attempts, unsent.status, unsent.error.as_deref()), (1, Some(503), Some("no")));
+        let due = Due { attempts: 1, ..due };
+        assert!(record(&mut driver.conn, &due, Follows::Failed).await);
+        assert_eq!(delivery::oldest_unsent(&mut driver.conn).await.unwrap(), None);
+        // One that a person wants sent again waits since then, or rather since it was last tried.
+        assert!(delivery::send_again(&mut driver.conn, due.id).await.unwrap());
+        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        let tried = deliveries(&mut driver.conn).await[0].tried_at;
+        assert_eq!((unsent.attempts, Some(unsent.since)), (0, tried));
+    }
+
     async fn deliveries_are_forgotten_with_their_runs(db: Db) {
         let mut driver = Driver::new(&db).await;
         let due = one_waits(&mut driver).await;
