@@ -100,7 +100,8 @@ impl Top {
 
 async fn read(conn: &mut Conn, lease: Duration, window: &mut Window) -> Result<Now, Failure> {
     let at = query::now(conn).await?;
-    window.push(at, crate::store::metrics::counts(conn).await?);
+    let (counts, _measured) = crate::store::metrics::counts(conn).await?;
+    window.push(at, counts);
     let mut readings = crate::store::metrics::readings(conn, lease).await?;
     readings.extend(crate::store::metrics::runs(conn).await?);
     Ok(Now { at, readings })

@@ -135,7 +135,7 @@ test("each page is sound in both themes and at three widths, whatever the texts 
   console.log(`${addresses.size} addresses of ${kinds.size} kinds: ${[...kinds].join(" ")}`);
   for (const expected of ["/", "/runs", "/runs/ID", "/runs/ID?view=timeline", "/runs/ID/steps/ID", "/runs/ID/fan-outs/ID",
     "/runs/ID/cancel", "/halted", "/waiting", "/pipelines", "/pipelines/NAME", "/pipelines/NAME/trigger", "/processes",
-    "/actions", "/bulk/new?verb=cancel", "/webhooks", "/sign-in"]) {
+    "/actions", "/trust", "/bulk/new?verb=cancel", "/webhooks", "/sign-in"]) {
     assert.ok(kinds.has(expected), `no link leads to ${expected}`);
   }
   if (PICTURES) await mkdir(PICTURES, { recursive: true });
