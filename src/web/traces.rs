@@ -180,7 +180,7 @@ impl Sender {
         if let Some((spans, why)) = given_up
             && let Follows::Again(wait) = follows(None, None, self.failures, spread())
         {
-            // What follows may be as unwelcome: of a collector that is mended soon little is lost.
+            // The next spans may be as unwelcome: little is lost of a collector that is mended soon.
             self.rest(wait, format!("{why}; {spans} spans are given up"));
         }
     }
