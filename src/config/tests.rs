@@ -1602,7 +1602,7 @@ fn a_collector_that_cannot_be_meant_is_refused_with_the_way_out() {
     ] {
         let desk = Desk::with(&format!("console: {{traces: {{{settings}}}}}\n"));
         let desk = desk.var("T", "hunter2\u{1}x");
-        let said = desk.load_as(None, None).expect_err("problems").to_string();
+        let said = desk.load_as(None, None).expect_err(settings).to_string();
         assert!(said.contains(part), "{settings}: {said}");
         assert!(!said.contains("hunter2"), "{said}");
     }

@@ -67,6 +67,7 @@ pub fn headers(node: &Node, key: &Key) -> Result<Vec<(HeaderName, HeaderValue)>,
             continue;
         }
         let text = entry.value.as_text().filter(|it| !it.is_empty());
+        let text = text.filter(|_| !entry.value.is_null());
         let value = text.and_then(|it| it.parse::<HeaderValue>().ok());
         let Some(mut value) = value else {
             // Nothing of it is shown: it may be a secret with a line break too many.

@@ -15,7 +15,14 @@ use super::why;
 /// Work that is no older than this is on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
-/// The remedy for a console that cannot listen, which is all that can keep it from getting on.
+/// A console whose collector is away says so in these words, and then which and why.
+pub const UNSENT: &str = "traces cannot be sent";
+
+/// The remedy for one whose collector is away.
+const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
+     kept are sent then";
+
+/// The remedy for a console that cannot listen.
 const LISTEN_ELSEWHERE: &str =
     "end the program that has the port, or let `console.listen` name another address";
 
@@ -176,6 +183,7 @@ impl Facts {
         };
         let remedy = match process.role {
             // No work waits for it.
+            Role::Console if trouble.starts_with(UNSENT) => MEND_COLLECTOR.to_owned(),
             Role::Console => LISTEN_ELSEWHERE.to_owned(),
             _ => format!("`{list}` lists what waits, `ductworkd why RUN` explains it"),
         };
@@ -423,6 +431,10 @@ mod tests {
         let stuck = stuck(&facts(vec![console]));
         assert!(stuck[0].fact.starts_with("console "), "{stuck:#?}");
         assert!(stuck[0].remedy.contains("`console.listen`"), "{stuck:#?}");
+        let mut console = mover(Role::Console);
+        console.trouble = Some((format!("{UNSENT} to a:1: gone"), NOW - 65 * SECOND));
+        let stuck = super::stuck(&facts(vec![console]));
+        assert!(stuck[0].remedy.contains("`console.traces`"), "{stuck:#?}");
     }
 
     #[test]

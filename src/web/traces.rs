@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::config::Collector;
 use crate::machine::export::{Follows, asked_for, fit, follows};
+use crate::machine::stuck::UNSENT;
 use crate::machine::trace::Facts;
 use crate::store::tracer::{Look, Tracer};
 use crate::store::{duty, query};
@@ -116,7 +117,8 @@ impl Sender {
             }
             Err(ReadError::Away(_) | ReadError::Late | ReadError::Crowded) => LOOK_EVERY,
             Err(error) => {
-                (self.site.terms.exporting)(Some(&telemetry::chain(&error)));
+                let why = format!("{UNSENT}: {}", telemetry::chain(&error));
+                (self.site.terms.exporting)(Some(&why));
                 self.failures = self.failures.saturating_add(1);
                 LEASE / 3
             }
@@ -180,7 +182,7 @@ impl Sender {
         if let Some((spans, why)) = given_up
             && let Follows::Again(wait) = follows(None, None, self.failures, spread())
         {
-            // The next spans may be as unwelcome: little is lost of a collector that is mended soon.
+            // The next ones may be as unwelcome: of a collector that is mended soon little is lost.
             self.rest(wait, format!("{why}; {spans} spans are given up"));
         }
     }
@@ -242,7 +244,7 @@ impl Sender {
 
     fn rest(&mut self, wait: Duration, why: String) {
         let host = self.endpoint.authority().map_or("", |it| it.as_str());
-        let why = format!("traces cannot be sent to {host}: {why}");
+        let why = format!("{UNSENT} to {host}: {why}");
         (self.site.terms.exporting)(Some(&why));
         self.failures = self.failures.saturating_add(1);
         self.rests = Some((Instant::now() + wait, why));

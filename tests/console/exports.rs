@@ -299,7 +299,8 @@ on_every_database! {
         let told = format!("traces cannot be sent to {address}");
         eventually(PATIENCE, "`health` tells of it", async || {
             let said = fixture.run(&[], &["health"]);
-            String::from_utf8_lossy(&said.stdout).contains(&told).then_some(())
+            let said = String::from_utf8_lossy(&said.stderr).into_owned();
+            (said.contains(&told) && said.contains("`console.traces`")).then_some(())
         })
         .await;
         let collector = Collector::at(&address, vec![busy].leak(), spans);

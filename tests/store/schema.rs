@@ -137,7 +137,10 @@ on_every_database! {
         let mut conn = of_the_first_version(&db).await;
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
         let new = [NewRun { key: None, input: "1" }];
+        // The older version's statement is this one's, without the column.
+        conn.script("older", "ALTER TABLE ductwork_runs ADD COLUMN trace_parent text").await.unwrap();
         let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();
+        conn.script("older", "ALTER TABLE ductwork_runs DROP COLUMN trace_parent").await.unwrap();
         let left = ProcessId::new();
         let registered = conn.execute(&REGISTER_OF_OLD, &[("id", left.0.into())]).await;
         assert_eq!(registered.unwrap(), 1);
