@@ -185,9 +185,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("SEE_WEBHOOK", "the same"),
     ("INSERT_DELIVERIES", "the same"),
-    ("LEASE_DELIVERY", "the same"),
-    ("RETRY_DELIVERY", "the same"),
-    ("END_DELIVERY", "the same"),
+    ("LEASE_DELIVERIES", "the same"),
+    ("RECORD_DELIVERIES", "the same"),
     ("SEND_DELIVERY_AGAIN", "the same"),
     (
         "RECORD_REPORT",

@@ -78,6 +78,83 @@ pub fn follows(status: Option<u16>, attempts: u32, spread: f64) -> Follows {
     }
 }
 
+/// Messages to one endpoint that are on their way at once: a slow one keeps no other from its messages.
+const AT_ONCE: usize = 4;
+
+/// An endpoint that refused so many messages in a row gets one at a time,
+const REFUSALS: u32 = 8;
+
+/// after this pause, until it takes one: what it refuses costs the others their share of the database.
+const PROBED_EVERY: Duration = Duration::from_secs(1);
+
+/// As many messages are taken ahead for an endpoint that takes them fast.
+const STOCK: usize = 64;
+
+/// An endpoint takes them fast that takes what was taken ahead for it within this time.
+const FAST: Duration = Duration::from_millis(500);
+
+/// The number of messages that an endpoint may have at once, from how it took those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    refusals: u32,
+    stock: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            refusals: 0,
+            stock: AT_ONCE,
+        }
+    }
+}
+
+impl Pace {
+    /// Messages on their way at once.
+    pub fn at_once(&self) -> usize {
+        if self.is_probed() { 1 } else { AT_ONCE }
+    }
+
+    /// Messages to take at once, of which those that cannot be sent yet wait.
+    pub fn stock(&self) -> usize {
+        if self.is_probed() { 1 } else { self.stock }
+    }
+
+    /// The pause after an attempt before the next is made.
+    pub fn pause(&self) -> Duration {
+        match self.is_probed() {
+            true => PROBED_EVERY,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Takes note of an attempt.
+    pub fn meet(&mut self, follows: Follows) {
+        match follows {
+            Follows::Delivered => self.refusals = 0,
+            Follows::Failed | Follows::Again(_) => {
+                self.refusals = self.refusals.saturating_add(1);
+                self.stock = AT_ONCE;
+            }
+        }
+    }
+
+    /// Takes note that what was taken is sent, after so long.
+    pub fn used_up(&mut self, took: Duration) {
+        self.stock = match took <= FAST {
+            true => (self.stock * 2).min(STOCK),
+            false => (self.stock / 2).max(AT_ONCE),
+        };
+    }
+
+    fn is_probed(&self) -> bool {
+        self.refusals >= REFUSALS
+    }
+}
+
+/// The log tells of an endpoint that takes nothing for so long.
+pub const SOON: Duration = Duration::from_secs(60);
+
 /// An endpoint that takes nothing for so long is told of: two attempts follow within it, and none within the
 /// next minutes.
 pub const LONG: Duration = Duration::from_secs(10 * 60);
@@ -197,6 +274,38 @@ mod tests {
         assert_eq!(follows(Some(500), u32::MAX, 0.0), Follows::Failed);
         let spread = follows(None, 1, 1.0);
         assert_eq!(spread, Follows::Again(Duration::from_secs(330)));
+    }
+
+    #[test]
+    fn an_endpoint_that_refuses_all_gets_one_at_a_time_until_it_takes_one() {
+        let mut pace = Pace::default();
+        for _ in 0..REFUSALS {
+            assert_eq!((pace.at_once(), pace.stock()), (AT_ONCE, AT_ONCE));
+            assert_eq!(pace.pause(), Duration::ZERO);
+            pace.meet(Follows::Again(LONG));
+        }
+        assert_eq!((pace.at_once(), pace.stock()), (1, 1));
+        assert_eq!(pace.pause(), PROBED_EVERY);
+        pace.meet(Follows::Failed);
+        assert_eq!(pace.at_once(), 1);
+        pace.meet(Follows::Delivered);
+        assert_eq!(pace, Pace::default());
+    }
+
+    #[test]
+    fn an_endpoint_that_is_fast_gets_more_ahead_and_one_that_is_slow_less() {
+        let mut pace = Pace::default();
+        for expected in [8, 16, 32, 64, 64] {
+            pace.used_up(FAST);
+            assert_eq!(pace.stock(), expected);
+        }
+        for expected in [32, 16, 8, AT_ONCE, AT_ONCE] {
+            pace.used_up(FAST * 2);
+            assert_eq!(pace.stock(), expected);
+        }
+        pace.used_up(FAST);
+        pace.meet(Follows::Failed);
+        assert_eq!((pace.at_once(), pace.stock()), (AT_ONCE, AT_ONCE));
     }
 
     #[test]

@@ -76,20 +76,19 @@ statements! {
          WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n";
     /// RACE: two consoles are about to send one message. The one that writes second finds that it is not due.
     /// Proven by `of_two_who_would_send_a_message_one_does`.
-    LEASE_DELIVERY = "
+    LEASE_DELIVERIES = "
         UPDATE ductwork_deliveries SET due_at = {now} + :lease
-         WHERE id = :id AND due_at <= {now}";
+         WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id";
     /// RACE: a sender stalled so long that another has sent it as well, or a person asked for it once more. Each
     /// attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
-    RETRY_DELIVERY = "
+    RECORD_DELIVERIES = "
         UPDATE ductwork_deliveries
-           SET attempts = :attempts + 1, due_at = {now} + :pause, tried_at = {now}, status = :status, error = :error
-         WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts";
-    END_DELIVERY = "
-        UPDATE ductwork_deliveries
-           SET attempts = :attempts + 1, due_at = NULL, state = :state, tried_at = {now}, status = :status,
-               error = :error
-         WHERE id = :id AND due_at IS NOT NULL AND attempts = :attempts";
+           SET attempts = b.attempts + 1, due_at = {now} + b.pause, state = b.state, tried_at = {now},
+               status = b.status, error = b.error
+          FROM {rows:b(id id, attempts int, pause int, state text, status int, error text)}
+         WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
+           AND ductwork_deliveries.attempts = b.attempts
+        RETURNING ductwork_deliveries.id AS id";
     SEND_DELIVERY_AGAIN = "
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
     FIND_DELIVERY = concat!("
@@ -274,59 +273,93 @@ pub struct Due {
     pub attempts: u32,
 }
 
-/// Takes at most `n` messages that are due for an endpoint, to send them within this time: until then nobody
-/// else does.
-pub async fn take(
-    conn: &mut Conn,
-    endpoint: &str,
-    n: usize,
-    lease: Duration,
-) -> Result<Vec<Due>, Error> {
-    let args = [("endpoint", endpoint.into()), ("n", n.into())];
-    let mut taken = Vec::new();
-    for row in conn.fetch(&DUE_DELIVERIES, &args).await? {
-        let due = Due {
+impl Due {
+    fn read(row: &Row) -> Result<Self, Error> {
+        Ok(Self {
             id: row.get("id")?,
             run: RunId(row.get("run_id")?),
             event: row.get("event")?,
             body: row.get("body")?,
             attempts: row.count("attempts")?,
-        };
-        if self::lease(conn, due.id, lease).await? {
-            taken.push(due);
-        }
+        })
+    }
+}
+
+/// Takes messages that are due, of each endpoint as many at most as are wanted of it, to send them within this
+/// time: until then nobody else does. As many lists as endpoints.
+pub async fn take(
+    conn: &mut Conn,
+    wanted: &[(&str, usize)],
+    lease: Duration,
+) -> Result<Vec<Vec<Due>>, Error> {
+    let mut taken = Vec::new();
+    for (endpoint, n) in wanted {
+        let args = [("endpoint", (*endpoint).into()), ("n", (*n).into())];
+        let rows = conn.fetch(&DUE_DELIVERIES, &args).await?;
+        let due: Result<Vec<Due>, Error> = rows.iter().map(Due::read).collect();
+        taken.push(due?);
+    }
+    let ids: Vec<Uuid> = taken.iter().flatten().map(|due| due.id).collect();
+    let leased = self::lease(conn, ids, lease).await?;
+    for due in &mut taken {
+        due.retain(|it| leased.contains(&it.id));
     }
     Ok(taken)
 }
 
-/// Takes a message; false when it is not due.
-pub async fn lease(conn: &mut Conn, id: Uuid, lease: Duration) -> Result<bool, Error> {
-    let args = [("id", id.into()), ("lease", micros(lease).into())];
-    Ok(conn.execute(&LEASE_DELIVERY, &args).await? == 1)
+/// Takes messages; those of them that were due.
+pub async fn lease(
+    conn: &mut Conn,
+    ids: Vec<Uuid>,
+    lease: Duration,
+) -> Result<BTreeSet<Uuid>, Error> {
+    if ids.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let rows = Rows::new().ids("id", ids);
+    let args = [("b", (&rows).into()), ("lease", micros(lease).into())];
+    let leased = conn.fetch_autocommit(&LEASE_DELIVERIES, &args).await?;
+    leased.iter().map(|row| row.get("id")).collect()
 }
 
-/// Writes down how an attempt ended: the status of the response, or why there was none. False when it was
-/// written down before, or counts no more.
-pub async fn record(
-    conn: &mut Conn,
-    due: &Due,
-    follows: Follows,
-    status: Option<u16>,
-    error: Option<&str>,
-) -> Result<bool, Error> {
-    let (statement, last) = match follows {
-        Follows::Again(pause) => (&RETRY_DELIVERY, ("pause", micros(pause).into())),
-        Follows::Delivered => (&END_DELIVERY, ("state", "delivered".into())),
-        Follows::Failed => (&END_DELIVERY, ("state", "failed".into())),
+/// An attempt that ended.
+#[derive(Clone, Debug)]
+pub struct Attempt<'a> {
+    /// The message.
+    pub due: &'a Due,
+    /// Its consequence.
+    pub follows: Follows,
+    /// The status of the response.
+    pub status: Option<u16>,
+    /// Why there was none, or what it said.
+    pub error: Option<&'a str>,
+}
+
+/// Writes down how attempts ended; the deliveries of which it was written. It is not where it was written down
+/// before, or counts no more.
+pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSet<Uuid>, Error> {
+    let state = |it: &Attempt<'_>| match it.follows {
+        Follows::Again(_) => STATES[0],
+        Follows::Delivered => STATES[1],
+        Follows::Failed => STATES[2],
     };
-    let args = [
-        ("id", due.id.into()),
-        ("attempts", due.attempts.into()),
-        ("status", status.map(i64::from).into()),
-        ("error", error.into()),
-        last,
-    ];
-    Ok(conn.execute(statement, &args).await? == 1)
+    let pause = |it: &Attempt<'_>| match it.follows {
+        Follows::Again(pause) => Some(micros(pause)),
+        Follows::Delivered | Follows::Failed => None,
+    };
+    let rows = Rows::new()
+        .ids("id", attempts.iter().map(|it| it.due.id))
+        .ints(
+            "attempts",
+            attempts.iter().map(|it| i64::from(it.due.attempts)),
+        )
+        .optional_ints("pause", attempts.iter().map(pause))
+        .texts("state", attempts.iter().map(state))
+        .optional_ints("status", attempts.iter().map(|it| it.status.map(i64::from)))
+        .optional_texts("error", attempts.iter().map(|it| it.error));
+    let args = [("b", (&rows).into())];
+    let recorded = conn.fetch_autocommit(&RECORD_DELIVERIES, &args).await?;
+    recorded.iter().map(|row| row.get("id")).collect()
 }
 
 /// Makes a message due once more, with all its attempts; false when there is no such delivery.

@@ -5,7 +5,8 @@
 //!
 //! Where no endpoint is configured, none of this runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,8 @@ use uuid::Uuid;
 
 use crate::config::Endpoint;
 use crate::engine::counting;
-use crate::machine::webhook::{Follows, Interest, LONG, follows};
-use crate::store::delivery::{self, Delivery, Due, Found};
+use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows};
+use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::{duty, query};
 use crate::telemetry::growing::Growing;
@@ -44,8 +45,8 @@ const LEASE: Duration = Duration::from_secs(8);
 /// A message that was taken is nobody else's for so long: longer than an attempt and its record take.
 const SENT_WITHIN: Duration = Duration::from_secs(20);
 
-/// Messages to one endpoint that are on their way at once: a slow one keeps no other from its messages.
-const AT_ONCE: usize = 4;
+/// An attempt begins within this time after its message was taken, or else another time: it takes 15 s at most.
+const BEGUN_WITHIN: Duration = Duration::from_secs(3);
 
 /// The work on deliveries.
 #[derive(Default)]
@@ -62,42 +63,103 @@ struct Post {
     endpoints: Arc<[Endpoint]>,
     sends: JoinSet<Sent>,
     /// By endpoint.
-    under_way: Vec<usize>,
+    lines: Vec<Line>,
+    /// Attempts of which nothing is written down yet.
+    ended: Vec<Ended>,
     refusing: Refusing,
+}
+
+/// The messages to one endpoint.
+struct Line {
+    pace: Pace,
+    under_way: usize,
+    /// Taken ahead,
+    stock: VecDeque<Due>,
+    /// then, when it was so late by the database: seconds since 1970.
+    taken: Instant,
+    at: i64,
+    /// No attempt begins sooner.
+    next: Instant,
+    /// Nothing more was due when it was looked at last.
+    is_done: bool,
+}
+
+impl Line {
+    fn new(now: Instant) -> Self {
+        Self {
+            pace: Pace::default(),
+            under_way: 0,
+            stock: VecDeque::new(),
+            taken: now,
+            at: 0,
+            next: now,
+            is_done: false,
+        }
+    }
+
+    /// As many messages are to be taken for it.
+    fn wants(&self, now: Instant) -> usize {
+        let is_free = self.under_way < self.pace.at_once() && self.stock.is_empty();
+        match is_free && !self.is_done && now >= self.next {
+            true => self.pace.stock(),
+            false => 0,
+        }
+    }
+}
+
+/// An attempt that ended.
+struct Ended {
+    due: Due,
+    follows: Follows,
+    status: Option<u16>,
+    error: Option<String>,
 }
 
 /// The endpoints that take nothing, by their places.
 #[derive(Default)]
 struct Refusing {
-    since: BTreeMap<usize, Instant>,
+    since: BTreeMap<usize, Refused>,
     given_up: Growing<usize>,
     long: Growing<usize>,
 }
 
-/// The part of it that the log is told.
-#[derive(Debug, PartialEq, Eq)]
-enum Said {
-    GivenUp,
-    Long(Duration),
+/// Since when an endpoint takes nothing, and its last answer.
+#[derive(Clone, Debug)]
+struct Refused {
+    since: Instant,
+    status: Option<u16>,
+    error: Option<String>,
 }
 
 impl Refusing {
-    /// Takes note of how an attempt ended, then; with pauses that grow it is to be said.
-    fn meet(&mut self, place: usize, follows: Follows, now: Instant) -> Option<Said> {
-        let since = match follows {
-            Follows::Delivered => {
-                self.since.remove(&place);
-                self.long.over(&place);
-                return None;
-            }
-            Follows::Failed | Follows::Again(_) => *self.since.entry(place).or_insert(now),
-        };
-        let lasted = now.saturating_duration_since(since);
-        match follows {
-            Follows::Failed => self.given_up.meet(&place, now).map(|_| Said::GivenUp),
-            _ if lasted >= LONG => self.long.meet(&place, now).map(|_| Said::Long(lasted)),
-            _ => None,
+    /// Takes note of how an attempt ended, then. True where the log is to say that messages are given up.
+    fn meet(&mut self, place: usize, follows: Follows, answer: &Answer, now: Instant) -> bool {
+        if follows == Follows::Delivered {
+            self.since.remove(&place);
+            self.long.over(&place);
+            return false;
         }
+        let (status, error) = answer.clone();
+        let since = self.since.get(&place).map_or(now, |it| it.since);
+        let refused = Refused {
+            since,
+            status,
+            error,
+        };
+        self.since.insert(place, refused);
+        follows == Follows::Failed && self.given_up.meet(&place, now).is_some()
+    }
+
+    /// The endpoints of which the log is to say that they take nothing, with pauses that grow.
+    fn long(&mut self, now: Instant) -> Vec<(usize, Duration, Refused)> {
+        let mut said = Vec::new();
+        for (place, refused) in &self.since {
+            let lasted = now.saturating_duration_since(refused.since);
+            if lasted >= SOON && self.long.meet(place, now).is_some() {
+                said.push((*place, lasted, refused.clone()));
+            }
+        }
+        said
     }
 }
 
@@ -110,15 +172,22 @@ pub async fn work(site: Arc<Site>) {
     let holder = Uuid::new_v4();
     let (mut finder, mut has_duty) = (None, false);
     let mut post = Post {
-        under_way: vec![0; endpoints.len()],
+        lines: endpoints
+            .iter()
+            .map(|_| Line::new(Instant::now()))
+            .collect(),
         sends: JoinSet::new(),
+        ended: Vec::new(),
         refusing: Refusing::default(),
         endpoints,
     };
     loop {
         let began = Instant::now();
-        let looked = look(&site, holder, &post.endpoints, finder.take()).await;
-        let mut pause = LOOK_EVERY.max(began.elapsed() * TIMES_AS_LONG);
+        let endpoints = Arc::clone(&post.endpoints);
+        let looked = post.meanwhile(look(&site, holder, &endpoints, finder.take()));
+        let looked = looked.await;
+        let took = began.elapsed();
+        let mut pause = LOOK_EVERY.max(took * TIMES_AS_LONG);
         match looked {
             Ok(Some((next, more))) => {
                 if !has_duty {
@@ -127,9 +196,9 @@ pub async fn work(site: Arc<Site>) {
                 }
                 has_duty = true;
                 finder = Some(next);
-                post.fill(&site).await;
                 if more {
-                    pause = Duration::ZERO;
+                    // What was found is sent for as long as finding it took.
+                    pause = took;
                 }
             }
             // Another console has the duty: what it found is not known here.
@@ -139,6 +208,9 @@ pub async fn work(site: Arc<Site>) {
             }
             Err(_) => {}
         }
+        post.tell_of_long();
+        post.lines.iter_mut().for_each(|it| it.is_done = false);
+        post.turn(&site, has_duty).await;
         // A message that is on its way is recorded, whoever has the duty by then.
         let until = Instant::now() + pause.min(LEASE / 2);
         loop {
@@ -146,9 +218,8 @@ pub async fn work(site: Arc<Site>) {
                 () = tokio::time::sleep_until(until.into()) => break,
                 () = site.webhooks.asked.notified() => break,
                 Some(sent) = post.sends.join_next() => {
-                    if let Ok(sent) = sent {
-                        post.record(&site, sent, has_duty).await;
-                    }
+                    post.end(sent.ok());
+                    post.turn(&site, has_duty).await;
                 }
             }
         }
@@ -190,33 +261,71 @@ fn worded(run: &Found, reasons: &[&str], now: i64) -> String {
 }
 
 impl Post {
-    /// Sends what is due, to each endpoint as much as it may have at once.
-    async fn fill(&mut self, site: &Arc<Site>) {
-        for place in 0..self.endpoints.len() {
-            self.fill_one(site, place).await;
+    /// Waits for this, and goes on sending meanwhile.
+    async fn meanwhile<T>(&mut self, asked: impl Future<Output = T>) -> T {
+        let mut asked = pin!(asked);
+        loop {
+            tokio::select! {
+                answer = &mut asked => return answer,
+                Some(sent) = self.sends.join_next() => self.end(sent.ok()),
+            }
         }
     }
 
-    async fn fill_one(&mut self, site: &Arc<Site>, place: usize) {
-        let Some(endpoint) = self.endpoints.get(place) else {
-            return;
-        };
-        let free = AT_ONCE.saturating_sub(self.under_way[place]);
-        if free == 0 {
+    /// Writes down how attempts ended, all that ended by now at once, and takes what is due next.
+    async fn turn(&mut self, site: &Arc<Site>, has_duty: bool) {
+        while let Some(sent) = self.sends.try_join_next() {
+            self.end(sent.ok());
+        }
+        self.record(site).await;
+        if has_duty {
+            self.fill(site).await;
+        }
+    }
+
+    /// Takes and sends what is due, to each endpoint as much as it may have.
+    async fn fill(&mut self, site: &Arc<Site>) {
+        let now = Instant::now();
+        let wants = self.lines.iter().map(|line| line.wants(now)).enumerate();
+        let wants: Vec<(usize, usize)> = wants.filter(|(_, n)| *n > 0).collect();
+        if wants.is_empty() {
             return;
         }
-        let name = endpoint.name.clone();
+        let name = |(place, n): &(usize, usize)| (self.endpoints[*place].name.clone(), *n);
+        let named: Vec<(String, usize)> = wants.iter().map(name).collect();
         let asked = site.duty_acts.read(async move |conn| {
-            let due = delivery::take(conn, &name, free, SENT_WITHIN).await?;
+            let named: Vec<(&str, usize)> = named.iter().map(|(it, n)| (it.as_str(), *n)).collect();
+            let due = delivery::take(conn, &named, SENT_WITHIN).await?;
             let at = query::now(conn).await? / 1_000_000;
             Ok((due, at))
         });
         // A message that was taken, which is not known here, is due again when its time is over.
-        let Ok((due, at)) = asked.await else {
+        let Ok((taken, at)) = self.meanwhile(asked).await else {
             return;
         };
-        for due in due {
-            self.under_way[place] += 1;
+        for ((place, n), due) in wants.into_iter().zip(taken) {
+            let line = &mut self.lines[place];
+            line.pace.used_up(now.saturating_duration_since(line.taken));
+            // The lease began then or later.
+            (line.taken, line.at, line.is_done) = (now, at, due.len() < n);
+            line.stock = due.into();
+            self.start(place);
+        }
+    }
+
+    /// Sends of what was taken for an endpoint as much as it may have at once.
+    fn start(&mut self, place: usize) {
+        let line = &mut self.lines[place];
+        let since = line.taken.elapsed();
+        if since > BEGUN_WITHIN {
+            // It is due again when its time is over.
+            line.stock.clear();
+        }
+        let at = line.at + i64::try_from(since.as_secs()).unwrap_or_default();
+        while line.under_way < line.pace.at_once()
+            && let Some(due) = line.stock.pop_front()
+        {
+            line.under_way += 1;
             let endpoints = Arc::clone(&self.endpoints);
             self.sends.spawn_local(async move {
                 let endpoint = &endpoints[place];
@@ -235,43 +344,73 @@ impl Post {
         }
     }
 
-    /// Writes down how an attempt ended, and sends what is due next.
-    async fn record(&mut self, site: &Arc<Site>, sent: Sent, has_duty: bool) {
-        let (place, due, (status, error)) = sent;
-        self.under_way[place] = self.under_way[place].saturating_sub(1);
+    /// Takes note of an attempt that ended, and sends what was taken for its endpoint.
+    fn end(&mut self, sent: Option<Sent>) {
+        let Some((place, due, answer)) = sent else {
+            return;
+        };
+        let now = Instant::now();
         let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        let follows = follows(status, due.attempts, spread);
-        self.tell(place, follows, status, error.as_deref());
-        let asked = site.duty_acts.read(async move |conn| {
-            delivery::record(conn, &due, follows, status, error.as_deref()).await
+        let follows = follows(answer.0, due.attempts, spread);
+        let line = &mut self.lines[place];
+        line.under_way = line.under_way.saturating_sub(1);
+        line.pace.meet(follows);
+        line.next = now + line.pace.pause();
+        if self.refusing.meet(place, follows, &answer, now) {
+            tracing::warn!(
+                endpoint = self.endpoints[place].name,
+                status = answer.0,
+                error = answer.1,
+                "messages to an endpoint are given up: `/api/v1/webhooks?state=failed` lists them"
+            );
+        }
+        let (status, error) = answer;
+        self.ended.push(Ended {
+            due,
+            follows,
+            status,
+            error,
         });
-        // A message of which nothing could be written is sent once more.
-        if matches!(asked.await, Ok(true)) {
+        self.start(place);
+    }
+
+    /// Writes down how attempts ended.
+    async fn record(&mut self, site: &Arc<Site>) {
+        if self.ended.is_empty() {
+            return;
+        }
+        let ended = std::mem::take(&mut self.ended);
+        let asked = site.duty_acts.read(async move |conn| {
+            let attempt = |it| {
+                let Ended { due, .. }: &Ended = it;
+                Attempt {
+                    due,
+                    follows: it.follows,
+                    status: it.status,
+                    error: it.error.as_deref(),
+                }
+            };
+            let attempts: Vec<Attempt<'_>> = ended.iter().map(attempt).collect();
+            let recorded = delivery::record(conn, &attempts).await?;
+            let counted = ended.iter().filter(|it| recorded.contains(&it.due.id));
+            Ok(counted.map(|it| it.follows).collect::<Vec<_>>())
+        });
+        // Messages of which nothing could be written are sent once more.
+        for follows in self.meanwhile(asked).await.unwrap_or_default() {
             let counts = &site.terms.counts;
             counts.count(|counts| counting::delivered(counts, follows));
         }
-        if has_duty {
-            self.fill_one(site, place).await;
-        }
     }
 
-    fn tell(&mut self, place: usize, follows: Follows, status: Option<u16>, error: Option<&str>) {
-        let endpoint = &self.endpoints[place].name;
-        match self.refusing.meet(place, follows, Instant::now()) {
-            None => {}
-            Some(Said::GivenUp) => tracing::warn!(
-                endpoint,
-                status,
-                error,
-                "messages to an endpoint are given up: `/api/v1/webhooks?state=failed` lists them"
-            ),
-            Some(Said::Long(lasted)) => tracing::warn!(
-                endpoint,
-                status,
-                error,
+    fn tell_of_long(&mut self) {
+        for (place, lasted, refused) in self.refusing.long(Instant::now()) {
+            tracing::warn!(
+                endpoint = self.endpoints[place].name,
+                status = refused.status,
+                error = refused.error,
                 seconds = lasted.as_secs(),
                 "an endpoint takes no messages: `/api/v1/webhooks?state=waiting` lists those that wait"
-            ),
+            );
         }
     }
 }
@@ -304,26 +443,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_that_takes_nothing_for_long_is_told_of_with_pauses_that_grow() {
+    fn the_log_tells_of_an_endpoint_that_takes_nothing_within_a_minute_and_then_more_rarely() {
         let mut refusing = Refusing::default();
-        let (start, again) = (Instant::now(), Follows::Again(LONG));
-        let mut meet = |place, follows, seconds| {
-            let said = refusing.meet(place, follows, start + Duration::from_secs(seconds));
-            said.map(|said| match said {
-                Said::GivenUp => 0,
-                Said::Long(lasted) => lasted.as_secs(),
-            })
+        let (start, again) = (Instant::now(), Follows::Again(SOON));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let answer = (Some(503), None);
+        let long = |refusing: &mut Refusing, seconds| {
+            let said = refusing.long(at(seconds)).into_iter();
+            said.map(|(place, lasted, _)| (place, lasted.as_secs()))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(meet(0, again, 0), None);
-        assert_eq!(meet(0, again, 599), None);
-        assert_eq!(meet(0, again, 600), Some(600));
-        assert_eq!(meet(0, again, 601), None);
+        assert!(!refusing.meet(0, again, &answer, at(0)));
+        assert_eq!(long(&mut refusing, 59), []);
+        // No further attempt is needed for it.
+        assert_eq!(long(&mut refusing, 60), [(0, 60)]);
+        assert!(!refusing.meet(0, again, &answer, at(61)));
+        assert_eq!(long(&mut refusing, 62), []);
+        assert_eq!(long(&mut refusing, 120), [(0, 120)]);
         // Another endpoint is another matter, and so is a message that is given up.
-        assert_eq!(meet(1, again, 602), None);
-        assert_eq!(meet(0, Follows::Failed, 603), Some(0));
-        assert_eq!(meet(0, Follows::Failed, 604), None);
-        assert_eq!(meet(0, Follows::Delivered, 605), None);
-        assert_eq!(meet(0, again, 700), None);
-        assert_eq!(meet(0, again, 1_300), Some(600));
+        assert!(refusing.meet(1, Follows::Failed, &answer, at(121)));
+        assert!(!refusing.meet(1, Follows::Failed, &answer, at(122)));
+        assert!(!refusing.meet(0, Follows::Delivered, &(Some(204), None), at(123)));
+        assert_eq!(long(&mut refusing, 181), [(1, 60)]);
+        assert!(!refusing.meet(0, again, &answer, at(200)));
+        assert_eq!(long(&mut refusing, 260), [(0, 60), (1, 139)]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::webhook::{EVENTS, Follows, Interest};
 use ductwork::model::*;
-use ductwork::store::delivery::{self, Delivery, Due, Found};
+use ductwork::store::delivery::{self, Attempt, Delivery, Due, Found};
 use ductwork::store::finder::Finder;
 use ductwork::store::{Conn, prune};
 
@@ -56,9 +56,7 @@ async fn one_waits(driver: &mut Driver) -> Due {
     driver.trigger(&one("P"), "1").await;
     driver.work("P", |_| Did::Returned(1.into())).await;
     look(&mut driver.conn, &mut finder).await;
-    let due = delivery::take(&mut driver.conn, "e", 9, Duration::ZERO)
-        .await
-        .unwrap();
+    let due = take(&mut driver.conn, "e", Duration::ZERO).await;
     assert_eq!(due.len(), 1);
     due[0].clone()
 }
@@ -68,10 +66,21 @@ async fn state(conn: &mut Conn, due: &Due) -> (String, u32) {
     (found.state, found.attempts)
 }
 
+/// At most nine messages that are due.
+async fn take(conn: &mut Conn, endpoint: &str, lease: Duration) -> Vec<Due> {
+    let taken = delivery::take(conn, &[(endpoint, 9)], lease).await;
+    taken.unwrap().remove(0)
+}
+
 async fn record(conn: &mut Conn, due: &Due, follows: Follows) -> bool {
-    delivery::record(conn, due, follows, Some(500), Some("no"))
-        .await
-        .unwrap()
+    let attempt = Attempt {
+        due,
+        follows,
+        status: Some(500),
+        error: Some("no"),
+    };
+    let recorded = delivery::record(conn, &[attempt]).await.unwrap();
+    recorded.contains(&due.id)
 }
 
 on_every_database! {
@@ -96,7 +105,7 @@ on_every_database! {
         told.sort_by(|one, other| (&one.endpoint, one.run).cmp(&(&other.endpoint, other.run)));
         let told: Vec<_> = told.iter().map(|it| (it.endpoint.as_str(), it.run, it.event.as_str())).collect();
         assert_eq!(told, [("all", completed, "completed"), ("all", halted, "halted"), ("halts", halted, "halted")]);
-        let due = delivery::take(&mut driver.conn, "halts", 9, LEASE).await.unwrap();
+        let due = take(&mut driver.conn, "halts", LEASE).await;
         let reasons = driver.halt_reasons(halted).await.join(",");
         assert_eq!(due[0].body, format!("halted {reasons}"));
         // One that comes later begins later.
@@ -156,21 +165,49 @@ on_every_database! {
         let mut both = Vec::new();
         for _ in 0..2 {
             let mut conn = db.conn().await;
-            both.push(async move { delivery::take(&mut conn, "e", 9, LEASE).await.unwrap().len() });
+            both.push(async move { take(&mut conn, "e", LEASE).await.len() });
         }
         assert_eq!(together(both).await.iter().sum::<usize>(), 1);
         // One who has read it as due before.
         let due = deliveries(&mut driver.conn).await[0].clone();
-        let leased = delivery::lease(&mut driver.conn, due.id, LEASE).await.unwrap();
-        assert!(!leased, "it is on its way");
+        let leased = delivery::lease(&mut driver.conn, vec![due.id], LEASE).await.unwrap();
+        assert!(leased.is_empty(), "it is on its way");
+    }
+
+    async fn many_messages_are_taken_and_recorded_by_as_many_statements_as_a_few(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("a", &all()), ("b", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        for _ in 0..6 {
+            driver.trigger(&one("P"), "1").await;
+        }
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        look(&mut driver.conn, &mut finder).await;
+        let conn = &mut driver.conn;
+        conn.take_statements();
+        let taken = delivery::take(conn, &[("a", 9), ("none", 9), ("b", 4)], LEASE).await.unwrap();
+        assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [6, 0, 4]);
+        assert_eq!(conn.take_statements(), 4, "one for each endpoint, and one for all messages");
+        let outcomes = [Follows::Delivered, Follows::Failed, Follows::Again(LEASE)];
+        let attempts = taken.iter().flatten().zip(outcomes.into_iter().cycle());
+        let attempts: Vec<Attempt> = attempts
+            .map(|(due, follows)| Attempt { due, follows, status: Some(500), error: None })
+            .collect();
+        assert_eq!(delivery::record(conn, &attempts).await.unwrap().len(), 10);
+        assert_eq!(conn.take_statements(), 1);
+        for (state, n) in [("delivered", 4), ("failed", 3), ("waiting", 5)] {
+            let found = delivery::latest(conn, Some(state), None, 99).await.unwrap();
+            assert_eq!(found.len(), n, "{state}");
+            assert!(found.iter().all(|it| it.due_at.is_some() == (state == "waiting")), "{state}");
+        }
     }
 
     async fn a_message_whose_sender_dies_is_due_again(db: Db) {
         let mut driver = Driver::new(&db).await;
         let due = one_waits(&mut driver).await;
-        let again = delivery::take(&mut driver.conn, "e", 9, LEASE).await.unwrap();
+        let again = take(&mut driver.conn, "e", LEASE).await;
         assert_eq!(again, [due], "its time was over at once");
-        let again = delivery::take(&mut driver.conn, "e", 9, LEASE).await.unwrap();
+        let again = take(&mut driver.conn, "e", LEASE).await;
         assert_eq!(again, []);
     }
 
@@ -179,18 +216,18 @@ on_every_database! {
         let due = one_waits(&mut driver).await;
         let conn = &mut driver.conn;
         assert!(record(conn, &due, Follows::Again(LEASE)).await);
-        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), []);
+        assert_eq!(take(conn, "e", LEASE).await, []);
         let found = delivery::find(conn, due.id).await.unwrap().unwrap();
         assert_eq!((found.attempts, found.status, found.error.as_deref()), (1, Some(500), Some("no")));
         let wait = found.due_at.unwrap() - found.tried_at.unwrap();
         assert_eq!(wait, i64::try_from(LEASE.as_micros()).unwrap());
         assert!(delivery::send_again(conn, due.id).await.unwrap());
-        let due = delivery::take(conn, "e", 9, LEASE).await.unwrap();
+        let due = take(conn, "e", LEASE).await;
         assert!(record(conn, &due[0], Follows::Failed).await);
         let failed = delivery::latest(conn, Some("failed"), None, 9).await.unwrap();
         assert_eq!(failed.len(), 1);
         assert_eq!(delivery::latest(conn, Some("waiting"), None, 9).await.unwrap(), []);
-        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), [], "it is given up");
+        assert_eq!(take(conn, "e", LEASE).await, [], "it is given up");
     }
 
     async fn a_late_result_of_an_attempt_changes_nothing(db: Db) {
@@ -203,7 +240,7 @@ on_every_database! {
             assert!(!record(conn, &first, follows).await, "{follows:?}");
         }
         assert_eq!(state(conn, &first).await, ("waiting".to_owned(), 1));
-        let second = delivery::take(conn, "e", 9, LEASE).await.unwrap()[0].clone();
+        let second = take(conn, "e", LEASE).await[0].clone();
         assert_eq!(second.attempts, 1);
         // A person has it sent anew, and it arrives with its first attempt.
         assert!(delivery::send_again(conn, first.id).await.unwrap());
@@ -212,7 +249,7 @@ on_every_database! {
             assert!(!record(conn, &second, follows).await, "{follows:?}");
         }
         assert_eq!(state(conn, &first).await, ("delivered".to_owned(), 1));
-        assert_eq!(delivery::take(conn, "e", 9, LEASE).await.unwrap(), []);
+        assert_eq!(take(conn, "e", LEASE).await, []);
     }
 
     async fn the_oldest_message_that_has_not_arrived_is_known_with_its_last_answer(db: Db) {
@@ -221,10 +258,9 @@ on_every_database! {
         let due = one_waits(&mut driver).await;
         let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
         assert_eq!((unsent.endpoint.as_str(), unsent.attempts, unsent.status), ("e", 0, None));
-        let again = Follows::Again(Duration::ZERO);
-        assert!(delivery::record(&mut driver.conn, &due, again, Some(503), Some("no")).await.unwrap());
+        assert!(record(&mut driver.conn, &due, Follows::Again(Duration::ZERO)).await);
         let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
-        assert_eq!((unsent.attempts, unsent.status, unsent.error.as_deref()), (1, Some(503), Some("no")));
+        assert_eq!((unsent.attempts, unsent.status, unsent.error.as_deref()), (1, Some(500), Some("no")));
         let due = Due { attempts: 1, ..due };
         assert!(record(&mut driver.conn, &due, Follows::Failed).await);
         assert_eq!(delivery::oldest_unsent(&mut driver.conn).await.unwrap(), None);

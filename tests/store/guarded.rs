@@ -134,33 +134,21 @@ pub const GUARDED: &[Guarded] = &[
         "an_endpoint_never_goes_back_to_what_was_found",
     ),
     (
-        "LEASE_DELIVERY.1",
+        "LEASE_DELIVERIES.1",
         1,
         "due_at <= {now}",
         "of_two_who_would_send_a_message_one_does",
     ),
     (
-        "RETRY_DELIVERY.1",
+        "RECORD_DELIVERIES.1",
         1,
-        "due_at IS NOT NULL",
+        "ductwork_deliveries.due_at IS NOT NULL",
         "a_late_result_of_an_attempt_changes_nothing",
     ),
     (
-        "RETRY_DELIVERY.2",
+        "RECORD_DELIVERIES.2",
         1,
-        "attempts = :attempts",
-        "a_late_result_of_an_attempt_changes_nothing",
-    ),
-    (
-        "END_DELIVERY.1",
-        1,
-        "due_at IS NOT NULL",
-        "a_late_result_of_an_attempt_changes_nothing",
-    ),
-    (
-        "END_DELIVERY.2",
-        1,
-        "attempts = :attempts",
+        "ductwork_deliveries.attempts = b.attempts",
         "a_late_result_of_an_attempt_changes_nothing",
     ),
     (
