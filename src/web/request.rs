@@ -18,6 +18,7 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -29,6 +30,12 @@ use crate::telemetry;
 
 /// An attempt takes so long at most, from the look-up of the name to the end of what is read of the response.
 pub const WITHIN: Duration = Duration::from_secs(15);
+
+/// The body of a response has so long of it: the status is known by then, and counts without it.
+const BODY_WITHIN: Duration = Duration::from_secs(2);
+
+/// What the rest of an attempt takes once there is a status.
+const REST: Duration = Duration::from_millis(500);
 
 /// No more of a response is read: bytes.
 const READ_MAX: usize = 4_096;
@@ -76,15 +83,20 @@ pub async fn post(
     headers: impl FnOnce(Builder) -> Builder,
     body: String,
 ) -> Result<Response, String> {
-    let exchange = exchange(url, ca, headers(Request::post(path(url))), body);
-    let answer = tokio::time::timeout(WITHIN, exchange).await;
+    let until = Instant::now() + WITHIN;
+    let exchange = exchange(url, ca, headers(Request::post(path(url))), body, until);
+    let answer = tokio::time::timeout_at(until, exchange).await;
     answer
         .unwrap_or(Err(Unsent::Late))
         .map_err(|unsent| clipped(&telemetry::chain(&unsent)))
 }
 
-fn path(url: &Uri) -> &str {
-    url.path_and_query().map_or("/", |it| it.as_str())
+/// The path and the query of a request; of an address without a path that of its root.
+fn path(url: &Uri) -> String {
+    match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    }
 }
 
 async fn exchange(
@@ -92,6 +104,7 @@ async fn exchange(
     ca: Option<&Path>,
     request: Builder,
     body: String,
+    until: Instant,
 ) -> Result<Response, Unsent> {
     let host = url.host().unwrap_or_default();
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -114,11 +127,11 @@ async fn exchange(
         .await
         .map_err(Unsent::Connect)?;
     let Some(connector) = connector else {
-        return ask(stream, request).await;
+        return ask(stream, request, until).await;
     };
     let name = ServerName::try_from(host.to_owned()).map_err(|_| Unsent::Name)?;
     let stream = connector.connect(name, stream).await.map_err(Unsent::Tls)?;
-    ask(stream, request).await
+    ask(stream, request, until).await
 }
 
 /// Trusts the authorities that the program was built with, as the connections to PostgreSQL do.
@@ -160,7 +173,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, Unsent> {
     }
 }
 
-async fn ask<S>(stream: S, request: Request<Body>) -> Result<Response, Unsent>
+async fn ask<S>(stream: S, request: Request<Body>, until: Instant) -> Result<Response, Unsent>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -171,10 +184,12 @@ where
         let response = sender.send_request(request).await.map_err(Unsent::Http)?;
         let later = response.headers().get(RETRY_AFTER);
         let later = later.and_then(|it| it.to_str().ok());
+        let now = Instant::now();
+        let until = (until - REST).min(now + BODY_WITHIN);
         Ok(Response {
             status: response.status().as_u16(),
             retry_after: later.map(str::to_owned),
-            text: told(response.into_body()).await,
+            text: told(response.into_body(), until).await,
         })
     };
     // The connection is served until there is an answer, which may come after its end.
@@ -189,11 +204,12 @@ where
     }
 }
 
-/// The beginning of what a response says.
-async fn told(mut body: Incoming) -> String {
+/// The beginning of what a response says, as far as it comes by then.
+async fn told(mut body: Incoming, until: Instant) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < READ_MAX
-        && let Some(Ok(frame)) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
+        && let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))
+        && let Ok(Some(Ok(frame))) = tokio::time::timeout_at(until, frame).await
     {
         if let Ok(part) = frame.into_data() {
             let room = READ_MAX - bytes.len();
@@ -221,6 +237,18 @@ mod tests {
     fn what_a_response_says_is_kept_as_a_line() {
         assert_eq!(clipped("no\r\n\x1b[31mwell \n"), "no   [31mwell");
         assert_eq!(clipped(&"é".repeat(999)).chars().count(), ERROR_MAX);
+    }
+
+    #[test]
+    fn an_address_without_a_path_means_the_root() {
+        for (url, expected) in [
+            ("http://shop.example", "/"),
+            ("http://shop.example/", "/"),
+            ("http://shop.example?x=1", "/?x=1"),
+            ("http://shop.example/a/?x=1&y", "/a/?x=1&y"),
+        ] {
+            assert_eq!(path(&url.parse().unwrap()), expected, "{url}");
+        }
     }
 
     #[test]

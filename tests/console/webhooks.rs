@@ -68,6 +68,7 @@ impl Endpoint {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&heard);
         std::thread::spawn(move || {
+            let mut held = Vec::new();
             for stream in listener.incoming() {
                 let Ok(mut stream) = stream else { return };
                 let Some(request) = read(&mut stream) else {
@@ -80,6 +81,10 @@ impl Endpoint {
                 };
                 let answer = answers.get(before).copied().unwrap_or("204 No Content\r\n");
                 let _ = write!(stream, "HTTP/1.1 {answer}Connection: close\r\n\r\n");
+                // The body that it speaks of never comes.
+                if answer.contains("Content-Length") {
+                    held.push(stream);
+                }
             }
         });
         Self { address, heard }
@@ -222,6 +227,24 @@ on_every_database! {
             let counted = format!("ductwork_webhook_deliveries_total{{outcome=\"{outcome}\"}} 1\n");
             assert!(metrics.contains(&counted), "{outcome}: {metrics}");
         }
+    }
+
+    async fn an_answer_counts_though_its_body_never_comes(db: Db) {
+        let endpoint = Endpoint::answering(&["500 Broken\r\nContent-Length: 9\r\n", "410 Gone\r\nContent-Length: 9\r\n"]);
+        let (mut fixture, mut daemon, _) = started(&db, &endpoint.settings("")).await;
+        daemon.says(BEGINS).await;
+        fixture.trigger("Plain", "1", 1).await;
+        let conn = &mut fixture.conn;
+        let mut seen = Vec::new();
+        eventually(PATIENCE, "it is given up", async || {
+            let all = delivery::latest(conn, None, None, 9).await.unwrap();
+            let now = all.first().map(|it| (it.status, it.state.clone()));
+            seen.extend(now.filter(|now| seen.last() != Some(now) && now.0.is_some()));
+            seen.last().is_some_and(|(_, state)| state == "failed").then_some(())
+        })
+        .await;
+        assert_eq!(seen, [(Some(500), "waiting".to_owned()), (Some(410), "failed".to_owned())]);
+        daemon.stop().await;
     }
 
     async fn an_endpoint_that_takes_nothing_for_long_is_no_fault_and_yet_told(db: Db) {
