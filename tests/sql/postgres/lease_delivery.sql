@@ -1,2 +1,0 @@
-UPDATE ductwork_deliveries SET due_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint + $1
- WHERE id = $2 AND due_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint

@@ -1,2 +1,0 @@
-UPDATE ductwork_deliveries SET due_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1
- WHERE id = ?2 AND due_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER)

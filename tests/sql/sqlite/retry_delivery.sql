@@ -1,3 +1,0 @@
-UPDATE ductwork_deliveries
-   SET attempts = ?1 + 1, due_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?2, tried_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER), status = ?3, error = ?4
- WHERE id = ?5 AND due_at IS NOT NULL AND attempts = ?1
