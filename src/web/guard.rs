@@ -5,11 +5,12 @@
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderName,
@@ -18,6 +19,7 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
+use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::engine::counting;
 
@@ -100,12 +102,17 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Refuses a request that is too large.
-fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-    let body_max = match uri.path().starts_with("/api/v1/") {
+/// The largest body of this path.
+fn body_max(path: &str) -> usize {
+    match path.starts_with("/api/v1/") {
         true => api::BODY_MAX,
         false => BODY_MAX,
-    };
+    }
+}
+
+/// Refuses a request that is too large.
+fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let body_max = body_max(uri.path());
     let uri = uri.path_and_query().map_or(0, |uri| uri.as_str().len());
     let sizes = headers
         .iter()
@@ -130,26 +137,97 @@ fn within_bounds(uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::new(status, format!("{what} may have {max} bytes")))
 }
 
+/// Refuses a page's address with a NUL in its path: no text of ours has one, and PostgreSQL takes none. The
+/// routes of the API say of which parameter that is.
+fn without_nul(uri: &Uri, form: Form) -> Result<(), Refusal> {
+    if form == Form::Problem || !uri.path().contains("%00") {
+        return Ok(());
+    }
+    let detail = "the address has a NUL in it, which no text of ours has";
+    Err(Refusal::new(StatusCode::BAD_REQUEST, detail))
+}
+
+/// The part of a request's body that a route has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// None was asked for.
+    Unread,
+    /// It was asked for, and not all of it has come.
+    Awaited,
+    /// All.
+    Whole,
+}
+
+/// A request's body, which says how much of it was read.
+struct Watched {
+    body: Body,
+    sent: Arc<Mutex<Sent>>,
+}
+
+impl Watched {
+    fn note(&self, sent: Sent) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = sent;
+    }
+}
+
+impl hyper::body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        let is_whole = matches!(polled, Poll::Ready(None)) || self.body.is_end_stream();
+        self.note(if is_whole { Sent::Whole } else { Sent::Awaited });
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// The middleware around all routes, and around the response where there is none.
 pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let form = Form::of(request.uri().path());
     let (uri, headers) = (request.uri(), request.headers());
+    let max = body_max(uri.path());
     // The path itself may hold what nobody is to read in a log, and be another each time.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map(MatchedPath::as_str);
-    let admitted = within_bounds(uri, headers).and_then(|()| site.hosts.check(uri, headers));
+    let admitted = within_bounds(uri, headers)
+        .and_then(|()| site.hosts.check(uri, headers))
+        .and_then(|()| without_nul(uri, form));
     let response = match admitted {
         Ok(()) => {
             let method = request.method().clone();
-            answered(next.run(request), &method, route).await
+            let sent = Arc::new(Mutex::new(match request.body().is_end_stream() {
+                true => Sent::Whole,
+                false => Sent::Unread,
+            }));
+            let watched = Arc::clone(&sent);
+            let request = request.map(|body| {
+                Body::new(Watched {
+                    body,
+                    sent: watched,
+                })
+            });
+            let read = || *sent.lock().unwrap_or_else(PoisonError::into_inner);
+            answered(next.run(request), &method, read, route).await
         }
         Err(refusal) => axum::response::IntoResponse::into_response(refusal),
     };
     let (status, took) = (response.status().as_u16(), began.elapsed());
     let counts = &site.terms.counts;
     counts.count(|counts| counting::answered(counts, route, status, took));
-    with_headers(worded(response, form))
+    with_headers(worded(response, form, max))
 }
 
 /// The value of a future; none where it panics. It may share with others only state whose locks a panic does
@@ -171,6 +249,7 @@ pub(super) async fn caught<T>(future: impl Future<Output = T>) -> Option<T> {
 async fn answered(
     route: impl Future<Output = Response>,
     method: &Method,
+    sent: impl Fn() -> Sent,
     name: Option<&str>,
 ) -> Response {
     let refusal = match tokio::time::timeout(BUDGET, caught(route)).await {
@@ -179,6 +258,14 @@ async fn answered(
             tracing::error!(%method, route = name, "a route panicked, and failed this request");
             let detail = "the console's log says why";
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+        }
+        // Nothing is done before there is all that is to be done.
+        Err(_) if sent() == Sent::Awaited => {
+            let detail = format!(
+                "the body of the request did not come within {} s: nothing was done",
+                BUDGET.as_secs()
+            );
+            Refusal::new(StatusCode::REQUEST_TIMEOUT, detail)
         }
         Err(_) => {
             tracing::info!(%method, route = name, "a route took too long, and was given up");

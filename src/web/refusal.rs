@@ -224,15 +224,24 @@ pub fn word(obstacle: Option<&'static str>) -> Response {
     response
 }
 
-/// Gives a response that refuses the form for its path, whoever refused.
-pub fn worded(mut response: Response, form: Form) -> Response {
+/// Words for a status that nobody of ours has refused with: the body of the request was none.
+fn detail(status: StatusCode, body_max: usize) -> String {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => format!("a body may have {body_max} bytes"),
+        StatusCode::BAD_REQUEST => "the body of the request cannot be read".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Gives a response that refuses the form for its path, whoever refused. `body_max`: bytes of a body there.
+pub fn worded(mut response: Response, form: Form, body_max: usize) -> Response {
     let status = response.status();
     let refuses = status.is_client_error() || status.is_server_error();
     if !refuses || response.extensions().get::<Worded>().is_some() {
         return response;
     }
     let refusal = response.extensions_mut().remove::<Refusal>();
-    let refusal = refusal.unwrap_or_else(|| Refusal::new(status, ""));
+    let refusal = refusal.unwrap_or_else(|| Refusal::new(status, detail(status, body_max)));
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(axum::http::header::CONTENT_LENGTH);
     *response.body_mut() = Body::empty();

@@ -491,6 +491,9 @@ on_every_database! {
 fn wrong_values(about: &About) -> Vec<String> {
     let schema = (about.schema)();
     let mut wrong = vec![String::new(), "%00".to_owned()];
+    if about.part == Part::Query {
+        wrong.push("%ff".to_owned());
+    }
     let text = schema["maxLength"].is_number();
     let more: &[&str] = match schema["type"].as_str() {
         _ if text => &[],

@@ -284,6 +284,8 @@ on_every_database! {
             (format!("/runs/{run}?node=A&node=B"), 400, "there twice"),
             ("/runs?pipeline=%00".to_owned(), 400, "a NUL"),
             ("/halted?pipeline=a%00b".to_owned(), 400, "a NUL"),
+            ("/pipelines/%00".to_owned(), 400, "a NUL"),
+            ("/pipelines/a%00b/trigger".to_owned(), 400, "a NUL"),
             (format!("/runs/{run}?status=lost"), 400, "no state of a step"),
             (format!("/runs/{run}?view=gantt"), 400, "there are `graph` and `timeline`"),
             (format!("/runs/{run}?colour=red"), 400, "no parameter `colour`"),

@@ -413,6 +413,22 @@ on_every_database! {
         let large = console.exchange(&large).unwrap();
         assert_eq!(large.status, 413, "{large:?}");
         assert!(large.body.contains("1048576 bytes"), "{large:?}");
+        // Bodies that are none, or never come.
+        let begun = |more: &str| {
+            let (address, secret) = (&console.address, &secret);
+            format!(
+                "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nAuthorization: Bearer {secret}\r\n\
+                 Content-Type: application/json\r\n{more}"
+            )
+        };
+        for (more, status, part) in [
+            ("Content-Length: 50\r\n\r\n{\"input\": 1", 408, "nothing was done"),
+            ("Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "cannot be read"),
+        ] {
+            let answer = console.exchange(&begun(more)).unwrap();
+            assert_eq!(answer.status, status, "{answer:?}");
+            assert!(answer.body.contains(part), "{answer:?}");
+        }
         let deep = format!("{{\"input\": {}{}}}", "[".repeat(5_000), "]".repeat(5_000));
         for (ask, status, part) in [
             (Ask::json(path, "{}"), 422, "missing field `input`"),

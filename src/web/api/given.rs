@@ -117,6 +117,10 @@ impl Given {
                 fault(name, unknown(name, params));
                 continue;
             };
+            if part == Part::Query && value.contains(char::REPLACEMENT_CHARACTER) {
+                fault(name, "a text in UTF-8 is expected".to_owned());
+                continue;
+            }
             match found.get_mut(about.name) {
                 Some(before) if about.repeats => {
                     before.push(',');

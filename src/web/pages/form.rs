@@ -26,6 +26,9 @@ impl Form {
         let pairs: Option<Vec<(String, String)>> =
             parts.and_then(|parts| parts.map(pair).collect());
         match pairs {
+            Some(pairs) if pairs.iter().any(|(_, value)| value.contains('\0')) => {
+                Err(wrong("a form has no NUL in its fields"))
+            }
             Some(pairs) => Ok(Self(pairs)),
             // To put other letters in their place would change what somebody sends.
             None => Err(wrong("a form is sent as text, in UTF-8")),
