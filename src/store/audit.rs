@@ -585,6 +585,21 @@ statements! {
         SELECT 'run', a.run_id, 'was changed ' || count(*) || ' times by one bulk action'
           FROM ductwork_actions a WHERE a.bulk_id IS NOT NULL
          GROUP BY a.bulk_id, a.run_id HAVING count(*) > 1");
+    /// A run may be deleted while somebody is about to write a message about it, which is deleted when it is to be sent.
+    I37 = found!("
+        SELECT 'delivery' AS entity, d.id, 'has a state that is none' AS detail
+          FROM ductwork_deliveries d WHERE d.state NOT IN ('waiting', 'delivered', 'failed')
+        UNION ALL
+        SELECT 'delivery', d.id, 'counts fewer attempts than none' FROM ductwork_deliveries d WHERE d.attempts < 0
+        UNION ALL
+        SELECT 'delivery', d.id, 'is due, but does not wait, or waits and is never due'
+          FROM ductwork_deliveries d
+         WHERE CASE WHEN d.state = 'waiting' THEN 1 ELSE 0 END <> CASE WHEN d.due_at IS NULL THEN 0 ELSE 1 END
+        UNION ALL
+        SELECT 'delivery', d.id, 'tells of a run that is not there'
+          FROM ductwork_deliveries d
+          LEFT JOIN ductwork_runs r ON r.id = d.run_id
+         WHERE r.id IS NULL AND d.created_at < {now} - :grace");
 }
 
 macro_rules! invariants {
@@ -653,6 +668,7 @@ invariants! {
         I34_EXECUTIONS unless each_step_has_a_first_attempt;
     I35 Always "a worker is paused exactly while its pipeline is";
     I36 Always "a bulk action changes each run once, and counts it";
+    I37 Always "a message to an endpoint waits or has ended, and tells of a run";
 }
 
 /// Statements that join all of a table with all of another. A server whose statistics are from when
@@ -672,6 +688,7 @@ const BY_HASH: &[&str] = &[
     "I33_TUPLES",
     "I34",
     "I34_EXECUTIONS",
+    "I37",
 ];
 
 /// The findings of an audit, and its cost.

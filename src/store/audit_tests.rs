@@ -566,6 +566,16 @@ const CORRUPTIONS: &[(&str, &str)] = &[
              SELECT id, 5, 'who', 'api', 'revive', pipeline, id, id FROM ductwork_runs WHERE status = 'completed'"),
     ("I36", "INSERT INTO ductwork_actions (id, at, by_whom, channel, verb, pipeline, run_id, bulk_id)
              SELECT s.id, 5, 'who', 'api', 'revive', 'P', s.run_id, s.run_id FROM ductwork_steps s"),
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', id, 'completed', 'P', 'm', 'sent', 0, 5, NULL, NULL, NULL, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', id, 'completed', 'P', 'm', 'failed', -1, 5, NULL, NULL, NULL, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', id, 'completed', 'P', 'm', 'failed', 1, 5, 5, NULL, NULL, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', id, 'completed', 'P', 'm', 'waiting', 1, 5, NULL, NULL, NULL, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', (SELECT s.id FROM ductwork_steps s ORDER BY s.id LIMIT 1), 'completed', 'P', 'm', 'failed', 1, 5, NULL, NULL, NULL, NULL
+               FROM ductwork_runs WHERE status = 'completed'"),
 ];
 
 /// Each corruption is made, seen and undone in a transaction of its own, in one busy database.

@@ -72,7 +72,8 @@ statements! {
           FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)} WHERE true
         ON CONFLICT (run_id, endpoint, event) DO NOTHING";
     DUE_DELIVERIES = "
-        SELECT d.id, d.run_id, d.event, d.body, d.attempts FROM ductwork_deliveries d
+        SELECT d.id, d.run_id, d.event, d.body, d.attempts, r.id AS run
+          FROM ductwork_deliveries d LEFT JOIN ductwork_runs r ON {key:r.id;d.run_id}
          WHERE d.endpoint = :endpoint AND d.due_at <= {now} ORDER BY d.due_at, d.id LIMIT :n";
     /// RACE: two consoles are about to send one message. The one that writes second finds that it is not due.
     /// Proven by `of_two_who_would_send_a_message_one_does`.
@@ -89,6 +90,13 @@ statements! {
          WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
            AND ductwork_deliveries.attempts = b.attempts
         RETURNING ductwork_deliveries.id AS id";
+    /// What cannot be read cannot be sent, and would be in the way of the others for ever.
+    PUT_DELIVERIES_ASIDE = "
+        UPDATE ductwork_deliveries
+           SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
+         WHERE {any:id;b(id id)}";
+    /// Runs were deleted while somebody was about to write messages about them.
+    DELETE_ORPHANS = "DELETE FROM ductwork_deliveries WHERE {any:id;b(id id)}";
     SEND_DELIVERY_AGAIN = "
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
     FIND_DELIVERY = concat!("
@@ -280,28 +288,60 @@ impl Due {
             run: RunId(row.get("run_id")?),
             event: row.get("event")?,
             body: row.get("body")?,
-            attempts: row.count("attempts")?,
+            attempts: attempts(row)?,
         })
     }
 }
 
+/// A number of attempts: one that is below none would never be equal to what is written of it.
+fn attempts(row: &Row) -> Result<u32, Error> {
+    match row.get::<i64>("attempts")? {
+        ..0 => Err(Error::Corrupt("attempts are fewer than none".to_owned())),
+        _ => row.count("attempts"),
+    }
+}
+
+/// Messages that were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// To be sent: as many lists as endpoints.
+    pub due: Vec<Vec<Due>>,
+    /// Deliveries whose rows are damaged. They are put aside, and nobody takes them any more.
+    pub aside: Vec<Uuid>,
+}
+
 /// Takes messages that are due, of each endpoint as many at most as are wanted of it, to send them within this
-/// time: until then nobody else does. As many lists as endpoints.
+/// time: until then nobody else does. Those about runs that are gone are deleted.
 pub async fn take(
     conn: &mut Conn,
     wanted: &[(&str, usize)],
     lease: Duration,
-) -> Result<Vec<Vec<Due>>, Error> {
-    let mut taken = Vec::new();
+) -> Result<Taken, Error> {
+    let (mut taken, mut orphans) = (Taken::default(), Vec::new());
     for (endpoint, n) in wanted {
         let args = [("endpoint", (*endpoint).into()), ("n", (*n).into())];
-        let rows = conn.fetch(&DUE_DELIVERIES, &args).await?;
-        let due: Result<Vec<Due>, Error> = rows.iter().map(Due::read).collect();
-        taken.push(due?);
+        let mut all = Vec::new();
+        for row in conn.fetch(&DUE_DELIVERIES, &args).await? {
+            match Due::read(&row) {
+                Ok(due) if row.get::<Option<Uuid>>("run")?.is_none() => orphans.push(due.id),
+                Ok(due) => all.push(due),
+                Err(_) => taken.aside.push(row.get("id")?),
+            }
+        }
+        taken.due.push(all);
     }
-    let ids: Vec<Uuid> = taken.iter().flatten().map(|due| due.id).collect();
+    for (statement, ids) in [
+        (&PUT_DELIVERIES_ASIDE, &taken.aside),
+        (&DELETE_ORPHANS, &orphans),
+    ] {
+        if !ids.is_empty() {
+            let rows = Rows::new().ids("id", ids.iter().copied());
+            conn.execute(statement, &[("b", (&rows).into())]).await?;
+        }
+    }
+    let ids: Vec<Uuid> = taken.due.iter().flatten().map(|due| due.id).collect();
     let leased = self::lease(conn, ids, lease).await?;
-    for due in &mut taken {
+    for due in &mut taken.due {
         due.retain(|it| leased.contains(&it.id));
     }
     Ok(taken)
@@ -409,13 +449,40 @@ impl Delivery {
             event: row.get("event")?,
             pipeline: row.get("pipeline")?,
             state: row.get("state")?,
-            attempts: row.count("attempts")?,
+            attempts: attempts(row)?,
             created_at: row.get("created_at")?,
             due_at: row.get("due_at")?,
             tried_at: row.get("tried_at")?,
             status: row.get("status")?,
             error: row.get("error")?,
         })
+    }
+}
+
+/// A delivery of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// One that can be read.
+    Delivery(Box<Delivery>),
+    /// One whose row is damaged.
+    Unreadable(Uuid),
+}
+
+impl Listed {
+    /// Its key.
+    pub fn id(&self) -> Uuid {
+        match self {
+            Self::Delivery(delivery) => delivery.id,
+            Self::Unreadable(id) => *id,
+        }
+    }
+
+    /// What can be read.
+    pub fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Unreadable(_) => None,
+        }
     }
 }
 
@@ -448,7 +515,7 @@ pub async fn latest(
     state: Option<&str>,
     before: Option<Uuid>,
     n: usize,
-) -> Result<Vec<Delivery>, Error> {
+) -> Result<Vec<Listed>, Error> {
     let mut args = vec![
         ("before", before.unwrap_or(Uuid::max()).into()),
         ("n", n.into()),
@@ -460,5 +527,9 @@ pub async fn latest(
             conn.fetch(&DELIVERIES_OF_STATE, &args).await?
         }
     };
-    rows.iter().map(Delivery::read).collect()
+    let listed = |row: &Row| match Delivery::read(row) {
+        Ok(delivery) => Ok(Listed::Delivery(Box::new(delivery))),
+        Err(_) => Ok(Listed::Unreadable(row.get("id")?)),
+    };
+    rows.iter().map(listed).collect()
 }

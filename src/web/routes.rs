@@ -26,7 +26,7 @@ use crate::wire::report::ReportJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
 use crate::wire::step::{LogJson, StepJson};
 use crate::wire::trace::TraceJson;
-use crate::wire::webhook::DeliveryJson;
+use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::api::given::About;
 use super::api::{
@@ -342,7 +342,7 @@ pub static ROUTES: &[Route] = &[
         &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
     reads("/api/v1/webhooks", "Messages to endpoints about runs, newest first",
         &[&webhooks::STATE.about, &runs::LIMIT_.about, &webhooks::AFTER.about],
-        json::<Vec<DeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))),
+        json::<Vec<ListedDeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))),
     acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
          with the same id",
         &[&webhooks::ID.about], json::<DeliveryJson>(), |deed| Box::pin(webhooks::send(deed))),

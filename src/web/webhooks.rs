@@ -303,7 +303,13 @@ impl Post {
         let Ok((taken, at)) = self.meanwhile(asked).await else {
             return;
         };
-        for ((place, n), due) in wants.into_iter().zip(taken) {
+        for delivery in taken.aside {
+            tracing::warn!(
+                %delivery,
+                "the row of a message to an endpoint is damaged: the message is not sent, and `ductworkd audit` says more"
+            );
+        }
+        for ((place, n), due) in wants.into_iter().zip(taken.due) {
             let line = &mut self.lines[place];
             line.pace.used_up(now.saturating_duration_since(line.taken));
             // The lease began then or later.
@@ -415,6 +421,11 @@ impl Post {
     }
 }
 
+/// True where an endpoint of this name is configured. Nobody here sends messages to another.
+pub fn is_configured(site: &Site, endpoint: &str) -> bool {
+    site.terms.webhooks.iter().any(|it| it.name == endpoint)
+}
+
 /// Has a message sent once more, at once.
 pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal> {
     let read = site
@@ -423,7 +434,7 @@ pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal>
     let missing = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no delivery {id}"));
     let found = read.await?.ok_or_else(missing)?;
     let endpoint = &found.endpoint;
-    if !site.terms.webhooks.iter().any(|it| it.name == *endpoint) {
+    if !is_configured(site, endpoint) {
         let detail = format!("the console's configuration has no endpoint {endpoint}");
         return Err(deeds::conflict(detail));
     }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::machine::webhook;
 use crate::model::*;
-use crate::store::delivery::{Delivery, Found};
+use crate::store::delivery::{Delivery, Found, Listed};
 
 use super::Time;
 
@@ -61,6 +61,8 @@ pub struct DeliveryJson<'a> {
     id: Uuid,
     /// The endpoint's name in the configuration.
     endpoint: &'a str,
+    /// False: the console's configuration has no such endpoint, so it sends this message to nobody.
+    is_configured: bool,
     /// The message's id, as the endpoint sees it: the same at every attempt.
     message: String,
     /// The event: `run.completed`, `run.halted`, `run.cancelled` or `run.dampened`.
@@ -86,11 +88,12 @@ pub struct DeliveryJson<'a> {
 }
 
 impl<'a> DeliveryJson<'a> {
-    /// Of a delivery.
-    pub fn of(delivery: &'a Delivery) -> Self {
+    /// Of a delivery, whose endpoint is configured or not.
+    pub fn of(delivery: &'a Delivery, is_configured: bool) -> Self {
         Self {
             id: delivery.id,
             endpoint: &delivery.endpoint,
+            is_configured,
             message: format!("{}:{}", delivery.run, delivery.event),
             event: format!("run.{}", delivery.event),
             run_id: delivery.run,
@@ -102,6 +105,38 @@ impl<'a> DeliveryJson<'a> {
             tried_at: delivery.tried_at.map(Time::of),
             status: delivery.status,
             error: delivery.error.as_deref(),
+        }
+    }
+}
+
+/// A delivery of a list.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "DeliveryOfList")]
+pub enum ListedDeliveryJson<'a> {
+    /// One that can be read.
+    Delivery(Box<DeliveryJson<'a>>),
+    /// One whose row is damaged: it is not sent.
+    Unreadable {
+        /// Its id.
+        id: Uuid,
+        /// `unreadable`.
+        state: &'static str,
+    },
+}
+
+impl<'a> ListedDeliveryJson<'a> {
+    /// Of a delivery, with whether an endpoint is configured.
+    pub fn of(listed: &'a Listed, is_configured: impl Fn(&str) -> bool) -> Self {
+        match listed {
+            Listed::Delivery(delivery) => {
+                let is_configured = is_configured(&delivery.endpoint);
+                Self::Delivery(Box::new(DeliveryJson::of(delivery, is_configured)))
+            }
+            Listed::Unreadable(id) => Self::Unreadable {
+                id: *id,
+                state: "unreadable",
+            },
         }
     }
 }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ductwork::store::Conn;
+use ductwork::store::delivery::{self, Listed};
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, delivery};
 use nix::sys::signal::Signal;
 use ring::hmac;
 use serde_json::Value;
@@ -137,7 +138,8 @@ fn read(stream: &mut std::net::TcpStream) -> Option<Heard> {
 
 async fn states(conn: &mut Conn) -> Vec<(String, u32)> {
     let all = delivery::latest(conn, None, None, 999).await.unwrap();
-    all.into_iter().map(|it| (it.state, it.attempts)).collect()
+    let all = all.iter().filter_map(Listed::delivery);
+    all.map(|it| (it.state.clone(), it.attempts)).collect()
 }
 
 on_every_database! {
@@ -238,7 +240,7 @@ on_every_database! {
         let mut seen = Vec::new();
         eventually(PATIENCE, "it is given up", async || {
             let all = delivery::latest(conn, None, None, 9).await.unwrap();
-            let now = all.first().map(|it| (it.status, it.state.clone()));
+            let now = all.first().and_then(Listed::delivery).map(|it| (it.status, it.state.clone()));
             seen.extend(now.filter(|now| seen.last() != Some(now) && now.0.is_some()));
             seen.last().is_some_and(|(_, state)| state == "failed").then_some(())
         })

@@ -6,9 +6,10 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::machine::webhook::{EVENTS, Follows, Interest};
 use ductwork::model::*;
-use ductwork::store::delivery::{self, Attempt, Delivery, Due, Found};
+use ductwork::store::delivery::{self, Attempt, Delivery, Due, Found, Listed};
 use ductwork::store::finder::Finder;
-use ductwork::store::{Conn, prune};
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, audit::audit, prune};
 
 use crate::driver::{Did, Driver, together};
 use crate::on_every_database;
@@ -45,9 +46,15 @@ async fn look(conn: &mut Conn, finder: &mut Finder) {
 
 /// The deliveries that there are, oldest first.
 async fn deliveries(conn: &mut Conn) -> Vec<Delivery> {
-    let mut all = delivery::latest(conn, None, None, 9_999).await.unwrap();
+    let mut all = latest(conn, None).await;
     all.reverse();
     all
+}
+
+/// Those that can be read, newest first.
+async fn latest(conn: &mut Conn, state: Option<&str>) -> Vec<Delivery> {
+    let all = delivery::latest(conn, state, None, 9_999).await.unwrap();
+    all.iter().filter_map(Listed::delivery).cloned().collect()
 }
 
 async fn one_waits(driver: &mut Driver) -> Due {
@@ -69,7 +76,7 @@ async fn state(conn: &mut Conn, due: &Due) -> (String, u32) {
 /// At most nine messages that are due.
 async fn take(conn: &mut Conn, endpoint: &str, lease: Duration) -> Vec<Due> {
     let taken = delivery::take(conn, &[(endpoint, 9)], lease).await;
-    taken.unwrap().remove(0)
+    taken.unwrap().due.remove(0)
 }
 
 async fn record(conn: &mut Conn, due: &Due, follows: Follows) -> bool {
@@ -185,7 +192,7 @@ on_every_database! {
         look(&mut driver.conn, &mut finder).await;
         let conn = &mut driver.conn;
         conn.take_statements();
-        let taken = delivery::take(conn, &[("a", 9), ("none", 9), ("b", 4)], LEASE).await.unwrap();
+        let taken = delivery::take(conn, &[("a", 9), ("none", 9), ("b", 4)], LEASE).await.unwrap().due;
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [6, 0, 4]);
         assert_eq!(conn.take_statements(), 4, "one for each endpoint, and one for all messages");
         let outcomes = [Follows::Delivered, Follows::Failed, Follows::Again(LEASE)];
@@ -196,10 +203,53 @@ on_every_database! {
         assert_eq!(delivery::record(conn, &attempts).await.unwrap().len(), 10);
         assert_eq!(conn.take_statements(), 1);
         for (state, n) in [("delivered", 4), ("failed", 3), ("waiting", 5)] {
-            let found = delivery::latest(conn, Some(state), None, 99).await.unwrap();
+            let found = latest(conn, Some(state)).await;
             assert_eq!(found.len(), n, "{state}");
             assert!(found.iter().all(|it| it.due_at.is_some() == (state == "waiting")), "{state}");
         }
+    }
+
+    async fn a_message_whose_row_is_damaged_is_put_aside_and_the_others_are_sent(db: Db) {
+        static DAMAGE: Statement = Statement::new(
+            "TEST_DAMAGE", "UPDATE ductwork_deliveries SET attempts = -1, due_at = 1 WHERE id = :id");
+        let mut driver = Driver::new(&db).await;
+        one_waits(&mut driver).await;
+        driver.trigger(&one("P"), "1").await;
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        let listens = endpoints(&[("e", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        look(&mut driver.conn, &mut finder).await;
+        let conn = &mut driver.conn;
+        let both = deliveries(conn).await;
+        let (damaged, sound) = (both[0].id, both[1].id);
+        conn.execute(&DAMAGE, &[("id", damaged.into())]).await.unwrap();
+        let taken = delivery::take(conn, &[("e", 9)], Duration::ZERO).await.unwrap();
+        assert_eq!(taken.aside, [damaged]);
+        assert_eq!(taken.due[0].iter().map(|it| it.id).collect::<Vec<_>>(), [sound]);
+        let taken = delivery::take(conn, &[("e", 9)], Duration::ZERO).await.unwrap();
+        assert_eq!(taken.aside, [], "it is said once");
+        let listed = delivery::latest(conn, None, None, 9).await.unwrap();
+        assert!(matches!(&listed[0], Listed::Delivery(it) if it.id == sound), "{listed:?}");
+        assert_eq!(listed[1], Listed::Unreadable(damaged));
+        let found = audit(conn, LEASE).await.unwrap();
+        assert_eq!(found.iter().map(|it| (it.invariant, it.id)).collect::<Vec<_>>(), [("I37", damaged)]);
+    }
+
+    async fn a_message_about_a_run_that_is_gone_is_deleted(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let gone = RunId::new();
+        let message = delivery::Message {
+            endpoint: "e".to_owned(),
+            run: gone,
+            event: RunStatus::Completed,
+            pipeline: "P".to_owned(),
+            body: "{}".to_owned(),
+        };
+        assert_eq!(delivery::insert(&mut driver.conn, &[message]).await.unwrap(), 1);
+        let found = audit(&mut driver.conn, Duration::ZERO).await.unwrap();
+        assert_eq!(found.iter().map(|it| it.invariant).collect::<Vec<_>>(), ["I37"]);
+        assert_eq!(take(&mut driver.conn, "e", LEASE).await, []);
+        assert_eq!(deliveries(&mut driver.conn).await, []);
     }
 
     async fn a_message_whose_sender_dies_is_due_again(db: Db) {
@@ -224,9 +274,9 @@ on_every_database! {
         assert!(delivery::send_again(conn, due.id).await.unwrap());
         let due = take(conn, "e", LEASE).await;
         assert!(record(conn, &due[0], Follows::Failed).await);
-        let failed = delivery::latest(conn, Some("failed"), None, 9).await.unwrap();
+        let failed = latest(conn, Some("failed")).await;
         assert_eq!(failed.len(), 1);
-        assert_eq!(delivery::latest(conn, Some("waiting"), None, 9).await.unwrap(), []);
+        assert_eq!(latest(conn, Some("waiting")).await, []);
         assert_eq!(take(conn, "e", LEASE).await, [], "it is given up");
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::store::delivery::{self, Delivery, STATES};
+use crate::store::delivery::{self, Listed, STATES};
 use crate::web::Site;
 use crate::web::webhooks;
-use crate::wire::webhook::DeliveryJson;
+use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::actions::NoBody;
 use super::cursor::AfterDelivery;
@@ -50,8 +50,9 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         .source
         .read(async move |conn| delivery::latest(conn, state, before, limit + 1).await);
     let deliveries = read.await?;
-    let next = |it: &Delivery| (AFTER.about.name, AfterDelivery(it.id).text());
-    Answer::page(&deliveries, limit, DeliveryJson::of, next)
+    let next = |it: &Listed| (AFTER.about.name, AfterDelivery(it.id()).text());
+    let told = |it| ListedDeliveryJson::of(it, |endpoint| webhooks::is_configured(&site, endpoint));
+    Answer::page(&deliveries, limit, told, next)
 }
 
 /// `POST /api/v1/webhooks/{delivery}/send`
@@ -59,5 +60,6 @@ pub async fn send(deed: Deed) -> Answered {
     let id = deed.given.need(&ID)?.0;
     let NoBody {} = deed.body()?;
     let delivery = webhooks::send_again(&deed.site, id).await?;
-    Answer::json(&DeliveryJson::of(&delivery))
+    // One that is not is refused.
+    Answer::json(&DeliveryJson::of(&delivery, true))
 }

@@ -11,7 +11,7 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use crate::model::*;
-use crate::store::delivery::{self, Delivery, STATES};
+use crate::store::delivery::{self, Delivery, Listed, STATES};
 use crate::store::query;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
@@ -37,6 +37,7 @@ struct List {
     /// The way to each, its name, and whether it is this one.
     states: Vec<(String, &'static str, bool)>,
     deliveries: Vec<Shown>,
+    unreadable: Vec<Uuid>,
     may_send: bool,
     older: Option<String>,
 }
@@ -45,20 +46,25 @@ struct List {
 struct Shown {
     id: Uuid,
     endpoint: String,
+    is_configured: bool,
     event: String,
     run: RunLink,
+    pipeline: String,
     state: String,
     attempts: u32,
     tried: Option<Moment>,
+    /// When the next attempt is due; none of one that is not sent.
+    due: Option<Moment>,
     answer: String,
 }
 
 impl Shown {
-    fn of(delivery: &Delivery, now: i64) -> Self {
-        let status = delivery.status.map(|it| it.to_string());
-        let error = delivery.error.as_deref().unwrap_or_default();
-        let answer = [status.as_deref().unwrap_or_default(), error].join(" ");
+    fn of(delivery: &Delivery, is_configured: bool, now: i64) -> Self {
+        let due = delivery.due_at.filter(|_| is_configured);
         Self {
+            is_configured,
+            pipeline: clip(&delivery.pipeline, LETTERS),
+            due: due.map(|at| parts::ago(at, now)),
             id: delivery.id,
             endpoint: clip(&delivery.endpoint, LETTERS),
             event: format!("run.{}", delivery.event),
@@ -66,9 +72,26 @@ impl Shown {
             state: delivery.state.clone(),
             attempts: delivery.attempts,
             tried: delivery.tried_at.map(|at| parts::ago(at, now)),
-            answer: clip(answer.trim(), LETTERS),
+            answer: answer(delivery),
         }
     }
+}
+
+/// The last answer to a message, for people.
+fn answer(delivery: &Delivery) -> String {
+    let status = delivery.status.map(|it| it.to_string());
+    let reason = match delivery.status {
+        Some(300..=399) => "redirects are not followed: configure the address that it leads to",
+        _ => "",
+    };
+    let error = delivery.error.as_deref().unwrap_or_default();
+    let parts = [status.as_deref().unwrap_or_default(), reason, error];
+    let parts: Vec<&str> = parts
+        .into_iter()
+        .map(str::trim)
+        .filter(|it| !it.is_empty())
+        .collect();
+    clip(&parts.join(" "), LETTERS)
 }
 
 /// `GET /webhooks`
@@ -100,16 +123,19 @@ pub async fn webhooks(
     let mut states = vec![("/webhooks".to_owned(), "all", state.is_none())];
     states.extend(STATES.map(|it| (format!("/webhooks?{}", of_state(it)), it, state == Some(it))));
     let kept = state.map_or_else(String::new, |it| format!("{}&", of_state(it)));
+    let listed = || found.iter().take(LISTED);
+    let shown = listed().filter_map(Listed::delivery).map(|it| {
+        let is_configured = webhooks::is_configured(&site, &it.endpoint);
+        Shown::of(it, is_configured, now)
+    });
+    let unreadable = listed().filter(|it| it.delivery().is_none());
     page(&List {
         frame: Frame::of("actions", now),
         states,
         may_send: who.scope >= Scope::Operate,
-        older: last.map(|it| format!("/webhooks?{kept}before={}", it.id)),
-        deliveries: found
-            .iter()
-            .take(LISTED)
-            .map(|it| Shown::of(it, now))
-            .collect(),
+        older: last.map(|it| format!("/webhooks?{kept}before={}", it.id())),
+        deliveries: shown.collect(),
+        unreadable: unreadable.map(Listed::id).collect(),
     })
 }
 
