@@ -585,11 +585,16 @@ fn check_finds_every_problem_at_once() {
 fn check_notes_names_that_are_nowhere() {
     let place = Place::ready();
     let exceptions = "count: { Hallo: 3, default: 1 }, max_retry: { Hello: { Great: 1, default: 2 }, default: 3 }";
-    let text = format!("default:\n  job_worker: {{ {exceptions} }}\n");
+    let endpoint = "name: shop, url: \"http://shop.example\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, \
+                    pipelines: [Hello, Helo]";
+    let text = format!(
+        "default:\n  job_worker: {{ {exceptions} }}\n  console: {{ webhooks: [{{ {endpoint} }}] }}\n"
+    );
     place.write("ductwork.yml", &text);
     let ended = place.run(["check"]);
     ended.fine();
     for part in [
+        "! the endpoint `shop` of `console.webhooks` names `Helo`: there is no such pipeline here; did you mean `Hello`?",
         "! `job_worker.count` names `Hallo`: there is no such pipeline here; did you mean `Hello`? \
          (ductwork.yml:2)",
         "! `job_worker.max_retry` names `Great`: there is no such step in `Hello`",
@@ -601,7 +606,7 @@ fn check_notes_names_that_are_nowhere() {
     let json = place.run(["check", "--json"]).json();
     assert_eq!(
         (&json["ok"], json["notes"].as_array().unwrap().len()),
-        (&true.into(), 2)
+        (&true.into(), 3)
     );
 }
 

@@ -144,6 +144,17 @@ fn exceptions(config: &Config, all: &[Found]) -> Vec<Problem> {
             });
         }
     };
+    for endpoint in &config.console.webhooks {
+        let unknown = endpoint.interest.pipelines.iter();
+        for name in unknown.filter(|name| find(name).is_none()) {
+            let message = format!(
+                "the endpoint `{}` of `console.webhooks` names `{name}`: there is no such pipeline here",
+                endpoint.name
+            );
+            let placed = config.placed("console.webhooks", None, message);
+            note(placed, nearest(name, names()));
+        }
+    }
     for (key, name, step) in config.exceptions() {
         let Some(found) = find(name) else {
             let message = format!("`{key}` names `{name}`: there is no such pipeline here");

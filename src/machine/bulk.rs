@@ -36,7 +36,7 @@ pub const fn states(verb: Verb) -> &'static [RunStatus] {
         Verb::Revive => &[RunStatus::Halted],
         Verb::Cancel => &[RunStatus::InProgress, RunStatus::Dampened],
         Verb::Resume => &[RunStatus::Dampened],
-        Verb::Trigger | Verb::Pause | Verb::Unpause => &[],
+        Verb::Trigger | Verb::Pause | Verb::Unpause | Verb::Send => &[],
     }
 }
 

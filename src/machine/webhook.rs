@@ -30,6 +30,9 @@ const WAITS: [Duration; 8] = [
 /// The fraction of a wait that is added at most, so that messages which failed together do not come together.
 const JITTER: f64 = 0.1;
 
+/// An endpoint that asks for a longer wait gets it, as far as this.
+const ASKED_AT_MOST: Duration = Duration::from_secs(60 * 60);
+
 /// The runs of which an endpoint wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
@@ -63,8 +66,20 @@ pub enum Follows {
     Again(Duration),
 }
 
-/// The consequence of an attempt with this response, after so many before it. `spread` is a random number from 0 to 1.
-pub fn follows(status: Option<u16>, attempts: u32, spread: f64) -> Follows {
+/// The wait that a busy endpoint asks for: the header `Retry-After` in seconds. A date there is not read.
+pub fn asked_wait(status: Option<u16>, retry_after: Option<&str>) -> Option<Duration> {
+    let seconds = retry_after.filter(|_| matches!(status, Some(429 | 503)))?;
+    seconds.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// The consequence of an attempt with this response, after so many before it, where the endpoint asked for this
+/// wait. `spread` is a random number from 0 to 1.
+pub fn follows(
+    status: Option<u16>,
+    asked: Option<Duration>,
+    attempts: u32,
+    spread: f64,
+) -> Follows {
     match status {
         Some(200..=299) => return Follows::Delivered,
         // The endpoint is gone, and says so.
@@ -74,7 +89,14 @@ pub fn follows(status: Option<u16>, attempts: u32, spread: f64) -> Follows {
     let wait = usize::try_from(attempts).ok().and_then(|it| WAITS.get(it));
     match wait {
         None => Follows::Failed,
-        Some(wait) => Follows::Again(wait.mul_f64(1.0 + JITTER * spread.clamp(0.0, 1.0))),
+        Some(wait) => {
+            let asked = asked.unwrap_or_default().min(ASKED_AT_MOST);
+            Follows::Again(
+                asked
+                    .max(*wait)
+                    .mul_f64(1.0 + JITTER * spread.clamp(0.0, 1.0)),
+            )
+        }
     }
 }
 
@@ -241,10 +263,10 @@ mod tests {
     #[test]
     fn an_answer_of_success_ends_it_and_gone_gives_it_up_at_once() {
         for status in [200, 202, 204, 299] {
-            assert_eq!(follows(Some(status), 0, 0.0), Follows::Delivered);
-            assert_eq!(follows(Some(status), 99, 0.0), Follows::Delivered);
+            assert_eq!(follows(Some(status), None, 0, 0.0), Follows::Delivered);
+            assert_eq!(follows(Some(status), None, 99, 0.0), Follows::Delivered);
         }
-        assert_eq!(follows(Some(410), 0, 0.0), Follows::Failed);
+        assert_eq!(follows(Some(410), None, 0, 0.0), Follows::Failed);
         for status in [
             None,
             Some(100),
@@ -255,7 +277,7 @@ mod tests {
             Some(500),
         ] {
             let again = Follows::Again(Duration::from_secs(5));
-            assert_eq!(follows(status, 0, 0.0), again, "{status:?}");
+            assert_eq!(follows(status, None, 0, 0.0), again, "{status:?}");
         }
     }
 
@@ -263,16 +285,16 @@ mod tests {
     fn waits_grow_from_five_seconds_to_twenty_hours_and_then_it_is_given_up() {
         let mut waits = Vec::new();
         let mut attempts = 0;
-        while let Follows::Again(wait) = follows(None, attempts, 0.0) {
+        while let Follows::Again(wait) = follows(None, None, attempts, 0.0) {
             waits.push(wait.as_secs());
             attempts += 1;
         }
         let hour = 3_600;
         let hours = [2, 5, 10, 14, 20].map(|it| it * hour);
         assert_eq!(waits, [&[5, 300, 1_800][..], &hours].concat());
-        assert_eq!(follows(Some(500), 8, 0.0), Follows::Failed);
-        assert_eq!(follows(Some(500), u32::MAX, 0.0), Follows::Failed);
-        let spread = follows(None, 1, 1.0);
+        assert_eq!(follows(Some(500), None, 8, 0.0), Follows::Failed);
+        assert_eq!(follows(Some(500), None, u32::MAX, 0.0), Follows::Failed);
+        let spread = follows(None, None, 1, 1.0);
         assert_eq!(spread, Follows::Again(Duration::from_secs(330)));
     }
 
@@ -306,6 +328,24 @@ mod tests {
         pace.used_up(FAST);
         pace.meet(Follows::Failed);
         assert_eq!((pace.at_once(), pace.stock()), (AT_ONCE, AT_ONCE));
+    }
+
+    #[test]
+    fn a_busy_endpoint_gets_the_wait_that_it_asks_for_up_to_an_hour() {
+        let wait = |status, header, attempts| {
+            let asked = asked_wait(Some(status), Some(header));
+            follows(Some(status), asked, attempts, 0.0)
+        };
+        let seconds = |n| Follows::Again(Duration::from_secs(n));
+        assert_eq!(wait(429, "120", 0), seconds(120));
+        assert_eq!(wait(503, " 7 ", 0), seconds(7));
+        assert_eq!(wait(503, "1", 0), seconds(5), "no sooner than else");
+        assert_eq!(wait(503, "1", 1), seconds(300));
+        assert_eq!(wait(429, "99999999999", 0), seconds(3_600));
+        for (status, header) in [(500, "120"), (429, "-1"), (429, "soon")] {
+            assert_eq!(wait(status, header, 0), seconds(5), "{status} {header}");
+        }
+        assert_eq!(wait(429, "9", 8), Follows::Failed);
     }
 
     #[test]

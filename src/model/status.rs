@@ -206,6 +206,8 @@ words! {
         Resume = "resume",
         Pause = "pause",
         Unpause = "unpause",
+        /// A message about a run, once more.
+        Send = "send",
     }
 }
 

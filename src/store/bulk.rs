@@ -763,7 +763,7 @@ async fn intervene(
             Resume::Done(_) => Outcome::Done,
             Resume::NotFound | Resume::NotDampened(_) | Resume::Ambiguous(_) => Outcome::Skipped,
         },
-        Verb::Trigger | Verb::Pause | Verb::Unpause => Outcome::Skipped,
+        Verb::Trigger | Verb::Pause | Verb::Unpause | Verb::Send => Outcome::Skipped,
     })
 }
 

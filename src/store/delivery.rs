@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::machine::webhook::{Follows, Unsent};
 use crate::model::*;
 
+use super::action::{self, Actor};
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
 use super::error::Error;
@@ -106,6 +107,11 @@ statements! {
         SELECT substr(d.endpoint, 1, 1000) AS endpoint, d.attempts, d.status, substr(d.error, 1, 1000) AS error,
                CASE WHEN d.attempts = 0 THEN coalesce(d.tried_at, d.created_at) ELSE d.created_at END AS since
           FROM ductwork_deliveries d WHERE {key:d.state;:state} ORDER BY d.state, d.id LIMIT 1";
+    /// Of one endpoint, in the order in which they are sent.
+    DELIVERIES_THAT_WAIT = concat!("
+        SELECT ", columns!(), "
+          FROM ductwork_deliveries d WHERE d.endpoint = :endpoint AND d.due_at IS NOT NULL
+         ORDER BY d.endpoint, d.due_at, d.id LIMIT :n");
     DELIVERIES = concat!("
         SELECT ", columns!(), "
           FROM ductwork_deliveries d WHERE d.id < :before ORDER BY d.id DESC LIMIT :n");
@@ -403,9 +409,19 @@ pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSe
 }
 
 /// Makes a message due once more, with all its attempts; false when there is no such delivery.
-pub async fn send_again(conn: &mut Conn, id: Uuid) -> Result<bool, Error> {
-    let args = [("id", id.into())];
-    Ok(conn.execute(&SEND_DELIVERY_AGAIN, &args).await? == 1)
+pub async fn send_again(conn: &mut Conn, id: Uuid, by: &Actor) -> Result<bool, Error> {
+    let sent = conn.transaction(async |conn| {
+        let Some(found) = find(conn, id).await? else {
+            return Ok(false);
+        };
+        let args = [("id", id.into())];
+        if conn.execute(&SEND_DELIVERY_AGAIN, &args).await? != 1 {
+            return Ok(false);
+        }
+        action::record(conn, Some(by), Verb::Send, [found.run], None).await?;
+        Ok(true)
+    });
+    sent.await
 }
 
 /// The states of a delivery.
@@ -469,6 +485,13 @@ pub enum Listed {
 }
 
 impl Listed {
+    fn read(row: &Row) -> Result<Self, Error> {
+        match Delivery::read(row) {
+            Ok(delivery) => Ok(Self::Delivery(Box::new(delivery))),
+            Err(_) => Ok(Self::Unreadable(row.get("id")?)),
+        }
+    }
+
     /// Its key.
     pub fn id(&self) -> Uuid {
         match self {
@@ -527,9 +550,39 @@ pub async fn latest(
             conn.fetch(&DELIVERIES_OF_STATE, &args).await?
         }
     };
-    let listed = |row: &Row| match Delivery::read(row) {
-        Ok(delivery) => Ok(Listed::Delivery(Box::new(delivery))),
-        Err(_) => Ok(Listed::Unreadable(row.get("id")?)),
-    };
-    rows.iter().map(listed).collect()
+    rows.iter().map(Listed::read).collect()
+}
+
+/// As many messages of an endpoint that wait are looked at.
+pub const LINE: usize = 100;
+
+/// An endpoint, and its messages that wait.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its name.
+    pub name: String,
+    /// The runs that had ended by then have been found: µs since 1970.
+    pub seen: i64,
+    /// The first that are due, at most `LINE`.
+    pub waiting: Vec<Listed>,
+}
+
+/// These endpoints, as far as anybody has looked for runs for them.
+pub async fn lines(conn: &mut Conn, names: &[String]) -> Result<Vec<Line>, Error> {
+    let mut lines = Vec::new();
+    for name in names {
+        let args = [("name", name.as_str().into())];
+        let Some(row) = conn.fetch_optional(&WEBHOOK, &args).await? else {
+            continue;
+        };
+        let args = [("endpoint", name.as_str().into()), ("n", LINE.into())];
+        let rows = conn.fetch(&DELIVERIES_THAT_WAIT, &args).await?;
+        let waiting: Result<Vec<Listed>, Error> = rows.iter().map(Listed::read).collect();
+        lines.push(Line {
+            name: name.clone(),
+            seen: row.get("seen")?,
+            waiting: waiting?,
+        });
+    }
+    Ok(lines)
 }

@@ -22,8 +22,16 @@ pub struct Message<'a> {
     pub body: &'a str,
 }
 
-/// How an attempt ended: the status of the response, if there was one, and what to tell of a failure.
-pub type Answer = (Option<u16>, Option<String>);
+/// How an attempt ended.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// The status of the response, if there was one.
+    pub status: Option<u16>,
+    /// The pause that the endpoint asked for: its header `Retry-After`.
+    pub retry_after: Option<String>,
+    /// What to tell of a failure.
+    pub error: Option<String>,
+}
 
 /// Sends a message once, to an endpoint that these authorities vouch for, or else the usual ones.
 pub async fn send(
@@ -44,9 +52,21 @@ pub async fn send(
         message.body.to_owned(),
     );
     match signed.await {
-        Ok(response) if (200..=299).contains(&response.status) => (Some(response.status), None),
-        Ok(response) => (Some(response.status), Some(clipped(&response.text))),
-        Err(why) => (None, Some(why)),
+        Ok(response) => Answer {
+            status: Some(response.status),
+            retry_after: response.retry_after,
+            error: match response.status {
+                200..=299 => None,
+                300..=399 => Some(
+                    "redirects are not followed: configure the address that it leads to".to_owned(),
+                ),
+                _ => Some(clipped(&response.text)),
+            },
+        },
+        Err(why) => Answer {
+            error: Some(why),
+            ..Answer::default()
+        },
     }
 }
 

@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 use crate::config::Endpoint;
 use crate::engine::counting;
-use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows};
+use crate::machine::webhook::{Follows, Interest, Pace, SOON, asked_wait, follows};
+use crate::store::action::Actor;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::{duty, query};
@@ -139,7 +140,7 @@ impl Refusing {
             self.long.over(&place);
             return false;
         }
-        let (status, error) = answer.clone();
+        let Answer { status, error, .. } = answer.clone();
         let since = self.since.get(&place).map_or(now, |it| it.since);
         let refused = Refused {
             since,
@@ -171,6 +172,7 @@ pub async fn work(site: Arc<Site>) {
     }
     let holder = Uuid::new_v4();
     let (mut finder, mut has_duty) = (None, false);
+    let mut unheard = Growing::default();
     let mut post = Post {
         lines: endpoints
             .iter()
@@ -189,7 +191,7 @@ pub async fn work(site: Arc<Site>) {
         let took = began.elapsed();
         let mut pause = LOOK_EVERY.max(took * TIMES_AS_LONG);
         match looked {
-            Ok(Some((next, more))) => {
+            Ok(Looked::Found(next, more)) => {
                 if !has_duty {
                     let endpoints = post.endpoints.len();
                     tracing::info!(endpoints, "endpoints are told of runs by this console");
@@ -202,7 +204,16 @@ pub async fn work(site: Arc<Site>) {
                 }
             }
             // Another console has the duty: what it found is not known here.
-            Ok(None) => {
+            Ok(Looked::IsOthers(waiting)) => {
+                for endpoint in waiting {
+                    if unheard.meet(&endpoint, Instant::now()).is_some() {
+                        tracing::warn!(
+                            endpoint,
+                            "an endpoint of this console waits: another console has the duty to tell endpoints of \
+                             runs, and has not looked for this one for a minute"
+                        );
+                    }
+                }
                 has_duty = false;
                 pause = LEASE / 2;
             }
@@ -226,17 +237,34 @@ pub async fn work(site: Arc<Site>) {
     }
 }
 
-/// Looks for runs, while this console has the duty; where it was, and whether there is more at once.
+/// The outcome of a look.
+enum Looked {
+    /// It was this console's duty. Where it was, and whether there is more at once.
+    Found(Finder, bool),
+    /// It is another's, who has not looked for these endpoints for long.
+    IsOthers(Vec<String>),
+}
+
+/// Looks for runs, while this console has the duty.
 async fn look(
     site: &Arc<Site>,
     holder: Uuid,
     endpoints: &Arc<[Endpoint]>,
     finder: Option<Finder>,
-) -> Result<Option<(Finder, bool)>, ReadError> {
+) -> Result<Looked, ReadError> {
     let endpoints = Arc::clone(endpoints);
     let asked = site.duty_acts.read(async move |conn| {
         if !duty::take(conn, DUTY, holder, LEASE).await? {
-            return Ok(None);
+            let soon = i64::try_from(SOON.as_micros()).unwrap_or_default();
+            let long_ago = query::now(conn).await? - soon;
+            let mut waiting = Vec::new();
+            for endpoint in endpoints.iter() {
+                // One of a new name begins now, whoever has the duty.
+                if delivery::heard(conn, &endpoint.name).await?.seen < long_ago {
+                    waiting.push(endpoint.name.clone());
+                }
+            }
+            return Ok(Looked::IsOthers(waiting));
         }
         let mut finder = match &finder {
             Some(finder) => finder.clone(),
@@ -249,7 +277,7 @@ async fn look(
             }
         };
         let more = finder.look(conn, &worded).await?;
-        Ok(Some((finder, more)))
+        Ok(Looked::Found(finder, more))
     });
     asked.await
 }
@@ -357,7 +385,8 @@ impl Post {
         };
         let now = Instant::now();
         let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        let follows = follows(answer.0, due.attempts, spread);
+        let asked = asked_wait(answer.status, answer.retry_after.as_deref());
+        let follows = follows(answer.status, asked, due.attempts, spread);
         let line = &mut self.lines[place];
         line.under_way = line.under_way.saturating_sub(1);
         line.pace.meet(follows);
@@ -365,12 +394,12 @@ impl Post {
         if self.refusing.meet(place, follows, &answer, now) {
             tracing::warn!(
                 endpoint = self.endpoints[place].name,
-                status = answer.0,
-                error = answer.1,
+                status = answer.status,
+                error = answer.error,
                 "messages to an endpoint are given up: `/api/v1/webhooks?state=failed` lists them"
             );
         }
-        let (status, error) = answer;
+        let Answer { status, error, .. } = answer;
         self.ended.push(Ended {
             due,
             follows,
@@ -427,7 +456,7 @@ pub fn is_configured(site: &Site, endpoint: &str) -> bool {
 }
 
 /// Has a message sent once more, at once.
-pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal> {
+pub async fn send_again(site: &Arc<Site>, id: Uuid, by: Actor) -> Result<Delivery, Refusal> {
     let read = site
         .source
         .read(async move |conn| delivery::find(conn, id).await);
@@ -438,12 +467,13 @@ pub async fn send_again(site: &Arc<Site>, id: Uuid) -> Result<Delivery, Refusal>
         let detail = format!("the console's configuration has no endpoint {endpoint}");
         return Err(deeds::conflict(detail));
     }
-    let asked = site.acts.read(
-        async move |conn| match delivery::send_again(conn, id).await? {
-            true => delivery::find(conn, id).await,
-            false => Ok(None),
-        },
-    );
+    let asked =
+        site.acts.read(
+            async move |conn| match delivery::send_again(conn, id, &by).await? {
+                true => delivery::find(conn, id).await,
+                false => Ok(None),
+            },
+        );
     let found = asked.await.map_err(deeds::unsure)?.ok_or_else(missing)?;
     site.webhooks.asked.notify_one();
     Ok(found)
@@ -458,7 +488,10 @@ mod tests {
         let mut refusing = Refusing::default();
         let (start, again) = (Instant::now(), Follows::Again(SOON));
         let at = |seconds| start + Duration::from_secs(seconds);
-        let answer = (Some(503), None);
+        let answer = Answer {
+            status: Some(503),
+            ..Answer::default()
+        };
         let long = |refusing: &mut Refusing, seconds| {
             let said = refusing.long(at(seconds)).into_iter();
             said.map(|(place, lasted, _)| (place, lasted.as_secs()))
@@ -474,7 +507,7 @@ mod tests {
         // Another endpoint is another matter, and so is a message that is given up.
         assert!(refusing.meet(1, Follows::Failed, &answer, at(121)));
         assert!(!refusing.meet(1, Follows::Failed, &answer, at(122)));
-        assert!(!refusing.meet(0, Follows::Delivered, &(Some(204), None), at(123)));
+        assert!(!refusing.meet(0, Follows::Delivered, &answer, at(123)));
         assert_eq!(long(&mut refusing, 181), [(1, 60)]);
         assert!(!refusing.meet(0, again, &answer, at(200)));
         assert_eq!(long(&mut refusing, 260), [(0, 60), (1, 139)]);

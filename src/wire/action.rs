@@ -21,7 +21,7 @@ pub struct ActionJson<'a> {
     by: &'a str,
     /// The way: `cli`, `api` or `console`.
     channel: &'a str,
-    /// The deed: `trigger`, `revive`, `cancel`, `resume`, `pause` or `unpause`.
+    /// The deed: `trigger`, `revive`, `cancel`, `resume`, `pause`, `unpause` or `send`.
     verb: &'a str,
     /// The pipeline.
     pipeline: &'a str,

@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ductwork::store::Conn;
+use ductwork::model::RunStatus;
 use ductwork::store::delivery::{self, Listed};
 use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, duty};
 use nix::sys::signal::Signal;
 use ring::hmac;
 use serde_json::Value;
+use uuid::Uuid;
 
 use crate::fixture::*;
 use crate::on_every_database;
@@ -187,6 +190,7 @@ on_every_database! {
         let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
         let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
         assert!(page.body.contains("run.halted") && page.body.contains("crm"), "{page:?}");
+        assert!(page.body.contains("no message waits"), "{page:?}");
         let (_, rest) = page.body.split_once("action=\"/webhooks/").unwrap();
         let path = format!("/webhooks/{}", rest.split('"').next().unwrap());
         let form = format!("proof={}", page.proof());
@@ -197,6 +201,52 @@ on_every_database! {
         for wrong in ["/webhooks?state=x", "/webhooks?before=x", "/webhooks?x=1"] {
             assert_eq!(Ask::get(wrong).cookie(&cookie).of(&console).status, 400, "{wrong}");
         }
+        daemon.stop().await;
+    }
+
+    async fn a_message_to_an_endpoint_that_is_no_longer_configured_says_so(db: Db) {
+        let endpoint = Endpoint::answering(&[]);
+        let (mut fixture, mut daemon, console) = started(&db, &endpoint.settings(", events: run.halted")).await;
+        let run = fixture.trigger("Plain", "1", 1).await[0];
+        let message = delivery::Message {
+            endpoint: "gone".to_owned(),
+            run,
+            event: RunStatus::Completed,
+            pipeline: "Plain".to_owned(),
+            body: "{}".to_owned(),
+        };
+        assert_eq!(delivery::insert(&mut fixture.conn, &[message]).await.unwrap(), 1);
+        let secret = token(&fixture, &["--scope", "operate"]);
+        let listed = Ask::get("/api/v1/webhooks").bearer(&secret).of(&console).value();
+        assert_eq!((&listed[0]["endpoint"], &listed[0]["is_configured"]), (&"gone".into(), &false.into()));
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+        let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
+        assert!(page.body.contains("endpoint is not configured"), "{page:?}");
+        assert!(!page.body.contains("Send again"), "{page:?}");
+        daemon.stop().await;
+    }
+
+    async fn an_endpoint_begins_at_once_and_says_that_it_waits_for_another_console(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_SEEN_LONG_AGO", "UPDATE ductwork_webhooks SET seen = seen - 3600000000");
+        let mut conn = db.conn().await;
+        let hour = Duration::from_secs(3_600);
+        assert!(duty::take(&mut conn, "webhooks", Uuid::new_v4(), hour).await.unwrap());
+        let endpoint = Endpoint::answering(&[]);
+        let (fixture, mut daemon, console) = started(&db, &endpoint.settings("")).await;
+        let names = ["crm".to_owned()];
+        eventually(PATIENCE, "the endpoint begins", async || {
+            let lines = delivery::lines(&mut conn, &names).await.unwrap();
+            (lines.len() == 1).then_some(())
+        })
+        .await;
+        conn.execute(&LONG_AGO, &[]).await.unwrap();
+        daemon.says("an endpoint of this console waits").await;
+        let secret = token(&fixture, &[]);
+        let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
+        let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
+        assert!(page.body.contains("nobody has looked for runs for it since"), "{page:?}");
+        assert!(daemon.logged(BEGINS).is_empty());
         daemon.stop().await;
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
+use crate::model::*;
 use crate::store::delivery::{self, Listed, STATES};
 use crate::web::Site;
 use crate::web::webhooks;
@@ -59,7 +60,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
 pub async fn send(deed: Deed) -> Answered {
     let id = deed.given.need(&ID)?.0;
     let NoBody {} = deed.body()?;
-    let delivery = webhooks::send_again(&deed.site, id).await?;
+    let delivery = webhooks::send_again(&deed.site, id, deed.visitor.actor(Channel::Api)).await?;
     // One that is not is refused.
     Answer::json(&DeliveryJson::of(&delivery, true))
 }

@@ -11,8 +11,9 @@ use axum::response::Response;
 use uuid::Uuid;
 
 use crate::model::*;
-use crate::store::delivery::{self, Delivery, Listed, STATES};
+use crate::store::delivery::{self, Delivery, Line, Listed, STATES};
 use crate::store::query;
+use crate::time;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
@@ -27,6 +28,9 @@ use super::{Frame, elsewhere, page};
 /// Deliveries of a page.
 const LISTED: usize = 50;
 
+/// Runs are looked for every few seconds, and that is written down every ten.
+const UNHEARD_US: i64 = 60_000_000;
+
 /// Letters of an answer.
 const LETTERS: usize = 300;
 
@@ -36,10 +40,53 @@ struct List {
     frame: Frame,
     /// The way to each, its name, and whether it is this one.
     states: Vec<(String, &'static str, bool)>,
+    endpoints: Vec<Told>,
     deliveries: Vec<Shown>,
     unreadable: Vec<Uuid>,
     may_send: bool,
     older: Option<String>,
+}
+
+/// An endpoint of the configuration, and how it fares, for people.
+struct Told {
+    name: String,
+    wait: String,
+    next: Option<Moment>,
+    tried: Option<Moment>,
+    answer: String,
+    /// Nobody has looked for runs for it since then.
+    unheard: Option<Moment>,
+}
+
+impl Told {
+    fn of(line: &Line, now: i64) -> Self {
+        let waiting = line.waiting.iter().filter_map(Listed::delivery);
+        let oldest = waiting.clone().map(|it| it.created_at).min();
+        let last = waiting.clone().filter(|it| it.tried_at.is_some());
+        let last = last.max_by_key(|it| it.tried_at);
+        let is_unheard = line.seen.saturating_add(UNHEARD_US) < now;
+        Self {
+            name: line.name.clone(),
+            wait: match (line.waiting.len(), oldest) {
+                (0, _) => "no message waits".to_owned(),
+                (n, oldest) => {
+                    let more = if n >= delivery::LINE { " or more" } else { "" };
+                    let oldest =
+                        oldest.map(|at| format!(", the oldest since {}", time::relative(at, now)));
+                    format!("{n}{more} wait{}", oldest.unwrap_or_default())
+                }
+            },
+            next: waiting
+                .filter_map(|it| it.due_at)
+                .min()
+                .map(|at| parts::ago(at, now)),
+            tried: last
+                .and_then(|it| it.tried_at)
+                .map(|at| parts::ago(at, now)),
+            answer: last.map_or_else(String::new, answer),
+            unheard: is_unheard.then(|| parts::ago(line.seen, now)),
+        }
+    }
 }
 
 /// A delivery, for people.
@@ -80,12 +127,8 @@ impl Shown {
 /// The last answer to a message, for people.
 fn answer(delivery: &Delivery) -> String {
     let status = delivery.status.map(|it| it.to_string());
-    let reason = match delivery.status {
-        Some(300..=399) => "redirects are not followed: configure the address that it leads to",
-        _ => "",
-    };
     let error = delivery.error.as_deref().unwrap_or_default();
-    let parts = [status.as_deref().unwrap_or_default(), reason, error];
+    let parts = [status.as_deref().unwrap_or_default(), error];
     let parts: Vec<&str> = parts
         .into_iter()
         .map(str::trim)
@@ -113,11 +156,18 @@ pub async fn webhooks(
         Some(text) => Some(asked::id(text, "a message")?),
         None => None,
     };
+    let names: Vec<String> = site
+        .terms
+        .webhooks
+        .iter()
+        .map(|it| it.name.clone())
+        .collect();
     let read = site.source.read(async move |conn| {
         let found = delivery::latest(conn, state, before, LISTED + 1).await?;
-        Ok((found, query::now(conn).await?))
+        let lines = delivery::lines(conn, &names).await?;
+        Ok((found, lines, query::now(conn).await?))
     });
-    let (found, now) = read.await?;
+    let (found, lines, now) = read.await?;
     let last = found.get(LISTED - 1).filter(|_| found.len() > LISTED);
     let of_state = |it: &str| format!("state={it}");
     let mut states = vec![("/webhooks".to_owned(), "all", state.is_none())];
@@ -134,6 +184,7 @@ pub async fn webhooks(
         states,
         may_send: who.scope >= Scope::Operate,
         older: last.map(|it| format!("/webhooks?{kept}before={}", it.id())),
+        endpoints: lines.iter().map(|it| Told::of(it, now)).collect(),
         deliveries: shown.collect(),
         unreadable: unreadable.map(Listed::id).collect(),
     })
@@ -147,6 +198,7 @@ pub async fn send_webhook(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     Form::of(&body, &who)?;
-    webhooks::send_again(&site, asked::id(&id, "a message")?).await?;
+    let by = who.actor(Channel::Console);
+    webhooks::send_again(&site, asked::id(&id, "a message")?, by).await?;
     Ok(elsewhere("/webhooks"))
 }
