@@ -30,9 +30,6 @@ const WAITS: [Duration; 8] = [
 /// The fraction of a wait that is added at most, so that messages which failed together do not come together.
 const JITTER: f64 = 0.1;
 
-/// An endpoint that asks for a longer wait gets it, as far as this.
-const ASKED_AT_MOST: Duration = Duration::from_secs(60 * 60);
-
 /// The runs of which an endpoint wants to hear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interest {
@@ -66,10 +63,9 @@ pub enum Follows {
     Again(Duration),
 }
 
-/// The wait that a busy endpoint asks for: the header `Retry-After` in seconds. A date there is not read.
-pub fn asked_wait(status: Option<u16>, retry_after: Option<&str>) -> Option<Duration> {
-    let seconds = retry_after.filter(|_| matches!(status, Some(429 | 503)))?;
-    seconds.trim().parse().ok().map(Duration::from_secs)
+/// True where the header `Retry-After` of a response with this status counts: the endpoint is busy.
+pub fn is_busy(status: Option<u16>) -> bool {
+    matches!(status, Some(429 | 503))
 }
 
 /// The consequence of an attempt with this response, after so many before it, where the endpoint asked for this
@@ -331,21 +327,15 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_endpoint_gets_the_wait_that_it_asks_for_up_to_an_hour() {
-        let wait = |status, header, attempts| {
-            let asked = asked_wait(Some(status), Some(header));
-            follows(Some(status), asked, attempts, 0.0)
-        };
+    fn a_busy_endpoint_gets_the_wait_that_it_asks_for_and_none_that_is_shorter() {
+        let again =
+            |asked, attempts| follows(Some(503), Some(Duration::from_secs(asked)), attempts, 0.0);
         let seconds = |n| Follows::Again(Duration::from_secs(n));
-        assert_eq!(wait(429, "120", 0), seconds(120));
-        assert_eq!(wait(503, " 7 ", 0), seconds(7));
-        assert_eq!(wait(503, "1", 0), seconds(5), "no sooner than else");
-        assert_eq!(wait(503, "1", 1), seconds(300));
-        assert_eq!(wait(429, "99999999999", 0), seconds(3_600));
-        for (status, header) in [(500, "120"), (429, "-1"), (429, "soon")] {
-            assert_eq!(wait(status, header, 0), seconds(5), "{status} {header}");
-        }
-        assert_eq!(wait(429, "9", 8), Follows::Failed);
+        assert_eq!(again(120, 0), seconds(120));
+        assert_eq!(again(1, 0), seconds(5));
+        assert_eq!(again(120, 1), seconds(300));
+        assert_eq!(again(120, 8), Follows::Failed);
+        assert!(is_busy(Some(429)) && is_busy(Some(503)) && !is_busy(Some(500)) && !is_busy(None));
     }
 
     #[test]

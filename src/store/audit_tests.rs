@@ -574,7 +574,7 @@ const CORRUPTIONS: &[(&str, &str)] = &[
                FROM ductwork_runs WHERE status = 'completed'"),
     ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', id, 'completed', 'P', 'm', 'waiting', 1, 5, NULL, NULL, NULL, NULL
                FROM ductwork_runs WHERE status = 'completed'"),
-    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', (SELECT s.id FROM ductwork_steps s ORDER BY s.id LIMIT 1), 'completed', 'P', 'm', 'failed', 1, 5, NULL, NULL, NULL, NULL
+    ("I37", "INSERT INTO ductwork_deliveries SELECT id, 'e', (SELECT b.id FROM ductwork_branches b WHERE b.run_id = ductwork_runs.id ORDER BY b.id LIMIT 1), 'completed', 'P', 'm', 'failed', 1, 5, NULL, NULL, NULL, NULL
                FROM ductwork_runs WHERE status = 'completed'"),
 ];
 

@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 use crate::config::Endpoint;
 use crate::engine::counting;
-use crate::machine::webhook::{Follows, Interest, Pace, SOON, asked_wait, follows};
+use crate::machine::export::asked_for;
+use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
 use crate::store::action::Actor;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
@@ -385,7 +386,13 @@ impl Post {
         };
         let now = Instant::now();
         let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        let asked = asked_wait(answer.status, answer.retry_after.as_deref());
+        let header = answer.retry_after.as_deref();
+        let header = header.filter(|_| is_busy(answer.status));
+        // By the database's clock, as of when the message was taken.
+        let line = &self.lines[place];
+        let since = i64::try_from(line.taken.elapsed().as_micros()).unwrap_or_default();
+        let now_us = line.at * 1_000_000 + since;
+        let asked = header.and_then(|it| asked_for(it, now_us));
         let follows = follows(answer.status, asked, due.attempts, spread);
         let line = &mut self.lines[place];
         line.under_way = line.under_way.saturating_sub(1);

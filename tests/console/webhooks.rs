@@ -176,7 +176,8 @@ on_every_database! {
         let secret = token(&fixture, &["--scope", "operate"]);
         let listed = eventually(PATIENCE, "all are delivered", async || {
             let listed = Ask::get("/api/v1/webhooks?state=delivered").bearer(&secret).of(&console).value();
-            (listed.as_array().unwrap().len() == 3).then_some(listed)
+            let n = listed.as_array().unwrap_or_else(|| panic!("{listed}")).len();
+            (n == 3).then_some(listed)
         })
         .await;
         // Sent again it is the same message.

@@ -1,0 +1,1 @@
+DELETE FROM ductwork_deliveries WHERE id = ANY ($1::uuid[])
