@@ -1600,9 +1600,13 @@ fn a_collector_that_cannot_be_meant_is_refused_with_the_way_out() {
         ),
         ("ca: [a]", "`console.traces.ca` takes a path, not a list"),
     ] {
-        let desk = Desk::with(&format!("console: {{listen: \"127.0.0.1:0\", traces: {{{settings}}}}}\n"));
+        let desk = Desk::with(&format!(
+            "console: {{listen: \"127.0.0.1:0\", traces: {{{settings}}}}}\n"
+        ));
         let desk = desk.var("T", "hunter2\u{1}x");
-        let read = desk.load_as(None, None).and_then(|config| config.complete());
+        let read = desk
+            .load_as(None, None)
+            .and_then(|config| config.complete());
         let said = read.expect_err(settings).to_string();
         assert!(said.contains(part), "{settings}: {said}");
         assert!(!said.contains("hunter2"), "{said}");

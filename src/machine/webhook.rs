@@ -86,12 +86,8 @@ pub fn follows(
     match wait {
         None => Follows::Failed,
         Some(wait) => {
-            let asked = asked.unwrap_or_default().min(ASKED_AT_MOST);
-            Follows::Again(
-                asked
-                    .max(*wait)
-                    .mul_f64(1.0 + JITTER * spread.clamp(0.0, 1.0)),
-            )
+            let wait = asked.unwrap_or_default().max(*wait);
+            Follows::Again(wait.mul_f64(1.0 + JITTER * spread.clamp(0.0, 1.0)))
         }
     }
 }

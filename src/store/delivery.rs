@@ -91,7 +91,7 @@ statements! {
          WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
            AND ductwork_deliveries.attempts = b.attempts
         RETURNING ductwork_deliveries.id AS id";
-    /// What cannot be read cannot be sent, and would be in the way of the others for ever.
+    /// A message that cannot be read cannot be sent, and would be in the way of the others for ever.
     PUT_DELIVERIES_ASIDE = "
         UPDATE ductwork_deliveries
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
@@ -500,7 +500,7 @@ impl Listed {
         }
     }
 
-    /// What can be read.
+    /// The delivery, where it can be read.
     pub fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),

@@ -29,7 +29,7 @@ pub struct Answer {
     pub status: Option<u16>,
     /// The pause that the endpoint asked for: its header `Retry-After`.
     pub retry_after: Option<String>,
-    /// What to tell of a failure.
+    /// The reason of a failure.
     pub error: Option<String>,
 }
 

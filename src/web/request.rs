@@ -34,7 +34,7 @@ pub const WITHIN: Duration = Duration::from_secs(15);
 /// The body of a response has so long of it: the status is known by then, and counts without it.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
 
-/// What the rest of an attempt takes once there is a status.
+/// The rest of an attempt takes so long, once there is a status.
 const REST: Duration = Duration::from_millis(500);
 
 /// No more of a response is read: bytes.

@@ -200,7 +200,7 @@ pub async fn work(site: Arc<Site>) {
                 has_duty = true;
                 finder = Some(next);
                 if more {
-                    // What was found is sent for as long as finding it took.
+                    // Messages are sent for as long as finding them took.
                     pause = took;
                 }
             }
