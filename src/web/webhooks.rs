@@ -229,6 +229,10 @@ pub async fn work(site: Arc<Site>) {
             tokio::select! {
                 () = tokio::time::sleep_until(until.into()) => break,
                 () = site.webhooks.asked.notified() => break,
+                // Attempts ended while the database was asked something else.
+                () = std::future::ready(()), if !post.ended.is_empty() => {
+                    post.turn(&site, has_duty).await;
+                }
                 Some(sent) = post.sends.join_next() => {
                     post.end(sent.ok());
                     post.turn(&site, has_duty).await;
