@@ -1,6 +1,6 @@
 //! A place in an order of rows by time and id: where a walk in batches goes on.
 //!
-//! Owns: the place. Never: the order, which is the statement's (`claim`, `delivery`, `prune`).
+//! Owns: the place. Never: the order, which is the statement's (`claim`, `delivery`, `event`, `prune`).
 
 use uuid::Uuid;
 
@@ -21,9 +21,14 @@ impl Cursor {
         Self(time, Uuid::nil())
     }
 
-    /// Behind a row of this time and id.
-    pub(super) fn new(time: i64, id: Uuid) -> Self {
+    /// At this id, of this time.
+    pub fn new(time: i64, id: Uuid) -> Self {
         Self(time, id)
+    }
+
+    /// Its id.
+    pub(super) fn id(&self) -> Uuid {
+        self.1
     }
 
     /// Its time: µs since 1970.

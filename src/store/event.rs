@@ -17,8 +17,14 @@ use super::{delivery, page, query};
 /// Rows of one statement.
 const PAGE: usize = 1_000;
 
-/// So many statements of a kind at once; whoever asks goes on next time.
-const PAGES: usize = 10;
+/// So many statements of a kind read again what was read before,
+const PAGES_AGAIN: usize = 6;
+
+/// and so many read on. Neither takes from the other: what is new is read however much is read again.
+const PAGES_ON: usize = 4;
+
+/// So many statements of a kind read the past.
+const PAGES_PAST: usize = 10;
 
 /// As many runs of a pipeline that wait for a person are looked at, the oldest: as many as of those that ended.
 const WAITING: usize = PAGE * PAGES;
@@ -43,15 +49,41 @@ pub struct Changed {
     pub at: i64,
 }
 
-/// Times from which on changes are asked for: µs since 1970.
+/// Places behind which changes of a kind are asked for: by the time with which a run's id begins, or by the
+/// time at which it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// What was read before is read again from here on,
+    pub again: Cursor,
+    /// and what was not, from here on.
+    pub on: Cursor,
+}
+
+/// A question for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// By ids, which begin with the time of whoever triggered.
-    pub started: i64,
-    /// By the database's time.
-    pub ended: i64,
-    /// But at most so far back from now, in µs.
+    /// Of runs that began, by the clock of whoever triggered.
+    pub started: Behind,
+    /// Of runs that ended, by the database's clock.
+    pub ended: Behind,
+    /// Places may be so far back, in µs. From further back nothing is read,
     pub at_most: i64,
+    /// but from so far back, in µs.
+    pub anew: i64,
+}
+
+/// A change, with its place among those of its kind.
+pub type Placed = (Cursor, Changed);
+
+/// The changes of a kind.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// By their places, but for the first of what is new.
+    pub changes: Vec<Placed>,
+    /// Where it stopped to read again, if it did not come to the end of what there is.
+    pub again: Option<Cursor>,
+    /// Where it stopped to read on.
+    pub on: Option<Cursor>,
 }
 
 /// The answer.
@@ -59,66 +91,134 @@ pub struct Since {
 pub struct Changes {
     /// The database's time before it was asked.
     pub now: i64,
-    /// Runs that have begun, and the time up to which they are here, if not up to now.
-    pub started: (Vec<Changed>, Option<i64>),
+    /// A place was too far back: all was read from elsewhere.
+    pub is_anew: bool,
+    /// Runs that have begun.
+    pub started: Found,
     /// Those that have ended.
-    pub ended: (Vec<Changed>, Option<i64>),
+    pub ended: Found,
     /// Those that wait for a person now.
     pub waiting: Vec<(RunId, String)>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Started,
+    Ended,
 }
 
 /// The changes since.
 pub async fn changes(conn: &mut Conn, since: Since) -> Result<Changes, Error> {
     let now = query::now(conn).await?;
-    let least = now.saturating_sub(since.at_most);
+    let least = Cursor::at(now.saturating_sub(since.at_most));
+    let is_behind = |it: Behind| it.again < least || it.on < least;
+    let is_anew = is_behind(since.started) || is_behind(since.ended);
+    let anew = Cursor::at(now.saturating_sub(since.anew));
+    let behind = |it: Behind| match is_anew {
+        true => Behind {
+            again: anew,
+            on: anew,
+        },
+        false => it,
+    };
     Ok(Changes {
         now,
-        started: started(conn, since.started.max(least)).await?,
-        ended: ended(conn, since.ended.max(least)).await?,
+        is_anew,
+        started: found(conn, Kind::Started, behind(since.started)).await?,
+        ended: found(conn, Kind::Ended, behind(since.ended)).await?,
         waiting: page::dampened(conn, WAITING).await?,
     })
 }
 
-async fn started(conn: &mut Conn, since: i64) -> Result<(Vec<Changed>, Option<i64>), Error> {
-    let mut found = Vec::new();
-    let mut behind = id_at(since);
-    for _ in 0..PAGES {
-        let args = [("behind", behind.into()), ("n", PAGE.into())];
-        let rows = conn.fetch(&STARTED_SINCE, &args).await?;
-        for row in &rows {
-            found.push(Changed {
-                run: RunId(row.get("id")?),
-                pipeline: row.get("pipeline")?,
-                status: RunStatus::InProgress,
-                at: row.get("triggered_at")?,
-            });
+/// The changes of a kind, and those of the other.
+pub type Past = (Vec<Placed>, Vec<Placed>);
+
+/// Runs that began, and that ended, behind one time and before another; none where there are too many.
+pub async fn past(conn: &mut Conn, from: i64, until: i64) -> Result<Option<Past>, Error> {
+    let (mut started, mut ended) = (Vec::new(), Vec::new());
+    let places = (Cursor::at(from), Cursor::at(until));
+    for (kind, changes) in [(Kind::Started, &mut started), (Kind::Ended, &mut ended)] {
+        let stopped = walk(conn, kind, places, PAGES_PAST, changes).await?;
+        if stopped.is_some_and(|stopped| stopped < places.1) {
+            return Ok(None);
         }
-        match found.last() {
-            Some(last) if rows.len() == PAGE => behind = last.run.0,
-            _ => return Ok((found, None)),
-        }
+        changes.retain(|(place, _)| *place < places.1);
     }
-    Ok((found, Some(time_of(behind))))
+    Ok(Some((started, ended)))
 }
 
-async fn ended(conn: &mut Conn, since: i64) -> Result<(Vec<Changed>, Option<i64>), Error> {
-    let mut found = Vec::new();
-    let mut behind = Cursor::at(since);
-    for _ in 0..PAGES {
-        let (runs, last) = delivery::ended(conn, behind, PAGE).await?;
-        let is_full = runs.len() == PAGE;
-        found.extend(runs.into_iter().map(|run| Changed {
+/// Where what is read again meets what is new, one statement reads both.
+async fn found(conn: &mut Conn, kind: Kind, behind: Behind) -> Result<Found, Error> {
+    let mut found = Found::default();
+    let changes = &mut found.changes;
+    let on = behind.on;
+    found.again = walk(conn, kind, (behind.again, on), PAGES_AGAIN, changes).await?;
+    found.on = match found.again {
+        Some(stopped) => {
+            let on = stopped.max(on);
+            walk(conn, kind, (on, Cursor::at(i64::MAX)), PAGES_ON, changes).await?
+        }
+        None => None,
+    };
+    Ok(found)
+}
+
+/// Reads pages behind a place until one reaches another place; where it stopped, if there may be more.
+async fn walk(
+    conn: &mut Conn,
+    kind: Kind,
+    (mut behind, until): (Cursor, Cursor),
+    pages: usize,
+    changes: &mut Vec<Placed>,
+) -> Result<Option<Cursor>, Error> {
+    for _ in 0..pages {
+        let page = match kind {
+            Kind::Started => started(conn, behind).await?,
+            Kind::Ended => ended(conn, behind).await?,
+        };
+        let is_full = page.len() == PAGE;
+        behind = page.last().map_or(behind, |(place, _)| *place);
+        changes.extend(page);
+        if !is_full {
+            return Ok(None);
+        }
+        if behind >= until {
+            break;
+        }
+    }
+    Ok(Some(behind))
+}
+
+async fn started(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> {
+    let behind = id_at(behind.time()).max(behind.id());
+    let args = [("behind", behind.into()), ("n", PAGE.into())];
+    let rows = conn.fetch(&STARTED_SINCE, &args).await?;
+    let placed = rows.iter().map(|row| {
+        let id = row.get("id")?;
+        let change = Changed {
+            run: RunId(id),
+            pipeline: row.get("pipeline")?,
+            status: RunStatus::InProgress,
+            at: row.get("triggered_at")?,
+        };
+        Ok((Cursor::new(time_of(id), id), change))
+    });
+    placed.collect()
+}
+
+async fn ended(conn: &mut Conn, behind: Cursor) -> Result<Vec<Placed>, Error> {
+    let (runs, _) = delivery::ended(conn, behind, PAGE).await?;
+    let placed = runs.into_iter().map(|run| {
+        let at = run.ended_at.unwrap_or(behind.time());
+        let change = Changed {
             run: run.id,
             pipeline: run.pipeline,
             status: run.status,
-            at: run.ended_at.unwrap_or(since),
-        }));
-        match last {
-            Some(last) if is_full => behind = last,
-            _ => return Ok((found, None)),
-        }
-    }
-    Ok((found, Some(behind.time())))
+            at,
+        };
+        (Cursor::new(at, run.id.0), change)
+    });
+    Ok(placed.collect())
 }
 
 /// The time with which an id begins.

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ductwork::model::RunId;
+use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
@@ -14,6 +15,13 @@ use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::{Ask, KNOWN, printed, started, token};
+
+const PLAIN: &str = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
+
+static CANCEL_ALL: Statement = Statement::new(
+    "TEST_CANCEL_ALL",
+    "UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = {now} WHERE status = 'in_progress'",
+);
 
 const EVENTS: &str = "/api/v1/events";
 
@@ -189,6 +197,64 @@ on_every_database! {
         // A listener who was away for too long hears that.
         let mut heard = Heard::events(&console, "", "Last-Event-ID: x-1-1\r\n");
         assert_eq!(heard.next().unwrap().name, "events.lost");
+        daemon.stop().await;
+    }
+
+    async fn more_runs_at_once_than_a_reading_takes_are_each_told_once(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN]).await;
+        fixture.configure(OPEN);
+        let mut alone = fixture.start_as(&[], &["console"]);
+        let console = Console::of(&alone).await;
+        console.answers("/readyz", 200).await;
+        let mut heard = Heard::events(&console, "", "");
+        let mut runs = BTreeSet::new();
+        for _ in 0..11 {
+            runs.extend(fixture.trigger("Plain", "1", 1_000).await);
+        }
+        // So many ends of one moment.
+        let cancelled = fixture.conn.execute(&CANCEL_ALL, &[]).await.unwrap();
+        assert_eq!(cancelled, 11_000);
+        let last = fixture.trigger("Plain", "1", 1).await[0];
+        let wanted: BTreeSet<_> = runs.iter().flat_map(|run| [("run.started", *run), ("run.cancelled", *run)]).collect();
+        let mut told = BTreeSet::new();
+        let mut is_told = |(kind, run): (String, RunId)| {
+            assert!(told.insert((kind.clone(), run)), "{kind} of {run} is told twice");
+            told.len() == wanted.len() + 1
+        };
+        while !is_told(heard.change()) {}
+        assert!(told.remove(&("run.started".to_owned(), last)));
+        assert!(told.iter().all(|(kind, run)| wanted.contains(&(kind.as_str(), *run))));
+        alone.stop().await;
+    }
+
+    async fn whoever_comes_back_to_a_new_console_is_told_all_whoever_came_first(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, OPEN).await;
+        let mut away = Heard::events(&console, "", "");
+        let before = fixture.trigger("Plain", "1", 1).await[0];
+        away.until(&[("run.completed", before)]);
+        let place = away.place.clone();
+        // Another one goes on a little longer.
+        let mut longer = Heard::events(&console, "", "");
+        let between = fixture.trigger("Plain", "1", 3).await;
+        let ends: Vec<_> = between.iter().map(|run| ("run.completed", *run)).collect();
+        longer.until(&ends);
+        let child = daemon.child("console", None).await;
+        send(child, Signal::SIGKILL);
+        let meanwhile = fixture.trigger("Plain", "2", 1).await[0];
+        fixture.run_ended(meanwhile).await;
+        let console = Console::after(&daemon, 1).await;
+        console.answers("/readyz", 200).await;
+        let back = |place: &str| Heard::events(&console, "", &format!("Last-Event-ID: {place}\r\n"));
+        // One who has never been here comes first, then the one who was away for a shorter time.
+        let mut new = Heard::events(&console, "", "");
+        let told = back(&longer.place).until(&[("run.completed", meanwhile)]);
+        assert!(is_told_once(&told), "{told:?}");
+        let all = [ends, vec![("run.completed", meanwhile)]].concat();
+        let told = back(&place).until(&all);
+        assert!(is_told_once(&told), "{told:?}");
+        let last = fixture.trigger("Plain", "3", 1).await[0];
+        let told = new.until(&[("run.completed", last)]);
+        assert!(told.iter().all(|it| it.1 == last), "{told:?}");
         daemon.stop().await;
     }
 

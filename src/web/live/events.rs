@@ -16,7 +16,6 @@ use tokio::time::timeout_at;
 
 use crate::model::*;
 use crate::store::event::{self, Changed};
-use crate::store::query;
 use crate::wire::Time;
 use crate::wire::event::{EventDataJson, EventJson};
 
@@ -27,12 +26,15 @@ use super::super::refusal::Refusal;
 use super::super::source::ReadError;
 use super::super::visitor::Visitor;
 use super::feed::{Log, Place, Start};
-use super::{BEAT, Stream, lock, open, pause};
+use super::{BEAT, READ_AGAIN, Stream, hurried, lock, open, pause};
 
 /// The parameters.
 pub static PARAMS: [&About; 2] = [&runs::PIPELINE.about, &actions::RUN.about];
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Some were missed.
+const LOST: &str = "event: events.lost\ndata: {}\n\n";
 
 /// Events of one part of a stream.
 const AT_ONCE: usize = 100;
@@ -42,6 +44,8 @@ pub struct Feed {
     state: Mutex<Listened>,
     /// Readings, and what became of the last one.
     read: watch::Sender<(u64, Option<ReadError>)>,
+    /// Held while the past is read.
+    past: tokio::sync::Mutex<()>,
 }
 
 struct Listened {
@@ -60,6 +64,7 @@ impl Default for Feed {
                 is_read: false,
             }),
             read: watch::Sender::new((0, None)),
+            past: tokio::sync::Mutex::default(),
         }
     }
 }
@@ -75,7 +80,6 @@ impl Listener {
         let is_first = !state.is_read;
         if is_first {
             state.is_read = true;
-            state.log.awake();
             tokio::spawn(read(Arc::clone(site)));
         }
         (Self(Arc::clone(site)), is_first)
@@ -104,16 +108,42 @@ async fn read(site: Arc<Site>) {
         let changes = site
             .source
             .read(async move |conn| event::changes(conn, since).await);
-        let failed = match changes.await {
+        let (failed, pause) = match changes.await {
             Ok(changes) => {
-                lock(&feed.state).log.take(changes);
-                None
+                let mut state = lock(&feed.state);
+                state.log.take(changes);
+                let pause = match state.log.has_more() {
+                    true => hurried(began.elapsed()),
+                    false => pause(began.elapsed()),
+                };
+                (None, pause)
             }
-            Err(error) => Some(error),
+            Err(error) => (Some(error), READ_AGAIN),
         };
         feed.read.send_modify(|read| *read = (read.0 + 1, failed));
-        tokio::time::sleep(pause(began.elapsed())).await;
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// Reads the past that the log lacks for one who was told everything up to this place by another console.
+async fn remember(site: &Arc<Site>, last: &Place) -> Result<(), ReadError> {
+    let feed = &site.live.feed;
+    // Those who come at once need the same.
+    let _turn = feed.past.lock().await;
+    let lacks = lock(&feed.state).log.lacks(last);
+    let Some((from, until)) = lacks else {
+        return Ok(());
+    };
+    let past = site
+        .source
+        .read(async move |conn| event::past(conn, from, until).await)
+        .await?;
+    let mut state = lock(&feed.state);
+    // It may have begun anew meanwhile.
+    if state.log.lacks(last) == lacks {
+        state.log.take_past((from, until), past);
+    }
+    Ok(())
 }
 
 /// The events that one who listens is told.
@@ -153,21 +183,19 @@ pub async fn events(
     })?;
     let (stream, response) = open(&site, &visitor)?;
     let feed = &site.live.feed;
-    if let Some(last) = &last
-        && lock(&feed.state).log.is_new()
-    {
-        let now = site
-            .source
-            .read(async |conn| query::now(conn).await)
-            .await?;
-        lock(&feed.state).log.begin_for(last, now);
-    }
     let mut read = feed.read.subscribe();
     let (listener, is_first) = Listener::new(&site);
-    // The head of the response comes when the past has been read: all that happens from then on is told.
-    if is_first && read.changed().await.is_ok() {
-        let failed = read.borrow_and_update().1.clone();
-        failed.map_or(Ok(()), Err)?;
+    // The head of the response comes when the log goes on: all that happens from then on is told.
+    let mut waits = is_first;
+    while waits || lock(&feed.state).log.is_new() {
+        if read.changed().await.is_ok() {
+            let failed = read.borrow_and_update().1.clone();
+            failed.map_or(Ok(()), Err)?;
+        }
+        waits = false;
+    }
+    if let Some(last) = &last {
+        remember(&site, last).await?;
     }
     let start = lock(&feed.state).log.start(last.as_ref());
     let wanted = Wanted {
@@ -185,7 +213,7 @@ async fn tell(
     mut stream: Stream,
     listener: Listener,
     mut read: watch::Receiver<(u64, Option<ReadError>)>,
-    wanted: Wanted,
+    mut wanted: Wanted,
     start: Start,
 ) {
     let state = &listener.0.live.feed.state;
@@ -193,7 +221,7 @@ async fn tell(
     let mut next = start.next;
     let mut part = format!("retry: 1000\n{}", place(next));
     if start.lost {
-        part.push_str("event: events.lost\ndata: {}\n\n");
+        part.push_str(LOST);
     }
     loop {
         if !stream.tell(part).await {
@@ -202,8 +230,10 @@ async fn tell(
         let beat = tokio::time::Instant::now() + BEAT;
         part = loop {
             let Some((told, passed)) = told(&lock(state).log, next, &wanted) else {
-                // It reads too slowly: it comes back, and hears that it has missed some.
-                return;
+                // It reads too slowly, or too much has happened for the console: it goes on from now.
+                let anew = lock(state).log.start(None);
+                (next, wanted.from) = (anew.next, anew.from);
+                break format!("{LOST}{}", place(next));
             };
             next = passed;
             if !told.is_empty() {

@@ -3,26 +3,31 @@
 //! Owns: the events that are kept for those who come back, what is asked of the database next, and that each
 //! change is told once however often it is read. Never: asks; decides only.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::str::FromStr;
 
 use crate::model::*;
-use crate::store::event::{Changed, Changes, Since};
+use crate::store::event::{Changed, Changes, Past, Since};
 
-/// A commit becomes visible a little later than the time that it wrote: changes are read again for so long,
-const OVERLAP: i64 = 2_000_000;
-
-/// and now and then for so long, for one that took longer, and for clocks that differ.
-const LONG_OVERLAP: i64 = 60_000_000;
-
-/// Every so many readings.
-const LONG_EVERY: u64 = 15;
+use super::way::{LONG_OVERLAP, OVERLAP, Way};
 
 /// Those who come back from further away than that begin anew.
 const BACK_MAX: i64 = 600_000_000;
 
+/// Where changes are read from further back than that, it did not keep up, or nobody has listened for long.
+const BEHIND_MAX: i64 = BACK_MAX + 2 * LONG_OVERLAP;
+
 /// Events that are kept.
 const KEPT: usize = 20_000;
+
+/// The first number of all: what was before anybody listened has room below it.
+const FIRST: u64 = 1 << 32;
+
+/// The past is read from a full minute on, so that it is read a few times at most.
+const MINUTE: i64 = 60_000_000;
+
+/// Changes that are remembered, so that they are told once.
+const REMEMBERED: usize = 1_000_000;
 
 /// The place of an event, as a listener names it who comes back: whose number it is, the number, and a time
 /// up to which everything was told, but for what is read late.
@@ -67,23 +72,35 @@ pub struct Start {
     pub lost: bool,
 }
 
+/// An event that is kept.
+struct Kept {
+    change: Changed,
+    /// The time of the reading that found it.
+    found: i64,
+    /// Up to this time everything had been told before that reading.
+    after: i64,
+}
+
 /// The events.
 pub struct Log {
-    /// Numbers count in this console's life, from its first listener on.
+    /// Numbers count in this console's life.
     epoch: String,
     /// The number of the first event that is kept.
     first: u64,
-    /// With the time of the reading that found it.
-    events: VecDeque<(i64, Changed)>,
-    /// All that has happened since then was found; none before the first reading.
+    /// The number of the first event that there was since it has begun.
+    base: u64,
+    events: VecDeque<Kept>,
+    /// All that has happened since then was found; none before the first reading, and before one after which
+    /// it begins anew.
     begun: Option<i64>,
-    /// Times up to which runs that began, and that ended, were read.
-    read: (i64, i64),
+    /// What the first reading found, and nobody was told; none once it is among the events.
+    before: Option<Vec<Changed>>,
+    /// From this time on the past is too much to be kept.
+    too_much: i64,
+    started: Way,
+    ended: Way,
     /// The time of the last reading.
     now: i64,
-    readings: u64,
-    /// The changes that were told, and when each was read last.
-    seen: HashMap<(RunId, RunStatus), i64>,
     waiting: BTreeSet<RunId>,
 }
 
@@ -92,89 +109,50 @@ impl Log {
     pub fn new(epoch: String) -> Self {
         Self {
             epoch,
-            first: 0,
+            first: FIRST,
+            base: FIRST,
             events: VecDeque::new(),
             begun: None,
-            read: (i64::MIN, i64::MIN),
+            before: None,
+            too_much: i64::MIN,
+            started: Way::new(),
+            ended: Way::new(),
             now: 0,
-            readings: 0,
-            seen: HashMap::new(),
             waiting: BTreeSet::new(),
         }
     }
 
-    /// Somebody comes back to a console that has heard of nothing: it begins where they were. False where that
-    /// is too long ago.
-    pub fn begin_for(&mut self, place: &Place, now: i64) -> bool {
-        let from = place.at.min(now).saturating_sub(LONG_OVERLAP);
-        let fits = self.begun.is_none() && from >= now - BACK_MAX + LONG_OVERLAP;
-        if fits {
-            self.begun = Some(from);
-            (self.read, self.now) = ((from, from), from);
-        }
-        fits
-    }
-
-    /// True before the first reading.
-    pub fn is_new(&self) -> bool {
-        self.begun.is_none()
-    }
-
-    /// Nobody has listened for a while: the next reading looks as far back as the first late one.
-    pub fn awake(&mut self) {
-        self.readings = 0;
-    }
-
     /// The next question.
     pub fn since(&self) -> Since {
-        let overlap = match self.readings % LONG_EVERY {
-            0 => LONG_OVERLAP,
-            _ => OVERLAP,
-        };
         Since {
-            started: self.read.0.saturating_sub(overlap),
-            ended: self.read.1.saturating_sub(overlap),
+            started: self.started.behind(),
+            ended: self.ended.behind(),
+            at_most: BEHIND_MAX,
             // The first reading is for what is not to be told, although the next one finds it.
-            at_most: match self.begun {
-                None => OVERLAP,
-                Some(_) => BACK_MAX,
-            },
+            anew: OVERLAP,
         }
     }
 
     /// Takes the answer.
     pub fn take(&mut self, changes: Changes) {
-        let Changes {
-            now,
-            started,
-            ended,
-            waiting,
-        } = changes;
+        let now = changes.now;
+        // The database's clock may have been set back: what was remembered is of no use.
+        if changes.is_anew || now < self.now - LONG_OVERLAP {
+            self.begin_anew();
+        }
         let is_first = self.begun.is_none();
-        self.begun.get_or_insert(now);
-        self.readings += 1;
-        if !is_first && now - self.now > BACK_MAX {
-            // Nobody has listened for so long that not all of it is read: no number goes on.
-            self.first = self.end() + 1;
-            self.events.clear();
+        let after = self.read_until();
+        if is_first {
             self.begun = Some(now);
+            self.started.begin_at(now - OVERLAP);
+            self.ended.begin_at(now - OVERLAP);
         }
-        // RACE: a commit whose time is before this reading becomes visible after it. The next readings look
-        // further back than this one's time, and what they find again is known. Proven by
-        // `a_change_that_is_seen_late_is_told_once`.
-        self.read = (started.1.unwrap_or(now), ended.1.unwrap_or(now));
-        let mut found: Vec<Changed> = Vec::new();
-        for change in started.0.into_iter().chain(ended.0) {
-            let key = (change.run, change.status);
-            if self.seen.insert(key, now).is_none() && !is_first {
-                found.push(change);
-            }
-        }
+        let mut found = self.started.take(changes.started, now);
+        found.extend(self.ended.take(changes.ended, now));
         found.sort_by_key(|it| (it.at, it.run, it.status != RunStatus::InProgress));
-        let waits: BTreeSet<RunId> = waiting.iter().map(|(run, _)| *run).collect();
-        let newly = waiting
-            .into_iter()
-            .filter(|(run, _)| !is_first && !self.waiting.contains(run));
+        let waits: BTreeSet<RunId> = changes.waiting.iter().map(|(run, _)| *run).collect();
+        let waiting = changes.waiting.into_iter();
+        let newly = waiting.filter(|(run, _)| !self.waiting.contains(run));
         found.extend(newly.map(|(run, pipeline)| Changed {
             run,
             pipeline,
@@ -182,13 +160,107 @@ impl Log {
             at: now,
         }));
         self.waiting = waits;
-        self.events.extend(found.into_iter().map(|it| (now, it)));
+        self.now = now;
+        if is_first {
+            self.before = Some(found);
+        } else {
+            let kept = found.into_iter().map(|change| Kept {
+                change,
+                found: now,
+                after,
+            });
+            self.events.extend(kept);
+        }
         let beyond = self.events.len().saturating_sub(KEPT);
         self.events.drain(..beyond);
         self.first += beyond as u64;
-        self.now = now;
-        // Twice as long as it may be read again.
-        self.seen.retain(|_, read| *read >= now - 2 * LONG_OVERLAP);
+        if self.started.remembers() + self.ended.remembers() > REMEMBERED {
+            self.begin_anew();
+        }
+    }
+
+    /// Some may be missing: nobody goes on from a number of before, and the next reading is the first one.
+    fn begin_anew(&mut self) {
+        if self.begun.take().is_some() {
+            self.first = self.end() + 1;
+            self.base = self.first;
+            self.events.clear();
+        }
+        self.before = None;
+        (self.started, self.ended) = (Way::new(), Way::new());
+    }
+
+    /// True before the first reading.
+    pub fn is_new(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// The past that is not here though one who comes back with this place may not have been told of it: from
+    /// the first time up to the second.
+    pub fn lacks(&self, last: &Place) -> Option<(i64, i64)> {
+        let begun = self.begun?;
+        let from = last.at.saturating_sub(LONG_OVERLAP);
+        let from = from - from.rem_euclid(MINUTE);
+        let is_kept = self.first == self.base;
+        let fits = last.epoch != self.epoch
+            && is_kept
+            && from < begun
+            && from > self.too_much
+            && from >= self.now - BEHIND_MAX;
+        // The first reading has looked back a little by itself.
+        let until = match self.before {
+            Some(_) => begun - OVERLAP,
+            None => begun,
+        };
+        fits.then_some((from, until))
+    }
+
+    /// Takes the past that it lacked; none: it is too much.
+    pub fn take_past(&mut self, (from, until): (i64, i64), past: Option<Past>) {
+        let Some(begun) = self.begun else { return };
+        let Some((started, ended)) = past else {
+            self.too_much = from;
+            return;
+        };
+        let known: HashSet<_> = self
+            .events
+            .iter()
+            .map(|it| (it.change.run, it.change.status))
+            .chain(self.before.iter().flatten().map(|it| (it.run, it.status)))
+            .collect();
+        let placed = started.iter().chain(&ended).map(|(_, change)| change);
+        let new = placed.filter(|it| !known.contains(&(it.run, it.status)));
+        let mut found: Vec<Changed> = new.cloned().collect();
+        found.extend(self.before.iter().flatten().cloned());
+        if found.len() + self.events.len() > KEPT {
+            self.too_much = from;
+            return;
+        }
+        found.sort_by_key(|it| (it.at, it.run, it.status != RunStatus::InProgress));
+        self.started.know(started.iter().map(|(place, _)| *place));
+        self.ended.know(ended.iter().map(|(place, _)| *place));
+        self.started.begin_at(from);
+        self.ended.begin_at(from);
+        self.first -= found.len() as u64;
+        for change in found.into_iter().rev() {
+            let at = change.at.clamp(from, begun.max(until));
+            self.events.push_front(Kept {
+                change,
+                found: at,
+                after: at,
+            });
+        }
+        (self.base, self.begun, self.before) = (self.first, Some(from), None);
+    }
+
+    /// True where more could be read at once.
+    pub fn has_more(&self) -> bool {
+        self.started.has_more(self.now) || self.ended.has_more(self.now)
+    }
+
+    /// The time up to which everything was found, but for what is read late.
+    fn read_until(&self) -> i64 {
+        self.started.read_until().min(self.ended.read_until())
     }
 
     /// Where somebody begins who was told everything up to this place; nobody yet: with what comes.
@@ -217,8 +289,8 @@ impl Log {
         // Of another console: some are told again.
         let from = last.at.saturating_sub(LONG_OVERLAP);
         let is_here = self.begun.is_some_and(|begun| begun <= from);
-        let before = self.events.partition_point(|(found, _)| *found < from);
-        match is_here && (before > 0 || self.first == 0) {
+        let before = self.events.partition_point(|it| it.found < from);
+        match is_here && (before > 0 || self.first == self.base) {
             true => at(self.first + before as u64),
             false => lost,
         }
@@ -232,21 +304,27 @@ impl Log {
     /// The events from this number on; none where some of them are kept no longer.
     pub fn from(&self, next: u64) -> Option<impl Iterator<Item = &Changed>> {
         let skipped = usize::try_from(next.checked_sub(self.first)?).ok()?;
-        Some(self.events.iter().skip(skipped).map(|(_, event)| event))
+        let skipped = Some(skipped).filter(|it| *it <= self.events.len())?;
+        Some(self.events.iter().skip(skipped).map(|it| &it.change))
     }
 
     /// The place before the event of this number.
     pub fn place(&self, number: u64) -> Place {
+        let skipped = number.checked_sub(self.first).map(usize::try_from);
+        let next = skipped.and_then(|it| self.events.get(it.ok()?));
         Place {
             epoch: self.epoch.clone(),
             number,
-            at: self.now,
+            at: next.map_or_else(|| self.read_until().max(0), |next| next.after),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::store::cursor::Cursor;
+    use crate::store::event::Placed;
+
     use super::*;
 
     const SECOND: i64 = 1_000_000;
@@ -274,82 +352,72 @@ mod tests {
         }
     }
 
+    /// A change as it is found by its own time.
+    fn placed(change: Changed) -> Placed {
+        (Cursor::new(change.at, change.run.0), change)
+    }
+
+    /// A reading at this second, which finds these ends.
+    fn finds(second: i64, ends: &[(RunId, i64)]) -> Changes {
+        let mut reading = at(second);
+        let ends = ends.iter().map(|(run, second)| ended(*run, *second));
+        reading.ended.changes = ends.map(placed).collect();
+        reading
+    }
+
     fn told(log: &Log, next: u64) -> Vec<RunId> {
-        let events = log.from(next).expect("they are kept");
+        let events = log.from(FIRST + next).expect("they are kept");
         events.map(|event| event.run).collect()
     }
 
     #[test]
     fn a_change_that_is_seen_late_is_told_once() {
         let (mut log, on_time, late) = (log(), RunId::new(), RunId::new());
-        let mut reading = at(1_010);
-        reading.ended.0 = vec![ended(on_time, 1_009)];
-        log.take(reading.clone());
+        log.take(finds(1_010, &[(on_time, 1_009)]));
         assert_eq!(told(&log, 0), [on_time]);
-        let since = log.since();
-        assert_eq!(since.ended, 1_010 * SECOND - OVERLAP);
         // It was written before the reading and committed after it.
-        reading.now += SECOND;
-        reading.ended.0.push(ended(late, 1_009));
-        log.take(reading.clone());
-        reading.now += SECOND;
-        log.take(reading);
+        log.take(finds(1_011, &[(on_time, 1_009), (late, 1_009)]));
+        log.take(finds(1_012, &[(on_time, 1_009), (late, 1_009)]));
         assert_eq!(told(&log, 0), [on_time, late]);
-        // One that took far longer is looked for now and then.
-        let far = (0..LONG_EVERY).map(|n| {
-            log.take(at(1_020 + n as i64));
-            log.since().ended - log.now
-        });
-        assert_eq!(far.min(), Some(-LONG_OVERLAP));
-    }
-
-    #[test]
-    fn a_run_that_is_found_for_long_is_told_once_all_the_same() {
-        // The clock of whoever triggered is ahead.
-        let (mut log, run) = (log(), RunId::new());
-        for second in 0..600 {
-            let mut reading = at(1_001 + second);
-            let begun = Changed {
-                status: RunStatus::InProgress,
-                ..ended(run, 1_001)
-            };
-            reading.started.0 = vec![begun];
-            log.take(reading);
-        }
-        assert_eq!(told(&log, 0), [run]);
-        for second in 0..600 {
-            log.take(at(1_601 + second));
-        }
-        assert!(log.seen.is_empty());
-    }
-
-    #[test]
-    fn what_cannot_be_read_at_once_is_read_on_from_there() {
-        let mut log = log();
-        let mut reading = at(1_010);
-        reading.ended = (vec![ended(RunId::new(), 1_002)], Some(1_002 * SECOND));
-        log.take(reading);
-        let since = log.since();
-        assert_eq!(since.ended, 1_002 * SECOND - OVERLAP);
-        assert_eq!(since.started, 1_010 * SECOND - OVERLAP);
     }
 
     #[test]
     fn what_was_before_anybody_listened_is_told_to_nobody() {
         let (mut log, before, after) = (Log::new("a".to_owned()), RunId::new(), RunId::new());
-        assert_eq!(log.since().at_most, OVERLAP);
-        let mut reading = at(1_000);
-        reading.ended.0 = vec![ended(before, 999)];
-        log.take(reading.clone());
-        reading.now += SECOND;
-        reading.ended.0.push(ended(after, 1_000));
-        log.take(reading);
+        log.take(finds(1_000, &[(before, 999)]));
+        log.take(finds(1_001, &[(before, 999), (after, 1_000)]));
         assert_eq!(told(&log, 0), [after]);
-        // After a long silence numbers mean nothing any more.
-        let place = log.place(1);
-        log.take(at(1_700));
+    }
+
+    #[test]
+    fn where_some_may_be_missing_no_number_goes_on() {
+        let (mut log, run) = (log(), RunId::new());
+        log.take(finds(1_001, &[(run, 1_001)]));
+        let place = log.place(FIRST + 1);
+        assert!(!log.start(Some(&place)).lost);
+        // Nobody has listened for long, or there was too much to be read: the store began elsewhere.
+        let mut reading = finds(2_000, &[(RunId::new(), 1_999)]);
+        reading.is_anew = true;
+        log.take(reading);
         assert!(log.start(Some(&place)).lost);
-        assert_eq!(log.since().ended, 1_700 * SECOND - OVERLAP);
+        assert!(log.from(FIRST + 1).is_none(), "one who listens hears of it");
+        let anew = log.start(None);
+        assert_eq!(log.from(anew.next).map(Iterator::count), Some(0));
+        log.take(finds(2_001, &[(run, 2_001)]));
+        assert_eq!(log.from(anew.next).map(Iterator::count), Some(1));
+        // The database's clock was set back, and all that is remembered is of times to come.
+        log.take(finds(1_500, &[(RunId::new(), 1_500)]));
+        assert!(log.from(anew.next).is_none());
+        assert_eq!(log.since().ended.on, Cursor::at(1_500 * SECOND));
+    }
+
+    #[test]
+    fn more_than_can_be_remembered_is_not_told_in_part() {
+        let mut log = log();
+        let ends: Vec<_> = (0..=REMEMBERED).map(|_| (RunId::new(), 1_001)).collect();
+        log.take(finds(1_001, &ends));
+        assert!(log.from(FIRST).is_none() && log.is_new());
+        assert_eq!(log.since().ended.on, Cursor::FIRST);
     }
 
     #[test]
@@ -376,55 +444,110 @@ mod tests {
         assert_eq!(told(&log, 0), [new, new]);
     }
 
+    fn place(epoch: &str, number: u64, second: i64) -> Place {
+        Place {
+            epoch: epoch.to_owned(),
+            number,
+            at: second * SECOND,
+        }
+    }
+
+    const ANYTHING: i64 = i64::MIN;
+
     #[test]
     fn one_who_comes_back_goes_on_where_they_were_or_hears_that_some_are_lost() {
         let mut log = log();
-        let runs = [RunId::new(), RunId::new(), RunId::new()];
-        for (second, run) in (1_001..).zip(runs) {
-            let mut reading = at(second);
-            reading.ended.0 = vec![ended(run, second)];
-            log.take(reading);
+        for second in 1_001..1_004 {
+            log.take(finds(second, &[(RunId::new(), second)]));
         }
-        let place = |text: &str| text.parse::<Place>().expect("a place");
-        let start = |text: &str| log.start(Some(&place(text)));
-        let sound = |next| Start {
-            next,
-            from: i64::MIN,
-            lost: false,
+        let start = |epoch, number, second| {
+            let start = log.start(Some(&place(epoch, number, second)));
+            (start.next.wrapping_sub(FIRST), start.from, start.lost)
         };
-        let anew = Start {
-            next: 3,
-            from: 1_003 * SECOND - OVERLAP,
-            lost: false,
-        };
-        let lost = Start { lost: true, ..anew };
-        assert_eq!(log.start(None), anew);
-        assert_eq!(start("a-1-0"), sound(1));
-        assert_eq!(place(&log.place(2).to_string()), log.place(2));
-        assert_eq!(start("a-4-0"), lost, "it was never told");
+        let now = 1_003 * SECOND - OVERLAP;
+        assert_eq!(log.start(None).from, now);
+        assert_eq!(start("a", FIRST + 1, 0), (1, ANYTHING, false));
+        assert_eq!(
+            start("a", FIRST + 4, 0),
+            (3, now, true),
+            "it was never told"
+        );
         // Of another console: all that this one has heard since, if it has heard long enough.
-        let other = |second: i64| start(&format!("b-77-{}", second * SECOND));
-        assert_eq!(other(1_062), sound(1));
-        assert_eq!(other(1_059), lost);
-        let mut new = Log::new("c".to_owned());
-        assert!(!new.begin_for(&place("b-7-0"), 1_000 * SECOND));
-        assert!(new.begin_for(&place(&format!("b-7-{}", 900 * SECOND)), 1_000 * SECOND));
-        let since = new.since();
-        assert!(since.ended <= 840 * SECOND);
+        assert_eq!(start("b", 77, 1_062), (1, ANYTHING, false));
+        assert_eq!(start("b", 77, 1_059), (3, now, true));
+        // A place names the time up to which everything before it was told.
+        assert_eq!(log.place(FIRST), place("a", FIRST, 1_000));
+        assert_eq!(log.place(FIRST + 3), place("a", FIRST + 3, 1_003));
+        assert_eq!(
+            log.place(FIRST + 2).to_string().parse(),
+            Ok(log.place(FIRST + 2))
+        );
         for wrong in ["", "a", "a-1", "a-x-1", "a-1-x", "a-1-1-1"] {
             assert!(wrong.parse::<Place>().is_err(), "{wrong}");
         }
     }
 
     #[test]
+    fn a_place_is_of_the_time_up_to_which_was_read_and_not_of_the_reading() {
+        let mut log = log();
+        let mut reading = finds(1_010, &[(RunId::new(), 1_002)]);
+        reading.ended.on = reading.ended.changes.last().map(|(place, _)| *place);
+        reading.ended.again = reading.ended.on;
+        log.take(reading);
+        assert!(log.has_more());
+        assert_eq!(log.place(FIRST + 1).at, 1_002 * SECOND);
+    }
+
+    #[test]
+    fn a_new_console_reads_the_past_for_each_who_comes_back_whoever_came_first() {
+        let mut log = Log::new("new".to_owned());
+        let [old, older, at_first, late, new] = [(); 5].map(|()| RunId::new());
+        // One without a place, and one who was away for longer than the first reading looks back.
+        log.take(finds(1_000, &[(at_first, 999)]));
+        log.take(finds(1_001, &[(at_first, 999), (late, 999), (new, 1_001)]));
+        let listener = log.start(None).next - 2;
+        assert!(log.start(Some(&place("b", 7, 995))).lost);
+        let lacks = log.lacks(&place("b", 7, 995)).expect("the past");
+        assert_eq!(lacks, (900 * SECOND, 1_000 * SECOND - OVERLAP));
+        let past = |ends: &[(RunId, i64)]| {
+            let ends = ends
+                .iter()
+                .map(|(run, second)| placed(ended(*run, *second)));
+            Some((Vec::new(), ends.collect()))
+        };
+        log.take_past(lacks, past(&[(old, 950)]));
+        let start = log.start(Some(&place("b", 7, 995)));
+        assert!(!start.lost);
+        let told =
+            |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
+        assert_eq!(told(&log, start.next), [old, at_first, late, new]);
+        assert_eq!(told(&log, listener), [late, new], "nobody else hears of it");
+        // What is read again now and then goes back to there, and is known.
+        log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
+        assert_eq!(told(&log, listener), [late, new]);
+        // Another one was away for longer, and one for too long.
+        let lacks = log.lacks(&place("b", 7, 800)).expect("more of the past");
+        assert_eq!(lacks, (720 * SECOND, 900 * SECOND));
+        log.take_past(lacks, past(&[(older, 800)]));
+        let start = log.start(Some(&place("b", 7, 800)));
+        assert_eq!(told(&log, start.next), [older, old, at_first, late, new]);
+        assert_eq!(log.lacks(&place("b", 7, 995)), None);
+        assert_eq!(log.lacks(&place("b", 7, 200)), None);
+        assert!(log.start(Some(&place("b", 7, 200))).lost);
+        // Too much has happened: that is read once, and said.
+        let lacks = log.lacks(&place("b", 7, 700)).expect("still more of it");
+        log.take_past(lacks, None);
+        assert_eq!(log.lacks(&place("b", 7, 700)), None);
+        assert!(log.start(Some(&place("b", 7, 700))).lost);
+    }
+
+    #[test]
     fn as_many_are_kept_as_may_be_and_those_who_fall_behind_are_told() {
         let mut log = log();
-        let mut reading = at(1_001);
-        reading.ended.0 = (0..=KEPT).map(|_| ended(RunId::new(), 1_001)).collect();
-        log.take(reading);
-        assert!(log.from(0).is_none());
-        assert_eq!(log.from(1).map(Iterator::count), Some(KEPT));
-        let first = "a-0-0".parse().expect("a place");
-        assert!(log.start(Some(&first)).lost);
+        let ends: Vec<_> = (0..=KEPT).map(|_| (RunId::new(), 1_001)).collect();
+        log.take(finds(1_001, &ends));
+        assert!(log.from(FIRST).is_none());
+        assert_eq!(log.from(FIRST + 1).map(Iterator::count), Some(KEPT));
+        assert!(log.start(Some(&place("a", FIRST, 0))).lost);
     }
 }

@@ -11,6 +11,7 @@ mod feed;
 mod page;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -52,6 +53,13 @@ const TIMES_AS_LONG: u32 = 20;
 
 /// unless that would make them older than this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// After a reading that failed, or took too long, the next one comes so soon: what it cost says nothing of
+/// what the next one does.
+const READ_AGAIN: Duration = Duration::from_millis(1_500);
+
+/// What there is already to be told waits for a shorter time: a fifth of the time is spent on it at most.
+const HURRIED: (Duration, u32) = (Duration::from_millis(50), 4);
 
 const KIND: &str = "text/event-stream";
 
@@ -101,6 +109,11 @@ pub fn is_wanted(request: &Request) -> bool {
 /// The time until the next reading, after readings that took so long.
 fn pause(took: Duration) -> Duration {
     (took * TIMES_AS_LONG).clamp(READ_EVERY, READ_WITHIN)
+}
+
+/// The same, where the reading did not come to the end.
+fn hurried(took: Duration) -> Duration {
+    (took * HURRIED.1).clamp(HURRIED.0, READ_WITHIN)
 }
 
 /// A stream, seen from the end that tells.
