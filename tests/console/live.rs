@@ -272,6 +272,16 @@ on_every_database! {
         of_all.until(&[("run.completed", plain), ("run.halted", halts)]);
         let told = of_some.until(&[("run.halted", halts)]);
         assert!(told.iter().all(|it| it.1 == halts), "{told:?}");
+        // Its ids say nothing of the others, and it goes on behind them all the same.
+        let (id, header) = (of_some.place.clone(), bearer(&some));
+        assert!(id.split('-').all(|part| part.len() > 10), "{id}: a number stands there");
+        let back = |id: &str| Heard::events(&console, "", &format!("{header}Last-Event-ID: {id}\r\n"));
+        let (mut one, mut other) = (back(&id), back(&id));
+        let next = fixture.trigger("Halts", "1", 1).await[0];
+        for heard in [&mut of_some, &mut one, &mut other] {
+            assert_eq!(heard.until(&[("run.halted", next)]).len(), 2);
+        }
+        assert_ne!(one.place, other.place, "one place is written in one way");
 
         // A page is as its own visitor sees it, with the proof of this session.
         let operates = token(&fixture, &["--scope", "operate"]);

@@ -25,7 +25,8 @@ use super::super::api::{actions, runs};
 use super::super::refusal::Refusal;
 use super::super::source::ReadError;
 use super::super::visitor::Visitor;
-use super::feed::{Log, Place, Start};
+use super::feed::{Log, Place};
+use super::seal::Seal;
 use super::{BEAT, READ_AGAIN, Stream, hurried, lock, open, pause};
 
 /// The parameters.
@@ -46,6 +47,7 @@ pub struct Feed {
     read: watch::Sender<(u64, Option<ReadError>)>,
     /// Held while the past is read.
     past: tokio::sync::Mutex<()>,
+    seal: Seal,
 }
 
 struct Listened {
@@ -65,6 +67,7 @@ impl Default for Feed {
             }),
             read: watch::Sender::new((0, None)),
             past: tokio::sync::Mutex::default(),
+            seal: Seal::new(),
         }
     }
 }
@@ -176,11 +179,14 @@ pub async fn events(
     let given = Given::read(&PARAMS, std::iter::empty(), uri.query().unwrap_or_default())?;
     let last = headers
         .get(LAST_EVENT_ID)
-        .map(|it| it.to_str().unwrap_or_default().parse::<Place>());
-    let last = last.transpose().map_err(|()| {
-        let detail = "`Last-Event-ID` is no id of an event of this route";
-        Refusal::new(StatusCode::BAD_REQUEST, detail)
-    })?;
+        .map(|it| site.live.feed.seal.read(it.to_str().unwrap_or_default()));
+    let last = match last {
+        Some(None) => {
+            let detail = "`Last-Event-ID` is no id of an event of this route";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
+        }
+        last => last.flatten(),
+    };
     let (stream, response) = open(&site, &visitor)?;
     let feed = &site.live.feed;
     let mut read = feed.read.subscribe();
@@ -197,14 +203,22 @@ pub async fn events(
     if let Some(last) = &last {
         remember(&site, last).await?;
     }
-    let start = lock(&feed.state).log.start(last.as_ref());
+    let (start, place) = {
+        let log = &lock(&feed.state).log;
+        let start = log.start(last.as_ref());
+        (start, log.begins(&start, last.as_ref()))
+    };
+    let mut begin = format!("retry: 1000\nid: {}\n\n", feed.seal.write(&place));
+    if start.lost {
+        begin.push_str(LOST);
+    }
     let wanted = Wanted {
         from: start.from,
         pipeline: given.get(&runs::PIPELINE).map(|it| it.0),
         run: given.get(&actions::RUN),
         visitor,
     };
-    tokio::spawn(tell(stream, listener, read, wanted, start));
+    tokio::spawn(tell(stream, listener, read, wanted, (start.next, begin)));
     Ok(response)
 }
 
@@ -214,42 +228,42 @@ async fn tell(
     listener: Listener,
     mut read: watch::Receiver<(u64, Option<ReadError>)>,
     mut wanted: Wanted,
-    start: Start,
+    (mut next, mut part): (u64, String),
 ) {
-    let state = &listener.0.live.feed.state;
-    let place = |next: u64| format!("id: {}\n\n", lock(state).log.place(next));
-    let mut next = start.next;
-    let mut part = format!("retry: 1000\n{}", place(next));
-    if start.lost {
-        part.push_str(LOST);
-    }
+    let feed = &listener.0.live.feed;
+    let seal = &feed.seal;
     loop {
         if !stream.tell(part).await {
             return;
         }
-        let beat = tokio::time::Instant::now() + BEAT;
+        let beat = Instant::now() + BEAT;
         part = loop {
-            let Some((told, passed)) = told(&lock(state).log, next, &wanted) else {
-                // It reads too slowly, or too much has happened for the console: it goes on from now.
-                let anew = lock(state).log.start(None);
-                (next, wanted.from) = (anew.next, anew.from);
-                break format!("{LOST}{}", place(next));
-            };
-            next = passed;
-            if !told.is_empty() {
-                break told;
+            {
+                let log = &lock(&feed.state).log;
+                let Some((told, passed)) = told(log, next, &wanted, seal) else {
+                    // It reads too slowly, or too much has happened for the console: it goes on from now.
+                    let anew = log.start(None);
+                    (next, wanted.from) = (anew.next, anew.from);
+                    break format!("id: {}\n{LOST}", seal.write(&log.here()));
+                };
+                next = passed;
+                if !told.is_empty() {
+                    break told;
+                }
+                if Instant::now() >= beat {
+                    break format!(":\nid: {}\n\n", seal.write(&log.here()));
+                }
             }
-            match stream.unless_over(timeout_at(beat, read.changed())).await {
-                None | Some(Ok(Err(_))) => return,
-                Some(Ok(Ok(()))) => {}
-                Some(Err(_)) => break format!(":\n{}", place(next)),
+            let read = stream.unless_over(timeout_at(beat.into(), read.changed()));
+            if let None | Some(Ok(Err(_))) = read.await {
+                return;
             }
         };
     }
 }
 
 /// The next events of these that are wanted, as they are told, and the number of the one behind them.
-fn told(log: &Log, next: u64, wanted: &Wanted) -> Option<(String, u64)> {
+fn told(log: &Log, next: u64, wanted: &Wanted, seal: &Seal) -> Option<(String, u64)> {
     let (mut text, mut number, mut count) = (String::new(), next, 0);
     for change in log.from(next)? {
         number += 1;
@@ -266,7 +280,7 @@ fn told(log: &Log, next: u64, wanted: &Wanted) -> Option<(String, u64)> {
                 status: change.status.as_str(),
             },
         };
-        let place = log.place(number);
+        let place = seal.write(&log.behind(number - 1));
         // Ids and texts are always JSON.
         let event = serde_json::to_string(&event).unwrap_or_default();
         text.push_str(&format!("id: {place}\nevent: {kind}\ndata: {event}\n\n"));

@@ -4,7 +4,6 @@
 //! change is told once however often it is read. Never: asks; decides only.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::str::FromStr;
 
 use crate::model::*;
 use crate::store::event::{Changed, Changes, Past, Since};
@@ -33,32 +32,12 @@ const REMEMBERED: usize = 1_000_000;
 /// up to which everything was told, but for what is read late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    epoch: String,
-    number: u64,
-    at: i64,
-}
-
-impl FromStr for Place {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut parts = text.split('-');
-        let (epoch, number, at) = (parts.next(), parts.next(), parts.next());
-        match (epoch, number, at, parts.next()) {
-            (Some(epoch), Some(number), Some(at), None) => Ok(Self {
-                epoch: epoch.to_owned(),
-                number: number.parse().map_err(drop)?,
-                at: at.parse().map_err(drop)?,
-            }),
-            _ => Err(()),
-        }
-    }
-}
-
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}-{}", self.epoch, self.number, self.at)
-    }
+    /// Numbers count in the life of one console, this one.
+    pub epoch: String,
+    /// The number of the next event.
+    pub number: u64,
+    /// µs since 1970.
+    pub at: i64,
 }
 
 /// Where a listener begins.
@@ -308,14 +287,31 @@ impl Log {
         Some(self.events.iter().skip(skipped).map(|it| &it.change))
     }
 
-    /// The place before the event of this number.
-    pub fn place(&self, number: u64) -> Place {
+    /// The place behind an event, of which its number is told: it is the same whatever came behind it.
+    pub fn behind(&self, number: u64) -> Place {
         let skipped = number.checked_sub(self.first).map(usize::try_from);
-        let next = skipped.and_then(|it| self.events.get(it.ok()?));
+        let event = skipped.and_then(|it| self.events.get(it.ok()?));
+        self.place(number + 1, event.map_or(0, |event| event.after))
+    }
+
+    /// The place behind everything.
+    pub fn here(&self) -> Place {
+        self.place(self.end(), self.read_until().max(0))
+    }
+
+    /// The place at which one begins who came back with this one, or with none.
+    pub fn begins(&self, start: &Start, last: Option<&Place>) -> Place {
+        match last {
+            Some(last) if !start.lost => self.place(start.next, last.at),
+            _ => self.here(),
+        }
+    }
+
+    fn place(&self, number: u64, at: i64) -> Place {
         Place {
             epoch: self.epoch.clone(),
             number,
-            at: next.map_or_else(|| self.read_until().max(0), |next| next.after),
+            at,
         }
     }
 }
@@ -393,7 +389,7 @@ mod tests {
     fn where_some_may_be_missing_no_number_goes_on() {
         let (mut log, run) = (log(), RunId::new());
         log.take(finds(1_001, &[(run, 1_001)]));
-        let place = log.place(FIRST + 1);
+        let place = log.behind(FIRST);
         assert!(!log.start(Some(&place)).lost);
         // Nobody has listened for long, or there was too much to be read: the store began elsewhere.
         let mut reading = finds(2_000, &[(RunId::new(), 1_999)]);
@@ -475,16 +471,21 @@ mod tests {
         // Of another console: all that this one has heard since, if it has heard long enough.
         assert_eq!(start("b", 77, 1_062), (1, ANYTHING, false));
         assert_eq!(start("b", 77, 1_059), (3, now, true));
-        // A place names the time up to which everything before it was told.
-        assert_eq!(log.place(FIRST), place("a", FIRST, 1_000));
-        assert_eq!(log.place(FIRST + 3), place("a", FIRST + 3, 1_003));
-        assert_eq!(
-            log.place(FIRST + 2).to_string().parse(),
-            Ok(log.place(FIRST + 2))
-        );
-        for wrong in ["", "a", "a-1", "a-x-1", "a-1-x", "a-1-1-1"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
-        }
+        // A place names a time up to which everything before it was told.
+        assert_eq!(log.behind(FIRST), place("a", FIRST + 1, 1_000));
+        assert_eq!(log.here(), place("a", FIRST + 3, 1_003));
+        let last = place("b", 77, 1_062);
+        let begins = log.begins(&log.start(Some(&last)), Some(&last));
+        assert_eq!(begins, place("a", FIRST + 1, 1_062));
+        assert_eq!(log.begins(&log.start(None), None), log.here());
+    }
+
+    #[test]
+    fn the_place_behind_an_event_says_nothing_of_what_came_then() {
+        let (mut one, mut other, run) = (log(), log(), RunId::new());
+        one.take(finds(1_001, &[(run, 1_001)]));
+        other.take(finds(1_001, &[(run, 1_001), (RunId::new(), 1_002)]));
+        assert_eq!(one.behind(FIRST), other.behind(FIRST));
     }
 
     #[test]
@@ -495,7 +496,7 @@ mod tests {
         reading.ended.again = reading.ended.on;
         log.take(reading);
         assert!(log.has_more());
-        assert_eq!(log.place(FIRST + 1).at, 1_002 * SECOND);
+        assert_eq!(log.here().at, 1_002 * SECOND);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod events;
 mod feed;
 mod page;
+mod seal;
 #[cfg(test)]
 mod tests;
 mod way;
