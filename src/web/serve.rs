@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -39,6 +40,15 @@ const HURRIED_HEAD_WITHIN: Duration = Duration::from_secs(1);
 
 /// A head that is larger is not even read: some more than the guard lets through, so that it can say why.
 const HEAD_MAX: usize = 32 << 10;
+
+/// A client that has gone without a word is noticed within so long: it is asked whether it is there after the
+/// first time, and then as often as this, and what is sent may stay unacknowledged for the whole.
+const SILENT: Duration = Duration::from_secs(15);
+const ASKED_AGAIN: (Duration, u32) = (Duration::from_secs(5), 3);
+const GONE_AFTER: Duration = Duration::from_secs(30);
+
+/// So many bytes wait in the kernel for a client that does not read, and as many of its own.
+const UNSENT: usize = 256 << 10;
 
 /// Longest that requests under way are waited for at the end.
 const DRAINS_WITHIN: Duration = Duration::from_secs(5);
@@ -164,6 +174,21 @@ async fn accept(
     (listener.accept().await, slot)
 }
 
+/// Lets the kernel end it when the other end is there no more, or has read nothing for long.
+///
+/// A kernel that refuses one of these keeps a connection for longer, and nothing else depends on them.
+fn bound(stream: &TcpStream) {
+    let seconds = |it: Duration| u32::try_from(it.as_secs()).unwrap_or(u32::MAX);
+    let gone = u32::try_from(GONE_AFTER.as_millis()).unwrap_or(u32::MAX);
+    let _ = stream.set_nodelay(true);
+    let _ = setsockopt(stream, sockopt::KeepAlive, &true);
+    let _ = setsockopt(stream, sockopt::TcpKeepIdle, &seconds(SILENT));
+    let _ = setsockopt(stream, sockopt::TcpKeepInterval, &seconds(ASKED_AGAIN.0));
+    let _ = setsockopt(stream, sockopt::TcpKeepCount, &ASKED_AGAIN.1);
+    let _ = setsockopt(stream, sockopt::TcpUserTimeout, &gone);
+    let _ = setsockopt(stream, sockopt::SndBuf, &UNSENT);
+}
+
 async fn connection(
     stream: TcpStream,
     remote: Remote,
@@ -172,8 +197,7 @@ async fn connection(
     head_within: Duration,
     _slot: OwnedSemaphorePermit,
 ) {
-    // Only the size of packets depends on it.
-    let _ = stream.set_nodelay(true);
+    bound(&stream);
     // RACE: a visitor came while the console drains. To be told at once would close the connection before its
     // request is read, so it is answered once instead. Proven by
     // `a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response`.
@@ -196,4 +220,31 @@ async fn connection(
         _told = told.wait_for(Option::is_some), if !is_late => connection.as_mut().graceful_shutdown(),
     }
     let _ended = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_whose_other_end_has_gone_is_ended_by_the_kernel() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (_client, stream) = (client.unwrap(), accepted.unwrap().0);
+        bound(&stream);
+        assert!(getsockopt(&stream, sockopt::KeepAlive).unwrap());
+        let idle = getsockopt(&stream, sockopt::TcpKeepIdle).unwrap();
+        let interval = getsockopt(&stream, sockopt::TcpKeepInterval).unwrap();
+        let count = getsockopt(&stream, sockopt::TcpKeepCount).unwrap();
+        assert_eq!(idle + interval * count, 30);
+        assert_eq!(
+            getsockopt(&stream, sockopt::TcpUserTimeout).unwrap(),
+            30_000
+        );
+        // The kernel counts its own needs in.
+        assert!(getsockopt(&stream, sockopt::SndBuf).unwrap() <= 2 * UNSENT);
+    }
 }
