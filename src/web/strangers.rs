@@ -22,7 +22,7 @@ const OF_ALL: u32 = 2_000;
 
 /// The address of a visitor, as far as it tells one from another: an IPv6 network gives its hosts as many
 /// addresses as they like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Remote(IpAddr);
 
 impl Remote {

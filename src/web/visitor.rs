@@ -422,7 +422,7 @@ pub async fn gate(
             let visitor = Arc::new(visitor);
             request.extensions_mut().insert(Arc::clone(&visitor));
             match gate.route.is_live && live::is_wanted(&request) {
-                true => live::page(&gate.site, &visitor, request, next).into_response(),
+                true => live::page(&gate.site, &visitor, from, request, next).into_response(),
                 false => as_asked_by(visitor, next.run(request)).await,
             }
         }

@@ -24,6 +24,7 @@ use super::super::api::given::{About, Given};
 use super::super::api::{actions, runs};
 use super::super::refusal::Refusal;
 use super::super::source::ReadError;
+use super::super::strangers::Remote;
 use super::super::visitor::Visitor;
 use super::feed::{Log, Place};
 use super::seal::Seal;
@@ -173,6 +174,7 @@ impl Wanted {
 pub async fn events(
     State(site): State<Arc<Site>>,
     Extension(visitor): Extension<Arc<Visitor>>,
+    Extension(from): Extension<Remote>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
@@ -187,7 +189,7 @@ pub async fn events(
         }
         last => last.flatten(),
     };
-    let (stream, response) = open(&site, &visitor)?;
+    let (stream, response) = open(&site, &visitor, from)?;
     let feed = &site.live.feed;
     let mut read = feed.read.subscribe();
     let (listener, is_first) = Listener::new(&site);

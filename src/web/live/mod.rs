@@ -1,6 +1,6 @@
 //! Streams: responses that go on while somebody listens.
 //!
-//! Owns: how many there are, and their ends: the listener goes or does not read, the console drains, the
+//! Owns: their ends: the listener goes or does not read, the console drains, the
 //! visitor's token ends. Never: says what is told; that is `page`'s, of pages that renew themselves, and
 //! `events`', of what becomes of runs.
 //!
@@ -10,6 +10,7 @@ pub mod events;
 mod feed;
 mod page;
 mod seal;
+mod seats;
 #[cfg(test)]
 mod tests;
 mod way;
@@ -27,18 +28,18 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::store::token;
 
 use super::Site;
 use super::refusal::Refusal;
+use super::strangers::Remote;
 use super::visitor::Visitor;
 
-pub use page::page;
+use seats::{Full, Seat, Seats, Who};
 
-/// So many streams at once.
-const STREAMS_MAX: usize = 200;
+pub use page::page;
 
 /// Between two looks at the tokens of those who listen.
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
@@ -69,7 +70,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 
 /// The streams of a console.
 pub struct Live {
-    slots: Arc<Semaphore>,
+    seats: Seats,
     over: watch::Sender<bool>,
     holders: Mutex<Holders>,
     rooms: page::Rooms,
@@ -87,7 +88,7 @@ impl Live {
     /// Of a console that nobody listens to yet.
     pub fn new() -> Self {
         Self {
-            slots: Arc::new(Semaphore::new(STREAMS_MAX)),
+            seats: Seats::default(),
             over: watch::Sender::new(false),
             holders: Mutex::default(),
             rooms: page::Rooms::default(),
@@ -123,19 +124,23 @@ struct Stream {
     over: watch::Receiver<bool>,
     /// False: the visitor's token holds no longer.
     holds: Option<watch::Receiver<bool>>,
-    _slot: OwnedSemaphorePermit,
+    seat: Arc<Seat>,
 }
 
 /// A stream to this visitor, and the response that is its other end.
-fn open(site: &Arc<Site>, visitor: &Visitor) -> Result<(Stream, Response), Refusal> {
+fn open(site: &Arc<Site>, visitor: &Visitor, from: Remote) -> Result<(Stream, Response), Refusal> {
     let live = &site.live;
     let refused = |detail| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, detail).later(5);
     if *live.over.borrow() {
         return Err(refused("the console is about to end"));
     }
-    let Ok(slot) = Arc::clone(&live.slots).try_acquire_owned() else {
-        return Err(refused("as many listen as may at once"));
-    };
+    let seat = live.seats.take(Who::of(visitor, from));
+    let seat = seat.map_err(|full| {
+        refused(match full {
+            Full::All => "as many listen as may at once",
+            Full::Theirs => "you have as many streams as are left for others: close some",
+        })
+    })?;
     // The next part waits until this one has been written: who does not read is told less, and nothing piles
     // up here.
     let (parts, told) = mpsc::channel(1);
@@ -143,7 +148,7 @@ fn open(site: &Arc<Site>, visitor: &Visitor) -> Result<(Stream, Response), Refus
         parts,
         over: live.over.subscribe(),
         holds: visitor.token.as_ref().map(|token| holder(site, token)),
-        _slot: slot,
+        seat: Arc::new(seat),
     };
     let mut response = Body::new(Told(told)).into_response();
     let headers = response.headers_mut();

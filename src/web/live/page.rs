@@ -5,8 +5,8 @@
 //!
 //! A part of the stream is all that the page shows, so whoever missed one misses nothing.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
@@ -21,8 +21,10 @@ use super::super::Site;
 use super::super::guard::caught;
 use super::super::pages::main_of;
 use super::super::refusal::Refusal;
+use super::super::strangers::Remote;
 use super::super::visitor::{Visitor, as_asked_by};
-use super::{BEAT, Stream, lock, open, pause};
+use super::seats::{Seat, Who};
+use super::{BEAT, READ_AGAIN, Stream, lock, open, pause};
 
 /// A reading may take so long.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -38,15 +40,25 @@ type Key = (String, Visitor);
 #[derive(Default)]
 pub struct Rooms {
     of: Mutex<HashMap<Key, Room>>,
-    /// Held while one is read: one after the other, and each knows what it alone cost.
+    /// Held while one is read: one after the other, and each knows what it alone cost. Each visitor has a turn
+    /// of their own before it, so that one who looks at many waits for them alone.
     turn: tokio::sync::Mutex<()>,
 }
 
 /// A page that is looked at.
 struct Room {
     seen: watch::Sender<Option<View>>,
-    /// The last reading took so long.
+    /// The seats of those who look at it, as long as they do.
+    seats: Vec<Weak<Seat>>,
+    /// The last reading that did not fail took so long.
     took: Duration,
+}
+
+impl Room {
+    fn owners(&self) -> BTreeSet<Who> {
+        let seats = self.seats.iter().filter_map(Weak::upgrade);
+        seats.map(|seat| seat.who.clone()).collect()
+    }
 }
 
 /// A page as it was read.
@@ -68,8 +80,12 @@ impl Rooms {
     /// Takes note of a reading. The time until the next one: what all pages together cost is bounded.
     fn show(&self, key: &Key, view: View, took: Duration) -> Duration {
         let mut rooms = lock(&self.of);
+        let failed = matches!(view, View::Away(_));
         if let Some(room) = rooms.get_mut(key) {
-            room.took = took;
+            room.seats.retain(|seat| seat.strong_count() > 0);
+            if !failed {
+                room.took = took;
+            }
             room.seen.send_modify(|seen| {
                 let next = match (view, &*seen) {
                     (
@@ -89,7 +105,26 @@ impl Rooms {
                 *seen = Some(next);
             });
         }
-        pause(rooms.values().map(|room| room.took).sum())
+        if failed {
+            return READ_AGAIN;
+        }
+        let owners = rooms.get(key).map(Room::owners).unwrap_or_default();
+        let all: Vec<_> = rooms.values().map(|it| (it.owners(), it.took)).collect();
+        pause(cost(&owners, &all))
+    }
+
+    /// The turn of somebody who looks at this page: of one who looks at the fewest.
+    fn turn_of(&self, key: &Key) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        let rooms = lock(&self.of);
+        let seats = rooms.get(key)?.seats.iter().filter_map(Weak::upgrade);
+        let pages_of = |who: &Who| {
+            rooms
+                .values()
+                .filter(|it| it.owners().contains(who))
+                .count()
+        };
+        let seat = seats.min_by_key(|seat| pages_of(&seat.who));
+        seat.map(|seat| Arc::clone(&seat.turn))
     }
 
     /// Closes a page that nobody looks at.
@@ -105,6 +140,18 @@ impl Rooms {
     }
 }
 
+/// What pages cost, for one that these look at: each of all who look at any has an equal share of the time, and
+/// a page has the largest share of those who look at it.
+fn cost(owners: &BTreeSet<Who>, rooms: &[(BTreeSet<Who>, Duration)]) -> Duration {
+    let all: BTreeSet<&Who> = rooms.iter().flat_map(|(owners, _)| owners).collect();
+    let all = u32::try_from(all.len()).unwrap_or(u32::MAX);
+    let of = |who: &Who| {
+        let theirs = rooms.iter().filter(|(owners, _)| owners.contains(who));
+        theirs.map(|(_, took)| *took).sum::<Duration>()
+    };
+    owners.iter().map(of).min().unwrap_or_default() * all
+}
+
 /// The same but for the time at which it was read, which is told first.
 fn is_same(one: &str, other: &str) -> bool {
     let rest = one.split_once("</p>").zip(other.split_once("</p>"));
@@ -115,10 +162,11 @@ fn is_same(one: &str, other: &str) -> bool {
 pub fn page(
     site: &Arc<Site>,
     visitor: &Arc<Visitor>,
+    from: Remote,
     request: Request,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let (stream, response) = open(site, visitor)?;
+    let (stream, response) = open(site, visitor, from)?;
     let (mut parts, _) = request.into_parts();
     parts.headers.clear();
     let path = parts.uri.path_and_query().map(ToString::to_string);
@@ -131,12 +179,20 @@ pub fn page(
     let stand_in = anyone.proof.clone();
     let key = (path.unwrap_or_default(), anyone);
     let mut rooms = lock(&site.live.rooms.of);
-    let seen = match rooms.get(&key) {
-        Some(room) => room.seen.subscribe(),
+    let seat = Arc::downgrade(&stream.seat);
+    let seen = match rooms.get_mut(&key) {
+        Some(room) => {
+            room.seats.push(seat);
+            room.seen.subscribe()
+        }
         None => {
             let (seen, receiver) = watch::channel(None);
-            let took = Duration::ZERO;
-            rooms.insert(key.clone(), Room { seen, took });
+            let room = Room {
+                seen,
+                seats: vec![seat],
+                took: Duration::ZERO,
+            };
+            rooms.insert(key.clone(), room);
             tokio::spawn(renew(Arc::clone(site), key, parts, next));
             receiver
         }
@@ -151,6 +207,11 @@ async fn renew(site: Arc<Site>, key: Key, parts: Parts, next: Next) {
     let visitor = Arc::new(key.1.clone());
     loop {
         let pause = {
+            let own = rooms.turn_of(&key);
+            let _own = match &own {
+                Some(own) => Some(own.lock().await),
+                None => None,
+            };
             let _turn = rooms.turn.lock().await;
             if rooms.is_deserted(&key) {
                 return;
@@ -240,4 +301,39 @@ fn event(name: &str, text: &str) -> String {
     }
     event.push('\n');
     event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_who_looks_at_many_pages_makes_nobody_elses_old() {
+        let who = |names: &[&str]| {
+            names
+                .iter()
+                .map(|it| Who::Named((*it).to_owned()))
+                .collect()
+        };
+        let took = Duration::from_millis(20);
+        let of_many: BTreeSet<Who> = who(&["many"]);
+        let of_one: BTreeSet<Who> = who(&["one"]);
+        let shared: BTreeSet<Who> = who(&["many", "one"]);
+        let mut rooms = vec![(of_many.clone(), took); 180];
+        rooms.push((of_one.clone(), took));
+        assert_eq!(cost(&of_one, &rooms), took * 2);
+        assert_eq!(cost(&of_many, &rooms), took * 180 * 2);
+        // A page at which both look is as young as the one has it.
+        rooms.push((shared.clone(), took));
+        assert_eq!(cost(&shared, &rooms), took * 2 * 2);
+        // Together they cost no more than a page that costs as much as all of them.
+        let share = |rooms: &[(BTreeSet<Who>, Duration)]| -> f64 {
+            let of = |it: &(BTreeSet<Who>, Duration)| {
+                it.1.as_secs_f64() / cost(&it.0, rooms).as_secs_f64()
+            };
+            rooms.iter().map(of).sum()
+        };
+        assert!(share(&rooms) <= 1.000_001, "{}", share(&rooms));
+        assert_eq!(cost(&who(&[]), &rooms), Duration::ZERO);
+    }
 }

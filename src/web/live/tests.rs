@@ -8,18 +8,27 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::super::routes::page;
 use super::super::tests::with;
-use super::STREAMS_MAX;
+use super::seats::STREAMS_MAX;
 
 /// A stream, as a listener has it: without the parts of HTTP 1.1.
 struct Heard(BufReader<TcpStream>);
 
 impl Heard {
     async fn of(address: SocketAddr, path: &str) -> (u16, Self) {
-        let mut stream = TcpStream::connect(address).await.unwrap();
+        Self::from(1, address, path).await
+    }
+
+    /// One who comes from this address of this host.
+    async fn from(host: u8, address: SocketAddr, path: &str) -> (u16, Self) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket
+            .bind(SocketAddr::from(([127, 0, 0, host], 0)))
+            .unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
         let request =
             format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -119,19 +128,31 @@ async fn many_who_look_are_told_by_one_reading_when_it_changes_and_nobody_by_non
 }
 
 #[tokio::test]
-async fn one_stream_more_than_may_be_is_refused_until_another_one_ends() {
+async fn one_address_takes_not_all_streams_and_one_more_than_may_be_is_refused_until_another_ends()
+{
     let routes = vec![page("/it", "a page", || get(|| async { says("it") }))];
     with(routes, async |address, _running| {
         let mut all = Vec::new();
-        for _ in 0..STREAMS_MAX {
-            let (status, heard) = Heard::of(address, "/it").await;
+        // Each has at most as many as are left for others.
+        for (host, has) in [(1, 100), (2, 50), (3, 25), (4, 13)] {
+            for _ in 0..has {
+                let (status, heard) = Heard::from(host, address, "/it").await;
+                assert_eq!(status, 200);
+                all.push(heard);
+            }
+            assert_eq!(Heard::from(host, address, "/it").await.0, 503);
+        }
+        assert!(all.len() < STREAMS_MAX);
+        for host in 0..STREAMS_MAX - all.len() {
+            let host = 100 + u8::try_from(host).unwrap();
+            let (status, heard) = Heard::from(host, address, "/it").await;
             assert_eq!(status, 200);
             all.push(heard);
         }
-        assert_eq!(Heard::of(address, "/it").await.0, 503);
+        assert_eq!(Heard::from(200, address, "/it").await.0, 503);
         all.pop();
         let began = Instant::now();
-        while Heard::of(address, "/it").await.0 == 503 {
+        while Heard::from(200, address, "/it").await.0 == 503 {
             assert!(
                 began.elapsed() < Duration::from_secs(20),
                 "no place is free"
@@ -160,6 +181,35 @@ async fn streams_end_when_the_console_does_and_keep_nobody_waiting() {
         for heard in &mut all {
             while heard.event().await.is_some() {}
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_page_that_took_too_long_to_fail_is_asked_for_again_soon() {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let routes = vec![page("/away", "a page", || {
+        get(|| async {
+            if ASKED.fetch_add(1, Ordering::Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                return axum::http::StatusCode::SERVICE_UNAVAILABLE.into_response();
+            }
+            says("it")
+        })
+    })];
+    with(routes, async |address, _running| {
+        let (_, mut heard) = Heard::of(address, "/away").await;
+        assert_eq!(heard.event().await.unwrap().0, "away");
+        // No beat comes first: by what it cost it would be asked for after thirty seconds, and one comes every fifteen.
+        let mut lines = Vec::new();
+        while !lines
+            .iter()
+            .any(|line: &String| line.starts_with("event: "))
+        {
+            lines.push(heard.line().await.unwrap());
+        }
+        assert!(!lines.iter().any(|line| line.starts_with(':')), "{lines:?}");
+        assert!(lines.contains(&"event: page".to_owned()), "{lines:?}");
     })
     .await;
 }
