@@ -26,8 +26,8 @@ const PAGES_ON: usize = 4;
 /// So many statements of a kind read the past.
 const PAGES_PAST: usize = 10;
 
-/// As many runs of a pipeline that wait for a person are looked at, the oldest: as many as of those that ended.
-const WAITING: usize = PAGE * PAGES;
+/// As many runs of a pipeline that wait for a person are looked at, the oldest.
+const WAITING: usize = 10 * PAGE;
 
 // A run whose deletion has begun is gone for whoever reads.
 statements! {
