@@ -53,9 +53,9 @@ pub struct Changed {
 /// time at which it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// What was read before is read again from here on,
+    /// Changes that were read before are read again from here on,
     pub again: Cursor,
-    /// and what was not, from here on.
+    /// and further ones from here on.
     pub on: Cursor,
 }
 

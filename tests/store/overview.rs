@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ductwork::definition::Pipeline;
 use ductwork::model::RunStatus;
-use ductwork::store::event::{self, Since};
+use ductwork::store::cursor::Cursor;
+use ductwork::store::event::{self, Behind, Since};
 use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
@@ -192,7 +193,8 @@ on_every_database! {
         let runs = vec![NewRun { key: None, input: "1" }; 1_100];
         trigger::trigger(conn, &flow, &runs, Duration::ZERO).await.unwrap();
         conn.execute(&WAIT, &[]).await.unwrap();
-        let since = Since { started: i64::MAX, ended: i64::MAX, at_most: 0 };
+        let nothing = Behind { again: Cursor::at(i64::MAX), on: Cursor::at(i64::MAX) };
+        let since = Since { started: nothing, ended: nothing, at_most: 0, anew: 0 };
         let changes = event::changes(conn, since).await.unwrap();
         assert_eq!(changes.waiting.len(), runs.len());
     }
