@@ -34,3 +34,8 @@ pub async fn take(
     ];
     Ok(conn.execute(&TAKE_DUTY, &args).await? == 1)
 }
+
+/// Gives a duty back: it is whoever's that asks next. That of another holder stays theirs.
+pub async fn give_back(conn: &mut Conn, name: &str, holder: Uuid) -> Result<(), Error> {
+    take(conn, name, holder, Duration::ZERO).await.map(drop)
+}

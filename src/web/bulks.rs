@@ -15,7 +15,7 @@ use crate::machine::bulk::{CHOSEN_MAX, Filter, PAUSES, Selection, states};
 use crate::model::*;
 use crate::store::action::Actor;
 use crate::store::bulk::{self, Bulk, NewBulk, Within};
-use crate::store::{Error, duty, query};
+use crate::store::{Error, query};
 use crate::view::word;
 
 use super::refusal::Refusal;
@@ -284,7 +284,6 @@ impl Late {
 
 /// Works on bulk actions for as long as the console lives, while no other console does.
 pub async fn work(site: Arc<Site>) {
-    let holder = Uuid::new_v4();
     let mut late = Late::default();
     loop {
         let look = site
@@ -292,7 +291,7 @@ pub async fn work(site: Arc<Site>) {
             .read(async |conn| bulk::open(conn, OPEN_MAX).await);
         let mut pause = LOOK_EVERY;
         for bulk in look.await.unwrap_or_default() {
-            match round(&site, bulk.id, holder, &mut late).await {
+            match round(&site, bulk.id, &mut late).await {
                 Ok(Round::More) => pause = Duration::ZERO,
                 Ok(Round::Later(wait)) => pause = pause.min(wait),
                 Ok(Round::Ended) => {
@@ -321,17 +320,12 @@ enum Round {
     Others,
 }
 
-async fn round(
-    site: &Arc<Site>,
-    bulk: Uuid,
-    holder: Uuid,
-    late: &mut Late,
-) -> Result<Round, ReadError> {
+async fn round(site: &Arc<Site>, bulk: Uuid, late: &mut Late) -> Result<Round, ReadError> {
     let at = Arc::new(Mutex::new(None));
     let (shared, told) = (Arc::clone(site), Arc::clone(&at));
     let given_up = late.given_up(bulk);
     let asked = site.bulk_acts.read(async move |conn| {
-        if !duty::take(conn, DUTY, holder, LEASE).await? {
+        if !shared.duties.take(conn, DUTY, LEASE).await? {
             return Ok(Round::Others);
         }
         let until = Instant::now() + ROUND;

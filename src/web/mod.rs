@@ -10,6 +10,7 @@
 pub mod api;
 mod bulks;
 mod deeds;
+mod duties;
 mod guard;
 mod health;
 mod live;
@@ -45,6 +46,7 @@ use crate::wire::process::State;
 
 use api::pipelines::Load;
 use bulks::Bulks;
+use duties::Duties;
 use guard::Hosts;
 use health::Health;
 use live::Live;
@@ -74,6 +76,7 @@ pub struct Site {
     /// The same for what endpoints and the collector of traces are told.
     duty_acts: Source,
     webhooks: Webhooks,
+    duties: Arc<Duties>,
     visitors: Visitors,
     terms: Terms,
     /// The definitions that routes have met.
@@ -94,6 +97,7 @@ impl Site {
             bulks: Bulks::default(),
             duty_acts: Source::that_acts(location.clone()),
             webhooks: Webhooks::default(),
+            duties: Arc::new(Duties::new()),
             visitors: Visitors::new(terms.anonymous)?,
             terms,
             definitions: Arc::default(),

@@ -93,12 +93,14 @@ pub fn start(
     let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
     let traces = tokio::task::spawn_local(traces::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
-        serve(listener, router, site, told).await;
-        // A run that it is at is changed, or is not.
-        bulks.abort();
-        // Messages and traces that are on their way are sent once more.
-        webhooks.abort();
-        traces.abort();
+        serve(listener, router, Arc::clone(&site), told).await;
+        // A run that it is at is changed, or is not. Messages and traces that are on their way are sent once more.
+        for work in [bulks, webhooks, traces] {
+            work.abort();
+            // Nothing comes of what was ended.
+            let _ = work.await;
+        }
+        site.duties.give_back(&site.duty_acts).await;
     });
     Running { until, task }
 }

@@ -17,8 +17,8 @@ use crate::config::Collector;
 use crate::machine::export::{Follows, asked_for, fit, follows};
 use crate::machine::stuck::UNSENT;
 use crate::machine::trace::Facts;
+use crate::store::query;
 use crate::store::tracer::{Look, Tracer};
-use crate::store::{duty, query};
 use crate::telemetry;
 use crate::wire::trace::{rejected, request, written};
 
@@ -45,7 +45,6 @@ struct Sender {
     site: Arc<Site>,
     endpoint: Uri,
     collector: Collector,
-    holder: Uuid,
     has_duty: bool,
     tracer: Shared,
     /// Since the last request that arrived.
@@ -64,7 +63,6 @@ pub async fn work(site: Arc<Site>) {
         site,
         endpoint,
         collector,
-        holder: Uuid::new_v4(),
         has_duty: false,
         tracer: Shared::default(),
         failures: 0,
@@ -127,11 +125,11 @@ impl Sender {
 
     /// Takes the duty, or keeps it, and looks for runs unless the collector is left alone.
     async fn look(&self, rests: bool) -> Result<Option<Look>, ReadError> {
-        let (tracer, holder) = (Arc::clone(&self.tracer), self.holder);
+        let (tracer, duties) = (Arc::clone(&self.tracer), Arc::clone(&self.site.duties));
         let definitions = Arc::clone(&self.site.definitions);
         let asked = self.site.duty_acts.read(async move |conn| {
             let mut tracer = tracer.lock().await;
-            if !duty::take(conn, DUTY, holder, LEASE).await? {
+            if !duties.take(conn, DUTY, LEASE).await? {
                 // Nobody knows here which are sent from now on.
                 *tracer = None;
                 return Ok(None);

@@ -22,7 +22,7 @@ use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
 use crate::store::action::Actor;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
-use crate::store::{duty, query};
+use crate::store::query;
 use crate::telemetry::growing::Growing;
 use crate::wire::webhook::MessageJson;
 
@@ -171,7 +171,6 @@ pub async fn work(site: Arc<Site>) {
     if endpoints.is_empty() {
         return;
     }
-    let holder = Uuid::new_v4();
     let (mut finder, mut has_duty) = (None, false);
     let mut unheard = Growing::default();
     let mut post = Post {
@@ -187,7 +186,7 @@ pub async fn work(site: Arc<Site>) {
     loop {
         let began = Instant::now();
         let endpoints = Arc::clone(&post.endpoints);
-        let looked = post.meanwhile(look(&site, holder, &endpoints, finder.take()));
+        let looked = post.meanwhile(look(&site, &endpoints, finder.take()));
         let looked = looked.await;
         let took = began.elapsed();
         let mut pause = LOOK_EVERY.max(took * TIMES_AS_LONG);
@@ -253,13 +252,12 @@ enum Looked {
 /// Looks for runs, while this console has the duty.
 async fn look(
     site: &Arc<Site>,
-    holder: Uuid,
     endpoints: &Arc<[Endpoint]>,
     finder: Option<Finder>,
 ) -> Result<Looked, ReadError> {
-    let endpoints = Arc::clone(endpoints);
+    let (endpoints, duties) = (Arc::clone(endpoints), Arc::clone(&site.duties));
     let asked = site.duty_acts.read(async move |conn| {
-        if !duty::take(conn, DUTY, holder, LEASE).await? {
+        if !duties.take(conn, DUTY, LEASE).await? {
             let soon = i64::try_from(SOON.as_micros()).unwrap_or_default();
             let long_ago = query::now(conn).await? - soon;
             let mut waiting = Vec::new();

@@ -145,6 +145,16 @@ async fn states(conn: &mut Conn) -> Vec<(String, u32)> {
     all.map(|it| (it.state.clone(), it.attempts)).collect()
 }
 
+/// The duties that somebody has.
+async fn held(conn: &mut Conn) -> Vec<String> {
+    static HELD: Statement = Statement::new(
+        "TEST_DUTIES",
+        "SELECT name FROM ductwork_duties WHERE until > {now}",
+    );
+    let rows = conn.fetch(&HELD, &[]).await.unwrap();
+    rows.iter().map(|row| row.get("name").unwrap()).collect()
+}
+
 on_every_database! {
     async fn an_endpoint_hears_of_each_end_by_a_signed_message(db: Db) {
         let endpoint = Endpoint::answering(&[]);
@@ -203,6 +213,8 @@ on_every_database! {
             assert_eq!(Ask::get(wrong).cookie(&cookie).of(&console).status, 400, "{wrong}");
         }
         daemon.stop().await;
+        // Another console goes on at once.
+        assert_eq!(held(&mut fixture.conn).await, Vec::<String>::new());
     }
 
     async fn a_message_to_an_endpoint_that_is_no_longer_configured_says_so(db: Db) {

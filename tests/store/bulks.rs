@@ -389,7 +389,9 @@ on_every_database! {
         assert!(duty::take(&mut conn, "d", one, hour).await.unwrap());
         assert!(!duty::take(&mut conn, "d", other, hour).await.unwrap());
         assert!(duty::take(&mut conn, "e", other, hour).await.unwrap(), "another duty");
-        assert!(duty::take(&mut conn, "d", one, Duration::ZERO).await.unwrap(), "its own");
+        duty::give_back(&mut conn, "d", other).await.unwrap();
+        assert!(!duty::take(&mut conn, "d", other, hour).await.unwrap(), "another's is not given back");
+        duty::give_back(&mut conn, "d", one).await.unwrap();
         assert!(duty::take(&mut conn, "d", other, hour).await.unwrap());
         assert!(!duty::take(&mut conn, "d", one, hour).await.unwrap());
     }
