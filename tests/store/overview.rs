@@ -1,6 +1,7 @@
 //! The read models of pages: counts, queues, halted runs by kind, the elements of a fan-out, and the times of
 //! steps.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ductwork::definition::Pipeline;
@@ -11,7 +12,7 @@ use ductwork::store::overview::Count;
 use ductwork::store::revive::{Revive, revive};
 use ductwork::store::statement::Statement;
 use ductwork::store::trigger::{self, NewRun};
-use ductwork::store::{cancel, fan_out, halted, overview, page, timeline};
+use ductwork::store::{cancel, fan_out, halted, overview, page, query, timeline};
 use serde_json::json;
 
 use crate::driver::{Did, Driver, limits};
@@ -193,9 +194,49 @@ on_every_database! {
         let runs = vec![NewRun { key: None, input: "1" }; 1_100];
         trigger::trigger(conn, &flow, &runs, Duration::ZERO).await.unwrap();
         conn.execute(&WAIT, &[]).await.unwrap();
-        let nothing = Behind { again: Cursor::at(i64::MAX), on: Cursor::at(i64::MAX) };
-        let since = Since { started: nothing, ended: nothing, at_most: 0, anew: 0 };
+        let now = Behind { again: Cursor::at(i64::MAX), on: Cursor::at(i64::MAX) };
+        let since = Since { started: now, ended: now, at_most: 0, anew: 0 };
         let changes = event::changes(conn, since).await.unwrap();
         assert_eq!(changes.waiting.len(), runs.len());
+    }
+
+    async fn more_changes_of_one_moment_than_one_look_reads_are_read_from_its_place_on(db: Db) {
+        static END: Statement = Statement::new("TEST_END", "UPDATE ductwork_runs SET status = 'cancelled', cancelled_at = {now}");
+        let conn = &mut db.conn().await;
+        let flow = Pipeline::named("P").start("A").build().unwrap();
+        let runs = vec![NewRun { key: None, input: "1" }; 1_000];
+        let from = query::now(conn).await.unwrap() - 1_000_000;
+        for _ in 0..11 {
+            trigger::trigger(conn, &flow, &runs, Duration::ZERO).await.unwrap();
+        }
+        conn.execute(&END, &[]).await.unwrap();
+        let begin = Behind { again: Cursor::at(from), on: Cursor::at(from) };
+        let mut since = Since { started: begin, ended: begin, at_most: 600_000_000, anew: 0 };
+        let (mut started, mut ended) = (BTreeSet::new(), BTreeSet::new());
+        let mut readings = 0;
+        loop {
+            let changes = event::changes(conn, since).await.unwrap();
+            readings += 1;
+            assert!(readings < 10, "{} and {} of 11000", started.len(), ended.len());
+            assert!(!changes.is_anew);
+            for (found, all) in [(&changes.started, &mut started), (&changes.ended, &mut ended)] {
+                all.extend(found.changes.iter().map(|(_, change)| change.run));
+            }
+            let (Some(started), Some(ended)) = (changes.started.on, changes.ended.on) else { break };
+            assert!(started > since.started.on && ended > since.ended.on, "each reading progresses");
+            // All of it is read again and again from the beginning: that holds up nothing.
+            since.started.on = started;
+            since.ended.on = ended;
+        }
+        assert_eq!((started.len(), ended.len(), readings > 1), (11_000, 11_000, true));
+        // The past is told whole, or not at all.
+        let now = query::now(conn).await.unwrap() + 1_000_000;
+        assert!(event::past(conn, from, now).await.unwrap().is_none(), "more than ten thousand of a kind");
+        let (started, ended) = event::past(conn, 0, from).await.unwrap().unwrap();
+        assert!(started.is_empty() && ended.is_empty());
+        // From too far back nothing is read.
+        since.at_most = 0;
+        let changes = event::changes(conn, since).await.unwrap();
+        assert!(changes.is_anew && changes.ended.changes.is_empty());
     }
 }
