@@ -137,7 +137,7 @@ on_every_database! {
         assert!(wrong.body.contains("`/tags/0` is the number `1`; a string is asked for."), "{wrong:?}");
         let many = [
             ("as", "fields"), ("at:/to/mail", ""), ("at:/amount", "many"), ("at:/tags", "[1"), ("at:/gift", "true"),
-            ("at:/size", "\"small\""), ("delay", "soon"), ("key", "\0"),
+            ("at:/size", "\"small\""), ("delay", "soon"), ("key", "\u{1}"),
         ];
         let many = filled(&console, &many);
         assert_eq!(many.status, 422, "{many:?}");
