@@ -55,7 +55,7 @@ pub struct Changed {
 pub struct Behind {
     /// Changes that were read before are read again from here on,
     pub again: Cursor,
-    /// and further ones from here on.
+    /// and those that were not, from here on.
     pub on: Cursor,
 }
 

@@ -26,8 +26,8 @@ use super::{Site, deeds};
 /// Those that go on at once.
 const OPEN_MAX: usize = 20;
 
-/// Between two looks for those that another console was asked for.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks for those that another console was asked for, and left behind.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// After a failure of the database.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -289,8 +289,12 @@ pub async fn work(site: Arc<Site>) {
         let look = site
             .source
             .read(async |conn| bulk::open(conn, OPEN_MAX).await);
-        let mut pause = LOOK_EVERY;
-        for bulk in look.await.unwrap_or_default() {
+        let look = look.await;
+        let mut pause = match look {
+            Ok(_) => LOOK_EVERY,
+            Err(_) => AGAIN,
+        };
+        for bulk in look.unwrap_or_default() {
             match round(&site, bulk.id, &mut late).await {
                 Ok(Round::More) => pause = Duration::ZERO,
                 Ok(Round::Later(wait)) => pause = pause.min(wait),

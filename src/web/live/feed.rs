@@ -72,7 +72,7 @@ pub struct Log {
     /// All that has happened since then was found; none before the first reading, and before one after which
     /// it begins anew.
     begun: Option<i64>,
-    /// The changes that the first reading found, and nobody was told of; none once they are among the events.
+    /// Changes that the first reading found, and nobody was told of; none once it is among the events.
     before: Option<Vec<Changed>>,
     /// From this time on the past is too much to be kept.
     too_much: i64,
@@ -523,7 +523,7 @@ mod tests {
             |log: &Log, next| -> Vec<RunId> { log.from(next).unwrap().map(|it| it.run).collect() };
         assert_eq!(told(&log, start.next), [old, at_first, late, new]);
         assert_eq!(told(&log, listener), [late, new], "nobody else hears of it");
-        // A reading now and then goes back to there, and finds known changes.
+        // A long look back now and then goes back to there, and finds what is known.
         log.take(finds(1_002, &[(old, 950), (at_first, 999), (late, 999)]));
         assert_eq!(told(&log, listener), [late, new]);
         // Another one was away for longer, and one for too long.

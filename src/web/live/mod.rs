@@ -60,7 +60,7 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 /// what the next one does.
 const READ_AGAIN: Duration = Duration::from_millis(1_500);
 
-/// What there is already to be told waits for a shorter time: a fifth of the time is spent on it at most.
+/// A reading of what there is already waits for a shorter time: a fifth of the time is spent on it at most.
 const HURRIED: (Duration, u32) = (Duration::from_millis(50), 4);
 
 const KIND: &str = "text/event-stream";

@@ -140,7 +140,7 @@ impl Rooms {
     }
 }
 
-/// The cost of all pages to one that these look at: each of all who look at any has an equal share of the time, and
+/// The cost of pages, for one that these look at: each of all who look at any has an equal share of the time, and
 /// a page has the largest share of those who look at it.
 fn cost(owners: &BTreeSet<Who>, rooms: &[(BTreeSet<Who>, Duration)]) -> Duration {
     let all: BTreeSet<&Who> = rooms.iter().flat_map(|(owners, _)| owners).collect();

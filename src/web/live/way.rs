@@ -5,7 +5,7 @@
 //!
 //! A commit becomes visible a little later than the time that it wrote, so what was read is read again. New
 //! changes are read on from their own place, whatever is read again, and may take several readings; so may
-//! what is read again, and then it goes on from its own place. What was found is remembered for as long as it
+//! what is read again, and then it goes on from its own place. A change that was found is remembered for as long as it
 //! may be read again.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub const LONG_EVERY: u64 = 15;
 pub struct Way {
     /// All that was visible up to here was read.
     on: Cursor,
-    /// What is being read again: it goes on from here,
+    /// The reading again goes on from here,
     again: Cursor,
     /// and ends here.
     until: Cursor,
@@ -40,7 +40,7 @@ pub struct Way {
     readings: u64,
     /// Nothing is read again from before.
     least: Cursor,
-    /// What was found, as far back as it may be read again.
+    /// The changes that were found, as far back as it may be read again.
     seen: BTreeSet<Cursor>,
 }
 
