@@ -122,12 +122,12 @@ test("a page that is paused shows nothing new until it is resumed", async () => 
   const [page, other] = [await browser.open(`${daemon.url}/runs`), await browser.open(`${daemon.url}/runs`)];
   await isLive(page);
   await isLive(other);
-  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("button", { name: "Pause", exact: true }).click();
   assert.equal(await word(page), "paused");
   const run = await trigger("Plain");
   await rowOf(other, run).waitFor();
   assert.equal(await rowOf(page, run).count(), 0);
-  await page.getByRole("button", { name: "Resume" }).click();
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
   await rowOf(page, run).waitFor();
   await sound(page);
   await sound(other);
