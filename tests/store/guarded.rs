@@ -120,6 +120,12 @@ pub const GUARDED: &[Guarded] = &[
         "ended_at <= {now} - :age",
         "bulk_actions_are_listed_and_forgotten_when_they_have_ended",
     ),
+    (
+        "FORGET_REPORTS.1",
+        1,
+        "r.kind = :kind",
+        "of_each_kind_the_newest_reports_are_kept_and_listed_page_by_page",
+    ),
     // Nor do the messages to endpoints.
     (
         "SEE_WEBHOOK.1",
