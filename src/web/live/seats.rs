@@ -49,7 +49,7 @@ struct Owner {
 /// A seat, until it is dropped.
 pub struct Seat {
     seats: Seats,
-    /// Whose it is.
+    /// The visitor who has taken it.
     pub who: Who,
     /// All seats of the same owner have the same one.
     pub turn: Arc<tokio::sync::Mutex<()>>,
