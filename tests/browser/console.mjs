@@ -6,6 +6,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { test as unbounded } from "node:test";
 import { promisify } from "node:util";
 
 const tools = createRequire(join(process.env.BROWSER_TOOLS, "package.json"));
@@ -16,6 +17,9 @@ const program = process.env.DUCTWORKD;
 
 // A wait for something fails after so long.
 export const PATIENCE = 30_000;
+
+// A test, which fails after so long: of itself a browser that hangs is waited for without end.
+export const test = (name, body) => unbounded(name, { timeout: 240_000 }, body);
 
 export async function eventually(what, isTrue) {
   const until = Date.now() + PATIENCE;
@@ -59,6 +63,7 @@ export class Daemon {
   async again() {
     this.process = spawn(program, ["start"], { cwd: this.dir, stdio: ["ignore", "ignore", "pipe"] });
     this.ended = new Promise((ended) => this.process.once("exit", ended));
+    process.once("exit", () => this.process.kill("SIGTERM"));
     const lines = [];
     createInterface({ input: this.process.stderr }).on("line", (line) => lines.push(line));
     this.log = lines;
@@ -110,8 +115,14 @@ export class Browser {
     return page;
   }
 
+  // A browser that does not close is killed as this process ends.
   async stop() {
+    const hangs = setTimeout(() => {
+      console.error("the browser does not close");
+      process.exit(1);
+    }, PATIENCE);
     await this.own.close();
+    clearTimeout(hangs);
   }
 }
 

@@ -1,8 +1,8 @@
 // All that a person does, by keyboard alone, with scripts and without; and the keys that scripts add.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { Browser, Daemon, eventually } from "./console.mjs";
+import { after, before } from "node:test";
+import { Browser, Daemon, eventually, test } from "./console.mjs";
 
 const PIPELINES = {
   "plain.yml": "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n",
@@ -48,10 +48,13 @@ async function tabTo(page, selector) {
   assert.fail(`no Tab leads to ${selector} on ${page.url()}`);
 }
 
-// Presses the button of this selector, and is led to an address of this form.
+// Presses the button of this selector, and is led to an address of this form. The new page may have the address of
+// the old one, and Chromium does not close a page that is on its way: so it is the arrival that is waited for.
 async function press(page, selector, address) {
   await tabTo(page, selector);
+  const arrival = page.waitForEvent("framenavigated");
   await page.keyboard.press("Enter");
+  await arrival;
   await page.waitForURL(address).catch(async (error) => {
     throw new Error(`${await page.locator("main").innerText()}`, { cause: error });
   });

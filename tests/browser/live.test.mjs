@@ -1,8 +1,8 @@
 // Pages that renew themselves.
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
-import { after, before, test } from "node:test";
-import { Browser, Daemon, eventually } from "./console.mjs";
+import { after, before } from "node:test";
+import { Browser, Daemon, eventually, test } from "./console.mjs";
 
 const PLAIN = "pipeline: Plain\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n";
 const WAITS = "pipeline: Waits\nsteps: { Wait: { command: [sh, -c, 'until [ -e go ]; do sleep 0.01; done; cat'] } }\n"

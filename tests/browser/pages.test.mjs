@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { Browser, Daemon, eventually, violations } from "./console.mjs";
+import { after, before } from "node:test";
+import { Browser, Daemon, eventually, test, violations } from "./console.mjs";
 
 // Where pictures of all pages go, if anywhere.
 const PICTURES = process.env.BROWSER_PICTURES;
