@@ -899,7 +899,7 @@ fn every_dependency_is_one_that_deny_toml_allows() {
 /// Each key of the configuration, and the code outside of `config` that goes by it: the file, and the
 /// expression without its spaces.
 #[rustfmt::skip]
-const READERS: [(&str, &str, &str); 47] = [
+const READERS: [(&str, &str, &str); 53] = [
     ("database.url", "src/process/start.rs", "config.location()"),
     ("pipelines", "src/process/start.rs", "config.pipelines.includes("),
     ("pipelines_path", "src/process/start.rs", "look_into(&config.pipelines_path)"),
@@ -933,7 +933,13 @@ const READERS: [(&str, &str, &str); 47] = [
     ("supervisor.polling_timeout", "src/process/supervisor.rs", "supervisor.polling_timeout"),
     ("supervisor.reaper_timeout", "src/process/supervisor.rs", "supervisor.reaper_timeout"),
     ("supervisor.shutdown_timeout", "src/process/supervisor.rs", "supervisor.shutdown_timeout"),
-    ("console.listen", "src/process/supervisor.rs", "config.console.listen.filter("),
+    ("console.listen", "src/process/console.rs", "settings.listen.or(usual)"),
+    ("console.socket", "src/process/console.rs", "settings.socket.as_deref()"),
+    ("console.proxy.from", "src/config/proxy.rs", "self.from.iter()"),
+    ("console.proxy.user", "src/web/peer.rs", "&proxy.user"),
+    ("console.proxy.groups", "src/web/peer.rs", "&proxy.groups"),
+    ("console.proxy.operate", "src/config/proxy.rs", "self.operate.has_any("),
+    ("console.proxy.admin", "src/config/proxy.rs", "self.admin.has_any("),
     ("console.hosts", "src/process/console.rs", "config.console.hosts"),
     ("console.visitors", "src/process/console.rs", "config.console.anonymous("),
     ("console.webhooks", "src/process/console.rs", "config.console.webhooks"),

@@ -41,6 +41,7 @@ enum Verb {
     #[command(before_long_help = "Examples:
   ductworkd token create prometheus                     # it reads
   ductworkd token create shop --scope operate --pipeline Order --expires 90d
+  ductworkd token create support --no-payloads          # it sees how runs fare, and no values
   curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/api/v1/runs
 ")]
     Create(Create),
@@ -64,6 +65,9 @@ struct Create {
     /// Only this pipeline; may be given several times
     #[arg(long = "pipeline", value_name = "PIPELINE")]
     pipelines: Vec<String>,
+    /// It shows no inputs, outputs and logs of runs
+    #[arg(long)]
+    no_payloads: bool,
     /// It holds for so long, such as 90d [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = super::duration)]
     expires: Option<Duration>,
@@ -125,6 +129,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
         name: &wanted.name,
         scope: wanted.scope,
         pipelines: only,
+        payloads: !wanted.no_payloads,
         by: &person::actor(None)?.name,
         valid: wanted.expires,
         parent: None,
@@ -133,7 +138,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
     match cli.out.json {
         true => cli.out.value(&json!({
             "id": secret.id(), "token": secret.reveal(), "name": wanted.name, "scope": wanted.scope,
-            "pipelines": only,
+            "pipelines": only, "payloads": new.payloads,
         })),
         false => {
             say("note: the token is shown this once");
@@ -207,6 +212,7 @@ fn list(cli: &CliContext, all: &[Listed], now: i64) -> Result<(), Failure> {
         let form = |it: &Listed| match it {
             Listed::Token(it) => json!({
                 "id": it.id, "kind": it.kind, "name": it.name, "scope": it.scope, "pipelines": it.pipelines,
+                "payloads": it.payloads,
                 "opened_with": it.parent, "valid": it.is_valid, "damaged": null,
                 "created_at": time::rfc3339(it.created_at), "created_by": it.created_by,
                 "expires_at": it.expires_at.map(time::rfc3339), "ended_at": it.ended_at.map(time::rfc3339),
@@ -306,6 +312,15 @@ pub struct Link {
 impl Link {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
+        let console = &config.console;
+        if let (None, Some(socket)) = (console.listen, &console.socket) {
+            let message = format!(
+                "the console listens at {} alone",
+                clean(&socket.display().to_string())
+            );
+            let help = "a browser that reaches this socket needs no link: `ssh -L 9410:SOCKET HOST` leads to it";
+            return Err(Failure::usage(Problem::new(message).help(help)));
+        }
         let by = person::actor(self.by)?.name;
         let secret = secret()?;
         let new = NewToken {
@@ -315,6 +330,7 @@ impl Link {
             name: &by,
             scope: self.scope,
             pipelines: None,
+            payloads: true,
             by: &by,
             valid: Some(LINK_VALID),
             parent: None,

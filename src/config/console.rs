@@ -1,16 +1,17 @@
-//! The console's settings: the address at which it listens, the names by which it may be asked for, and those
+//! The console's settings: the places at which it listens, the names by which it may be asked for, and those
 //! that it tells of runs.
 //!
 //! Owns: their notation, and the rights of a visitor without a token. Never: opens a socket.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::model::Scope;
-use crate::yaml::{Fault, Node, Value, shorten};
+use crate::yaml::{Fault, Node};
 
 use super::DEFAULT_ENVIRONMENT;
 use super::keys::Key;
+use super::proxy::Proxy;
 use super::read::Reader;
 use super::traces::{self, Collector};
 use super::value::{self, Faults};
@@ -23,6 +24,10 @@ pub struct Console {
     pub listen: Option<SocketAddr>,
     /// Further names of hosts by which it may be asked for.
     pub hosts: Vec<String>,
+    /// The socket in the file system at which it listens as well; those who may open it may do everything.
+    pub socket: Option<PathBuf>,
+    /// The reverse proxy that says who a visitor is.
+    pub proxy: Proxy,
     /// Visitors without a token are refused; `None`: where other hosts can reach it.
     pub tokens: Option<bool>,
     /// Those that hear of runs.
@@ -39,9 +44,12 @@ impl Console {
             endpoint.ca = endpoint.ca.take().map(|it| base_dir.join(it));
         }
         let ca = read.one("console.traces.ca", traces::ca);
+        let socket = read.one("console.socket", socket);
         Self {
             listen: read.one("console.listen", address),
             hosts: read.one("console.hosts", hosts),
+            socket: socket.map(|it| base_dir.join(it)),
+            proxy: Proxy::read(read),
             tokens: match read.one("console.visitors", value::choice) {
                 "known" => Some(true),
                 "anybody" => Some(false),
@@ -56,11 +64,16 @@ impl Console {
         }
     }
 
+    /// True when it listens anywhere.
+    pub fn is_wanted(&self) -> bool {
+        self.listen.is_some() || self.socket.is_some()
+    }
+
     /// The rights of a visitor without a token: on a developer's own host there is nobody else.
     pub fn anonymous(&self, environment: &str) -> Option<Scope> {
         // A further name is a proxy's, behind which may be anybody.
-        let is_reached =
-            !self.hosts.is_empty() || self.listen.is_some_and(|it| !it.ip().is_loopback());
+        let is_behind = !self.hosts.is_empty() || !self.proxy.from.is_empty();
+        let is_reached = is_behind || self.listen.is_some_and(|it| !it.ip().is_loopback());
         match self.tokens.unwrap_or(is_reached) {
             true => None,
             false if environment == DEFAULT_ENVIRONMENT => Some(Scope::Operate),
@@ -95,34 +108,18 @@ fn parse(text: &str) -> Option<SocketAddr> {
 
 /// One name, names separated by commas, or a list of names; in small letters, addresses without brackets.
 fn hosts(node: &Node, key: &Key) -> Result<Vec<String>, Faults> {
-    let texts: Vec<(&Node, &str)> = match &node.value {
-        Value::Scalar { text, .. } if !node.is_null() => {
-            text.split(',').map(|text| (node, text)).collect()
-        }
-        Value::List(items) => items
-            .iter()
-            .map(|item| (item, item.as_text().unwrap_or_default()))
-            .collect(),
-        _ => vec![(node, "")],
-    };
-    let (mut names, mut faults) = (Vec::new(), Vec::new());
-    for (node, text) in texts {
-        if let Some(name) = host(text.trim()) {
-            names.push(name);
-            continue;
-        }
-        let found = match text {
-            "" => node.describe(),
-            text => format!("`{}`", shorten(text)),
-        };
-        let message = format!("`{}` takes names of hosts, not {found}", key.path);
-        let help = "write a name as a browser shows it, without a scheme and a port: `ductwork.example.com`";
-        faults.push(Fault::new(node.at, message).help(help));
-    }
-    match faults.is_empty() {
-        true => Ok(names),
-        false => Err(faults),
-    }
+    let help =
+        "write a name as a browser shows it, without a scheme and a port: `ductwork.example.com`";
+    value::texts(node, key, "names of hosts", help, host)
+}
+
+/// `none`, or the path of a socket.
+fn socket(node: &Node, key: &Key) -> Result<Option<PathBuf>, Faults> {
+    value::file(
+        node,
+        key,
+        "write the path of a socket, `run/console.sock`, or `none`",
+    )
 }
 
 /// A name, or an address without a port and brackets, in small letters.

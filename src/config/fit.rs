@@ -37,6 +37,23 @@ pub fn console_open_to_others(config: &Config) -> Option<Problem> {
     ))
 }
 
+/// Rights are for those whom a proxy names.
+fn rights_without_a_proxy(config: &Config) -> Option<Problem> {
+    let proxy = &config.console.proxy;
+    let path = [
+        ("console.proxy.operate", &proxy.operate),
+        ("console.proxy.admin", &proxy.admin),
+    ];
+    let (path, _) = path.into_iter().find(|(_, groups)| !groups.is_empty())?;
+    if !proxy.from.is_empty() {
+        return None;
+    }
+    let message =
+        "groups of visitors have rights, and no proxy is trusted to say who is in one".to_owned();
+    let problem = config.placed(path, None, message);
+    Some(problem.help("name the proxy's address: `console: { proxy: { from: [127.0.0.1] } }`"))
+}
+
 /// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
 pub fn drains_that_do_not_fit(config: &Config) -> Option<Problem> {
     // A role of its own has no supervisor.
@@ -94,5 +111,5 @@ pub fn doubts(config: &Config) -> Vec<Problem> {
         let problem = config.placed(path, pipeline, message);
         problem.help("write how long a stop may wait for them, such as `20s`")
     });
-    doubts.collect()
+    doubts.chain(rights_without_a_proxy(config)).collect()
 }

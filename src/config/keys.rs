@@ -84,8 +84,14 @@ pub enum Kind {
     Collector,
     /// A map of headers.
     Headers,
-    /// `none`, or the path of a file of authorities.
-    Authorities,
+    /// `none`, or the path of a file.
+    File,
+    /// A list of addresses and networks.
+    Networks,
+    /// The name of a header.
+    Header,
+    /// `*`, or a list of groups of visitors.
+    Groups,
     /// One command (a list of strings) or several (a list of lists).
     Commands,
 }
@@ -226,6 +232,19 @@ pub static KEYS: &[Key] = &[
     key("console.visitors", Kind::Choice(VISITORS), Scope::One, "auto",
         "whom the console answers: `known` (with a token alone), or `anybody` on its host, who reads; `auto`: `known` \
          where other hosts or `console.hosts` reach it"),
+    key("console.socket", Kind::File, Scope::One, "none",
+        "a socket in the file system at which the console listens as well: whom its permissions let in may do \
+         everything; `none`: there is none"),
+    key("console.proxy.from", Kind::Networks, Scope::One, "[]",
+        "addresses and networks of reverse proxies that have asked visitors who they are, and say so by headers"),
+    key("console.proxy.user", Kind::Header, Scope::One, "X-Forwarded-Email",
+        "the header in which they name the visitor"),
+    key("console.proxy.groups", Kind::Header, Scope::One, "X-Forwarded-Groups",
+        "the header in which they name the visitor's groups, with commas between them"),
+    key("console.proxy.operate", Kind::Groups, Scope::One, "[]",
+        "groups of visitors who may act on runs; `*`: everybody whom the proxy lets through"),
+    key("console.proxy.admin", Kind::Groups, Scope::One, "[]",
+        "groups of visitors who may do everything"),
     key("console.webhooks", Kind::Webhooks, Scope::One, "[]",
         "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, and if not all \
          are meant its `events` and `pipelines`; a `ca` is the PEM file of the authorities that alone vouch for it"),
@@ -234,7 +253,7 @@ pub static KEYS: &[Key] = &[
          `https://collector.example:4318/v1/traces`; `none`: nowhere"),
     key("console.traces.headers", Kind::Headers, Scope::One, "{}",
         "further headers of these requests, such as `{ authorization: \"Bearer ${TOKEN}\" }`"),
-    key("console.traces.ca", Kind::Authorities, Scope::One, "none",
+    key("console.traces.ca", Kind::File, Scope::One, "none",
         "PEM file of the authorities that alone vouch for the collector; `none`: the usual ones do"),
     key("hooks.supervisor.start", Kind::Commands, Scope::One, "[]",
         "run before the first child starts; a failure stops the start"),

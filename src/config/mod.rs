@@ -13,6 +13,7 @@ mod expand;
 mod fit;
 pub mod keys;
 mod places;
+mod proxy;
 mod read;
 mod schema;
 mod source;
@@ -33,6 +34,7 @@ use crate::telemetry::{Level, LogFormat};
 
 pub use console::Console;
 pub use database::DatabaseUrl;
+pub use proxy::Proxy;
 pub use schema::json_schema;
 pub use traces::Collector;
 pub use value::{Exception, PipelineFilter};
@@ -358,7 +360,7 @@ impl Config {
     /// Fails where this configuration starts a console, and a variable that it needs is not set.
     pub fn complete(&self) -> Result<(), Problems> {
         let has_console = match self.role {
-            DaemonRole::All => self.console.listen.is_some(),
+            DaemonRole::All => self.console.is_wanted(),
             DaemonRole::Console => true,
             DaemonRole::Advancer | DaemonRole::Worker => false,
         };

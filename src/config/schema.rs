@@ -92,7 +92,9 @@ fn leaf(key: &Key) -> Value {
             {"type": ["string", "null"], "minLength": 1},
             {"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*[*]?$"}},
         ]}),
-        Kind::Listen | Kind::Authorities => json!({"type": ["string", "null"], "minLength": 1}),
+        Kind::Listen | Kind::File | Kind::Header => {
+            json!({"type": ["string", "null"], "minLength": 1})
+        }
         Kind::Collector => {
             json!({"type": ["string", "null"], "pattern": "^https?://|^none$|\\$\\{"})
         }
@@ -101,7 +103,7 @@ fn leaf(key: &Key) -> Value {
             "additionalProperties": {"type": "string", "minLength": 1},
             "maxProperties": 16,
         }),
-        Kind::Hosts => json!({"anyOf": [
+        Kind::Hosts | Kind::Networks | Kind::Groups => json!({"anyOf": [
             {"type": ["string", "null"]},
             {"type": "array", "items": {"type": "string", "minLength": 1}},
         ]}),

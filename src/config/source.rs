@@ -402,8 +402,8 @@ const OTHERS: [&str; 4] = ["CONFIG", "ENV", "DATABASE_URL", "DATABASE_URL_FILE"]
 /// some, and whoever calls us may have some.
 fn misspelt(name: &str) -> Option<Problem> {
     let rest = name.strip_prefix(PREFIX)?;
-    // The one of those that steps are handed which is a letter away from a key.
-    if rest == "PIPELINE" {
+    // Those of the ones that steps are handed which are a few letters away from a key.
+    if matches!(rest, "PIPELINE" | "CONTEXT_SOCKET") {
         return None;
     }
     let known = KEYS

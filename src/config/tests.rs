@@ -207,7 +207,7 @@ fn the_shipped_configuration_mentions_each_key_with_its_default_and_a_comment() 
                 assert!(REFERENCE.contains(&said), "{said}");
             }
             Kind::Headers => assert!(node.as_map().is_some_and(<[_]>::is_empty)),
-            Kind::Commands | Kind::Hosts | Kind::Webhooks => {
+            Kind::Commands | Kind::Hosts | Kind::Webhooks | Kind::Networks | Kind::Groups => {
                 assert!(matches!(&node.value, yaml::Value::List(items) if items.is_empty()))
             }
             _ => assert_eq!(node.as_text(), Some(key.default), "{}", key.path),
@@ -525,7 +525,10 @@ fn samples(kind: Kind, path: &str) -> (&'static str, &'static str) {
         Kind::Hosts => ("A, b.example", "[c]"),
         Kind::Collector => ("http://a/v1/traces", "https://b/v1/traces"),
         Kind::Headers => ("{a: b}", "{c: d}"),
-        Kind::Authorities => ("/a.pem", "/b.pem"),
+        Kind::File => ("/a.pem", "/b.pem"),
+        Kind::Networks => ("127.0.0.1, 10.0.0.0/8", "[\"::1\"]"),
+        Kind::Header => ("Remote-User", "Remote-Name"),
+        Kind::Groups => ("a, b", "[c]"),
         Kind::Webhooks => (
             "[{name: a, url: \"http://a/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",
             "[{name: b, url: \"http://b/\", secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}]",
@@ -558,6 +561,8 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
             Kind::Names => "[A, B]",
             Kind::Variables => "[A, B_*]",
             Kind::Hosts => "[A, b.example]",
+            Kind::Networks => "[127.0.0.1, 10.0.0.0/8]",
+            Kind::Groups => "[a, b]",
             _ => variable,
         };
         let written = same_place(Desk::with(&only(key.path, variable)).config());
@@ -571,8 +576,9 @@ fn every_key_has_an_override_that_wins_over_the_file_that_wins_over_the_default(
 fn a_bad_override_names_its_variable() {
     for key in KEYS {
         let bad = match key.kind {
-            Kind::Path | Kind::Authorities => continue,
-            Kind::Names | Kind::Variables | Kind::Hosts => "{a: 1}",
+            Kind::Path | Kind::File => continue,
+            Kind::Names | Kind::Variables | Kind::Hosts | Kind::Groups => "{a: 1}",
+            Kind::Header => "no header",
             Kind::Commands | Kind::Backoff => "text",
             _ => "nonsense",
         };

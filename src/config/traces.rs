@@ -13,7 +13,7 @@ use hyper::header::{
 use crate::yaml::{Fault, Node};
 
 use super::keys::Key;
-use super::value::Faults;
+use super::value::{self, Faults};
 use super::webhooks::url;
 
 /// As many headers.
@@ -101,15 +101,7 @@ fn is_ours(name: &HeaderName) -> bool {
     ours.contains(name)
 }
 
-/// `none`, or the path of a file.
+/// `none`, or the path of a file of authorities.
 pub fn ca(node: &Node, key: &Key) -> Result<Option<PathBuf>, Faults> {
-    match node.as_text().filter(|_| !node.is_null()) {
-        Some("none") => Ok(None),
-        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(Some(text.into())),
-        _ => {
-            let message = format!("`{}` takes a path, not {}", key.path, node.describe());
-            let help = "write the path of a PEM file, or `none`";
-            Err(vec![Fault::new(node.at, message).help(help)])
-        }
-    }
+    value::file(node, key, "write the path of a PEM file, or `none`")
 }

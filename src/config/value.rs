@@ -4,6 +4,7 @@
 //! step, each with the range that its key gives. Never: knows where a value came from.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::definition::graph::Backoff;
@@ -285,6 +286,55 @@ pub fn path(node: &Node, key: &Key) -> Result<String, Faults> {
     match node.as_text() {
         Some(text) if !text.is_empty() && !text.contains('\0') => Ok(text.to_owned()),
         _ => expected(node, key, "a path"),
+    }
+}
+
+/// The texts of one scalar with commas between them, or of a list, each as it is parsed.
+pub fn texts<T>(
+    node: &Node,
+    key: &Key,
+    what: &str,
+    help: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Faults> {
+    let texts: Vec<(&Node, &str)> = match &node.value {
+        Value::Scalar { text, .. } if !node.is_null() => {
+            text.split(',').map(|text| (node, text.trim())).collect()
+        }
+        Value::List(items) => items
+            .iter()
+            .map(|item| (item, item.as_text().unwrap_or_default().trim()))
+            .collect(),
+        _ => vec![(node, "")],
+    };
+    let (mut all, mut faults) = (Vec::new(), Vec::new());
+    for (node, text) in texts {
+        if let Some(one) = parse(text) {
+            all.push(one);
+            continue;
+        }
+        let found = match text {
+            "" => node.describe(),
+            text => format!("`{}`", shorten(text)),
+        };
+        let message = format!("`{}` takes {what}, not {found}", key.path);
+        faults.push(Fault::new(node.at, message).help(help));
+    }
+    match faults.is_empty() {
+        true => Ok(all),
+        false => Err(faults),
+    }
+}
+
+/// `none`, or the path of a file.
+pub fn file(node: &Node, key: &Key, help: &str) -> Result<Option<PathBuf>, Faults> {
+    match node.as_text().filter(|_| !node.is_null()) {
+        Some("none") => Ok(None),
+        Some(text) if !text.is_empty() && !text.contains('\0') => Ok(Some(text.into())),
+        _ => {
+            let message = format!("`{}` takes a path, not {}", key.path, node.describe());
+            Err(vec![Fault::new(node.at, message).help(help)])
+        }
     }
 }
 

@@ -23,8 +23,7 @@ const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be 
      kept are sent then";
 
 /// The remedy for a console that cannot listen.
-const LISTEN_ELSEWHERE: &str =
-    "end the program that has the port, or let `console.listen` name another address";
+const LISTEN_ELSEWHERE: &str = "end the program that has the place, or let `console.listen` or `console.socket` name another one";
 
 /// The facts about waiting work, and about those who could move it.
 #[derive(Clone, Debug, Default)]

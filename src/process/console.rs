@@ -15,7 +15,7 @@ use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::store::Location;
 use crate::telemetry;
-use crate::web::{self, NotListening, Running, Terms, Witness};
+use crate::web::{self, NotListening, Places, Running, Terms, Witness};
 
 use super::identity::Identity;
 use super::proof;
@@ -99,7 +99,13 @@ async fn listen(
     shared: &Arc<Shared>,
     within: Duration,
 ) -> Result<Running, NotListening> {
-    let address = config.console.listen.unwrap_or(web::LISTEN);
+    let settings = &config.console;
+    // Asked for by its verb, it listens somewhere.
+    let usual = (!settings.is_wanted()).then_some(web::LISTEN);
+    let places = Places {
+        address: settings.listen.or(usual),
+        socket: settings.socket.as_deref(),
+    };
     let me = Identity::current();
     let witness = Witness {
         stale_after: config.supervisor.reaper_timeout,
@@ -110,6 +116,7 @@ async fn listen(
     let (settings, shared) = (Arc::clone(config), Arc::clone(shared));
     let terms = Terms {
         hosts: config.console.hosts.clone(),
+        proxy: config.console.proxy.clone(),
         anonymous: config.console.anonymous(&config.environment),
         witness,
         pipelines: pipelines.to_vec(),
@@ -126,7 +133,7 @@ async fn listen(
             Box::pin(async move { wakeup.announce(conn, pipeline).await })
         }),
     };
-    web::start(address, location, terms, within).await
+    web::start(places, location, terms, within).await
 }
 
 /// Serves until the process is to end.

@@ -878,13 +878,13 @@ fn named(pipelines: &[String]) -> String {
 }
 
 fn wanted(setup: &Setup) -> Vec<ChildKind> {
-    let console = setup.config.console.listen.filter(|_| !setup.suspends);
+    let has_console = setup.config.console.is_wanted() && !setup.suspends;
     let workers = setup.pipelines.iter().map(|pipeline| ChildKind::Worker {
         pipeline: pipeline.clone(),
     });
     std::iter::once(ChildKind::Advancer)
         .chain(workers)
-        .chain(console.map(|_| ChildKind::Console))
+        .chain(has_console.then_some(ChildKind::Console))
         .collect()
 }
 

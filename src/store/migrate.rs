@@ -60,6 +60,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(15, "webhooks", "0015_webhooks.sql"),
     migration!(16, "traces", "0016_traces.sql"),
     migration!(17, "reports", "0017_reports.sql"),
+    migration!(18, "payloads", "0018_payloads.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -20,24 +20,25 @@ pub const LET_IN_FOR: Duration = Duration::from_secs(12 * 60 * 60);
 
 statements! {
     CREATE_TOKEN = "
-        INSERT INTO ductwork_tokens (id, kind, name, digest, scope, pipelines, created_at, created_by, expires_at, parent)
-        VALUES (:id, :kind, :name, :digest, :scope, :pipelines, {now}, :by, {now} + :valid, :parent)";
+        INSERT INTO ductwork_tokens (id, kind, name, digest, scope, pipelines, created_at, created_by, expires_at, parent,
+                                     payloads)
+        VALUES (:id, :kind, :name, :digest, :scope, :pipelines, {now}, :by, {now} + :valid, :parent, :payloads)";
     FIND_TOKEN = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
+               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
                p.expires_at AS parent_expires_at
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
          WHERE t.id = :id";
     FIND_TOKENS = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
+               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
                p.expires_at AS parent_expires_at
           FROM {rows:b(id text)}
           JOIN ductwork_tokens t ON {key:t.id;b.id}
           LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}";
     TOKENS = "
         SELECT t.id, t.kind, t.name, t.digest, t.scope, t.pipelines, t.created_at, t.created_by, t.expires_at,
-               t.ended_at, t.parent, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
+               t.ended_at, t.parent, t.payloads, {now} AS seen_at, p.kind AS parent_kind, p.ended_at AS parent_ended_at,
                p.expires_at AS parent_expires_at
           FROM ductwork_tokens t LEFT JOIN ductwork_tokens p ON {key:p.id;t.parent}
          WHERE t.id > :after ORDER BY t.id LIMIT :n";
@@ -71,6 +72,8 @@ pub struct NewToken<'a> {
     pub scope: Scope,
     /// The only pipelines that it is for; `None`: all.
     pub pipelines: Option<&'a [String]>,
+    /// Its bearer may see the inputs, outputs and logs of runs.
+    pub payloads: bool,
     /// The person who makes it.
     pub by: &'a str,
     /// How long it holds; `None`: until it is revoked.
@@ -94,6 +97,8 @@ pub struct Token {
     pub scope: Scope,
     /// The only pipelines that it is for; `None`: all.
     pub pipelines: Option<Vec<String>>,
+    /// Its bearer may see the inputs, outputs and logs of runs.
+    pub payloads: bool,
     /// µs since 1970.
     pub created_at: i64,
     /// The person who made it.
@@ -143,6 +148,7 @@ impl Token {
             digest: row.get("digest")?,
             scope: row.word("scope")?,
             pipelines: pipelines.transpose()?,
+            payloads: row.get::<i64>("payloads")? == 1,
             created_at: row.get("created_at")?,
             created_by: row.get("created_by")?,
             expires_at,
@@ -219,6 +225,7 @@ async fn insert(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> {
         ("by", token.by.into()),
         ("valid", token.valid.map(micros).into()),
         ("parent", token.parent.into()),
+        ("payloads", i64::from(token.payloads).into()),
     ];
     conn.write(&CREATE_TOKEN, &args, 1).await
 }

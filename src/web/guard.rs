@@ -23,6 +23,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 
 use crate::engine::counting;
 
+use super::peer::Peer;
 use super::refusal::{Form, Refusal, worded};
 use super::{Site, api};
 
@@ -59,10 +60,9 @@ pub struct Hosts(Vec<String>);
 
 impl Hosts {
     /// This host's own names, the address that it listens at, and further ones.
-    pub fn new(listen: IpAddr, further: &[String]) -> Self {
+    pub fn new(listen: Option<IpAddr>, further: &[String]) -> Self {
         let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-        let listen = listen.to_string();
-        let all = own.into_iter().chain([listen]);
+        let all = own.into_iter().chain(listen.map(|it| it.to_string()));
         Self(all.chain(further.iter().cloned()).collect())
     }
 
@@ -194,8 +194,12 @@ impl hyper::body::Body for Watched {
 }
 
 /// The middleware around all routes, and around the response where there is none.
-pub async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+pub async fn guard(State(site): State<Arc<Site>>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
+    if let Some(peer) = request.extensions().get::<Peer>() {
+        let remote = peer.remote(&site.terms.proxy, request.headers());
+        request.extensions_mut().insert(remote);
+    }
     let form = Form::of(request.uri().path());
     let (uri, headers) = (request.uri(), request.headers());
     let max = body_max(uri.path());

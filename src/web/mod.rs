@@ -10,12 +10,14 @@
 pub mod api;
 mod bulks;
 mod deeds;
+mod doors;
 mod duties;
 mod guard;
 mod health;
 mod live;
 mod metrics;
 mod pages;
+mod peer;
 mod post;
 mod refusal;
 mod request;
@@ -29,13 +31,14 @@ mod visitor;
 mod webhooks;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use crate::config::{Collector, Endpoint};
+use crate::config::{Collector, Endpoint, Proxy};
 use crate::definition::Definition;
 use crate::metrics::Own;
 use crate::model::Scope;
@@ -46,6 +49,7 @@ use crate::wire::process::State;
 
 use api::pipelines::Load;
 use bulks::Bulks;
+use doors::{Doors, Socket};
 use duties::Duties;
 use guard::Hosts;
 use health::Health;
@@ -60,9 +64,6 @@ pub use serve::Running;
 /// Where a console listens that was asked for and told no address.
 pub const LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9410);
-
-/// Between two attempts to have a port that somebody else still has.
-const AGAIN: Duration = Duration::from_millis(50);
 
 /// Everything that a route may ask.
 pub struct Site {
@@ -122,6 +123,8 @@ pub type Exporting = Box<dyn Fn(Option<&str>) + Send + Sync>;
 pub struct Terms {
     /// Further names of hosts by which it may be asked for.
     pub hosts: Vec<String>,
+    /// The reverse proxy that says who a visitor is.
+    pub proxy: Proxy,
     /// The rights of a visitor without a token.
     pub anonymous: Option<Scope>,
     /// The judge of processes.
@@ -168,11 +171,12 @@ impl Witness {
     }
 }
 
-/// The address cannot be listened at.
+/// A place cannot be listened at.
 #[derive(Debug, thiserror::Error)]
-#[error("the console cannot listen on {address}")]
+#[error("the console cannot listen on {place}")]
 pub struct NotListening {
-    address: SocketAddr,
+    place: String,
+    is_socket: bool,
     #[source]
     source: std::io::Error,
 }
@@ -180,44 +184,77 @@ pub struct NotListening {
 impl NotListening {
     /// The way out, for a person.
     pub fn remedy(&self) -> &'static str {
-        match self.source.kind() {
-            std::io::ErrorKind::AddrInUse => {
+        match (self.source.kind(), self.is_socket) {
+            (std::io::ErrorKind::AddrInUse, false) => {
                 "another program has that port, or another daemon's console: end it, or let \
                  `console.listen` name another port"
             }
-            _ => "let `console.listen` name an address and a port that this user may have",
+            (std::io::ErrorKind::AddrInUse, true) => {
+                "another daemon's console listens there: end it, or let `console.socket` name another path"
+            }
+            (std::io::ErrorKind::AlreadyExists, true) => {
+                "remove that file, or let `console.socket` name another path"
+            }
+            (_, false) => "let `console.listen` name an address and a port that this user may have",
+            (_, true) => {
+                "let `console.socket` name a path of less than 100 letters in a directory that is there, and \
+                 that this user may write"
+            }
         }
     }
 }
 
-/// Listens and answers, in tasks of this thread, until it is told to drain. The port may be somebody else's
+/// The places at which a console is to listen: at least one.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// An address.
+    pub address: Option<SocketAddr>,
+    /// A socket in the file system.
+    pub socket: Option<&'a Path>,
+}
+
+/// Listens and answers, in tasks of this thread, until it is told to drain. A place may be somebody else's
 /// for so long: a predecessor's, which drains.
 pub async fn start(
-    address: SocketAddr,
+    places: Places<'_>,
     location: &Location,
     terms: Terms,
     within: Duration,
 ) -> Result<Running, NotListening> {
-    let until = Instant::now() + within;
-    let listener = loop {
-        match TcpListener::bind(address).await {
-            Err(error)
-                if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < until =>
-            {
-                tokio::time::sleep(AGAIN).await;
-            }
-            bound => break bound,
-        }
-    };
-    let named = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
-    let (bound, listener) = named.map_err(|source| NotListening { address, source })?;
-    let hosts = Hosts::new(bound.ip(), &terms.hosts);
-    let site =
-        Site::new(location, hosts, terms).map_err(|source| NotListening { address, source })?;
-    let site = Arc::new(site);
-    let running = serve::start(listener, routes::ROUTES, site);
-    let url = format!("http://{bound}/");
-    tracing::info!(url, "the console listens");
+    let (mut listener, mut bound, mut socket) = (None, None, None);
+    if let Some(address) = places.address {
+        let opened = doors::when_free(within, async || TcpListener::bind(address).await).await;
+        let named = opened.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (at, opened) = named.map_err(|source| NotListening {
+            place: address.to_string(),
+            is_socket: false,
+            source,
+        })?;
+        (listener, bound) = (Some(opened), Some(at));
+    }
+    if let Some(path) = places.socket {
+        let opened = doors::when_free(within, async || Socket::open(path).await).await;
+        let opened = opened.map_err(|source| NotListening {
+            place: path.display().to_string(),
+            is_socket: true,
+            source,
+        })?;
+        socket = Some(opened);
+    }
+    let hosts = Hosts::new(bound.map(|it| it.ip()), &terms.hosts);
+    let site = Site::new(location, hosts, terms).map_err(|source| NotListening {
+        place: "any place".to_owned(),
+        is_socket: false,
+        source,
+    })?;
+    let running = serve::start(Doors::new(listener, socket), routes::ROUTES, Arc::new(site));
+    if let Some(bound) = bound {
+        let url = format!("http://{bound}/");
+        tracing::info!(url, "the console listens");
+    }
+    if let Some(path) = places.socket {
+        tracing::info!(socket = %path.display(), "the socket of the console is open");
+    }
     Ok(running)
 }
 

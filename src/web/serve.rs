@@ -3,7 +3,6 @@
 //! Owns: accepting within a bound, one task for each connection, the end of all in order. Never: knows a
 //! route, or what a request says.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,8 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use nix::sys::socket::{setsockopt, sockopt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -22,8 +22,9 @@ use crate::telemetry::growing::Growing;
 
 use super::Site;
 use super::bulks;
+use super::doors::{Doors, Guest};
+use super::peer::Peer;
 use super::routes::{Route, router};
-use super::strangers::Remote;
 use super::traces;
 use super::unstalled::Unstalled;
 use super::webhooks;
@@ -83,7 +84,7 @@ impl Running {
 
 /// Serves these routes in tasks of this thread.
 pub fn start(
-    listener: TcpListener,
+    doors: Doors,
     routes: impl IntoIterator<Item = &'static Route>,
     site: Arc<Site>,
 ) -> Running {
@@ -93,7 +94,7 @@ pub fn start(
     let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
     let traces = tokio::task::spawn_local(traces::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
-        serve(listener, router, Arc::clone(&site), told).await;
+        serve(doors, router, Arc::clone(&site), told).await;
         // A run that it is at is changed, or is not. Messages and traces that are on their way are sent once more.
         for work in [bulks, webhooks, traces] {
             work.abort();
@@ -106,7 +107,7 @@ pub fn start(
 }
 
 async fn serve(
-    listener: TcpListener,
+    doors: Doors,
     router: Router,
     site: Arc<Site>,
     mut told: watch::Receiver<Option<Instant>>,
@@ -133,16 +134,24 @@ async fn serve(
             },
             _ = turn.tick() => site.health.turn(),
             Some(_) = connections.join_next() => {}
-            (accepted, slot) = accept(&listener, &slots) => match accepted {
-                Ok((stream, from)) => {
+            (accepted, slot) = accept(&doors, &slots) => match accepted {
+                Ok((guest, peer)) => {
                     let head_within = match slots.available_permits() < SPARE {
                         true => HURRIED_HEAD_WITHIN,
                         false => HEAD_WITHIN,
                     };
                     let (router, told) = (router.clone(), told.clone());
-                    let remote = Remote::of(from.ip());
-                    let served = connection(stream, remote, router, told, head_within, slot);
-                    connections.spawn_local(served);
+                    match guest {
+                        Guest::Far(stream) => {
+                            bound(&stream);
+                            let served = connection(stream, peer, router, told, head_within, slot);
+                            connections.spawn_local(served)
+                        }
+                        Guest::Near(stream) => {
+                            let served = connection(stream, peer, router, told, head_within, slot);
+                            connections.spawn_local(served)
+                        }
+                    };
                 }
                 Err(error) => {
                     // Too many files are open, say: others may end.
@@ -165,15 +174,12 @@ async fn over(until: Option<Instant>) {
 }
 
 async fn accept(
-    listener: &TcpListener,
+    doors: &Doors,
     slots: &Arc<Semaphore>,
-) -> (
-    std::io::Result<(TcpStream, SocketAddr)>,
-    OwnedSemaphorePermit,
-) {
+) -> (std::io::Result<(Guest, Peer)>, OwnedSemaphorePermit) {
     let slot = Arc::clone(slots).acquire_owned().await;
     let slot = slot.expect("nobody closes the semaphore");
-    (listener.accept().await, slot)
+    (doors.accept().await, slot)
 }
 
 /// Lets the kernel end it when the other end is there no more, or has read nothing for long.
@@ -192,21 +198,20 @@ fn bound(stream: &TcpStream) {
 }
 
 async fn connection(
-    stream: TcpStream,
-    remote: Remote,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    peer: Peer,
     router: Router,
     mut told: watch::Receiver<Option<Instant>>,
     head_within: Duration,
     _slot: OwnedSemaphorePermit,
 ) {
-    bound(&stream);
     // RACE: a visitor came while the console drains. To be told at once would close the connection before its
     // request is read, so it is answered once instead. Proven by
     // `a_console_that_drains_answers_as_long_as_somebody_waits_for_a_response`.
     let is_late = told.borrow().is_some();
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request| {
-        request.extensions_mut().insert(remote);
+        request.extensions_mut().insert(peer);
         router.call(request)
     });
     let connection = http1::Builder::new()
@@ -227,6 +232,8 @@ async fn connection(
 #[cfg(test)]
 mod tests {
     use nix::sys::socket::getsockopt;
+
+    use tokio::net::TcpListener;
 
     use super::*;
 

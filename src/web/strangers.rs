@@ -23,18 +23,21 @@ const OF_ALL: u32 = 2_000;
 /// The address of a visitor, as far as it tells one from another: an IPv6 network gives its hosts as many
 /// addresses as they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Remote(IpAddr);
+pub struct Remote(Option<IpAddr>);
 
 impl Remote {
+    /// Of whoever opens the socket on this host.
+    pub const HERE: Self = Self(None);
+
     /// Of a connection from this address.
     pub fn of(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
+        Self(Some(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
                 IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
             }
             address => address,
-        })
+        }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The guard, the listener and its end, over real connections.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::Method;
@@ -22,9 +23,10 @@ pub(super) async fn with<F: Future>(
     let served = async {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let hosts = Hosts::new(address.ip(), &["further.example".to_owned()]);
+        let hosts = Hosts::new(Some(address.ip()), &["further.example".to_owned()]);
         let terms = Terms {
             hosts: Vec::new(),
+            proxy: Proxy::at(&[]),
             anonymous: Some(Scope::Read),
             witness: Witness {
                 stale_after: Duration::from_secs(30),
@@ -44,7 +46,11 @@ pub(super) async fn with<F: Future>(
         };
         let site = Arc::new(Site::new(&location, hosts, terms).unwrap());
         let routes: &'static [Route] = routes.leak();
-        let running = serve::start(listener, ROUTES.iter().chain(routes), site);
+        let running = serve::start(
+            Doors::new(Some(listener), None),
+            ROUTES.iter().chain(routes),
+            site,
+        );
         body(address, running).await;
     };
     local.run_until(served).await;

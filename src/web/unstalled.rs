@@ -12,21 +12,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 /// A stream whose writes fail when the other end has taken nothing for so long.
-pub struct Unstalled {
-    stream: TcpStream,
+pub struct Unstalled<S> {
+    stream: S,
     within: Duration,
     /// Runs while a write waits.
     patience: Pin<Box<Sleep>>,
     waits: bool,
 }
 
-impl Unstalled {
+impl<S> Unstalled<S> {
     /// The stream, and how long a write may wait.
-    pub fn new(stream: TcpStream, within: Duration) -> Self {
+    pub fn new(stream: S, within: Duration) -> Self {
         let patience = Box::pin(tokio::time::sleep(within));
         Self {
             stream,
@@ -54,7 +53,7 @@ impl Unstalled {
     }
 }
 
-impl AsyncRead for Unstalled {
+impl<S: AsyncRead + Unpin> AsyncRead for Unstalled<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -64,7 +63,7 @@ impl AsyncRead for Unstalled {
     }
 }
 
-impl AsyncWrite for Unstalled {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Unstalled<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

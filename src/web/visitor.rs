@@ -30,6 +30,7 @@ use crate::store::token::{self, Token};
 use super::Site;
 use super::live;
 use super::pages::{clip, encoded};
+use super::peer::{Peer, Vouched};
 use super::refusal::{Form, Refusal};
 use super::routes::Route;
 use super::strangers::{Remote, Strangers};
@@ -84,6 +85,8 @@ pub struct Visitor {
     pub scope: Scope,
     /// The only pipelines that they are for; `None`: all.
     pub pipelines: Option<Vec<String>>,
+    /// The inputs, outputs and logs of runs may be seen.
+    pub payloads: bool,
     /// Known by a token or a session, and not by being here.
     pub has_signed_in: bool,
     /// The token or the session by which it is known: its public part.
@@ -135,6 +138,23 @@ pub fn may_see(pipeline: &str) -> bool {
     asking().is_some_and(|visitor| visitor.may_see(pipeline))
 }
 
+/// True when the visitor whose request is being answered may see what runs are given, make and print.
+pub fn may_see_payloads() -> bool {
+    asking().is_some_and(|visitor| visitor.payloads)
+}
+
+/// Refuses a visitor who may not.
+pub fn need_payloads() -> Result<(), Refusal> {
+    match may_see_payloads() {
+        true => Ok(()),
+        false => {
+            let detail = "this token shows no inputs, outputs and logs";
+            let remedy = "`ductworkd token create NAME` makes one that does";
+            Err(Refusal::new(StatusCode::FORBIDDEN, detail).remedy(remedy))
+        }
+    }
+}
+
 /// The visitors of a console.
 pub struct Visitors {
     /// The rights of one without a token.
@@ -177,10 +197,26 @@ impl Visitors {
             name: "(anybody on the console's host)".to_owned(),
             scope,
             pipelines: None,
+            payloads: true,
             has_signed_in: false,
             token: None,
             proof: self.own.derived("form"),
         })
+    }
+
+    /// Somebody of whom the peer says who it is.
+    fn of(&self, vouched: Vouched) -> Visitor {
+        // One who is named otherwise a moment later has another form.
+        let proof = self.own.derived(&format!("form of {}", vouched.name));
+        Visitor {
+            name: vouched.name,
+            scope: vouched.scope,
+            pipelines: None,
+            payloads: true,
+            has_signed_in: true,
+            token: None,
+            proof,
+        }
     }
 
     /// In the place of the proof of whoever looks at a page: of nobody's form.
@@ -349,16 +385,28 @@ pub fn session(headers: &HeaderMap) -> Option<String> {
 /// The visitor who makes this request; none where nobody is known and nobody may ask.
 async fn visitor(
     site: &Site,
+    peer: Peer,
     from: Remote,
     headers: &HeaderMap,
     form: Form,
 ) -> Result<Option<Visitor>, Refusal> {
+    // A session that somebody else has left in this browser counts less than what the proxy says now. As with a
+    // session, no page of another site can use it against the API.
+    if form == Form::Page
+        && let Some(vouched) = peer.named(&site.terms.proxy, headers)?
+    {
+        return Ok(Some(site.visitors.of(vouched)));
+    }
+    let nobody = || {
+        let user = peer.user().map(|user| site.visitors.of(user));
+        user.or_else(|| site.visitors.nobody())
+    };
     let kinds: &[TokenKind] = match form {
         Form::Page => &[TokenKind::Session],
         Form::Problem | Form::Line => &[TokenKind::Token],
     };
     let known = match shown(headers, form) {
-        Shown::Nothing => return Ok(site.visitors.nobody()),
+        Shown::Nothing => return Ok(nobody()),
         Shown::Nonsense => None,
         Shown::Secret(secret) => {
             let token = token_of(site, &secret, from, kinds).await?;
@@ -370,12 +418,13 @@ async fn visitor(
             name: token.name.clone(),
             scope: token.scope,
             pipelines: token.pipelines.clone(),
+            payloads: token.payloads,
             has_signed_in: true,
             token: Some(token.id.clone()),
             proof: secret.derived("form"),
         })),
         // A session that is over is as none; a token that is none was meant to be one.
-        None if form == Form::Page => Ok(site.visitors.nobody()),
+        None if form == Form::Page => Ok(nobody()),
         None => Err(unknown("this token is none, or it holds no longer")),
     }
 }
@@ -400,6 +449,7 @@ pub async fn as_asked_by<T>(visitor: Arc<Visitor>, answer: impl Future<Output = 
 /// Lets a request through whose visitor has the rights that its route asks for.
 pub async fn gate(
     State(gate): State<Arc<Gate>>,
+    Extension(peer): Extension<Peer>,
     Extension(from): Extension<Remote>,
     path: RawPathParams,
     mut request: Request,
@@ -416,7 +466,7 @@ pub async fn gate(
         request.headers().clone(),
     );
     let is_stream = live::is_wanted(&request);
-    let admitted = admitted(&gate, from, form, &path, &uri, &headers).await;
+    let admitted = admitted(&gate, (peer, from), form, &path, &uri, &headers).await;
     match admitted {
         Ok(Some(visitor)) => {
             let visitor = Arc::new(visitor);
@@ -454,7 +504,7 @@ fn sign_in(method: &Method, uri: &Uri) -> Response {
 
 async fn admitted(
     gate: &Gate,
-    from: Remote,
+    (peer, from): (Peer, Remote),
     form: Form,
     path: &[(String, String)],
     uri: &Uri,
@@ -463,7 +513,7 @@ async fn admitted(
     if gate.route.method != Method::GET {
         same_site(headers)?;
     }
-    let Some(visitor) = visitor(&gate.site, from, headers, form).await? else {
+    let Some(visitor) = visitor(&gate.site, peer, from, headers, form).await? else {
         return Ok(None);
     };
     if visitor.scope < gate.needs {
@@ -475,6 +525,9 @@ async fn admitted(
             }
         };
         let remedy = match form {
+            Form::Page if visitor.has_signed_in && visitor.token.is_none() => {
+                "the groups that may are in `console.proxy`, and the proxy says in which a visitor is"
+            }
             Form::Page => "sign in: `ductworkd console link` prints a link that lets a browser in",
             _ => "`ductworkd token create NAME --scope operate` makes a token that may act on runs",
         };

@@ -193,7 +193,10 @@ impl Prometheus {
             .stderr(std::fs::File::create(directory.path().join("log")).unwrap());
         let prometheus = Self {
             child: command.spawn().expect("it starts"),
-            served: Console { address },
+            served: Console {
+                address,
+                socket: None,
+            },
             _directory: directory,
         };
         prometheus.served.answers("/-/ready", 200).await;

@@ -2,9 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::fixture::{Daemon, PATIENCE, eventually};
+
+/// A console that says nothing for so long fails the test.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A response.
 #[derive(Debug)]
@@ -20,6 +25,8 @@ pub struct Answer {
 pub struct Console {
     /// Its address and port.
     pub address: String,
+    /// Its socket, by which it is asked instead.
+    pub socket: Option<PathBuf>,
 }
 
 impl Console {
@@ -35,6 +42,7 @@ impl Console {
         let address = url.strip_prefix("http://").unwrap().trim_end_matches('/');
         Self {
             address: address.to_owned(),
+            socket: None,
         }
     }
 
@@ -53,7 +61,14 @@ impl Console {
 
     /// The response to a request as it stands here, on a connection that ends with it.
     pub fn exchange(&self, request: &str) -> Option<Answer> {
-        exchanged(TcpStream::connect(&self.address).ok()?, request)
+        if let Some(socket) = &self.socket {
+            let stream = UnixStream::connect(socket).ok()?;
+            stream.set_read_timeout(Some(LONGEST)).ok()?;
+            return exchanged(stream, request);
+        }
+        let stream = TcpStream::connect(&self.address).ok()?;
+        stream.set_read_timeout(Some(LONGEST)).ok()?;
+        exchanged(stream, request)
     }
 
     /// The same from another address of this host.
@@ -63,6 +78,7 @@ impl Console {
         let stream = socket.connect(self.address.parse().ok()?).await.ok()?;
         let stream = stream.into_std().ok()?;
         stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(LONGEST)).ok()?;
         exchanged(stream, request)
     }
 
@@ -76,11 +92,7 @@ impl Console {
 }
 
 /// The response on a connection that ends with it.
-fn exchanged(mut stream: TcpStream, request: &str) -> Option<Answer> {
-    // A console that says nothing fails the test.
-    stream
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .ok()?;
+fn exchanged(mut stream: impl Read + Write, request: &str) -> Option<Answer> {
     stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;

@@ -39,4 +39,5 @@ mod tokens;
 mod traces;
 mod trust;
 mod visitors;
+mod vouched;
 mod webhooks;

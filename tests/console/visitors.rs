@@ -17,7 +17,7 @@ pub const HALTS: &str = "pipeline: Halts\n\
      steps: { Fail: { command: [sh, -c, 'exit 1'], max_retry: 0 } }\n\
      flow: [{ start: Fail }]\n";
 
-const ASKS: &str = "pipeline: Asks\n\
+pub const ASKS: &str = "pipeline: Asks\n\
      steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
      flow: [{ start: A }, dampen, { chain: B }]\n";
 
@@ -156,7 +156,7 @@ pub async fn started(db: &Db, settings: &str) -> (DaemonFixture, Daemon, Console
 }
 
 /// A path of this route, of ids that nothing has.
-fn address(route: &Route) -> String {
+pub fn address(route: &Route) -> String {
     let nothing = "0192f3a1-0000-7000-8000-000000000000";
     let path = route.path.replace("{name}", "Nothing");
     let path = path.replace("{digest}", &"0".repeat(64));
@@ -165,7 +165,7 @@ fn address(route: &Route) -> String {
         .fold(path, |path, name| path.replace(name, nothing))
 }
 
-fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
+pub fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
     match route.method {
         // It is let in, and then refused: a stream would not end.
         Method::GET if route.path.ends_with("/events") => {

@@ -42,6 +42,7 @@ struct Of<'a> {
 impl<'a> Of<'a> {
     fn with(&'a self, digest: &'a str) -> NewToken<'a> {
         NewToken {
+            payloads: true,
             id: self.secret.id(),
             digest,
             kind: self.kind,

@@ -40,7 +40,7 @@ use crate::svg::STYLE;
 use super::Site;
 use super::guard::Policy;
 use super::refusal::Refusal;
-use super::visitor::Visitor;
+use super::visitor::{self, Visitor};
 use given::{About, Given};
 
 /// The function behind a route.
@@ -98,6 +98,14 @@ const PAGE_BYTES: usize = 4 << 20;
 
 /// Larger payloads are not in lists.
 pub const PAYLOAD_BYTES: i64 = 64 << 10;
+
+/// The same for the visitor whose request is being answered: none at all, where they are withheld.
+pub fn payload_bytes() -> i64 {
+    match visitor::may_see_payloads() {
+        true => PAYLOAD_BYTES,
+        false => -1,
+    }
+}
 
 /// A picture brings its styles along: these, and no others.
 static PICTURE: LazyLock<Option<Policy>> = LazyLock::new(|| {

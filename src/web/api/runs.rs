@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use serde_json::value::RawValue;
 
 use crate::machine::halt::HaltFact;
 use crate::machine::timeline;
@@ -15,6 +16,7 @@ use crate::svg;
 use crate::view::graph::{self, Progress};
 use crate::web::Site;
 use crate::web::refusal::{Refusal, no_run};
+use crate::web::visitor;
 use crate::wire::fan_out::HaltedJson;
 use crate::wire::process::State;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WhyJson};
@@ -22,7 +24,7 @@ use crate::wire::trace::TraceJson;
 
 use super::cursor::AfterRun;
 use super::given::{Given, LIMIT, Limit, Param, Span, Statuses, Text};
-use super::{Answer, Answered, PAYLOAD_BYTES};
+use super::{Answer, Answered, payload_bytes};
 
 /// The run in the path.
 pub static ID: Param<RunId> = Param::path("id", "The run's id");
@@ -70,6 +72,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
     let since = given.get(&SINCE).map(|it| it.0);
     let before = given.get(&AFTER).map(|it| it.0);
     let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+    let whole = payload_bytes();
     let runs = site.source.read(async move |conn| {
         let filter = RunFilter {
             pipeline: pipeline.as_deref(),
@@ -79,7 +82,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
             before,
             // One more, to know whether there is a next page.
             limit: limit + 1,
-            whole: PAYLOAD_BYTES,
+            whole,
         };
         list::runs(conn, &filter).await
     });
@@ -130,7 +133,10 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
         };
         conn.snapshot(alone).await
     });
-    let alone = read.await?.ok_or_else(|| no_run(id))?;
+    let mut alone = read.await?.ok_or_else(|| no_run(id))?;
+    if !visitor::may_see_payloads() {
+        (alone.run.input, alone.run.output) = (RawValue::NULL.to_owned(), None);
+    }
     let halts = alone.halts.iter();
     Answer::json(&AloneJson {
         run: RunJson::of(&alone.run),

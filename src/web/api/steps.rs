@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use serde_json::value::RawValue;
 
 use crate::model::*;
 use crate::store::fan_out::{self, Element};
@@ -10,13 +11,14 @@ use crate::store::steps::{self, Listed, Place};
 use crate::store::{logs, query};
 use crate::web::Site;
 use crate::web::refusal::{Refusal, no_run};
+use crate::web::visitor;
 use crate::wire::fan_out::{ElementJson, FanOutJson};
 use crate::wire::step::{LogJson, StepJson};
 
 use super::cursor::AfterStep;
 use super::given::{Given, LIMIT, Ordinal, Param};
 use super::runs::{ID, LIMIT_};
-use super::{Answer, Answered, PAYLOAD_BYTES};
+use super::{Answer, Answered, payload_bytes};
 
 /// The page.
 pub static AFTER: Param<AfterStep> = Param::query(
@@ -49,9 +51,10 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
         Some(after) => after.place,
         None => Place::FIRST,
     };
+    let whole = payload_bytes();
     let read = site.source.read(async move |conn| {
         if query::is_there(conn, id).await? {
-            let steps = steps::after(conn, id, place, limit + 1, PAYLOAD_BYTES).await?;
+            let steps = steps::after(conn, id, place, limit + 1, whole).await?;
             return Ok(Some(steps));
         }
         Ok(None)
@@ -77,11 +80,14 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
         Ok(None)
     });
     let found = read.await?.ok_or_else(|| no_run(run))?;
-    let Some(found) = found else {
+    let Some(mut found) = found else {
         let detail = format!("the run {run} has no step {step}");
         let remedy = "`/api/v1/runs/{id}/steps` lists them";
         return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
     };
+    if !visitor::may_see_payloads() {
+        (found.step.input, found.step.output) = (RawValue::NULL.to_owned(), None);
+    }
     Answer::json(&StepJson::listed(&found))
 }
 
@@ -133,6 +139,7 @@ pub async fn elements(site: Arc<Site>, given: Given) -> Answered {
 /// The end of what an attempt wrote.
 pub async fn log(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&EXECUTION)?;
+    visitor::need_payloads()?;
     let read = site.source.read(async move |conn| {
         let Some(attempt) = logs::one(conn, id).await? else {
             return Ok(None);

@@ -11,6 +11,7 @@ use crate::model::{RunId, StepId};
 use crate::store::page::{self as store, Part};
 use crate::web::Site;
 use crate::web::refusal::Refusal;
+use crate::web::visitor::need_payloads;
 
 use super::asked::{self, Asked, missing};
 
@@ -52,6 +53,7 @@ async fn of_run(
     part: Part,
 ) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
+    need_payloads()?;
     let id: RunId = asked::id(&id, "a run")?;
     let read = async move |conn: &mut _| store::payload_of_run(conn, id, part).await;
     let name = format!("run-{id}-{}.json", part.as_str());
@@ -65,6 +67,7 @@ async fn of_step(
     part: Part,
 ) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
+    need_payloads()?;
     let (run, step): (RunId, StepId) = (asked::id(&run, "a run")?, asked::id(&step, "a step")?);
     let read = async move |conn: &mut _| store::payload_of_step(conn, run, step, part).await;
     let name = format!("step-{step}-{}.json", part.as_str());

@@ -98,6 +98,7 @@ pub async fn sign_in(
             name: &with.name,
             scope: with.scope,
             pipelines: with.pipelines.as_deref(),
+            payloads: with.payloads,
             by: &with.name,
             valid: Some(LET_IN_FOR),
             parent: Some(&with.id),

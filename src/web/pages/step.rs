@@ -16,6 +16,7 @@ use crate::time;
 use crate::view;
 use crate::web::Site;
 use crate::web::refusal::{Refusal, no_run};
+use crate::web::visitor::may_see_payloads;
 
 use super::asked::{self, Asked, missing, wrong};
 use super::parts::{self, Bar, Moment, Place, RunLink, State};
@@ -77,6 +78,8 @@ struct Row {
 /// An attempt that is told in full.
 struct Told {
     number: u32,
+    /// The visitor may not see what it wrote.
+    is_withheld: bool,
     class: Option<String>,
     message: Option<String>,
     log: Option<String>,
@@ -213,7 +216,11 @@ fn default_attempt(attempts: &[Attempt]) -> Option<u32> {
     attempts.iter().find(left).map(|it| it.number)
 }
 
-fn told(number: u32, log: store::Log, attempts: &[Attempt]) -> Told {
+fn told(number: u32, mut log: store::Log, attempts: &[Attempt]) -> Told {
+    let is_withheld = !may_see_payloads();
+    if is_withheld {
+        (log.log, log.backtrace) = (None, None);
+    }
     let attempt = attempts.iter().find(|it| it.number == number);
     // The last words of a failed command are kept in the place of a backtrace.
     let (log_of, backtrace) = match log.log {
@@ -232,6 +239,7 @@ fn told(number: u32, log: store::Log, attempts: &[Attempt]) -> Told {
     let log_of = log_of.map(|text| cut(text, text::ROOM));
     Told {
         number,
+        is_withheld,
         class: attempt
             .and_then(|it| it.error_class.as_deref())
             .map(view::attempt::class),

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::machine::layout::is_hidden;
 use crate::store::page::Payload;
+use crate::web::visitor::may_see_payloads;
 
 /// Bytes that a payload or a log may add to a page, as markup.
 pub const ROOM: usize = 80 << 10;
@@ -87,11 +88,28 @@ pub struct Value {
     pub size: String,
     /// It is short enough to be read at once.
     pub is_open: bool,
+    /// The visitor may not see it.
+    pub is_withheld: bool,
 }
 
 impl Value {
-    /// Of this payload, of which all is at `raw`.
+    /// Of this payload, of which all is at `raw`, as far as the visitor may see it.
     pub fn of(payload: &Payload, raw: String) -> Self {
+        match may_see_payloads() {
+            true => Self::shown(payload, raw),
+            false => Self {
+                text: String::new(),
+                note: None,
+                damaged: None,
+                raw: String::new(),
+                size: bytes(payload.size),
+                is_open: false,
+                is_withheld: true,
+            },
+        }
+    }
+
+    fn shown(payload: &Payload, raw: String) -> Self {
         let size = bytes(payload.size);
         let (text, damaged) = match payload.is_whole() {
             false => (payload.text.clone(), None),
@@ -109,6 +127,7 @@ impl Value {
             damaged,
             raw,
             size,
+            is_withheld: false,
         }
     }
 }
@@ -212,9 +231,9 @@ mod tests {
             text: text.to_owned(),
             size,
         };
-        let damaged = Value::of(&payload("{\"a\":", 5), String::new());
+        let damaged = Value::shown(&payload("{\"a\":", 5), String::new());
         assert!(damaged.damaged.is_some() && damaged.text == "{\"a\":");
-        let cut = Value::of(&payload("[1,", 5_000_000), String::new());
+        let cut = Value::shown(&payload("[1,", 5_000_000), String::new());
         assert!(cut.damaged.is_none());
         assert_eq!(
             cut.note.as_deref(),

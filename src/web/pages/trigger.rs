@@ -22,7 +22,7 @@ use crate::step::output::parse_json;
 use crate::store::page as store;
 use crate::web::guard::BODY_MAX;
 use crate::web::refusal::{Refusal, no_run, with_own_words};
-use crate::web::visitor::Visitor;
+use crate::web::visitor::{Visitor, may_see_payloads};
 use crate::web::{Site, deeds};
 
 use super::asked::{self, Asked, encoded, wrong};
@@ -342,6 +342,10 @@ async fn of_run(
     pipeline: &str,
     run: RunId,
 ) -> Result<(Option<String>, String), Refusal> {
+    if !may_see_payloads() {
+        let note = format!("Your token shows no inputs: this is not the one of the run {run}.");
+        return Ok((None, note));
+    }
     let read = site.source.read(async move |conn| {
         let Some(head) = store::run(conn, run).await? else {
             return Ok(None);

@@ -1,0 +1,171 @@
+//! Doors: the places at which the console listens.
+//!
+//! Owns: an address and a socket in the file system, and who is let in by the permissions of that. Never: reads what
+//! comes in.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, UnixAddr};
+use nix::sys::stat::{Mode, fchmod};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::peer::Peer;
+
+/// Between two attempts to have a place that somebody else still has.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Longest that somebody who may listen at the socket is asked for.
+const ASKED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The owner and the group may come in.
+const PERMISSIONS: Mode = Mode::from_bits_truncate(0o660);
+
+/// Connections that wait in the kernel.
+const WAITING: i32 = 1_024;
+
+/// The places at which a console listens: one, or both.
+pub struct Doors {
+    address: Option<TcpListener>,
+    socket: Option<Socket>,
+}
+
+/// One who has come in.
+pub enum Guest {
+    /// From a host.
+    Far(TcpStream),
+    /// From this host, by the socket.
+    Near(UnixStream),
+}
+
+impl Doors {
+    /// Those that are open.
+    pub fn new(address: Option<TcpListener>, socket: Option<Socket>) -> Self {
+        Self { address, socket }
+    }
+
+    /// Waits for the next one.
+    pub async fn accept(&self) -> io::Result<(Guest, Peer)> {
+        let far = async {
+            match &self.address {
+                Some(listener) => listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        let near = async {
+            match &self.socket {
+                Some(socket) => socket.listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = far => {
+                let (stream, from) = accepted?;
+                Ok((Guest::Far(stream), Peer::At(from.ip())))
+            }
+            accepted = near => {
+                let (stream, _) = accepted?;
+                let peer = Peer::User(stream.peer_cred()?.uid());
+                Ok((Guest::Near(stream), peer))
+            }
+        }
+    }
+}
+
+/// Tries again for so long while the place is somebody else's: a predecessor's, which drains.
+pub async fn when_free<T>(
+    within: Duration,
+    open: impl AsyncFn() -> io::Result<T>,
+) -> io::Result<T> {
+    let until = Instant::now() + within;
+    loop {
+        match open().await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                tokio::time::sleep(AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// A socket in the file system, which goes when this goes.
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The file, as long as nobody has put another in its place.
+    inode: u64,
+}
+
+impl Socket {
+    /// Listens there. A socket that nobody listens at any more, such as that of a console which was killed, is
+    /// replaced.
+    ///
+    /// # Errors
+    /// The path is that of another file, of a socket at which somebody listens, or of a directory that is not there
+    /// or may not be written.
+    pub async fn open(path: &Path) -> io::Result<Self> {
+        match std::fs::symlink_metadata(path) {
+            Ok(file) if !file.file_type().is_socket() => {
+                let text = "there is a file that is no socket";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+            Ok(_) if is_listened_at(path).await => return Err(io::ErrorKind::AddrInUse.into()),
+            _ => {}
+        }
+        // RACE: somebody connects between the call that makes the file and one that restricts it, or finds no file
+        // between the end of the old one and the making of the new. So it is made beside with its permissions, and
+        // then takes the place. Proven by `a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces`.
+        let mut beside = OsString::from(path);
+        beside.push(format!(".{}", std::process::id()));
+        let beside = PathBuf::from(beside);
+        let made = bind(&beside).and_then(|listener| {
+            let inode = std::fs::symlink_metadata(&beside)?.ino();
+            std::fs::rename(&beside, path)?;
+            Ok((listener, inode))
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
+        let (listener, inode) = made?;
+        Ok(Self {
+            listener: UnixListener::from_std(listener)?,
+            path: path.to_owned(),
+            inode,
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // A successor's is another file.
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// One that does not answer in time may be about to.
+async fn is_listened_at(path: &Path) -> bool {
+    let asked = tokio::time::timeout(ASKED_WITHIN, UnixStream::connect(path)).await;
+    asked.is_err() || asked.is_ok_and(|asked| asked.is_ok())
+}
+
+/// A socket of this path with its permissions from the beginning: the kernel takes those of the descriptor.
+fn bind(path: &Path) -> io::Result<StdUnixListener> {
+    let address = UnixAddr::new(path)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket: OwnedFd = socket::socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    fchmod(&socket, PERMISSIONS)?;
+    let _ = std::fs::remove_file(path);
+    socket::bind(socket.as_raw_fd(), &address)?;
+    // The process's own mask has taken some away.
+    let permissions = std::os::unix::fs::PermissionsExt::from_mode(PERMISSIONS.bits());
+    std::fs::set_permissions(path, permissions)?;
+    socket::listen(&socket, Backlog::new(WAITING)?)?;
+    Ok(socket.into())
+}
