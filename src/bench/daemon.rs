@@ -216,6 +216,16 @@ pub(super) fn environment(sandbox: &Sandbox, set: Set<'_>) -> Vec<(OsString, Opt
             "DUCTWORK_CONSOLE__LISTEN",
             console.or_else(|| Some("none".to_owned())),
         ),
+        // The configured one's, and its endpoints and its collector are to hear nothing of this.
+        ("DUCTWORK_CONSOLE__SOCKET", Some("none".to_owned())),
+        ("DUCTWORK_CONSOLE__WEBHOOKS", Some("[]".to_owned())),
+        (
+            "DUCTWORK_CONSOLE__TRACES__ENDPOINT",
+            Some("none".to_owned()),
+        ),
+        ("DUCTWORK_CONSOLE__VISITORS", Some("anybody".to_owned())),
+        ("DUCTWORK_CONSOLE__HOSTS", Some("[]".to_owned())),
+        ("DUCTWORK_CONSOLE__PROXY__FROM", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__START", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__SUPERVISOR__STOP", Some("[]".to_owned())),
         ("DUCTWORK_HOOKS__ADVANCER__START", Some("[]".to_owned())),

@@ -101,6 +101,8 @@ pub enum Workload {
     Prompt,
     /// Pages of the console, on a long history, a long queue and a wide run.
     Pages,
+    /// The same work with nobody who looks at the console, and with very many.
+    Watched,
     /// The same work with more and more workers, and with wider and wider advancers.
     Contention,
     /// One run of five steps at a time on an idle daemon.
@@ -115,7 +117,7 @@ pub enum Workload {
 
 impl Workload {
     /// All, in the order in which they are run.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Chain5,
         Self::Flat,
         Self::Trigger,
@@ -128,6 +130,7 @@ impl Workload {
         Self::Retention,
         Self::Prompt,
         Self::Pages,
+        Self::Watched,
         Self::Contention,
         Self::Recovery,
         Self::Storm,
@@ -149,6 +152,7 @@ impl Workload {
             Self::Retention => "retention",
             Self::Prompt => "prompt",
             Self::Pages => "pages",
+            Self::Watched => "watched",
             Self::Contention => "contention",
             Self::Storm => "storm",
         }

@@ -25,7 +25,8 @@ removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
     /// The workloads: chain5, flat, trigger, latency, idle, fanout, commands, backlog,
-    /// audit, retention, prompt, contention, recovery, storm, or all [default: all]
+    /// audit, retention, prompt, pages, watched, contention, recovery,
+    /// storm, or all [default: all]
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<Choice>,
     /// Runs of the chain; the other workloads follow it in proportion

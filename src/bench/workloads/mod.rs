@@ -11,6 +11,7 @@ mod limits;
 mod pages;
 mod prompt;
 mod scale;
+mod watched;
 
 use std::time::{Duration, Instant};
 
@@ -83,6 +84,7 @@ impl Bench {
             Workload::Retention => self.retention(runs, conn, report).await,
             Workload::Prompt => self.prompt(conn, report).await,
             Workload::Pages => self.pages(conn, report).await,
+            Workload::Watched => self.watched(conn, report).await,
             // More than the others: with many processes a short one measures how they start.
             Workload::Contention => self.contention(runs * 5 / 2, conn, report).await,
             Workload::Recovery => self.recovery(conn, report).await,

@@ -121,8 +121,8 @@ impl Bench {
         Ok(questions)
     }
 
-    /// Starts a console alone, and waits until it has met the database.
-    async fn start_console(&mut self, conn: &mut Conn) -> Result<SocketAddr, Error> {
+    /// Starts a console beside the daemons that there are, and waits until it has met the database.
+    pub(super) async fn start_console(&mut self, conn: &mut Conn) -> Result<SocketAddr, Error> {
         let system = |source| Error::System {
             what: "there is no port for a console",
             source,
@@ -134,7 +134,7 @@ impl Bench {
             console: Some(free),
             ..self.set(FLAT)
         };
-        self.start(conn, set).await?;
+        self.start_another(conn, set).await?;
         let since = Instant::now();
         loop {
             self.daemon()?;
@@ -150,13 +150,13 @@ impl Bench {
 }
 
 /// An answer of the console.
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub status: u16,
     bytes: usize,
 }
 
 /// Asks for a page, on a connection of its own.
-async fn get(console: SocketAddr, path: &str) -> Result<Answer, Error> {
+pub(super) async fn get(console: SocketAddr, path: &str) -> Result<Answer, Error> {
     let asked = async {
         let mut stream = TcpStream::connect(console).await?;
         let host = console.ip();
