@@ -64,7 +64,7 @@ impl Start {
 /// The console alone, as `role: console` is.
 #[derive(Debug, clap::Args)]
 pub struct Console {
-    /// Listen there, whatever `console.listen` says
+    /// Listen there alone, whatever `console.listen` and `console.socket` say
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
     #[command(subcommand)]
@@ -87,6 +87,10 @@ impl Console {
             None => cli.config()?,
         };
         config.role = DaemonRole::Console;
+        if self.listen.is_some() {
+            // There alone: the socket is the configured console's.
+            config.console.socket = None;
+        }
         Start::default().execute_with(cli, config)
     }
 }

@@ -288,7 +288,10 @@ fn row(cli: &CliContext, listed: &Listed, now: i64) -> Vec<Cell> {
         id,
         Cell::new(it.kind.as_str()),
         Cell::new(out::short(&it.name, LETTERS)),
-        Cell::new(it.scope.as_str()),
+        Cell::new(match it.payloads {
+            true => it.scope.to_string(),
+            false => format!("{}, no payloads", it.scope),
+        }),
         Cell::new(pipelines),
         Cell::styled(state, style),
         Cell::new(time(Some(it.created_at))),
@@ -339,7 +342,14 @@ impl Link {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             token::create(&mut conn, &new).await?;
             let listen = config.console.listen.unwrap_or(web::LISTEN);
-            let base = match config.console.hosts.first() {
+            // A browser that comes through a proxy which names it needs no link, and has none of it.
+            let is_named = !console.proxy.from.is_empty();
+            if is_named {
+                say(
+                    "note: the link counts past the reverse proxy alone, which says who its visitors are",
+                );
+            }
+            let base = match config.console.hosts.first().filter(|_| !is_named) {
                 Some(host) => format!("https://{host}"),
                 None => format!("http://{listen}"),
             };

@@ -118,7 +118,7 @@ fn socket(node: &Node, key: &Key) -> Result<Option<PathBuf>, Faults> {
     value::file(
         node,
         key,
-        "write the path of a socket, `run/console.sock`, or `none`",
+        "write the path of a socket, `console.sock`, or `none`",
     )
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::problem::Problem;
 
+use super::proxy::Network;
 use super::{Config, DaemonRole};
 
 const OF_SUPERVISOR: &str = "supervisor.shutdown_timeout";
@@ -52,6 +53,44 @@ fn rights_without_a_proxy(config: &Config) -> Option<Problem> {
         "groups of visitors have rights, and no proxy is trusted to say who is in one".to_owned();
     let problem = config.placed(path, None, message);
     Some(problem.help("name the proxy's address: `console: { proxy: { from: [127.0.0.1] } }`"))
+}
+
+/// The kernel keeps the path of a socket in so many bytes, and beside it stands one that is a little longer.
+pub fn socket_too_deep(config: &Config) -> Option<Problem> {
+    const MOST: usize = 96;
+    let path = config.console.socket.as_ref()?;
+    let long = path.as_os_str().len();
+    if long <= MOST {
+        return None;
+    }
+    let message = format!("the whole path of the socket has {long} bytes, and may have {MOST}");
+    let problem = config.placed("console.socket", None, message);
+    Some(problem.help("write a shorter one, such as `/run/ductwork/console.sock`"))
+}
+
+/// A network of all hosts trusts everybody who reaches the console.
+fn proxy_that_is_anybody(config: &Config) -> Option<Problem> {
+    let proxy = &config.console.proxy;
+    if !proxy.from.iter().any(Network::is_everywhere) {
+        return None;
+    }
+    let message = "everybody who reaches the console is whoever they say, because every address is the proxy's".to_owned();
+    let problem = config.placed("console.proxy.from", None, message);
+    Some(problem.help("name the proxy's own address, or its network"))
+}
+
+/// One header for both makes everybody a member of the group of their name.
+fn name_that_is_a_group(config: &Config) -> Option<Problem> {
+    let proxy = &config.console.proxy;
+    if proxy.user != proxy.groups {
+        return None;
+    }
+    let message = format!(
+        "`{}` is the header of the name and of the groups",
+        proxy.user
+    );
+    let problem = config.placed("console.proxy.groups", None, message);
+    Some(problem.help("name the header in which the proxy sends the groups"))
 }
 
 /// A supervisor kills the children that have not ended within its own time, so theirs has to fit.
@@ -111,5 +150,10 @@ pub fn doubts(config: &Config) -> Vec<Problem> {
         let problem = config.placed(path, pipeline, message);
         problem.help("write how long a stop may wait for them, such as `20s`")
     });
-    doubts.chain(rights_without_a_proxy(config)).collect()
+    let of_proxy = [
+        rights_without_a_proxy(config),
+        proxy_that_is_anybody(config),
+        name_that_is_a_group(config),
+    ];
+    doubts.chain(of_proxy.into_iter().flatten()).collect()
 }

@@ -406,6 +406,7 @@ impl Config {
         if reader.problems.is_empty() {
             problems.extend(fit::drains_that_do_not_fit(&config));
             problems.extend(fit::console_open_to_others(&config));
+            problems.extend(fit::socket_too_deep(&config));
             warnings.extend(fit::doubts(&config));
         }
         problems.append(&mut reader.problems);

@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use hyper::header::HeaderName;
+use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderName, ORIGIN};
 
 use crate::model::Scope;
 use crate::yaml::{Fault, Node};
@@ -112,12 +112,24 @@ impl Network {
             IpAddr::V4(_) => 32,
             IpAddr::V6(_) => 128,
         };
-        let bits = match bits {
+        let bits: u8 = match bits {
             Some(bits) if bits.bytes().all(|it| it.is_ascii_digit()) => bits.parse().ok()?,
             Some(_) => return None,
             None => most,
         };
-        (bits <= most).then_some(Self { address, bits })
+        // As a peer's address is written that comes by a socket for both versions.
+        match (address, address.to_canonical(), bits.checked_sub(96)) {
+            (IpAddr::V6(_), canonical @ IpAddr::V4(_), Some(bits)) if bits <= 32 => Some(Self {
+                address: canonical,
+                bits,
+            }),
+            _ => (bits <= most).then_some(Self { address, bits }),
+        }
+    }
+
+    /// True when every address of its version is in it.
+    pub fn is_everywhere(&self) -> bool {
+        self.bits == 0
     }
 
     fn has(&self, address: IpAddr) -> bool {
@@ -144,20 +156,29 @@ fn networks(node: &Node, key: &Key) -> Result<Vec<Network>, Faults> {
 
 /// `*`, or groups.
 fn groups(node: &Node, key: &Key) -> Result<Groups, Faults> {
-    if node.as_text() == Some("*") {
-        return Ok(Groups::All);
-    }
-    let help = "write the groups as the proxy names them, `[ops, sre]`, or `*` for everybody whom it lets through";
-    let name = |text: &str| (!text.is_empty() && text != "*").then(|| text.to_owned());
-    texts(node, key, "`*` or names of groups", help, name).map(Groups::Only)
+    let help = "write the groups as the proxy names them, `[ops, sre]`, without commas; or `\"*\"` for everybody whom it \
+                lets through";
+    let name = |text: &str| (!text.is_empty() && !text.contains(',')).then(|| text.to_owned());
+    texts(node, key, "`*` or names of groups", help, name).map(|names| {
+        match names.iter().any(|name| name == "*") {
+            true => Groups::All,
+            false => Groups::Only(names),
+        }
+    })
 }
 
 /// The name of a header.
 fn header(node: &Node, key: &Key) -> Result<HeaderName, Faults> {
     let text = node.as_text().filter(|_| !node.is_null());
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| {
+    let name = text.and_then(|text| text.parse::<HeaderName>().ok());
+    // These say something else, and whoever asks sends them.
+    let other = [HOST, COOKIE, AUTHORIZATION, ORIGIN];
+    name.filter(|name| !other.contains(name)).ok_or_else(|| {
         let found = node.describe();
-        let message = format!("`{}` takes the name of a header, not {found}", key.path);
+        let message = format!(
+            "`{}` takes the name of a header of its own, not {found}",
+            key.path
+        );
         vec![Fault::new(node.at, message).help("write it as the proxy does: `X-Forwarded-Email`")]
     })
 }
@@ -172,6 +193,9 @@ mod tests {
             ("127.0.0.1", "127.0.0.1", true),
             ("127.0.0.1", "127.0.0.2", false),
             ("127.0.0.1", "::ffff:127.0.0.1", true),
+            ("::ffff:127.0.0.1", "127.0.0.1", true),
+            ("::ffff:127.0.0.0/104", "127.3.4.5", true),
+            ("::ffff:127.0.0.0/104", "128.0.0.0", false),
             ("10.0.0.0/8", "10.255.3.4", true),
             ("10.0.0.0/8", "11.0.0.0", false),
             ("10.1.2.3/8", "10.255.3.4", true),

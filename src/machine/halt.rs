@@ -37,6 +37,8 @@ pub struct OutputFact {
     pub size: u64,
     /// Its text: all of it, or its first characters.
     pub text: String,
+    /// It is for somebody who may not see it.
+    pub is_withheld: bool,
 }
 
 /// Characters of an output that an explanation quotes.
@@ -56,6 +58,9 @@ impl OutputFact {
     }
 
     fn quoted(&self) -> String {
+        if self.is_withheld {
+            return format!("its {} bytes are withheld", self.size);
+        }
         let mut chars = self.text.chars();
         let begins: String = chars.by_ref().take(QUOTED).collect();
         match chars.next().is_some() || self.size > begins.len() as u64 {
@@ -80,6 +85,13 @@ impl HaltFact {
     /// True where a failed step shows it: nothing was wrong with a transition.
     pub fn is_of_step(&self) -> bool {
         self.output.is_none() && self.width.is_none() && self.error.is_some()
+    }
+
+    /// Leaves the output out of every explanation, but for its kind and its size.
+    pub fn withhold(&mut self) {
+        if let Some(output) = &mut self.output {
+            output.is_withheld = true;
+        }
     }
 
     /// The words for the output: a person's answer is no step's.
@@ -288,6 +300,7 @@ mod tests {
             node: node.to_owned(),
             via: "chain".to_owned(),
             output: output.map(|text| OutputFact {
+                is_withheld: false,
                 size: text.len() as u64,
                 text: text.to_owned(),
             }),

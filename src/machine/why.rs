@@ -220,6 +220,14 @@ pub fn why(facts: &Facts) -> Why {
     }
 }
 
+impl Facts {
+    /// Leaves inputs and outputs out of every fact and remedy.
+    pub fn withhold_payloads(&mut self) {
+        self.input = None;
+        self.halts.iter_mut().for_each(HaltFact::withhold);
+    }
+}
+
 /// Characters of an input that stand in a command line.
 pub const INPUT_MAX: usize = 200;
 

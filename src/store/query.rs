@@ -188,7 +188,24 @@ impl LeftOut {
     }
 }
 
+/// Payloads, which nobody is to see: their sizes are what is left.
+pub(super) fn leave_out(
+    input: &mut Box<RawValue>,
+    output: &mut Option<Box<RawValue>>,
+    left_out: &mut LeftOut,
+) {
+    let size = |payload: &RawValue| payload.get().len() as u64;
+    left_out.input = left_out.input.or(Some(size(input)));
+    left_out.output = left_out.output.or(output.as_deref().map(size));
+    (*input, *output) = (null(), None);
+}
+
 impl Run {
+    /// Leaves its payloads out, as a list does whose reader has no room for them.
+    pub fn leave_out_payloads(&mut self) {
+        leave_out(&mut self.input, &mut self.output, &mut self.left_out);
+    }
+
     /// When it ended, in whatever way.
     pub fn ended_at(&self) -> Option<i64> {
         self.completed_at.or(self.halted_at).or(self.cancelled_at)

@@ -81,6 +81,14 @@ pub struct Listed {
     pub place: Place,
 }
 
+impl Listed {
+    /// Leaves its payloads out, as a list does whose reader has no room for them.
+    pub fn leave_out_payloads(&mut self) {
+        let Self { step, left_out, .. } = self;
+        query::leave_out(&mut step.input, &mut step.output, left_out);
+    }
+}
+
 /// At most `n` steps of a run that follow this place; without payloads of more than `whole` bytes.
 pub async fn after(
     conn: &mut Conn,

@@ -301,6 +301,7 @@ pub async fn halts(conn: &mut Conn, run: RunId, n: usize) -> Result<Vec<HaltFact
             error: row.get("error_message")?,
             class: row.get("error_class")?,
             output: output.zip(size).map(|(text, size)| OutputFact {
+                is_withheld: false,
                 size: size.unsigned_abs(),
                 text,
             }),

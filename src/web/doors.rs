@@ -49,6 +49,22 @@ impl Doors {
         Self { address, socket }
     }
 
+    /// Makes the socket anew where somebody has deleted its file: nobody could come in by it any more.
+    pub async fn look_after(&mut self) -> io::Result<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        match std::fs::symlink_metadata(&socket.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let path = socket.path.clone();
+                self.socket = Some(Socket::open(&path).await?);
+                tracing::warn!(socket = %path.display(), "somebody has deleted the console's socket: it was made anew");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for the next one.
     pub async fn accept(&self) -> io::Result<(Guest, Peer)> {
         let far = async {
@@ -111,7 +127,7 @@ impl Socket {
     pub async fn open(path: &Path) -> io::Result<Self> {
         match std::fs::symlink_metadata(path) {
             Ok(file) if !file.file_type().is_socket() => {
-                let text = "there is a file that is no socket";
+                let text = "there is something that is no socket";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
             }
             Ok(_) if is_listened_at(path).await => return Err(io::ErrorKind::AddrInUse.into()),
@@ -149,10 +165,16 @@ impl Drop for Socket {
     }
 }
 
-/// One that does not answer in time may be about to.
+/// False where nobody does for certain: one that does not answer in time, whose queue is full, or that this user may not
+/// ask, may be somebody's.
 async fn is_listened_at(path: &Path) -> bool {
-    let asked = tokio::time::timeout(ASKED_WITHIN, UnixStream::connect(path)).await;
-    asked.is_err() || asked.is_ok_and(|asked| asked.is_ok())
+    match tokio::time::timeout(ASKED_WITHIN, UnixStream::connect(path)).await {
+        Ok(Err(error)) => !matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound
+        ),
+        Ok(Ok(_)) | Err(_) => true,
+    }
 }
 
 /// A socket of this path with its permissions from the beginning: the kernel takes those of the descriptor.

@@ -193,7 +193,7 @@ impl NotListening {
                 "another daemon's console listens there: end it, or let `console.socket` name another path"
             }
             (std::io::ErrorKind::AlreadyExists, true) => {
-                "remove that file, or let `console.socket` name another path"
+                "remove it, or let `console.socket` name another path"
             }
             (_, false) => "let `console.listen` name an address and a port that this user may have",
             (_, true) => {
@@ -222,6 +222,16 @@ pub async fn start(
     within: Duration,
 ) -> Result<Running, NotListening> {
     let (mut listener, mut bound, mut socket) = (None, None, None);
+    // First, so that a port is not taken where nobody will answer.
+    if let Some(path) = places.socket {
+        let opened = doors::when_free(within, async || Socket::open(path).await).await;
+        let opened = opened.map_err(|source| NotListening {
+            place: path.display().to_string(),
+            is_socket: true,
+            source,
+        })?;
+        socket = Some(opened);
+    }
     if let Some(address) = places.address {
         let opened = doors::when_free(within, async || TcpListener::bind(address).await).await;
         let named = opened.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -231,15 +241,6 @@ pub async fn start(
             source,
         })?;
         (listener, bound) = (Some(opened), Some(at));
-    }
-    if let Some(path) = places.socket {
-        let opened = doors::when_free(within, async || Socket::open(path).await).await;
-        let opened = opened.map_err(|source| NotListening {
-            place: path.display().to_string(),
-            is_socket: true,
-            source,
-        })?;
-        socket = Some(opened);
     }
     let hosts = Hosts::new(bound.map(|it| it.ip()), &terms.hosts);
     let site = Site::new(location, hosts, terms).map_err(|source| NotListening {

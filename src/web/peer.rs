@@ -18,6 +18,9 @@ use super::strangers::Remote;
 /// Characters of a visitor's name.
 const NAME_MAX: usize = 200;
 
+/// A user of the socket is recorded under it and a number.
+const UID: &str = "uid ";
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The other end of a connection.
@@ -51,8 +54,8 @@ impl Peer {
         }
         let lines = headers.get_all(X_FORWARDED_FOR).iter().rev();
         let hops = lines
-            .filter_map(|line| line.to_str().ok())
-            .flat_map(|line| line.rsplit(','));
+            // One that cannot be read is no reason to believe the one before it.
+            .flat_map(|line| line.to_str().unwrap_or("?").rsplit(','));
         // The visitor may have written all that stands before the last one that is no proxy's.
         let mut before = hops.map(|hop| address(hop.trim()));
         let first = before.find(|hop| hop.is_none_or(|hop| !proxy.is_at(hop)));
@@ -79,7 +82,7 @@ impl Peer {
             return Err(Refusal::new(StatusCode::BAD_REQUEST, detail));
         }
         let groups = only(headers, &proxy.groups)?.unwrap_or_default();
-        let groups: Vec<&str> = groups.split(',').map(str::trim).collect();
+        let groups: Vec<&str> = groups.split(',').map(str::trim_ascii).collect();
         Ok(Some(Vouched {
             name: name.to_owned(),
             scope: proxy.scope_of(&groups),
@@ -91,7 +94,7 @@ impl Peer {
         match self {
             Self::At(_) => None,
             Self::User(uid) => Some(Vouched {
-                name: format!("uid {uid}"),
+                name: format!("{UID}{uid}"),
                 scope: Scope::Admin,
             }),
         }
@@ -105,7 +108,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
         (Some(value), None) => match std::str::from_utf8(value.as_bytes()) {
-            Ok(text) => Ok(Some(text.trim()).filter(|it| !it.is_empty())),
+            Ok(text) => Ok(Some(text.trim_ascii()).filter(|it| !it.is_empty())),
             Err(_) => refused(format!("`{name}` of the proxy is no UTF-8")),
         },
         (Some(_), Some(_)) => {
@@ -123,9 +126,9 @@ fn address(hop: &str) -> Option<IpAddr> {
     hop.parse().ok().or_else(with_port)
 }
 
-/// One line, and none of those that stand for a deadline.
+/// One line, and none of those that stand for a deadline or for a user of the socket.
 fn is_name(name: &str) -> bool {
-    let fits = name.chars().count() <= NAME_MAX && !name.starts_with('(');
+    let fits = name.chars().count() <= NAME_MAX && !name.starts_with('(') && !name.starts_with(UID);
     fits && !name.contains('\t') && visible(name) == name
 }
 
@@ -165,6 +168,11 @@ mod tests {
         assert_eq!(remote(behind, &["8.8.8.8", "192.0.2.1"]), of("192.0.2.1"));
         assert_eq!(remote(behind, &["8.8.8.8, nonsense"]), of("10.0.0.7"));
         assert_eq!(remote(behind, &["10.3.4.5"]), of("10.0.0.7"));
+        assert_eq!(
+            remote(behind, &["8.8.8.8", "\u{ff}, 192.0.2.1"]),
+            of("10.0.0.7")
+        );
+        assert_eq!(remote(behind, &["8.8.8.8", "\u{ff}"]), of("10.0.0.7"));
         // Not a proxy of ours.
         assert_eq!(remote(at("192.0.2.9"), &["8.8.8.8"]), of("192.0.2.9"));
         assert_eq!(remote(Peer::User(0), &["8.8.8.8"]), Remote::HERE);
@@ -215,6 +223,7 @@ mod tests {
                 &[(user, "ana"), (groups, "dev"), (groups, "sre")],
             ),
             named("10.0.0.7", &[(user, "(deadline)")]),
+            named("10.0.0.7", &[(user, "uid 0")]),
             named("10.0.0.7", &[(user, "a\tb")]),
             named("10.0.0.7", &[(user, "a\u{202e}b")]),
             named("10.0.0.7", &[(user, &long)]),

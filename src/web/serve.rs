@@ -107,7 +107,7 @@ pub fn start(
 }
 
 async fn serve(
-    doors: Doors,
+    mut doors: Doors,
     router: Router,
     site: Arc<Site>,
     mut told: watch::Receiver<Option<Instant>>,
@@ -132,7 +132,14 @@ async fn serve(
                 // Nobody is left to tell it anything.
                 Err(_) => return,
             },
-            _ = turn.tick() => site.health.turn(),
+            _ = turn.tick() => {
+                site.health.turn();
+                if let Err(error) = doors.look_after().await
+                    && refused.meet(&(), Instant::now()).is_some()
+                {
+                    tracing::warn!(%error, "the console's socket was deleted, and cannot be made anew");
+                }
+            }
             Some(_) = connections.join_next() => {}
             (accepted, slot) = accept(&doors, &slots) => match accepted {
                 Ok((guest, peer)) => {

@@ -209,8 +209,11 @@ impl Visitors {
         // One who is named otherwise a moment later has another form.
         let proof = self.own.derived(&format!("form of {}", vouched.name));
         Visitor {
+            // Nobody has less for being named.
+            scope: self
+                .anonymous
+                .map_or(vouched.scope, |it| it.max(vouched.scope)),
             name: vouched.name,
-            scope: vouched.scope,
             pipelines: None,
             payloads: true,
             has_signed_in: true,

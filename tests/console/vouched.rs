@@ -9,6 +9,7 @@ use ductwork::model::Scope;
 use ductwork::store::action;
 use ductwork::web::routes::{ROUTES, Route};
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use crate::fixture::*;
 use crate::http::{Answer, Console};
@@ -109,6 +110,13 @@ on_every_database! {
         let twice = ask(Ask::get("/").with("X-Forwarded-Groups", "sre")).await;
         assert_eq!(twice.status, 400, "{twice:?}");
         assert!(twice.body.contains("stands twice"), "{twice:?}");
+        // A session would count for nothing, and a link be used up by it.
+        let link = printed(&fixture, &["console", "link"]);
+        let link = format!("secret={}", link.split_once("link=").unwrap().1);
+        let refused = ask(Ask::form("/sign-in", &link)).await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+        assert!(refused.body.contains("the reverse proxy says that you are ana@example.com"), "{refused:?}");
+        Ask::form("/sign-in", &link).of(&console).leads_to();
         // It names nobody: its health checks, say.
         assert_eq!(Ask::get("/livez").from(&console, PROXY).await.status, 200);
         daemon.stop().await;
@@ -161,7 +169,10 @@ on_every_database! {
              \x20 A: { command: [sh, -c, 'cat > /dev/null; echo \"\\\"S3cr3t-output\\\"\"'] }\n\
              \x20 B: { command: [sh, -c, 'echo S3cr3t-log >&2; seq 40 >&2; exit 1'], max_retry: 0 }\n\
              flow: [{ start: A }, { chain: B }]\n";
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, ASKS, PRINTS]).await;
+        const EXPANDS: &str = "pipeline: Expands\n\
+             steps: { A: { command: [cat] }, B: { command: [cat] } }\n\
+             flow: [{ start: A }, { expand: B }]\n";
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[PLAIN, ASKS, PRINTS, EXPANDS]).await;
         fixture.configure(KNOWN);
         let mut daemon = fixture.start();
         daemon.ready().await;
@@ -169,6 +180,11 @@ on_every_database! {
         let halted = fixture.trigger("Prints", "\"S3cr3t-input\"", 1).await[0];
         let plain = fixture.trigger("Plain", "\"S3cr3t-input\"", 1).await[0];
         let asks = fixture.trigger("Asks", "\"S3cr3t-input\"", 1).await[0];
+        // Our own words quote as well: the command that starts a cancelled run again, and why an output is of no use.
+        let cancelled = fixture.trigger("Asks", "\"S3cr3t-input\"", 1).await[0];
+        printed(&fixture, &["cancel", &cancelled.to_string()]);
+        let invalid = fixture.trigger("Expands", "\"S3cr3t\"", 1).await[0];
+        fixture.run_ended(invalid).await;
         fixture.run_ended(halted).await;
         fixture.run_ended(plain).await;
         let secret = token(&fixture, &["--scope", "admin", "--no-payloads"]);
@@ -176,16 +192,24 @@ on_every_database! {
         let cookie = |secret: &str| Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
         let (session, whole_session) = (cookie(&secret), cookie(&whole));
         let is_for_programs = |path: &str| path.starts_with("/api/") || path == "/metrics";
-        let look = |path: &str, token: &str, session: &str| match is_for_programs(path) {
+        let asked = |path: &str, token: &str, session: &str| match is_for_programs(path) {
             true => Ask::get(path).bearer(token).of(&console),
             false => Ask::get(path).cookie(session).of(&console),
+        };
+        // A token is good for so many requests a second.
+        let look = |path: &str, token: &str, session: &str| loop {
+            let answer = asked(path, token, session);
+            if answer.status != 429 {
+                return answer;
+            }
+            std::thread::sleep(Duration::from_millis(20));
         };
         eventually(PATIENCE, "the question is asked", async || {
             look("/waiting", &whole, &whole_session).body.contains("S3cr3t-input").then_some(())
         })
         .await;
         let mut paths: Vec<String> = Vec::new();
-        for run in [halted, plain, asks] {
+        for run in [halted, plain, asks, cancelled, invalid] {
             let steps = look(&format!("/api/v1/runs/{run}/steps"), &whole, &whole_session).value();
             let steps = steps.as_array().unwrap();
             for route in ROUTES.iter().filter(|it| it.method == Method::GET) {
@@ -223,13 +247,16 @@ on_every_database! {
         }
         // Each kind of place has one, so nothing is proven by an empty page.
         for part in [
-            "/input", "/output", "/log", "/waiting", "trigger?from=", "/api/v1/runs", "/steps", "/steps/",
+            "/input", "/output", "/log", "/waiting", "trigger?from=", "/api/v1/runs", "/steps", "/steps/", "/why",
         ] {
             assert!(withheld.iter().any(|path| path.contains(part)), "{part}: {withheld:#?}");
         }
         assert!(withheld.len() > 20, "{withheld:#?}");
         let list = printed(&fixture, &["token", "list", "--json"]);
         assert_eq!(list.matches("\"payloads\":false").count() + list.matches("\"payloads\": false").count(), 2);
+        assert!(printed(&fixture, &["token", "list"]).contains("admin, no payloads"));
+        let alone = look(&format!("/api/v1/runs/{plain}"), &secret, &session).value();
+        assert_eq!((&alone["input"], &alone["input_bytes"]), (&json!(null), &json!(14)), "{alone}");
         daemon.stop().await;
     }
 }
@@ -258,7 +285,13 @@ async fn a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces() 
     let sockets: Vec<_> = names.filter(|it| it.contains("console.sock")).collect();
     assert_eq!(sockets, ["console.sock"], "nothing stays beside it");
 
-    // Another daemon's console does not take it away, and says so.
+    // Somebody has tidied up.
+    std::fs::remove_file(fixture.path("console.sock")).unwrap();
+    near.answers("/api/v1/runs", 200).await;
+
+    // Another daemon's console does not take it away, and says so; nor where this one does not answer.
+    let child = daemon.child("console", Some(child)).await;
+    freeze(child).await;
     let mut second = fixture.start_as(&[], &["console"]);
     let (status, _) = second.ended(Duration::from_secs(60)).await;
     assert!(!status.success());
@@ -277,7 +310,9 @@ async fn a_console_that_was_killed_leaves_a_socket_that_the_next_one_replaces() 
     let (status, _) = third.ended(Duration::from_secs(60)).await;
     assert!(!status.success());
     assert!(
-        third.text().contains("there is a file that is no socket"),
+        third
+            .text()
+            .contains("there is something that is no socket"),
         "{}",
         third.text()
     );
@@ -316,9 +351,14 @@ async fn a_proxy_makes_visitors_known_and_rights_without_one_are_doubted() {
         ),
         (
             "from: [127.0.0.9], user: 'a b'",
-            "takes the name of a header",
+            "takes the name of a header of its own",
+        ),
+        (
+            "from: [127.0.0.9], user: Cookie",
+            "takes the name of a header of its own",
         ),
         ("from: [127.0.0.9], admin: ['']", "names of groups"),
+        ("from: [127.0.0.9], admin: ['a,b']", "names of groups"),
     ] {
         fixture.configure(&format!("  console: {{ proxy: {{ {wrong} }} }}\n"));
         let checked = fixture.run(&[], &["check"]);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use serde_json::value::RawValue;
 
 use crate::machine::halt::HaltFact;
 use crate::machine::timeline;
@@ -103,6 +102,7 @@ struct Alone {
 pub async fn one(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&ID)?;
     let definitions = Arc::clone(&site.definitions);
+    let may_see_payloads = visitor::may_see_payloads();
     let read = site.source.read(async move |conn| {
         let alone = async |conn: &mut Conn| {
             let Some(run) = query::run_as_it_is(conn, id).await? else {
@@ -118,7 +118,10 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
                 _ => Vec::new(),
             };
             let known = definition.as_deref().ok();
-            let told = |fact: HaltFact| {
+            let told = |mut fact: HaltFact| {
+                if !may_see_payloads {
+                    fact.withhold();
+                }
                 let explanation = fact.explanation(known);
                 (fact, explanation)
             };
@@ -134,8 +137,8 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
         conn.snapshot(alone).await
     });
     let mut alone = read.await?.ok_or_else(|| no_run(id))?;
-    if !visitor::may_see_payloads() {
-        (alone.run.input, alone.run.output) = (RawValue::NULL.to_owned(), None);
+    if !may_see_payloads {
+        alone.run.leave_out_payloads();
     }
     let halts = alone.halts.iter();
     Answer::json(&AloneJson {
@@ -152,8 +155,9 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
 pub async fn why_not(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&ID)?;
     let asker = Arc::clone(&site);
+    let may_see_payloads = visitor::may_see_payloads();
     let read = site.source.read(async move |conn| {
-        match asked(&asker, conn, id).await {
+        match asked(&asker, conn, id, may_see_payloads).await {
             // The run is there, and its payload is no JSON.
             Err(error @ Error::Damaged { .. }) => Ok(Err(error.to_string())),
             asked => asked.map(Ok),
@@ -169,12 +173,20 @@ pub async fn why_not(site: Arc<Site>, given: Given) -> Answered {
     Answer::json(&WhyJson::of(id, status, &why, why.remedy.clone()))
 }
 
-async fn asked(site: &Site, conn: &mut Conn, id: RunId) -> Result<Option<(RunStatus, Why)>, Error> {
+async fn asked(
+    site: &Site,
+    conn: &mut Conn,
+    id: RunId,
+    may_see_payloads: bool,
+) -> Result<Option<(RunStatus, Why)>, Error> {
     let stale_after = site.terms.witness.stale_after;
     let facts = crate::store::why::facts(conn, id, stale_after, &site.definitions);
     let Some(mut facts) = facts.await? else {
         return Ok(None);
     };
+    if !may_see_payloads {
+        facts.withhold_payloads();
+    }
     for row in process::processes(conn).await? {
         let dead = site.terms.witness.state(&row) == State::Dead;
         let process = facts.processes.iter_mut().find(|it| it.id == row.id);

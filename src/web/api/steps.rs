@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use serde_json::value::RawValue;
 
 use crate::model::*;
 use crate::store::fan_out::{self, Element};
@@ -86,7 +85,7 @@ pub async fn one(site: Arc<Site>, given: Given) -> Answered {
         return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
     };
     if !visitor::may_see_payloads() {
-        (found.step.input, found.step.output) = (RawValue::NULL.to_owned(), None);
+        found.leave_out_payloads();
     }
     Answer::json(&StepJson::listed(&found))
 }

@@ -42,6 +42,8 @@ use seats::{Full, Seat, Seats, Who};
 pub use page::page;
 
 /// Between two looks at the tokens of those who listen.
+/// The word of a proxy about a visitor counts for so long.
+const VOUCHED_FOR: Duration = Duration::from_secs(60);
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 
 /// A stream is never silent for longer, so that a listener who has gone without a word is noticed.
@@ -124,6 +126,8 @@ struct Stream {
     over: watch::Receiver<bool>,
     /// False: the visitor's token holds no longer.
     holds: Option<watch::Receiver<bool>>,
+    /// Then it ends, and its reader asks again, so that the peer is heard once more about who that is.
+    until: Option<tokio::time::Instant>,
     seat: Arc<Seat>,
 }
 
@@ -148,6 +152,8 @@ fn open(site: &Arc<Site>, visitor: &Visitor, from: Remote) -> Result<(Stream, Re
         parts,
         over: live.over.subscribe(),
         holds: visitor.token.as_ref().map(|token| holder(site, token)),
+        until: (visitor.has_signed_in && visitor.token.is_none())
+            .then(|| tokio::time::Instant::now() + VOUCHED_FOR),
         seat: Arc::new(seat),
     };
     let mut response = Body::new(Told(told)).into_response();
@@ -167,7 +173,15 @@ impl Stream {
 
     /// The value of a future, unless the stream is over before.
     async fn unless_over<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
-        let Self { over, holds, .. } = self;
+        let Self {
+            over, holds, until, ..
+        } = self;
+        let ends = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(*until).await,
+                None => std::future::pending().await,
+            }
+        };
         let revoked = async {
             match holds {
                 // A sender that is gone said false before.
@@ -179,6 +193,7 @@ impl Stream {
             biased;
             _ = over.wait_for(|over| *over) => None,
             () = revoked => None,
+            () = ends => None,
             () = self.parts.closed() => None,
             value = future => Some(value),
         }

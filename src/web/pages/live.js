@@ -22,8 +22,8 @@
   async function listen() {
     clearTimeout(timer);
     const own = stream = new AbortController();
-    let status = 0;
-    heard = performance.now();
+    let status = 0, hasEnded = false;
+    const began = heard = performance.now();
     try {
       const response = await fetch(location.pathname + location.search, {
         headers: { Accept: "text/event-stream" }, cache: "no-store", signal: own.signal,
@@ -45,10 +45,13 @@
           text = events.pop();
           for (const event of events) if (own === stream) take(event.split("\n"));
         }
+        hasEnded = true;
       }
     } catch { /* It ended, or there is nobody: the same. */ }
     if (own !== stream) return;
     stream = null;
+    // In order, after a while: the console asks the reverse proxy again who this is.
+    if (hasEnded && performance.now() - began > 10_000) return listen();
     if (status === 401) return say("signed out: load the page again", "off");
     if (status >= 400 && status < 500 && status !== 429) return say("not live", "off");
     say("reconnecting…", "away");

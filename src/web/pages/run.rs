@@ -27,6 +27,7 @@ use crate::svg::{self, NodeState, Picture};
 use crate::view::{self, graph};
 use crate::web::Site;
 use crate::web::refusal::{Refusal, no_run};
+use crate::web::visitor;
 
 use super::acts::Acted;
 use super::asked::{self, Asked, encoded, wrong};
@@ -63,6 +64,8 @@ struct Page {
     short: String,
     pipeline: String,
     encoded: String,
+    /// The visitor may see the input that a form would begin with.
+    shows_payloads: bool,
     definition: String,
     state: State,
     /// When its first step is due, where that is not yet.
@@ -198,6 +201,7 @@ pub async fn run(
     };
     let definitions = Arc::clone(&site.definitions);
     let (of, stale_after) = (node.clone(), site.terms.witness.stale_after);
+    let may_see_payloads = visitor::may_see_payloads();
     let read = site.source.read(async move |conn| {
         let Some(head) = store::run(conn, id).await? else {
             return Ok(None);
@@ -205,6 +209,10 @@ pub async fn run(
         let read = read(conn, head, &definitions, of.as_deref(), status).await?;
         // A damaged payload keeps nobody from reading the rest.
         let facts = match facts::facts(conn, id, stale_after, &definitions).await {
+            Ok(Some(mut facts)) if !may_see_payloads => {
+                facts.withhold_payloads();
+                Some(facts)
+            }
             Ok(facts) => facts,
             Err(Error::Damaged { .. }) => None,
             Err(error) => return Err(error),
@@ -340,6 +348,7 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
         id,
         short: crate::model::short(id),
         encoded: encoded(&head.pipeline),
+        shows_payloads: visitor::may_see_payloads(),
         pipeline: head.pipeline.clone(),
         definition: short(&head.definition).to_owned(),
         state: match due {

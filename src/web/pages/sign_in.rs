@@ -16,6 +16,7 @@ use crate::secret::Secret;
 use crate::store::token::{self, LET_IN_FOR, NewToken};
 use crate::web::Site;
 use crate::web::deeds::unsure;
+use crate::web::peer::Peer;
 use crate::web::refusal::{Refusal, with_own_words};
 use crate::web::strangers::Remote;
 use crate::web::visitor::{self, COOKIE_NAME, token_of};
@@ -58,11 +59,20 @@ fn own(path: Option<&str>) -> String {
 /// `POST /sign-in`
 pub async fn sign_in(
     Extract(site): Extract<Arc<Site>>,
+    Extension(peer): Extension<Peer>,
     Extension(from): Extension<Remote>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Refusal> {
     visitor::same_site(&headers)?;
+    // The session would count for nothing, and use a link up.
+    if let Some(vouched) = peer.named(&site.terms.proxy, &headers)? {
+        let detail = format!(
+            "the reverse proxy says that you are {}: sign in there",
+            vouched.name
+        );
+        return Err(Refusal::new(StatusCode::CONFLICT, detail));
+    }
     let form = Form::read(&body)?;
     let to = own(form.get("to"));
     let secret = form.get("secret").and_then(Secret::read);
