@@ -1,0 +1,259 @@
+"""The work of scripts/contract: a daemon of its own on each database, a world for it, and schemathesis over that."""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+import uuid
+from pathlib import Path
+
+SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
+ARGUMENTS = sys.argv[1:]
+HERE = Path(__file__).resolve().parent
+PROGRAM = os.environ["DUCTWORKD"]
+SERVER = os.environ.get("DUCTWORK_TEST_POSTGRES_URL")
+POSTGRES = os.environ.get("DUCTWORK_TEST_POSTGRES_BIN")
+
+# A wait for something fails after so long, in seconds.
+PATIENCE = 60
+# schemathesis on one database takes so long at most, in seconds: a fifth of it where nothing else runs.
+WITHIN = 240
+
+PIPELINES = {
+    "Plain": "steps: { A: { command: [cat] } }\nflow: [{ start: A }]\n",
+    "Asked": "input:\n  type: object\n  required: [name]\n  properties:\n    name: { type: string, minLength: 1 }\n"
+    "    count: { type: integer, minimum: 1 }\nsteps: { A: { command: [cat] } }\nflow: [{ start: A }]\n",
+    "Asks": "steps: { A: { command: [cat] }, B: { command: [cat] } }\nflow: [{ start: A }, dampen, { chain: B }]\n",
+    "Halts": "steps: { Fail: { command: [sh, -c, 'echo no luck >&2; exit 1'], max_retry: 0 } }\n"
+    "flow: [{ start: Fail }]\n",
+    "Fans": "steps:\n  List: { command: [cat] }\n"
+    "  Each: { command: [sh, -c, 'read n; test $n != 7 && echo $n'], max_retry: 0 }\n  All: { command: [cat] }\n"
+    "flow: [{ start: List }, { expand: Each }, { collapse: All }]\n",
+    "Waits": "steps: { Wait: { command: [sleep, '3600'] } }\nflow: [{ start: Wait }]\n",
+    "Paused": "steps: { A: { command: [cat] } }\nflow: [{ start: A }]\n",
+}
+
+
+def with_parent():
+    """Ends a child when this process is killed, which nothing else would notice."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def eventually(what, is_true):
+    until = time.monotonic() + PATIENCE
+    while not (value := is_true()):
+        if time.monotonic() > until:
+            raise SystemExit(f"scripts/contract: not within {PATIENCE} s: {what}")
+        time.sleep(0.05)
+    return value
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def psql(statement):
+    subprocess.run([f"{POSTGRES}/psql", "-q", "-v", "ON_ERROR_STOP=1", "-d", SERVER, "-c", statement],
+                   check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+
+
+@contextlib.contextmanager
+def sqlite(directory):
+    yield f"sqlite://{directory}/ductwork.db"
+
+
+@contextlib.contextmanager
+def postgres(_directory):
+    """A schema of its own, as the tests in Rust have it."""
+    schema = f"contract_{uuid.uuid4().hex}"
+    psql(f"CREATE SCHEMA {schema}")
+    try:
+        mark = "&" if "?" in SERVER else "?"
+        yield f"{SERVER}{mark}options=-c%20search_path%3D{schema}%20-c%20synchronous_commit%3Doff"
+    finally:
+        psql(f"SET client_min_messages = warning; DROP SCHEMA {schema} CASCADE")
+
+
+class Daemon:
+    """A daemon with a console, which knows its visitors, in this directory."""
+
+    def __init__(self, directory, database):
+        self.directory = directory
+        self.url = f"http://127.0.0.1:{(port := free_port())}"
+        secret = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
+        # The endpoint of webhooks is a port at which nobody listens: messages wait to be sent.
+        (directory / "ductwork.yml").write_text(
+            f"""default:
+  database: {{ url: "{database}" }}
+  console:
+    listen: "127.0.0.1:{port}"
+    visitors: known
+    webhooks: [{{ name: shop, url: "http://127.0.0.1:9/", secret: "{secret}" }}]
+  supervisor: {{ polling_timeout: 50ms, shutdown_timeout: 5 }}
+  pipeline_advancer: {{ shutdown_timeout: 1 }}
+  job_worker: {{ shutdown_timeout: 1 }}
+""")
+        (directory / "pipelines").mkdir()
+        for name, text in PIPELINES.items():
+            (directory / "pipelines" / f"{name.lower()}.yml").write_text(f"pipeline: {name}\n{text}")
+        self.log = directory / "log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen([PROGRAM, "start"], cwd=directory, stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=log, preexec_fn=with_parent)
+
+    def await_ready(self):
+        def is_ready():
+            if self.process.poll() is not None:
+                raise SystemExit(f"scripts/contract: the daemon has ended:\n{self.log.read_text()}")
+            text = self.log.read_text()
+            return "the console listens" in text and '"msg":"ready"' in text
+
+        eventually("the daemon is ready", is_ready)
+        self.token = self.say("token", "create", "contract", "--scope", "admin")
+
+    def say(self, *verb):
+        """The output of a verb."""
+        done = subprocess.run([PROGRAM, *verb], cwd=self.directory, stdin=subprocess.DEVNULL, timeout=PATIENCE,
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"scripts/contract: ductworkd {' '.join(verb)}: {done.stderr}")
+        return done.stdout.strip()
+
+    def ask(self, path, body=None):
+        """An answer of the API; with a body, to a POST."""
+        request = urllib.request.Request(f"{self.url}/api/v1{path}", headers={"Authorization": f"Bearer {self.token}"})
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def world(daemon):
+    """Makes runs in every status, and everything else that the API tells of; real values of parameters, by name."""
+    trigger = lambda pipeline, text, *more: daemon.say("trigger", pipeline, text, *more)
+    daemon.say("pause", "Paused", "--reason", "the contract is tried")
+    runs = {
+        "completed": [trigger("Plain", '{"a": 1}', "--key", "order 4711"), trigger("Fans", "[1, 2, 3]"),
+                      trigger("Asked", '{"name": "Ada"}')],
+        "dampened": [trigger("Asks", str(n)) for n in range(4)],
+        "halted": [*(trigger("Halts", str(n)) for n in range(6)), trigger("Fans", "[6, 7, 8]")],
+        "in_progress": [trigger("Waits", "1"), trigger("Plain", "1", "--delay", "1h"), trigger("Paused", "1")],
+        "cancelled": [trigger("Waits", "2")],
+    }
+    daemon.say("cancel", *runs["cancelled"])
+    for status, ids in runs.items():
+        for run in ids:
+            eventually(f"{run} is {status}", lambda: daemon.ask(f"/runs/{run}")["status"] == status)
+    revived = daemon.ask(f"/runs/{runs['halted'].pop(0)}/revive", {})["run_id"]
+    bulk = daemon.ask("/bulk", {"verb": "revive", "runs": runs["halted"][:2]})["id"]
+    eventually("the bulk action has ended", lambda: daemon.ask(f"/bulk/{bulk}")["state"] != "open")
+    daemon.say("audit")
+    eventually("messages wait", lambda: len(daemon.ask("/webhooks")) > 5)
+
+    fan = runs["completed"][1]
+    steps = daemon.ask(f"/runs/{fan}/steps")
+    return {
+        "path.id": [run for ids in runs.values() for run in ids] + [revived],
+        "path.name": list(PIPELINES),
+        "path.step": [step["id"] for step in steps],
+        "path.fan_out": [it["id"] for it in daemon.ask(f"/runs/{fan}/fan-outs")],
+        "path.bulk": [bulk],
+        "path.digest": [it["definition"] for it in daemon.ask("/pipelines") if it["definition"]],
+        "path.delivery": [it["id"] for it in daemon.ask("/webhooks")],
+        "query.pipeline": list(PIPELINES),
+        "query.run": [fan, revived],
+        "executions": [execution["id"] for step in steps for execution in step["executions"]],
+    }
+
+
+def configuration(daemon, values):
+    """The configuration of schemathesis, as TOML: strings and lists are written as in JSON."""
+    executions = values.pop("executions")
+    lines = [
+        f"base-url = {json.dumps(daemon.url)}",
+        f"hooks = {json.dumps(str(HERE / 'hooks.py'))}",
+        # A token has 50 requests a second, and its own bound is tried by tests/console/tokens.rs.
+        'rate-limit = "45/s"',
+        "seed = 4711",
+        "request-timeout = 10",
+        "continue-on-failure = true",
+        "[auth.openapi.token]",
+        f"bearer = {json.dumps(daemon.token)}",
+        "[generation]",
+        "max-examples = 15",
+        "deterministic = true",
+        'database = "none"',
+        "[phases.stateful]",
+        "max-steps = 5",
+    ]
+    dictionaries = {name.replace(".", "-"): it for name, it in values.items()}
+    for name, entries in {**dictionaries, "executions": executions}.items():
+        lines += [f"[dictionaries.{name}]", f"values = {json.dumps(entries)}"]
+    lines.append("[parameters]")
+    for name in values:
+        lines.append(f'"{name}" = {{ dictionary = "{name.replace(".", "-")}", probability = 0.7 }}')
+    lines += [
+        "[[operations]]",
+        'include-path = "/api/v1/executions/{id}/log"',
+        'parameters = { "path.id" = { dictionary = "executions", probability = 0.7 } }',
+        # A stream has no end. Requests that are refused have one.
+        "[[operations]]",
+        'include-path = "/api/v1/events"',
+        'generation = { mode = "negative" }',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def held(kind, database, directory):
+    """True when the console on this database keeps to its description."""
+    with database(directory) as url:
+        daemon = Daemon(directory, url)
+        try:
+            daemon.await_ready()
+            (directory / "schemathesis.toml").write_text(configuration(daemon, world(daemon)))
+            # schemathesis itself has no token for it.
+            (directory / "openapi.json").write_text(json.dumps(daemon.ask("/openapi.json")))
+            print(f"-- the API on {kind}", flush=True)
+            asked = subprocess.run(
+                [SCHEMATHESIS, "--config-file", directory / "schemathesis.toml", "run", "--no-color",
+                 *ARGUMENTS, "openapi.json"],
+                cwd=directory, stdin=subprocess.DEVNULL, timeout=WITHIN, preexec_fn=with_parent)
+            if daemon.process.poll() is not None:
+                raise SystemExit(f"scripts/contract: the daemon has ended:\n{daemon.log.read_text()}")
+            return asked.returncode == 0
+        finally:
+            daemon.stop()
+
+
+def main():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    databases = {"SQLite": sqlite} | ({"PostgreSQL": postgres} if SERVER else {})
+    results = []
+    for kind, database in databases.items():
+        with tempfile.TemporaryDirectory(prefix="ductwork-contract.") as directory:
+            results.append(held(kind, database, Path(directory)))
+    sys.exit(0 if all(results) else 1)
+
+
+main()
