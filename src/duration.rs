@@ -12,6 +12,11 @@ pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub const NOTATION: &str = "a duration is a number of seconds, or a number with a unit: \
                             `250ms`, `10s`, `5m`, `2h`, `30d`";
 
+/// The same for programs: what fits this regular expression is a duration. A few more are, such as those with
+/// spaces before the unit, and the longest ones.
+pub const PATTERN: &str = "^([0-9]{1,9}(\\.[0-9]{1,3})?s?|[0-9]{1,12}ms|[0-9]{1,7}(\\.[0-9]{1,3})?m\
+                           |[0-9]{1,5}(\\.[0-9]{1,3})?h|[0-9]{1,4}(\\.[0-9]{1,3})?d)$";
+
 /// Milliseconds of each unit; no unit is seconds.
 const UNITS: [(&str, f64); 6] = [
     ("", 1_000.0),
@@ -81,6 +86,22 @@ mod tests {
             ("36500d", 3_153_600_000_000),
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_that_programs_are_told_of_are_durations() {
+        for text in [
+            "999999999.999",
+            "999999999.999s",
+            "999999999999ms",
+            "9999999.999m",
+            "99999.999h",
+            "9999.999d",
+            "0.001",
+            "0.000",
+        ] {
+            assert!(parse(text).is_ok(), "{text}: {:?}", parse(text));
         }
     }
 

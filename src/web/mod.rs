@@ -47,6 +47,7 @@ use crate::store::process::ProcessRow;
 use crate::store::{Conn, Location};
 use crate::wire::process::State;
 
+use api::openapi::Description;
 use api::pipelines::Load;
 use bulks::Bulks;
 use doors::{Doors, Socket};
@@ -83,6 +84,7 @@ pub struct Site {
     /// The definitions that routes have met.
     definitions: Arc<Definitions>,
     load: Load,
+    description: Description,
     health: Health,
     live: Live,
     metrics: Scrapes,
@@ -103,6 +105,7 @@ impl Site {
             terms,
             definitions: Arc::default(),
             load: Load::default(),
+            description: Description::default(),
             health: Health::new(),
             live: Live::new(),
             metrics: Scrapes::default(),

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use crate::duration;
 use crate::model::*;
 use crate::store::action::{self, Action};
+use crate::store::pause::REASON_MAX;
 use crate::web::Site;
 use crate::web::deeds;
 use crate::web::refusal::Refusal;
@@ -64,6 +65,7 @@ pub struct TriggerBody {
     input: Box<RawValue>,
     /// Its first step is due so long from now: `90s`, `5m`, `2h`.
     #[serde(default)]
+    #[schemars(extend("pattern" = duration::PATTERN))]
     delay: Option<String>,
 }
 
@@ -91,7 +93,7 @@ pub struct NoBody {}
 pub struct ResumeBody {
     /// The step that waits, where several do and the value is for one of them.
     step: Option<StepId>,
-    /// The run goes on with it; left out: with the value that was asked about.
+    /// The run goes on with it; left out, or null: with the value that was asked about.
     value: Option<Box<RawValue>>,
 }
 
@@ -166,12 +168,17 @@ pub async fn resume(deed: Deed) -> Answered {
     Answer::json(&ResumedJson { run_id, resumed })
 }
 
+/// A text in one line, which is not of spaces alone.
+const A_LINE: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*[^\\u0000-\\u0020\\u007f-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]\
+                      [^\\u0000-\\u001f\\u007f-\\u009f]*$";
+
 /// A pause to make.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "PauseReason")]
 pub struct PauseBody {
     /// Why nothing is to begin, in one line.
+    #[schemars(extend("minLength" = 1, "maxLength" = REASON_MAX, "pattern" = A_LINE))]
     reason: String,
 }
 

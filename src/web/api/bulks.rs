@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::duration;
-use crate::machine::bulk::{Filter, Kind, Selection};
+use crate::machine::bulk::{CHOSEN_MAX, Filter, Kind, Selection};
 use crate::model::*;
 use crate::store::bulk::{self, Listed};
 use crate::view;
@@ -21,7 +21,7 @@ use super::actions::NoBody;
 use super::cursor::AfterBulk;
 use super::given::{Given, Key, LIMIT, Param};
 use super::runs::LIMIT_;
-use super::{Answer, Answered, Deed};
+use super::{Answer, Answered, Deed, body};
 
 /// The bulk action in the path.
 pub static ID: Param<Key> = Param::path("bulk", "The bulk action's id");
@@ -44,15 +44,19 @@ enum BulkVerb {
 /// A bulk action to make: of the runs in `runs`, or of all that match `filter`.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "NewBulk")]
+#[schemars(rename = "NewBulk", extend("oneOf" = [
+    { "required": ["runs"], "properties": { "runs": { "type": "array" }, "filter": { "type": "null" } } },
+    { "required": ["filter"], "properties": { "runs": { "type": "null" }, "filter": { "type": "object" } } },
+]))]
 pub struct BulkBody {
     /// The deed. `resume` lets every step that waits go on with the value that it asks about.
     verb: BulkVerb,
     /// These runs: at most 500.
     #[serde(default)]
+    #[schemars(extend("minItems" = 1, "maxItems" = CHOSEN_MAX))]
     runs: Option<Vec<RunId>>,
     /// All runs with these properties.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "body::optional")]
     filter: Option<FilterBody>,
     /// Revived runs go on with the newest definition of the pipeline that the filter names.
     #[serde(default)]
@@ -70,16 +74,19 @@ pub struct FilterBody {
     /// Their pipeline; left out: any.
     pipeline: Option<String>,
     /// Their states; left out: all in which the deed changes anything.
+    #[schemars(extend("items" = { "type": "string", "enum": view::words() }))]
     status: Vec<String>,
     /// Triggered within this time: `24h`.
+    #[schemars(extend("pattern" = duration::PATTERN))]
     since: Option<String>,
     /// Halted in this way: a kind out of `/api/v1/halted`.
+    #[serde(deserialize_with = "body::optional")]
     kind: Option<KindBody>,
 }
 
 /// A way in which runs halt: an entry of `/api/v1/halted`. Its counts and its runs may be left out.
 #[derive(Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "NewBulkKind")]
+#[schemars(rename = "NewBulkKind", extend("required" = ["node", "reason", "class", "kind"]))]
 pub struct KindBody {
     /// Their pipeline, which the filter may name as well.
     #[serde(default)]

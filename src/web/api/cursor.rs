@@ -41,8 +41,30 @@ fn read<const N: usize>(list: List, text: &str) -> Result<[u8; N], String> {
     })
 }
 
-fn schema() -> Json {
-    json!({ "type": "string", "pattern": "^[A-Za-z0-9_-]+$" })
+/// Letters of base64 for six bits each.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// The letters that these are, as a class of a regular expression.
+fn class(letters: impl Iterator<Item = usize>) -> String {
+    let letters = letters.filter_map(|letter| LETTERS.get(letter));
+    let letters: String = letters.map(|it| char::from(*it)).collect();
+    // A hyphen elsewhere would mean a range.
+    match letters.contains('-') {
+        true => format!("[{}-]", letters.replace('-', "")),
+        false => format!("[{letters}]"),
+    }
+}
+
+/// The notation of a list whose places have so many bytes: exactly what [`read`] takes, so that a program that
+/// makes values of its own from the description knows what becomes of them.
+fn schema(list: List, bytes: usize) -> Json {
+    let (list, bits) = (usize::from(list as u8), (bytes + 1) * 8);
+    let first = class(std::iter::once(list >> 2));
+    let second = class((0..16).map(|low| (list & 3) << 4 | low));
+    let unused = bits.next_multiple_of(6) - bits;
+    let last = class((0..64).step_by(1 << unused));
+    let between = bits.div_ceil(6) - 3;
+    json!({ "type": "string", "pattern": format!("^{first}{second}[A-Za-z0-9_-]{{{between}}}{last}$") })
 }
 
 /// Interventions that are older than this one.
@@ -61,7 +83,7 @@ impl Value for AfterAction {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Actions, 16)
     }
 }
 
@@ -81,7 +103,7 @@ impl Value for AfterBulk {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Bulks, 16)
     }
 }
 
@@ -101,7 +123,7 @@ impl Value for AfterDelivery {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Deliveries, 16)
     }
 }
 
@@ -121,7 +143,7 @@ impl Value for AfterReport {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Reports, 16)
     }
 }
 
@@ -141,7 +163,7 @@ impl Value for AfterRun {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Runs, 16)
     }
 }
 
@@ -182,7 +204,7 @@ impl Value for AfterStep {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Steps, 48)
     }
 }
 
@@ -206,5 +228,23 @@ mod tests {
         for wrong in ["", "x", "AQ", &runs[1..], &format!("{runs}A"), "ä"] {
             assert!(AfterRun::read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_pattern_of_a_list_has_the_letters_that_its_places_are_written_with() {
+        let pattern = |schema: Json| schema["pattern"].as_str().unwrap().to_owned();
+        assert_eq!(
+            pattern(AfterRun::schema()),
+            "^[A][QRSTUVWXYZabcdef][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$"
+        );
+        assert_eq!(
+            pattern(AfterStep::schema()),
+            "^[A][ghijklmnopqrstuv][A-Za-z0-9_-]{63}[AQgw]$"
+        );
+        assert!(pattern(AfterAction::schema()).starts_with("^[A][wxyz0123456789_-]["));
+        let (least, most) = (AfterBulk(Uuid::nil()).text(), AfterBulk(Uuid::max()).text());
+        assert_eq!(least, format!("BA{}A", "A".repeat(20)));
+        assert_eq!(most, format!("BP{}8", "_".repeat(20)));
+        assert!(pattern(AfterBulk::schema()).starts_with("^[B][ABCDEFGHIJKLMNOP]["));
     }
 }

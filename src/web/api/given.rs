@@ -282,7 +282,7 @@ impl Value for Span {
     }
 
     fn schema() -> Json {
-        json!({ "type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)?$", "examples": ["24h"] })
+        json!({ "type": "string", "pattern": duration::PATTERN, "examples": ["24h"] })
     }
 }
 

@@ -4,6 +4,7 @@
 //! Never: says what a form looks like (`wire` does), or which routes there are (`routes` does).
 
 pub mod actions;
+mod body;
 pub mod bulks;
 pub mod cursor;
 pub mod given;
@@ -65,17 +66,9 @@ pub struct Deed {
 }
 
 impl Deed {
-    /// The body; none is as an empty object.
+    /// The body.
     fn body<T: DeserializeOwned>(&self) -> Result<T, Refusal> {
-        let body = match self.body.trim_ascii() {
-            b"" => b"{}",
-            body => body,
-        };
-        serde_json::from_slice(body).map_err(|error| {
-            let detail = format!("the body is not as expected: {error}");
-            Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
-                .remedy("`/api/v1/openapi.json` says what it may be")
-        })
+        body::read(&self.body)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: OpenAPI 3.1. Never: knows a route that is not in the table.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -18,38 +18,86 @@ use crate::wire::problem::ProblemJson;
 use super::given::{About, Given, Part};
 use super::{Answer, Answered, Form};
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| document(ROUTES));
-
 const INTRODUCTION: &str = "What there is in a Ductwork database. Forms only grow: a client ignores fields that it does \
 not know. Lists have pages: the `Link` header of one, with `rel=\"next\"`, is the address of the next, and there is no \
 other way to make one. Payloads of more than 64 KiB are null in lists, with their size beside (`input_bytes`, \
 `output_bytes`); alone, a run or a step has them whole. Every answer but `/events` has an `ETag`. A request that is refused is \
 answered with a problem of RFC 9457.";
 
+/// The description of one console, once somebody has asked for it.
+#[derive(Default)]
+pub struct Description(OnceLock<Value>);
+
 /// The description.
-pub async fn answer(_: Arc<Site>, _: Given) -> Answered {
-    Answer::json(&*DOCUMENT)
+pub async fn answer(site: Arc<Site>, _: Given) -> Answered {
+    let description = &site.description.0;
+    Answer::json(description.get_or_init(|| document(ROUTES, site.terms.anonymous)))
 }
 
-fn document(routes: &[Route]) -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut schemas = settings
-        .with(|settings| {
+/// The forms of what is answered, and of what is sent: there a field with a default may be missing.
+struct Schemas {
+    answered: SchemaGenerator,
+    sent: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
             settings.definitions_path = "/components/schemas".into();
             settings.meta_schema = None;
-        })
-        .into_generator();
-    let problem = schemas.subschema_for::<ProblemJson<'_>>();
+        });
+        Self {
+            answered: settings.clone().for_serialize().into_generator(),
+            sent: settings.for_deserialize().into_generator(),
+        }
+    }
+
+    /// True where what is sent has a field that may not be missing: no body is as an empty object.
+    fn needs(&self, sent: &Value) -> bool {
+        let name = sent["$ref"].as_str().and_then(|it| it.rsplit('/').next());
+        let form = name.and_then(|name| self.sent.definitions().get(name));
+        form.is_some_and(|form| form["required"].is_array())
+    }
+
+    /// All of them by name. Each name has one form: ids are sent as they are answered, and all else is one of both.
+    fn named(mut self) -> Map<String, Value> {
+        let mut named = self.answered.take_definitions(true);
+        named.extend(self.sent.take_definitions(true));
+        named
+    }
+}
+
+/// The description of a console at which a visitor without a token has these rights.
+fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
+    let mut schemas = Schemas::new();
+    let problem = schemas.answered.subschema_for::<ProblemJson<'_>>();
     let mut paths = Map::new();
     for route in routes {
         if let Some(form) = route.form {
-            let operation = operation(route, form, &mut schemas);
+            let mut operation = operation(route, form, &mut schemas);
+            if route.scope > Some(Scope::Read) {
+                operation["security"] = security(route.scope, anonymous);
+            }
             let method = route.method.as_str().to_ascii_lowercase();
             let path = paths.entry(route.path).or_insert_with(|| json!({}));
             path[method] = operation;
         }
     }
     let refused = |what: &str| json!({ "description": what, "content": { "application/problem+json": { "schema": problem } } });
+    let refused_with = |what: &str, header: &str, description: &str, kind: &str| {
+        let mut refused = refused(what);
+        refused["headers"][header] =
+            json!({ "description": description, "required": true, "schema": { "type": kind } });
+        refused
+    };
+    let later = |what: &str| {
+        refused_with(
+            what,
+            "Retry-After",
+            "Seconds after which the same may be possible",
+            "integer",
+        )
+    };
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -61,31 +109,46 @@ fn document(routes: &[Route]) -> Value {
         },
         "servers": [{ "url": "/" }],
         "paths": paths,
-        "security": [{ "token": [] }, {}],
+        "security": security(Some(Scope::Read), anonymous),
         "components": {
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer", "description": "Made by `ductworkd token create NAME`" },
             },
-            "schemas": schemas.take_definitions(true),
+            "schemas": schemas.named(),
             "responses": {
-                "BadRequest": refused("A parameter is unknown, or is not what is expected"),
-                "Unknown": refused("The console asks who its visitors are, and no token is given or it holds no longer"),
+                "BadRequest": refused("A parameter or a header is unknown, or is not what is expected"),
+                "Unknown": refused_with(
+                    "The console asks who its visitors are, and no token is given or it holds no longer",
+                    "WWW-Authenticate", "`Bearer`", "string",
+                ),
                 "Forbidden": refused("The token's scope, or the pipelines that it is for, do not reach so far"),
-                "NotFound": refused("There is nothing of this id"),
-                "Conflict": refused("What the database has of it is damaged, or of a newer version"),
-                "Unavailable": refused("The database does not answer, or not in time; the same may be possible later"),
-                "Refused": refused("Refused"),
+                "NotFound": refused("There is nothing of this id or name"),
+                "Conflict": refused("What the database has of it is damaged, or of a newer version; of a deed: its state \
+                                     does not allow it"),
+                "Unsupported": refused("A body is `application/json`"),
+                "Unprocessable": refused("The body is not what is expected, or not what the pipeline asks for"),
+                "TooMany": later("There are more requests a second than one token is good for, or one address with tokens that are none"),
+                "Unavailable": later("The database does not answer, or not in time; the same may be possible later"),
+                "Refused": refused("The request as such is refused: it is too large or too slow, or for another host; or it has met a fault"),
             },
         },
     })
 }
 
-fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value {
+/// The ways in which a visitor may be known to a route that asks for this scope.
+fn security(needs: Option<Scope>, anonymous: Option<Scope>) -> Value {
+    match anonymous >= needs {
+        true => json!([{ "token": [] }, {}]),
+        false => json!([{ "token": [] }]),
+    }
+}
+
+fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
     let (kind, schema) = match form {
-        Form::Json(schema) => ("application/json", schema(schemas).to_value()),
+        Form::Json(schema) => ("application/json", schema(&mut schemas.answered).to_value()),
         Form::Svg => ("image/svg+xml", json!({ "type": "string" })),
         Form::Events(schema) => {
-            let data = schema(schemas).to_value();
+            let data = schema(&mut schemas.answered).to_value();
             (
                 "text/event-stream",
                 json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": data }),
@@ -93,15 +156,18 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
         }
     };
     let mut headers = json!({
-        "ETag": { "description": "The tag of this answer, for `If-None-Match`", "schema": { "type": "string" } },
+        "ETag": { "description": "The tag of this answer, for `If-None-Match`", "required": true, "schema": { "type": "string" } },
     });
     if route.params.iter().any(|about| pages(about)) {
         let description = "The next page, `rel=\"next\"`, where there is one";
         headers["Link"] = json!({ "description": description, "schema": { "type": "string" } });
     }
     let mut responses = json!({
+        "401": { "$ref": "#/components/responses/Unknown" },
+        "403": { "$ref": "#/components/responses/Forbidden" },
+        "429": { "$ref": "#/components/responses/TooMany" },
         "200": { "description": "It", "headers": headers, "content": { kind: { "schema": schema } } },
-        "304": { "description": "It is what the visitor has already, by `If-None-Match`" },
+        "304": { "description": "It is what the visitor has already, by `If-None-Match`", "headers": { "ETag": headers["ETag"] } },
         "400": { "$ref": "#/components/responses/BadRequest" },
         "503": { "$ref": "#/components/responses/Unavailable" },
         "default": { "$ref": "#/components/responses/Refused" },
@@ -125,8 +191,6 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
             "schema": { "type": "string" },
         }));
     }
-    responses["401"] = json!({ "$ref": "#/components/responses/Unknown" });
-    responses["403"] = json!({ "$ref": "#/components/responses/Forbidden" });
     let Some(body) = route.body else {
         return json!({
             "operationId": name(route.path),
@@ -144,14 +208,16 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
             "description": description, "content": { kind: { "schema": schema } },
         });
     }
-    responses["422"] = json!({ "$ref": "#/components/responses/BadRequest" });
+    for (status, name) in UNDONE {
+        responses[status] = json!({ "$ref": format!("#/components/responses/{name}") });
+    }
     if route.path.ends_with("/runs") {
         params.push(json!({
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
             "description": "The run's trigger key: of the pipeline's runs, one at most has it",
-            "schema": { "type": "string", "minLength": 1, "maxLength": KEY_MAX },
+            "schema": { "type": "string", "minLength": 1, "maxLength": KEY_MAX, "pattern": KEY },
         }));
         params.push(json!({
             "name": "traceparent",
@@ -162,13 +228,16 @@ fn operation(route: &Route, form: Form, schemas: &mut SchemaGenerator) -> Value 
             "schema": { "type": "string" },
         }));
     }
-    let scope = route.scope.unwrap_or(Scope::Read);
+    let (scope, sent) = (
+        route.scope.unwrap_or(Scope::Read),
+        body(&mut schemas.sent).to_value(),
+    );
     json!({
         "operationId": format!("{}_{}", name(route.path), route.method.as_str().to_ascii_lowercase()),
         "summary": route.summary,
         "description": format!("Needs a token of the scope `{scope}`."),
         "parameters": params,
-        "requestBody": { "content": { "application/json": { "schema": body(schemas).to_value() } } },
+        "requestBody": { "required": schemas.needs(&sent), "content": { "application/json": { "schema": sent } } },
         "responses": responses,
     })
 }
@@ -179,6 +248,17 @@ const DONE: [(&str, &str); 3] = [
     ("201", "It was done, and made this"),
     ("202", "It was begun, and ends by itself"),
 ];
+
+/// The further statuses of a deed that was refused.
+const UNDONE: [(&str, &str); 4] = [
+    ("404", "NotFound"),
+    ("409", "Conflict"),
+    ("415", "Unsupported"),
+    ("422", "Unprocessable"),
+];
+
+/// A header's value of printable ASCII letters: HTTP drops the spaces around it.
+const KEY: &str = "^[!-~]([\\t -~]*[!-~])?$";
 
 /// `runs_id_steps` of `/api/v1/runs/{id}/steps`.
 fn name(path: &str) -> String {

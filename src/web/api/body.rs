@@ -1,0 +1,110 @@
+//! The body of a request that asks for a deed.
+//!
+//! Owns: that it is one JSON object, and so are the objects in it. Never: knows a deed.
+//!
+//! Left to itself serde reads a structure from an array as well, field by field: `[5]` would be the body
+//! `{"input": 5}`, which no description says.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+
+use crate::web::refusal::Refusal;
+
+/// The body; none is as an empty object.
+pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let body = match body.trim_ascii() {
+        b"" => b"{}",
+        body => body,
+    };
+    let read: serde_json::Result<Object<T>> = serde_json::from_slice(body);
+    read.map(|it| it.0).map_err(|error| {
+        let detail = format!("the body is not as expected: {error}");
+        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+            .remedy("`/api/v1/openapi.json` says what it may be")
+    })
+}
+
+/// Reads a field that may be null or missing, for `#[serde(deserialize_with)]`.
+pub fn optional<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Ok(Option::<Object<T>>::deserialize(from)?.map(|it| it.0))
+}
+
+/// Something that is read from an object alone.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+
+        from.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Outer {
+        input: Box<RawValue>,
+        #[serde(default, deserialize_with = "optional")]
+        inner: Option<Inner>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Inner {
+        number: u8,
+    }
+
+    fn outer(text: &str) -> Result<Outer, String> {
+        read(text.as_bytes()).map_err(Refusal::into_detail)
+    }
+
+    #[test]
+    fn an_object_is_read_and_its_values_are_kept_to_the_letter() {
+        let read = outer(r#" {"input": [1.0, {"a" :2}], "inner": {"number": 3}} "#).unwrap();
+        assert_eq!(read.input.get(), r#"[1.0, {"a" :2}]"#);
+        assert_eq!(read.inner.unwrap().number, 3);
+        for text in [r#"{"input": 1}"#, r#"{"input": 1, "inner": null}"#] {
+            assert!(outer(text).unwrap().inner.is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_array_is_no_object_at_the_top_and_below() {
+        for text in [
+            "[1, null]",
+            "1",
+            "null",
+            "\"{}\"",
+            r#"{"input": 1, "inner": [3]}"#,
+        ] {
+            let said = outer(text).unwrap_err();
+            assert!(said.contains("expected an object"), "{text}: {said}");
+        }
+        assert!(outer("").unwrap_err().contains("missing field `input`"));
+    }
+}
