@@ -22,6 +22,7 @@ mod fixture;
 
 mod api;
 mod bulks;
+mod contract;
 mod dashboard;
 mod exports;
 mod http;

@@ -284,3 +284,57 @@ fn parameter(about: &About) -> Value {
         "schema": (about.schema)(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_of_a_console_that_asks_for_a_token_or_does_not() {
+        let token = json!([{ "token": [] }]);
+        let either = json!([{ "token": [] }, {}]);
+        for (anonymous, reads, acts) in [
+            (None, &token, &token),
+            (Some(Scope::Read), &either, &token),
+            (Some(Scope::Operate), &either, &either),
+        ] {
+            let document = document(ROUTES, anonymous);
+            let list = &document["paths"]["/api/v1/bulk"];
+            assert_eq!(&document["security"], reads, "{anonymous:?}");
+            assert_eq!(&list["post"]["security"], acts, "{anonymous:?}");
+            assert!(list["get"].get("security").is_none(), "it is that of all");
+        }
+    }
+
+    #[test]
+    fn a_field_with_a_default_may_be_missing_where_it_is_sent_and_is_there_where_it_is_answered() {
+        let document = document(ROUTES, None);
+        let required = |name: &str| document["components"]["schemas"][name]["required"].clone();
+        assert_eq!(required("Trigger"), json!(["input"]));
+        assert_eq!(required("NewBulk"), json!(["verb"]));
+        assert_eq!(required("NewBulkFilter"), Value::Null);
+        assert_eq!(
+            required("NewBulkKind"),
+            json!(["node", "reason", "class", "kind"])
+        );
+        assert!(required("Bulk").as_array().is_some_and(|it| it.len() > 5));
+        let is_needed = |path: &str| &document["paths"][path]["post"]["requestBody"]["required"];
+        assert_eq!(is_needed("/api/v1/pipelines/{name}/runs"), true);
+        assert_eq!(is_needed("/api/v1/runs/{id}/revive"), false);
+    }
+
+    #[test]
+    fn a_name_has_one_form() {
+        let mut schemas = Schemas::new();
+        for route in ROUTES {
+            if let Some(form) = route.form {
+                operation(route, form, &mut schemas);
+            }
+        }
+        for (name, sent) in schemas.sent.definitions() {
+            if let Some(answered) = schemas.answered.definitions().get(name) {
+                assert_eq!(sent, answered, "{name}");
+            }
+        }
+    }
+}
