@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::*;
@@ -38,17 +39,29 @@ on_every_database! {
     }
 
     async fn the_description_says_whether_this_console_asks_for_a_token(db: Db) {
-        for (settings, reads, acts) in [(KNOWN, false, false), (ANYBODY, true, false)] {
-            let (fixture, mut daemon, console) = started(&db, settings).await;
-            let secret = token(&fixture, &[]);
-            let document = Ask::get("/api/v1/openapi.json").bearer(&secret).of(&console).value();
-            let asked = Ask::get("/api/v1/runs").of(&console);
-            assert_eq!(of_nobody(&document, "/api/v1/runs", "get", asked.status), (reads, reads), "{settings}");
-            let asked = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).of(&console);
+        let looked_at = |console: &Console, secret: &str, reads: bool, acts: bool| {
+            let document = Ask::get("/api/v1/openapi.json").bearer(secret).of(console).value();
+            let asked = Ask::get("/api/v1/runs").of(console);
+            assert_eq!(of_nobody(&document, "/api/v1/runs", "get", asked.status), (reads, reads));
+            let asked = Ask::json("/api/v1/pipelines/Plain/runs", r#"{"input": 1}"#).of(console);
             let told = of_nobody(&document, "/api/v1/pipelines/{name}/runs", "post", asked.status);
-            assert_eq!(told, (acts, acts), "{settings}");
-            daemon.stop().await;
-        }
+            assert_eq!(told, (acts, acts));
+        };
+        let (fixture, mut daemon, console) = started(&db, KNOWN).await;
+        looked_at(&console, &token(&fixture, &[]), false, false);
+        daemon.stop().await;
+        let (fixture, mut daemon, console) = started(&db, ANYBODY).await;
+        looked_at(&console, &token(&fixture, &[]), true, true);
+        daemon.stop().await;
+        // A developer acts, and elsewhere nobody does without a token.
+        let file = fixture.path("ductwork.yml");
+        let settings = std::fs::read_to_string(&file).unwrap().replace("default:", "production:");
+        std::fs::write(&file, settings).unwrap();
+        let mut daemon = fixture.start_as(&[], &["start", "-e", "production"]);
+        daemon.ready().await;
+        let secret = token(&fixture, &["-e", "production"]);
+        looked_at(&Console::of(&daemon).await, &secret, true, false);
+        daemon.stop().await;
     }
 
     async fn a_refusal_has_the_headers_that_the_description_promises(db: Db) {

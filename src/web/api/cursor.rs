@@ -50,6 +50,7 @@ fn class(letters: impl Iterator<Item = usize>) -> String {
     let letters: String = letters.map(|it| char::from(*it)).collect();
     // A hyphen elsewhere would mean a range.
     match letters.contains('-') {
+        _ if letters.len() == 1 => letters,
         true => format!("[{}-]", letters.replace('-', "")),
         false => format!("[{letters}]"),
     }
@@ -235,16 +236,16 @@ mod tests {
         let pattern = |schema: Json| schema["pattern"].as_str().unwrap().to_owned();
         assert_eq!(
             pattern(AfterRun::schema()),
-            "^[A][QRSTUVWXYZabcdef][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$"
+            "^A[QRSTUVWXYZabcdef][A-Za-z0-9_-]{20}[AEIMQUYcgkosw048]$"
         );
         assert_eq!(
             pattern(AfterStep::schema()),
-            "^[A][ghijklmnopqrstuv][A-Za-z0-9_-]{63}[AQgw]$"
+            "^A[ghijklmnopqrstuv][A-Za-z0-9_-]{63}[AQgw]$"
         );
-        assert!(pattern(AfterAction::schema()).starts_with("^[A][wxyz0123456789_-]["));
+        assert!(pattern(AfterAction::schema()).starts_with("^A[wxyz0123456789_-]["));
         let (least, most) = (AfterBulk(Uuid::nil()).text(), AfterBulk(Uuid::max()).text());
         assert_eq!(least, format!("BA{}A", "A".repeat(20)));
         assert_eq!(most, format!("BP{}8", "_".repeat(20)));
-        assert!(pattern(AfterBulk::schema()).starts_with("^[B][ABCDEFGHIJKLMNOP]["));
+        assert!(pattern(AfterBulk::schema()).starts_with("^B[ABCDEFGHIJKLMNOP]["));
     }
 }
