@@ -23,6 +23,10 @@ test *ARGS:
 fuzz *ARGS:
     scripts/fuzz {{ARGS}}
 
+# Holds the HTTP API against its own description.
+contract *ARGS:
+    scripts/contract {{ARGS}}
+
 # The example pipeline, on SQLite.
 example:
     cargo run --release --locked -- -c examples/airports/ductwork.yml run Airports

@@ -112,7 +112,7 @@ fn document(routes: &[Route], anonymous: Option<Scope>) -> Value {
         "security": security(Some(Scope::Read), anonymous),
         "components": {
             "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer", "description": "Made by `ductworkd token create NAME`" },
+                "token": { "type": "http", "scheme": "bearer", "description": "Made by `ductworkd token create NAME`; at the console's socket nobody needs one" },
             },
             "schemas": schemas.named(),
             "responses": {
