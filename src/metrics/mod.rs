@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 mod counts;
 mod histogram;
 mod measured;
+pub mod series;
 pub mod text;
 pub mod window;
 

@@ -4,8 +4,8 @@ use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
     definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
-    migrate, overview, page, pause, process, prune, query, report, resume, revive, steps, stuck,
-    timeline, token, trace, transition, trigger, why,
+    migrate, overview, page, pause, process, prune, query, report, resume, revive, series, steps,
+    stuck, timeline, token, trace, transition, trigger, why,
 };
 
 /// Every statement, by module.
@@ -49,6 +49,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         resume::STATEMENTS,
         revive::STATEMENTS,
         audit_prefilter::STATEMENTS,
+        series::STATEMENTS,
         steps::STATEMENTS,
         stuck::STATEMENTS,
         timeline::STATEMENTS,

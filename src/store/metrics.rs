@@ -41,7 +41,7 @@ statements! {
         UPDATE ductwork_metrics SET written_at = {now}, body = :body WHERE process_id = :id";
     /// The oldest first, and before them the nil id: in this order names get series of their own.
     METRICS = "
-        SELECT m.body, p.host, p.role, p.pipeline FROM ductwork_metrics m
+        SELECT m.body, p.host, p.role, p.pipeline, {now} AS now FROM ductwork_metrics m
           LEFT JOIN ductwork_processes p ON p.id = m.process_id
          ORDER BY m.process_id";
     ANY_BEREFT = "
@@ -95,6 +95,19 @@ pub async fn counts(conn: &mut Conn) -> Result<(Counts, Vec<Reading>), Error> {
         }
     }
     Ok((counts, processes.readings()))
+}
+
+/// The sum of what all processes have counted, and the database's time; none where nothing was ever counted.
+pub async fn at_a_time(conn: &mut Conn) -> Result<Option<(i64, Counts)>, Error> {
+    let rows = conn.fetch(&METRICS, &[]).await?;
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let mut counts = Counts::default();
+    for row in &rows {
+        counts.merge(&parsed(row)?);
+    }
+    Ok(Some((first.get("now")?, counts)))
 }
 
 fn parsed(row: &Row) -> Result<Counts, Error> {

@@ -61,6 +61,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(16, "traces", "0016_traces.sql"),
     migration!(17, "reports", "0017_reports.sql"),
     migration!(18, "payloads", "0018_payloads.sql"),
+    migration!(19, "series", "0019_series.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -52,6 +52,7 @@ pub mod report;
 pub mod resume;
 pub mod revive;
 pub mod sandbox;
+pub mod series;
 pub mod statement;
 pub mod steps;
 pub mod stuck;
