@@ -6,6 +6,7 @@
 //! A picture stands in a page that forbids scripts and styles within it: colours come by class from a
 //! stylesheet, which is [`STYLE`] in a file of its own.
 
+pub mod chart;
 #[cfg(test)]
 mod tests;
 pub mod timeline;

@@ -266,6 +266,8 @@ const HISTORY: &str = "
     ductwork_webhooks name since seen
     ductwork_deliveries id endpoint run_id event pipeline body state attempts created_at due_at tried_at status error
     ductwork_reports id kind at ok figures
+    ductwork_series pipeline grain at since started completed halted retries waited lasted
+    ductwork_series_looks id turn body
     ductwork_tokens id kind name digest scope pipelines created_at created_by expires_at ended_at parent payloads
     ductwork_migrations version name applied_at needs";
 

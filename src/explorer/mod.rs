@@ -167,6 +167,13 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("FORGET_METRICS", "the same"),
     (
+        "BEGIN_SERIES",
+        "counts over time, made from those: `tests/store/series.rs`",
+    ),
+    ("FOLLOW_SERIES", "the same"),
+    ("ADD_SERIES", "the same"),
+    ("FORGET_SERIES", "the same"),
+    (
         "RECORD_ACTIONS",
         "an intervention, beside what it does: `tests/store/actions.rs`",
     ),

@@ -62,8 +62,7 @@ statements! {
                waited = excluded.waited, lasted = excluded.lasted";
     FORGET_SERIES = "
         DELETE FROM ductwork_series
-         WHERE (pipeline, grain, at) IN (
-               SELECT s.pipeline, s.grain, s.at FROM ductwork_series s
+         WHERE (pipeline, grain, at) IN (SELECT s.pipeline, s.grain, s.at FROM ductwork_series s
                 WHERE s.grain = :grain AND s.at <= {now} - :age ORDER BY s.grain, s.at LIMIT :n)";
     // A row that somebody has damaged may have texts of any length: so much of them is read.
     SERIES_OF_PIPELINE = concat!("

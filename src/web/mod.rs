@@ -22,6 +22,7 @@ mod post;
 mod refusal;
 mod request;
 pub mod routes;
+mod series;
 mod serve;
 pub mod source;
 mod strangers;
@@ -56,6 +57,7 @@ use guard::Hosts;
 use health::Health;
 use live::Live;
 use metrics::Scrapes;
+use series::Series;
 use source::Source;
 use visitor::Visitors;
 use webhooks::Webhooks;
@@ -75,7 +77,7 @@ pub struct Site {
     /// The same for bulk actions, so that nobody who acts on one run waits for them.
     bulk_acts: Source,
     bulks: Bulks,
-    /// The same for what endpoints and the collector of traces are told.
+    /// The same for what endpoints and the collector of traces are told, and for counts over time.
     duty_acts: Source,
     webhooks: Webhooks,
     duties: Arc<Duties>,
@@ -88,6 +90,7 @@ pub struct Site {
     health: Health,
     live: Live,
     metrics: Scrapes,
+    series: Series,
     hosts: Hosts,
 }
 
@@ -109,6 +112,7 @@ impl Site {
             health: Health::new(),
             live: Live::new(),
             metrics: Scrapes::default(),
+            series: Series::default(),
             hosts,
         })
     }

@@ -24,14 +24,15 @@ use crate::wire::pipeline::{DefinitionJson, PauseJson, PipelineJson, StatsJson};
 use crate::wire::process::ProcessesJson;
 use crate::wire::report::ReportJson;
 use crate::wire::run::{AloneJson, RunJson, WhyJson};
+use crate::wire::series::PointJson;
 use crate::wire::step::{LogJson, StepJson};
 use crate::wire::trace::TraceJson;
 use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::api::given::About;
 use super::api::{
-    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, reports, runs, steps,
-    webhooks,
+    self, Doer, Form, Handler, actions, bulks, openapi, pipelines, processes, reports, runs,
+    series, steps, webhooks,
 };
 use super::live::events;
 use super::refusal::Refusal;
@@ -299,6 +300,10 @@ pub static ROUTES: &[Route] = &[
         &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))),
     reads("/api/v1/pipelines", "Pipelines, with their runs and queues counted",
         &[], json::<Vec<PipelineJson>>(), |site, given| Box::pin(pipelines::list(site, given))),
+    reads("/api/v1/pipelines/{name}/series", "What a pipeline counted, by the minute or by the hour, newest first; there is no \
+         point where nothing was counted",
+        &[&actions::NAME.about, &series::SINCE.about, &series::GRAIN.about, &runs::LIMIT_.about, &series::AFTER.about],
+        json::<Vec<PointJson>>(), |site, given| Box::pin(series::list(site, given))),
     reads("/api/v1/definitions/{digest}", "A definition of a pipeline, as it was frozen for its runs",
         &[&pipelines::DIGEST.about],
         json::<DefinitionJson>(), |site, given| Box::pin(pipelines::one_definition(site, given))),

@@ -25,6 +25,7 @@ use super::bulks;
 use super::doors::{Doors, Guest};
 use super::peer::Peer;
 use super::routes::{Route, router};
+use super::series;
 use super::traces;
 use super::unstalled::Unstalled;
 use super::webhooks;
@@ -93,10 +94,12 @@ pub fn start(
     let bulks = tokio::task::spawn_local(bulks::work(Arc::clone(&site)));
     let webhooks = tokio::task::spawn_local(webhooks::work(Arc::clone(&site)));
     let traces = tokio::task::spawn_local(traces::work(Arc::clone(&site)));
+    let series = tokio::task::spawn_local(series::work(Arc::clone(&site)));
     let task = tokio::task::spawn_local(async move {
         serve(doors, router, Arc::clone(&site), told).await;
-        // A run that it is at is changed, or is not. Messages and traces that are on their way are sent once more.
-        for work in [bulks, webhooks, traces] {
+        // A run that it is at is changed, or is not, and a minute is told or is not. Messages and traces that are on their
+        // way are sent once more.
+        for work in [bulks, webhooks, traces, series] {
             work.abort();
             // Nothing comes of what was ended.
             let _ = work.await;

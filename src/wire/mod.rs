@@ -15,6 +15,7 @@ pub mod problem;
 pub mod process;
 pub mod report;
 pub mod run;
+pub mod series;
 pub mod step;
 pub mod trace;
 pub mod webhook;

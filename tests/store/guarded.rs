@@ -126,6 +126,25 @@ pub const GUARDED: &[Guarded] = &[
         "r.kind = :kind",
         "of_each_kind_the_newest_reports_are_kept_and_listed_page_by_page",
     ),
+    // Nor do counts over time.
+    (
+        "FOLLOW_SERIES.1",
+        1,
+        "turn = :turn",
+        "of_two_who_tell_the_same_minute_one_does_and_nothing_is_counted_twice",
+    ),
+    (
+        "FORGET_SERIES.1",
+        1,
+        "s.grain = :grain",
+        "minutes_are_kept_for_a_week_and_hours_for_400_days",
+    ),
+    (
+        "FORGET_SERIES.2",
+        1,
+        "s.at <= {now} - :age",
+        "minutes_are_kept_for_a_week_and_hours_for_400_days",
+    ),
     // Nor do the messages to endpoints.
     (
         "SEE_WEBHOOK.1",

@@ -44,6 +44,7 @@ mod refusals;
 mod reports;
 mod revivals;
 mod schema;
+mod series;
 mod spreads;
 mod tokens;
 mod traces;

@@ -21,6 +21,7 @@ enum List {
     Bulks = 4,
     Deliveries = 5,
     Reports = 6,
+    Series = 7,
 }
 
 fn written(list: List, parts: &[&[u8]]) -> String {
@@ -145,6 +146,26 @@ impl Value for AfterReport {
 
     fn schema() -> Json {
         schema(List::Reports, 16)
+    }
+}
+
+/// Points that begin before then, in µs since 1970.
+pub struct AfterPoint(pub i64);
+
+impl AfterPoint {
+    /// As it stands in an address.
+    pub fn text(&self) -> String {
+        written(List::Series, &[&self.0.to_be_bytes()])
+    }
+}
+
+impl Value for AfterPoint {
+    fn read(text: &str) -> Result<Self, String> {
+        Ok(Self(i64::from_be_bytes(read(List::Series, text)?)))
+    }
+
+    fn schema() -> Json {
+        schema()
     }
 }
 

@@ -13,6 +13,7 @@ pub mod pipelines;
 pub mod processes;
 pub mod reports;
 pub mod runs;
+pub mod series;
 pub mod steps;
 pub mod webhooks;
 

@@ -19,6 +19,7 @@ mod parts;
 mod payload;
 mod pipelines;
 mod processes;
+mod rates;
 mod run;
 mod runs;
 mod sign_in;

@@ -17,11 +17,13 @@ use crate::store::{halted, page as store};
 use crate::time;
 use crate::web::Site;
 use crate::web::refusal::Refusal;
+use crate::web::series::Glance;
 use crate::wire::process::State as Judged;
 
 use super::asked::{Asked, encoded};
 use super::halted::Kind;
 use super::parts::{self, State};
+use super::rates::{self, LastDay, Rate};
 use super::text::clip;
 use super::{Frame, page};
 
@@ -47,6 +49,7 @@ struct Overview {
     frame: Frame,
     troubles: Vec<Trouble>,
     pauses: Vec<String>,
+    rates: [Rate; 2],
     /// With what each of them means.
     states: [(State, &'static str); 5],
     pipelines: Vec<Pipeline>,
@@ -76,6 +79,7 @@ struct Pipeline {
     workers: u64,
     is_unworked: bool,
     is_paused: bool,
+    day: LastDay,
 }
 
 struct Number {
@@ -122,6 +126,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
         ))
     });
     let (counts, queues, facts, halted, waiting) = read.await?;
+    let glance = site.series.glance(&site.source).await?;
     let now = facts.now;
     let judged = |mover: &Mover| Judged::of(mover.age, stale_after, || mover.dead);
     let troubles = stuck::stuck(&facts).into_iter().map(|stuck| Trouble {
@@ -139,6 +144,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             .iter()
             .map(|it| clip(&it.fact(now), LETTERS))
             .collect(),
+        rates: rates::rates(&glance),
         states: STATES.map(|status| {
             let meaning = match status {
                 RunStatus::Halted => "It stopped for good, and nobody has revived it",
@@ -146,7 +152,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             };
             (parts::of_run(status), meaning)
         }),
-        pipelines: pipelines(&counts, &queues, &facts, &judged),
+        pipelines: pipelines(&counts, &queues, &facts, &glance, &judged),
         halted: halted
             .kinds
             .iter()
@@ -166,6 +172,7 @@ fn pipelines(
     counts: &[Count],
     queues: &[Queue],
     facts: &Facts,
+    glance: &Glance,
     judged: &dyn Fn(&Mover) -> Judged,
 ) -> Vec<Pipeline> {
     let movers = &facts.processes;
@@ -213,6 +220,7 @@ fn pipelines(
             is_unworked: !is_paused && workers.is_empty() && due > 0,
             is_paused,
             workers: workers.len() as u64,
+            day: rates::last_day(glance.days.get(name)),
         }
     };
     names.into_iter().map(pipeline).collect()

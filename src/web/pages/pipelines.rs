@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::{Path, State as Extract};
-use axum::http::Uri;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 
 use crate::definition::input::Schema;
 use crate::machine::layout::Layout;
+use crate::metrics::series::{Grain, complete};
 use crate::store::definition::short;
-use crate::store::{known, page as store, pause, query};
+use crate::store::{known, page as store, pause, query, series};
 use crate::svg::Picture;
 use crate::web::refusal::Refusal;
 use crate::web::{Site, deeds};
 
 use super::asked::{Asked, encoded, missing};
 use super::parts::{self, Moment};
+use super::rates::{self, Chart, SPANS};
 use super::text::clip;
 use super::{Frame, page};
 
@@ -68,6 +70,15 @@ struct One {
     is_defined: bool,
     versions: Vec<Version>,
     more: usize,
+    chart: Chart,
+    spans: Vec<Span>,
+}
+
+/// A length of time that the chart may be of.
+struct Span {
+    text: &'static str,
+    address: String,
+    is_chosen: bool,
 }
 
 #[derive(Clone)]
@@ -110,14 +121,37 @@ pub async fn pipelines(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Re
     })
 }
 
+/// The length of time of the chart that is asked for.
+fn span(asked: Option<&str>) -> Result<(&'static str, &'static str, usize), Refusal> {
+    let Some(asked) = asked else {
+        return Ok(SPANS[0]);
+    };
+    let known = SPANS.into_iter().find(|(value, ..)| *value == asked);
+    known.ok_or_else(|| {
+        let detail = "the chart of a pipeline is of a `span` of `24h` or `7d`";
+        Refusal::new(StatusCode::BAD_REQUEST, detail)
+    })
+}
+
+fn spans(name: &str, version: Option<&str>, chosen: &str) -> Vec<Span> {
+    let version = version.map_or_else(String::new, |it| format!("&version={}", encoded(it)));
+    let one = |(value, text, _)| Span {
+        text,
+        address: format!("/pipelines/{}?span={value}{version}", encoded(name)),
+        is_chosen: value == chosen,
+    };
+    SPANS.into_iter().map(one).collect()
+}
+
 /// `GET /pipelines/{name}`
 pub async fn pipeline(
     Extract(site): Extract<Arc<Site>>,
     Path(name): Path<String>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    let asked = Asked::of(&uri, &["version"])?;
+    let asked = Asked::of(&uri, &["version", "span"])?;
     let version = asked.one("version")?.map(str::to_owned);
+    let (span, words, hours) = span(asked.one("span")?)?;
     let definitions = Arc::clone(&site.definitions);
     let (of, wanted) = (name.clone(), version.clone());
     let read = site.source.read(async move |conn| {
@@ -132,9 +166,21 @@ pub async fn pipeline(
             None => None,
         };
         let pause = pause::of_pipeline(conn, &of).await?;
-        Ok((versions, shown, pause, query::now(conn).await?))
+        let now = query::now(conn).await?;
+        let until = complete(now);
+        let within = (rates::first_hour(until, hours), until);
+        let points = series::of_pipeline(conn, &of, Grain::Hour, within, hours).await?;
+        Ok((versions, shown, pause, points, now))
     });
-    let (versions, shown, pause, now) = read.await?;
+    let (versions, shown, pause, mut points, now) = read.await?;
+    points.reverse();
+    let chart = rates::chart(
+        &clip(&name, LETTERS),
+        &points,
+        complete(now),
+        (words, hours),
+    );
+    let spans = spans(&name, version.as_deref(), span);
     let latest = versions.last().map(|it| it.digest.clone());
     let (shown, definition) = match (shown, version) {
         (Some((shown, definition)), _) => (Some(shown), Some(definition)),
@@ -187,6 +233,8 @@ pub async fn pipeline(
     let frame = Frame::of("pipelines", now);
     page(&One {
         proof: frame.proof_on(&name),
+        chart,
+        spans,
         pause: pause.map(|pause| clip(&pause.fact(now), LETTERS)),
         frame,
         encoded: encoded(&name),
