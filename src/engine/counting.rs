@@ -25,6 +25,9 @@ use super::shared::Shared;
 /// Between two writes of a process's row: what a process that is killed loses is younger.
 pub const WRITE_EVERY: Duration = Duration::from_secs(10);
 
+/// The same of a console at which nothing happens: its heartbeats alone are no reason for a write.
+const WRITE_QUIET_EVERY: Duration = Duration::from_secs(60);
+
 /// An execution whose result was sent to the database.
 pub struct Sent {
     claimed: Arc<Claimed>,
@@ -319,6 +322,8 @@ pub struct Writing {
     /// The statements that are counted already.
     statements: u64,
     is_first: bool,
+    /// A console writes by then, whether anything has happened or not.
+    quiet_until: tokio::time::Instant,
 }
 
 impl Writing {
@@ -328,7 +333,26 @@ impl Writing {
             due: tokio::time::Instant::now() + WRITE_EVERY,
             statements: 0,
             is_first,
+            quiet_until: tokio::time::Instant::now(),
         }
+    }
+
+    /// Writes the row when it is due. That of a console that only beats can wait.
+    pub async fn write_in_turn(
+        &mut self,
+        conn: &mut Conn,
+        shared: &Shared,
+        role: Role,
+    ) -> Result<(), Error> {
+        let rising = [&metrics::HEARTBEATS, &metrics::DB_STATEMENTS];
+        let is_quiet = role == Role::Console && shared.counts.is_quiet(&rising);
+        let now = tokio::time::Instant::now();
+        if is_quiet && now < self.quiet_until {
+            self.due = now + WRITE_EVERY;
+            return Ok(());
+        }
+        self.quiet_until = now + WRITE_QUIET_EVERY;
+        self.write(conn, shared, role).await
     }
 
     /// Writes the row, if it is to change: one statement, which waits for a lock no longer than a heartbeat

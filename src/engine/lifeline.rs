@@ -177,7 +177,12 @@ impl Lifeline {
                 Next::Beat => self.beat_and_report(open, &mut agenda, &mut link).await,
                 Next::Answer(request) => self.serve(open, request, &mut agenda).await,
                 Next::Sweep => self.sweep_in_turn(open, &mut agenda).await,
-                Next::Write => self.write_counts(open, &mut agenda).await,
+                Next::Write => {
+                    agenda
+                        .writing
+                        .write_in_turn(open, &self.shared, self.row.role)
+                        .await
+                }
                 Next::Heard(heard) => heard.map(|first| self.heard(open, &first)),
             };
             match done {

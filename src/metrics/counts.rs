@@ -137,6 +137,17 @@ impl Counts {
         }
     }
 
+    /// True where nothing but these counters has a count.
+    pub fn is_only(&self, metrics: &[&Metric]) -> bool {
+        let mut counters = self.counters.iter();
+        let other = |(name, series): (&String, &BTreeMap<String, u64>)| {
+            let is_one = metrics.iter().any(|metric| metric.name == name);
+            !is_one && series.values().any(|count| *count > 0)
+        };
+        let mut histograms = self.histograms.values().flat_map(BTreeMap::values);
+        !counters.any(other) && histograms.all(Histogram::is_empty)
+    }
+
     /// The series of a counter: the values of the labels, and the count.
     pub fn counters(&self, metric: &Metric) -> impl Iterator<Item = (Vec<&str>, u64)> {
         let series = self.counters.get(metric.name).into_iter().flatten();
@@ -289,6 +300,13 @@ impl Own {
         };
         let body = serde_json::to_string(&row).expect("texts and numbers are JSON");
         (state.written.as_ref() != Some(&body)).then_some(body)
+    }
+
+    /// True where nothing was counted since the row was written but these counters, which rise by themselves.
+    pub fn is_quiet(&self, metrics: &[&Metric]) -> bool {
+        let state = self.state();
+        let written = state.written.as_deref().map(Counts::parse);
+        written.is_some_and(|written| state.counts.since(&written).is_only(metrics))
     }
 
     /// Takes note of what was written, or may have been.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::engine::lifeline::Request;
+use crate::model::Role;
 use crate::store::backend::sqlite::file::Side;
 use crate::store::{self, Location};
 
@@ -39,13 +40,24 @@ const MISPLACED: u8 = 2;
 /// How often a daemon looks whether the schema has outgrown it.
 const SCHEMA_EVERY: Duration = Duration::from_secs(10);
 
+/// The same of a console alone, which claims nothing: one that is left to itself asks seldom.
+const CONSOLE_SCHEMA_EVERY: Duration = Duration::from_secs(60);
+
 /// How often a daemon looks whether its file is where it was: until then, commits go along with it.
 const FILE_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns when this daemon cannot go on with its database, with the exit status that says so.
-pub async fn unfit(requests: &mpsc::UnboundedSender<Request>, location: &Location) -> Over {
+pub async fn unfit(
+    requests: &mpsc::UnboundedSender<Request>,
+    location: &Location,
+    role: Role,
+) -> Over {
+    let every = match role {
+        Role::Console => CONSOLE_SCHEMA_EVERY,
+        _ => SCHEMA_EVERY,
+    };
     tokio::select! {
-        () = outgrown(requests) => Over::with(OUTGROWN),
+        () = outgrown(requests, every) => Over::with(OUTGROWN),
         at_once = misplaced(location) => Over { code: MISPLACED, at_once },
     }
 }
@@ -73,7 +85,7 @@ async fn misplaced(location: &Location) -> bool {
 
 /// Returns when a newer program has changed the schema so that this one cannot work with it any more.
 /// One that it can work with is reported once.
-async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
+async fn outgrown(requests: &mpsc::UnboundedSender<Request>, every: Duration) {
     let mut reported = None;
     loop {
         let (reply, answer) = oneshot::channel();
@@ -94,7 +106,7 @@ async fn outgrown(requests: &mpsc::UnboundedSender<Request>) {
                 _ => {}
             }
         }
-        tokio::time::sleep(SCHEMA_EVERY).await;
+        tokio::time::sleep(every).await;
     }
 }
 

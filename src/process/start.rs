@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, DaemonRole, PipelineFilter};
 use crate::definition::{self, Definition};
-use crate::model::ProcessId;
+use crate::model::{ProcessId, Role};
 use crate::problem::{Position, Problem, Problems};
 use crate::step::registry::Registry;
 use crate::store::{self, Location, Purpose, migrate};
@@ -218,7 +218,7 @@ pub fn start_until(
             let requests = handle.requests.clone();
             tokio::select! {
                 code = until(handle, config) => Over::with(code),
-                over = unfit(&requests, &location) => over,
+                over = unfit(&requests, &location, Role::Supervisor) => over,
             }
         };
         Ok(supervisor::supervise(setup, signals, until).await)

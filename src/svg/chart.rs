@@ -20,7 +20,7 @@ pub struct Bar {
     pub halted: u64,
     /// The same in words, for one who points at it.
     pub told: String,
-    /// What is below it, at some of them.
+    /// The time below it, at some of them.
     pub tick: Option<String>,
     /// It has the counts of other times as well, or not all of its own.
     pub is_odd: bool,

@@ -300,7 +300,7 @@ pub static ROUTES: &[Route] = &[
         &[&steps::EXECUTION.about], json::<LogJson>(), |site, given| Box::pin(steps::log(site, given))),
     reads("/api/v1/pipelines", "Pipelines, with their runs and queues counted",
         &[], json::<Vec<PipelineJson>>(), |site, given| Box::pin(pipelines::list(site, given))),
-    reads("/api/v1/pipelines/{name}/series", "What a pipeline counted, by the minute or by the hour, newest first; there is no \
+    reads("/api/v1/pipelines/{name}/series", "The counts of a pipeline by the minute or by the hour, newest first; there is no \
          point where nothing was counted",
         &[&actions::NAME.about, &series::SINCE.about, &series::GRAIN.about, &runs::LIMIT_.about, &series::AFTER.about],
         json::<Vec<PointJson>>(), |site, given| Box::pin(series::list(site, given))),

@@ -11,7 +11,7 @@ use crate::time;
 
 use super::Time;
 
-/// What a pipeline counted in a minute or an hour.
+/// The counts of a pipeline in a minute or an hour.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Point")]
 pub struct PointJson {

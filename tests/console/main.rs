@@ -34,6 +34,7 @@ mod pages;
 mod pipelines;
 mod refused;
 mod schema;
+mod series;
 mod source;
 mod strangers;
 mod tokens;

@@ -8,6 +8,8 @@
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/cluster.rs"]
 mod cluster;
+#[path = "../support/dice.rs"]
+mod dice;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../tripwires/mod.rs"]
