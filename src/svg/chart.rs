@@ -95,7 +95,7 @@ pub fn chart(label: &str, bars: &[Bar]) -> String {
     );
     for (part, number) in [(0, 0), (1, most / 2), (2, most)] {
         let y = floor - TALL * part / 2;
-        if part == 1 && most % 2 > 0 {
+        if part == 1 && !most.is_multiple_of(2) {
             continue;
         }
         let _ = writeln!(

@@ -112,7 +112,8 @@ pub async fn known(site: &Arc<Site>, pipeline: &str) -> Result<(), Refusal> {
         None => String::new(),
     };
     let detail = format!("there is no pipeline `{}`{near}", clip(pipeline, LETTERS));
-    Err(Refusal::new(StatusCode::NOT_FOUND, detail))
+    let remedy = "the lists of pipelines, on `/pipelines` and at `/api/v1/pipelines`, have those that there are";
+    Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy))
 }
 
 /// The reason why this can be no key of a run, if it cannot.

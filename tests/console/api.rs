@@ -101,6 +101,7 @@ fn values(console: &Console, run: RunId) -> BTreeMap<&'static str, String> {
         ("execution", text(&steps[0]["executions"][0]["id"])),
         ("fan_out", text(&fan_outs[0]["id"])),
         ("digest", text(&whole["definition"])),
+        ("name", text(&whole["pipeline"])),
     ])
 }
 

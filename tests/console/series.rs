@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::fixture::*;
 use crate::http::Console;
 use crate::on_every_database;
+use crate::schema;
 use crate::support::Db;
 use crate::visitors::{Ask, KNOWN, token};
 
@@ -104,6 +105,10 @@ on_every_database! {
         assert!(minutes[0]["run_duration"]["p95_seconds"].as_f64().unwrap() > 0.0);
         assert!(sum(&minutes, &["step_wait", "count"]) <= 20);
         assert_eq!(sum(&points(&console, "Halts", ""), &["ended", "halted"]), 3);
+        let document = console.json("/api/v1/openapi.json");
+        let form = "/paths/~1api~1v1~1pipelines~1{name}~1series/get/responses/200/content/application~1json/schema";
+        let form = document.pointer(form).unwrap();
+        assert_eq!(schema::faults(&document, form, &Value::Array(minutes)), Vec::<String>::new());
 
         let page = console.get("/").body;
         for part in [
