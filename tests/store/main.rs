@@ -8,6 +8,7 @@
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/cluster.rs"]
 mod cluster;
+#[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/dice.rs"]
 mod dice;
 #[path = "../support/mod.rs"]
