@@ -136,6 +136,9 @@ impl Health {
                 (what, who, stuck(&mut conn, &witness, &processes).await?)
             }
         };
+        let (away, stuck): (Vec<Stuck>, Vec<Stuck>) =
+            stuck.into_iter().partition(Stuck::is_elsewhere);
+        let untraced = away.first();
         let unsent = match narrow {
             true => None,
             false => delivery::oldest_unsent(&mut conn).await?,
@@ -155,6 +158,7 @@ impl Health {
                 stuck: stuck.iter().map(StuckJson::of).collect(),
                 paused: pauses.iter().map(PausedJson::of).collect(),
                 undelivered: undelivered.as_deref(),
+                untraced: untraced.map(|it| it.fact.as_str()),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
             return if fine {
@@ -174,6 +178,11 @@ impl Health {
         // The fault is the endpoint's, and no daemon mends it.
         if let Some(fact) = &undelivered {
             cli.out.text(&format!("{}\n", out::clean(fact)))?;
+        }
+        // That of a collector neither.
+        if let Some(Stuck { fact, remedy, .. }) = untraced {
+            let (fact, remedy) = (out::clean(fact), out::clean(remedy));
+            cli.out.text(&format!("{fact}; {remedy}\n"))?;
         }
         let problem = self.problem(&witness, &asked, &stale, dead);
         let obstacle = obstacle.as_deref().map(mend);

@@ -15,8 +15,20 @@ use super::why;
 /// Work that is no older than this is on its way.
 pub const GRACE: Duration = Duration::from_secs(40);
 
-/// A console whose collector is away says so in these words, and then which and why.
+/// A console that cannot send traces says so in these words, and then why.
 pub const UNSENT: &str = "traces cannot be sent";
+
+/// A console whose collector is away says so in these words, and then which and why.
+pub const AWAY: &str = "traces cannot be sent to";
+
+/// The cause of a process that cannot get on.
+const TROUBLE: &str = "trouble";
+
+/// The cause of a console whose collector is away.
+const UNTRACED: &str = "untraced";
+
+/// The remedy for a console that cannot read the runs whose traces are due.
+const READ_RUNS: &str = "`ductworkd audit` finds rows that are damaged; the console's log says more";
 
 /// The remedy for one whose collector is away.
 const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
@@ -103,6 +115,13 @@ pub struct Stuck {
     pub remedy: String,
 }
 
+impl Stuck {
+    /// True where somebody else's server is away: no process here is at fault, and none mends it.
+    pub fn is_elsewhere(&self) -> bool {
+        self.cause == UNTRACED
+    }
+}
+
 /// All that does not move: each pipeline's once for each cause.
 pub fn stuck(facts: &Facts) -> Vec<Stuck> {
     let mut stuck: Vec<Stuck> = facts
@@ -180,14 +199,16 @@ impl Facts {
             ),
             None => (String::new(), "ductworkd runs".to_owned()),
         };
-        let remedy = match process.role {
+        let list = || format!("`{list}` lists what waits, `ductworkd why RUN` explains it");
+        let (cause, remedy) = match process.role {
             // No work waits for it.
-            Role::Console if trouble.starts_with(UNSENT) => MEND_COLLECTOR.to_owned(),
-            Role::Console => LISTEN_ELSEWHERE.to_owned(),
-            _ => format!("`{list}` lists what waits, `ductworkd why RUN` explains it"),
+            Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
+            Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
+            Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
+            _ => (TROUBLE, list()),
         };
         Some(Stuck {
-            cause: "trouble",
+            cause,
             pipeline: process.pipeline.clone(),
             run_id: None,
             since: *since,
@@ -430,10 +451,20 @@ mod tests {
         let stuck = stuck(&facts(vec![console]));
         assert!(stuck[0].fact.starts_with("console "), "{stuck:#?}");
         assert!(stuck[0].remedy.contains("`console.listen`"), "{stuck:#?}");
-        let mut console = mover(Role::Console);
-        console.trouble = Some((format!("{UNSENT} to a:1: gone"), NOW - 65 * SECOND));
-        let stuck = super::stuck(&facts(vec![console]));
-        assert!(stuck[0].remedy.contains("`console.traces`"), "{stuck:#?}");
+        assert!(!stuck[0].is_elsewhere());
+    }
+
+    #[test]
+    fn a_collector_that_is_away_is_told_as_somebody_elses_fault_and_rows_that_cannot_be_read_as_ours() {
+        let sending = |text: String| {
+            let mut console = mover(Role::Console);
+            console.trouble = Some((text, NOW - 65 * SECOND));
+            super::stuck(&facts(vec![console])).remove(0)
+        };
+        let away = sending(format!("{AWAY} a:1: gone"));
+        assert!(away.is_elsewhere() && away.remedy.contains("`console.traces`"), "{away:#?}");
+        let unread = sending(format!("{UNSENT}: a row is damaged"));
+        assert!(!unread.is_elsewhere() && unread.remedy.contains("`ductworkd audit`"), "{unread:#?}");
     }
 
     #[test]

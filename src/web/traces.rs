@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::config::Collector;
 use crate::machine::export::{Follows, asked_for, fit, follows};
-use crate::machine::stuck::UNSENT;
+use crate::machine::stuck::{AWAY, UNSENT};
 use crate::machine::trace::Facts;
 use crate::store::query;
 use crate::store::tracer::{Look, Tracer};
@@ -242,7 +242,7 @@ impl Sender {
 
     fn rest(&mut self, wait: Duration, why: String) {
         let host = self.endpoint.authority().map_or("", |it| it.as_str());
-        let why = format!("{UNSENT} to {host}: {why}");
+        let why = format!("{AWAY} {host}: {why}");
         (self.site.terms.exporting)(Some(&why));
         self.failures = self.failures.saturating_add(1);
         self.rests = Some((Instant::now() + wait, why));

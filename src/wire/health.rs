@@ -30,6 +30,8 @@ pub struct HealthJson<'a> {
     pub paused: Vec<PausedJson<'a>>,
     /// An endpoint that takes no messages for long, which is no fault of Ductwork's.
     pub undelivered: Option<&'a str>,
+    /// A collector that takes no traces, which is no fault of Ductwork's.
+    pub untraced: Option<&'a str>,
     /// All processes, where they were asked for.
     pub processes: Option<Vec<ProcessJson<'a>>>,
 }

@@ -19,7 +19,7 @@ use crate::fixture::*;
 use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
-use crate::visitors::{Ask, HALTS, KNOWN, PLAIN, started, token};
+use crate::visitors::{Ask, HALTS, KNOWN, PLAIN, printed, started, token};
 
 /// A console says so; it sends no trace of a run that ended before.
 const BEGINS: &str = "traces of runs are sent by this console";
@@ -297,12 +297,18 @@ on_every_database! {
             child = daemon.child("console", Some(child)).await;
         }
         let told = format!("traces cannot be sent to {address}");
-        eventually(PATIENCE, "`health` tells of it", async || {
-            let said = fixture.run(&[], &["health"]);
-            let said = String::from_utf8_lossy(&said.stderr).into_owned();
-            (said.contains(&told) && said.contains("`console.traces`")).then_some(())
+        let json = eventually(PATIENCE, "`health` tells of it", async || {
+            let said = fixture.run(&[], &["health", "--json"]);
+            let said: Value = serde_json::from_slice(&said.stdout).unwrap();
+            said["untraced"].as_str().is_some_and(|it| it.contains(&told)).then_some(said)
         })
         .await;
+        // No daemon mends a collector, so none is to be restarted for it.
+        assert_eq!((&json["healthy"], &json["stuck"]), (&true.into(), &json!([])), "{json}");
+        let said = printed(&fixture, &["health"]);
+        let (fact, healthy) = said.split_once('\n').unwrap();
+        assert!(fact.contains(&told) && fact.contains("`console.traces`"), "{said}");
+        assert_eq!(healthy, "healthy: 1 of 1");
         let collector = Collector::at(&address, vec![busy].leak(), spans);
         let halted = fixture.trigger("Halts", "1", 3).await;
         runs.extend(halted);
