@@ -26,6 +26,7 @@ mod series;
 mod serve;
 pub mod source;
 mod strangers;
+mod tls;
 mod traces;
 mod unstalled;
 mod visitor;

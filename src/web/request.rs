@@ -28,6 +28,8 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use crate::file;
 use crate::telemetry;
 
+use super::tls;
+
 /// An attempt takes so long at most, from the look-up of the name to the end of what is read of the response.
 pub const WITHIN: Duration = Duration::from_secs(15);
 
@@ -57,8 +59,8 @@ enum Unsent {
     Name,
     #[error("the authorities in {0} cannot be used: {1}")]
     Authorities(String, String),
-    #[error("the connection cannot be made safe")]
-    Tls(#[source] std::io::Error),
+    #[error("the connection cannot be made safe: {0}")]
+    Tls(String),
     #[error("the response is none")]
     Http(#[source] hyper::Error),
     #[error("the request cannot be written")]
@@ -130,7 +132,8 @@ async fn exchange(
         return ask(stream, request, until).await;
     };
     let name = ServerName::try_from(host.to_owned()).map_err(|_| Unsent::Name)?;
-    let stream = connector.connect(name, stream).await.map_err(Unsent::Tls)?;
+    let wrong = |error| Unsent::Tls(tls::refused(&error, host, ca.is_some()));
+    let stream = connector.connect(name, stream).await.map_err(wrong)?;
     ask(stream, request, until).await
 }
 

@@ -392,6 +392,19 @@ impl Drop for Server {
     }
 }
 
+/// The address of a server that answers whatever comes in plain text.
+fn no_tls() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4_096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    address
+}
+
 #[tokio::test]
 async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it() {
     let (right, wrong) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -404,6 +417,7 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
         port.ends_with('\n').then(|| port.trim().to_owned())
     })
     .await;
+    let plain = no_tls();
     let ca = |directory: &Path, name: &str| format!("ca: \"{}\"", directory.join(name).display());
     let secret = "secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let endpoint = |name: &str, host: &str, ca: &str| {
@@ -415,6 +429,7 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
         endpoint("usual", "localhost", ""),
         endpoint("misnamed", "127.0.0.1", &ca(right.path(), "right.crt")),
         endpoint("unread", "localhost", &ca(right.path(), "none.crt")),
+        format!("{{ name: plain, url: \"https://{plain}/\", {secret} }}"),
     ];
     let settings = format!(
         "  console: {{ listen: \"127.0.0.1:0\", webhooks: [{}], traces: {{ endpoint: \"https://localhost:{port}/v1/traces\", {} }} }}\n",
@@ -440,7 +455,7 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
     let all = eventually(PATIENCE, "each endpoint was tried", async || {
         let all = delivery::latest(conn, None, None, 99).await.unwrap();
         let all: Vec<Delivery> = all.iter().filter_map(Listed::delivery).cloned().collect();
-        (all.len() == 5 && all.iter().all(|it| it.attempts > 0)).then_some(all)
+        (all.len() == 6 && all.iter().all(|it| it.attempts > 0)).then_some(all)
     })
     .await;
     for it in all {
@@ -448,10 +463,15 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
         match it.endpoint.as_str() {
             "good" => assert_eq!(it.state, "delivered", "{error}"),
             "unread" => assert!(error.contains("none.crt cannot be used"), "{error}"),
-            _ => assert!(
-                error.contains("cannot be made safe") && error.contains("certificate"),
-                "{error}"
-            ),
+            other => {
+                let said = match other {
+                    "stranger" => "no authority in `ca` vouches for the server's certificate",
+                    "usual" => "name the PEM file of its authority as `ca`",
+                    "misnamed" => "certificate is for localhost, and not for 127.0.0.1",
+                    _ => "the server does not speak TLS at this port",
+                };
+                assert!(error.contains("cannot be made safe") && error.contains(said), "{other}: {error}");
+            }
         }
     }
     eventually(PATIENCE, "the trace arrives", async || {
