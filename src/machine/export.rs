@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use jiff::fmt::rfc2822::DateTimeParser;
-
-use crate::time;
+use super::retry_after::WAIT_MAX;
 
 /// Spans of a request: as many as the processors of OpenTelemetry send together.
 pub const SPANS_MAX: usize = 512;
@@ -17,9 +15,6 @@ pub const BYTES_MAX: usize = 1 << 20;
 
 /// The wait after a failure, at first and at most, unless the collector names another.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// However long a collector wants to be left alone, it is asked after this time.
-const WAIT_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The consequence of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,17 +46,6 @@ pub fn follows(status: Option<u16>, wait: Option<Duration>, failures: u32, sprea
         Some(400 | 413) => Follows::Halved,
         Some(_) => Follows::GivenUp,
     }
-}
-
-/// The time that a header `Retry-After` asks for: in seconds, or until a date.
-pub fn asked_for(header: &str, now_us: i64) -> Option<Duration> {
-    let header = header.trim();
-    if !header.is_empty() && header.bytes().all(|it| it.is_ascii_digit()) {
-        let seconds = header.parse().unwrap_or(u64::MAX);
-        return Some(Duration::from_secs(seconds).min(WAIT_MAX));
-    }
-    let at = DateTimeParser::new().parse_timestamp(header).ok()?;
-    Some(time::between(now_us, at.as_microsecond()).min(WAIT_MAX))
 }
 
 /// How many of the spans of these sizes go into the next request: all that fit, but one at least.
@@ -107,19 +91,6 @@ mod tests {
         assert_eq!(wait(0, seconds(20), 1.0), 20.0);
         assert_eq!(wait(3, seconds(0), 1.0), 8.0, "nobody is asked in a loop");
         assert_eq!(wait(0, seconds(86_400), 1.0), 3_600.0);
-    }
-
-    #[test]
-    fn a_wait_is_asked_for_in_seconds_or_until_a_date() {
-        let now = 784_111_777_000_000;
-        let asked = |header| asked_for(header, now).map(|it| it.as_secs());
-        assert_eq!(asked(" 120 "), Some(120));
-        assert_eq!(asked("99999999999999999999"), Some(3_600));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
-        assert_eq!(asked("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
-        for none in ["", "-1", "soon", "1.5"] {
-            assert_eq!(asked(none), None, "{none}");
-        }
     }
 
     #[test]

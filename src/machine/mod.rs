@@ -13,6 +13,7 @@ pub mod kind;
 pub mod layout;
 pub mod outcome;
 pub mod pause;
+pub mod retry_after;
 pub mod revive;
 pub mod stuck;
 pub mod timeline;

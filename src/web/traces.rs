@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use hyper::Uri;
 use serde_json::value::RawValue;
 use tokio::sync::Mutex;
-use uuid::Uuid;
 
 use crate::config::Collector;
-use crate::machine::export::{Follows, asked_for, fit, follows};
+use crate::engine::chance;
+use crate::machine::export::{Follows, fit, follows};
+use crate::machine::retry_after::asked_for;
 use crate::machine::stuck::{AWAY, UNSENT};
 use crate::machine::trace::Facts;
 use crate::store::query;
@@ -178,7 +179,7 @@ impl Sender {
             tracer.sent(runs.len());
         }
         if let Some((spans, why)) = given_up
-            && let Follows::Again(wait) = follows(None, None, self.failures, spread())
+            && let Follows::Again(wait) = follows(None, None, self.failures, chance())
         {
             // The next ones may be as unwelcome: of a collector that is mended soon little is lost.
             self.rest(wait, format!("{why}; {spans} spans are given up"));
@@ -206,7 +207,7 @@ impl Sender {
         let response = match posted.await {
             Ok(response) => response,
             Err(why) => {
-                return (follows(None, None, self.failures, spread()), why);
+                return (follows(None, None, self.failures, chance()), why);
             }
         };
         let Response {
@@ -218,7 +219,7 @@ impl Sender {
             Some(header) => self.now().await.and_then(|now| asked_for(&header, now)),
             None => None,
         };
-        let follows = follows(Some(status), wait, self.failures, spread());
+        let follows = follows(Some(status), wait, self.failures, chance());
         if follows == Follows::Sent
             && let Some((spans, why)) = rejected(&text)
         {
@@ -256,9 +257,4 @@ impl Sender {
         self.failures = 0;
         self.rests = None;
     }
-}
-
-/// A random number from 0 to 1.
-fn spread() -> f64 {
-    f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
 }

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::config::Endpoint;
-use crate::engine::counting;
-use crate::machine::export::asked_for;
+use crate::engine::{chance, counting};
+use crate::machine::retry_after::asked_for;
 use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
 use crate::store::action::Actor;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
@@ -121,8 +121,18 @@ struct Ended {
 #[derive(Default)]
 struct Refusing {
     since: BTreeMap<usize, Refused>,
-    given_up: Growing<usize>,
-    long: Growing<usize>,
+    said: Growing<(Said, usize)>,
+}
+
+/// What the log says of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Said {
+    /// Messages to it are given up.
+    GivenUp,
+    /// It takes nothing for long.
+    Long,
+    /// Another console has the duty, and has not looked for it for long.
+    Unheard,
 }
 
 /// Since when an endpoint takes nothing, and its last answer.
@@ -138,7 +148,7 @@ impl Refusing {
     fn meet(&mut self, place: usize, follows: Follows, answer: &Answer, now: Instant) -> bool {
         if follows == Follows::Delivered {
             self.since.remove(&place);
-            self.long.over(&place);
+            self.said.over(&(Said::Long, place));
             return false;
         }
         let Answer { status, error, .. } = answer.clone();
@@ -149,19 +159,23 @@ impl Refusing {
             error,
         };
         self.since.insert(place, refused);
-        follows == Follows::Failed && self.given_up.meet(&place, now).is_some()
+        follows == Follows::Failed && self.is_due(Said::GivenUp, place, now)
     }
 
     /// The endpoints of which the log is to say that they take nothing, with pauses that grow.
     fn long(&mut self, now: Instant) -> Vec<(usize, Duration, Refused)> {
-        let mut said = Vec::new();
-        for (place, refused) in &self.since {
+        let lasting = self.since.iter().map(|(place, refused)| {
             let lasted = now.saturating_duration_since(refused.since);
-            if lasted >= SOON && self.long.meet(place, now).is_some() {
-                said.push((*place, lasted, refused.clone()));
-            }
-        }
-        said
+            (*place, lasted, refused.clone())
+        });
+        let mut lasting: Vec<_> = lasting.filter(|(_, lasted, _)| *lasted >= SOON).collect();
+        lasting.retain(|(place, ..)| self.is_due(Said::Long, *place, now));
+        lasting
+    }
+
+    /// True where the log is to say this, which is met now, of an endpoint: with pauses that grow.
+    fn is_due(&mut self, said: Said, place: usize, now: Instant) -> bool {
+        self.said.meet(&(said, place), now).is_some()
     }
 }
 
@@ -172,7 +186,6 @@ pub async fn work(site: Arc<Site>) {
         return;
     }
     let (mut finder, mut has_duty) = (None, false);
-    let mut unheard = Growing::default();
     let mut post = Post {
         lines: endpoints
             .iter()
@@ -205,15 +218,7 @@ pub async fn work(site: Arc<Site>) {
             }
             // Another console has the duty: what it found is not known here.
             Ok(Looked::IsOthers(waiting)) => {
-                for endpoint in waiting {
-                    if unheard.meet(&endpoint, Instant::now()).is_some() {
-                        tracing::warn!(
-                            endpoint,
-                            "an endpoint of this console waits: another console has the duty to tell endpoints of \
-                             runs, and has not looked for this one for a minute"
-                        );
-                    }
-                }
+                post.tell_of_unheard(&waiting);
                 has_duty = false;
                 pause = LEASE / 2;
             }
@@ -245,8 +250,8 @@ pub async fn work(site: Arc<Site>) {
 enum Looked {
     /// It was this console's duty. Where it was, and whether there is more at once.
     Found(Finder, bool),
-    /// It is another's, who has not looked for these endpoints for long.
-    IsOthers(Vec<String>),
+    /// It is another's, who has not looked for the endpoints at these places for long.
+    IsOthers(Vec<usize>),
 }
 
 /// Looks for runs, while this console has the duty.
@@ -261,10 +266,10 @@ async fn look(
             let soon = i64::try_from(SOON.as_micros()).unwrap_or_default();
             let long_ago = query::now(conn).await? - soon;
             let mut waiting = Vec::new();
-            for endpoint in endpoints.iter() {
+            for (place, endpoint) in endpoints.iter().enumerate() {
                 // One of a new name begins now, whoever has the duty.
                 if delivery::heard(conn, &endpoint.name).await?.seen < long_ago {
-                    waiting.push(endpoint.name.clone());
+                    waiting.push(place);
                 }
             }
             return Ok(Looked::IsOthers(waiting));
@@ -387,7 +392,6 @@ impl Post {
             return;
         };
         let now = Instant::now();
-        let spread = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
         let header = answer.retry_after.as_deref();
         let header = header.filter(|_| is_busy(answer.status));
         // By the database's clock, as of when the message was taken.
@@ -395,7 +399,7 @@ impl Post {
         let since = i64::try_from(line.taken.elapsed().as_micros()).unwrap_or_default();
         let now_us = line.at * 1_000_000 + since;
         let asked = header.and_then(|it| asked_for(it, now_us));
-        let follows = follows(answer.status, asked, due.attempts, spread);
+        let follows = follows(answer.status, asked, due.attempts, chance());
         let line = &mut self.lines[place];
         line.under_way = line.under_way.saturating_sub(1);
         line.pace.meet(follows);
@@ -443,6 +447,18 @@ impl Post {
         for follows in self.meanwhile(asked).await.unwrap_or_default() {
             let counts = &site.terms.counts;
             counts.count(|counts| counting::delivered(counts, follows));
+        }
+    }
+
+    fn tell_of_unheard(&mut self, places: &[usize]) {
+        for place in places {
+            if self.refusing.is_due(Said::Unheard, *place, Instant::now()) {
+                tracing::warn!(
+                    endpoint = self.endpoints[*place].name,
+                    "an endpoint of this console waits: another console has the duty to tell endpoints of runs, and has \
+                     not looked for this one for a minute"
+                );
+            }
         }
     }
 
