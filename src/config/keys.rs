@@ -246,7 +246,8 @@ pub static KEYS: &[Key] = &[
     key("console.proxy.admin", Kind::Groups, Scope::One, "[]",
         "groups of visitors who may do everything"),
     key("console.webhooks", Kind::Webhooks, Scope::One, "[]",
-        "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, and if not all \
+        "endpoints that are told of runs which have ended or wait: each a `name`, a `url` and a `secret`, or a list of \
+         secrets, of which each signs and the first is the newest, and if not all \
          are meant its `events` and `pipelines`; a `ca` is the PEM file of the authorities that alone vouch for it"),
     key("console.traces.endpoint", Kind::Collector, Scope::One, "none",
         "where the traces of runs that have ended are sent, by OTLP over HTTP: the whole address, such as \

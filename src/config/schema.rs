@@ -112,6 +112,7 @@ fn leaf(key: &Key) -> Value {
                 {"type": "string"},
                 {"type": "array", "items": {"type": "string"}, "minItems": 1},
             ]});
+            let secret = json!({"type": "string", "pattern": "^whsec_|\\$\\{"});
             let properties = [
                 (
                     "name",
@@ -123,7 +124,10 @@ fn leaf(key: &Key) -> Value {
                 ),
                 (
                     "secret",
-                    json!({"type": "string", "pattern": "^whsec_|\\$\\{"}),
+                    json!({"anyOf": [
+                        secret,
+                        {"type": "array", "items": secret, "minItems": 1, "maxItems": 3},
+                    ]}),
                 ),
                 ("events", texts.clone()),
                 ("pipelines", texts),

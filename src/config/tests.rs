@@ -1433,9 +1433,10 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 #[test]
 fn endpoints_hear_of_what_they_name_and_of_all_where_they_name_nothing() {
     let text = "console:\n  webhooks:\n    - {name: a, url: \"https://a.example/x?y=1\", secret: \"${S}\"}\n    \
-                - name: b\n      url: \"http://[::1]:8080\"\n      secret: \"${S}\"\n      \
+                - name: b\n      url: \"http://[::1]:8080\"\n      secret: [\"${NEW}\", \"${S}\"]\n      \
                 events: [run.halted, run.dampened]\n      pipelines: P\n";
-    let config = Desk::with(text).var("S", SECRET).config();
+    let newer = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let config = Desk::with(text).var("S", SECRET).var("NEW", newer).config();
     let [a, b] = config.console.webhooks.as_slice() else {
         panic!("{:?}", config.console)
     };
@@ -1449,8 +1450,13 @@ fn endpoints_hear_of_what_they_name_and_of_all_where_they_name_nothing() {
         (Some("[::1]"), Some(8080))
     );
     assert_eq!(b.interest.pipelines, ["P"]);
-    assert_eq!(a.secret.expose().len(), 24);
-    assert!(config.secret_variables().contains(&"S".to_owned()));
+    let lengths = |it: &Endpoint| -> Vec<usize> {
+        it.secrets.iter().map(|it| it.expose().len()).collect()
+    };
+    assert_eq!((lengths(a), lengths(b)), (vec![24], vec![32, 24]));
+    for secret in ["S", "NEW"] {
+        assert!(config.secret_variables().contains(&secret.to_owned()), "{secret}");
+    }
     assert!(!format!("{config:?}").contains("MfKQ9r"));
 }
 
@@ -1539,6 +1545,22 @@ fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
         (
             "[{name: a, url: \"http://a\", secret: whsec_c2hvcnQ=}]".to_owned(),
             "is not `whsec_` and 24 to 64 bytes",
+        ),
+        (
+            format!("[{{name: a, url: \"http://a\", secret: [{SECRET}, hunter2]}}]"),
+            "is not `whsec_` and 24 to 64 bytes",
+        ),
+        (
+            format!("[{{name: a, url: \"http://a\", secret: [{SECRET}, {SECRET}]}}]"),
+            "has one secret twice",
+        ),
+        (
+            "[{name: a, url: \"http://a\", secret: []}]".to_owned(),
+            "takes one secret, or a list of up to 3",
+        ),
+        (
+            "[{name: a, url: \"http://a\", secret: [a, b, c, d]}]".to_owned(),
+            "takes one secret, or a list of up to 3",
         ),
     ] {
         let desk = Desk::with(&format!("console: {{webhooks: {items}}}\n"));

@@ -27,6 +27,9 @@ const URL_MAX: usize = 2_000;
 /// Bytes of a secret, as Standard Webhooks wants them.
 const SECRET: std::ops::RangeInclusive<usize> = 24..=64;
 
+/// Secrets of an endpoint at once: a new one, those that it is to replace, and no more.
+const SECRETS_MAX: usize = 3;
+
 /// The beginning of a secret.
 const PREFIX: &str = "whsec_";
 
@@ -41,8 +44,8 @@ pub struct Endpoint {
     pub url: Uri,
     /// The file of the authorities that vouch for it; `None`: the usual ones.
     pub ca: Option<PathBuf>,
-    /// The key of its signatures.
-    pub secret: SigningKey,
+    /// The keys of its signatures, the newest first: each signs.
+    pub secrets: Vec<SigningKey>,
     /// The runs of which it wants to hear.
     pub interest: Interest,
 }
@@ -144,7 +147,7 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
     let url =
         part("url").and_then(|it| url(it, "the `url` of an endpoint").map_err(&mut take).ok());
     let ca = part("ca").and_then(|it| ca(it, url.as_ref()).map_err(&mut take).ok());
-    let secret = part("secret").and_then(|it| secret(it).map_err(&mut take).ok());
+    let secrets = part("secret").map_or_else(Vec::new, |it| secrets(it, &mut take));
     let mut events = EVENTS.to_vec();
     if let Some(given) = part("events") {
         events = Vec::new();
@@ -177,12 +180,12 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
             take(Fault::new(given.at, message).help("leave it out to hear of all pipelines"));
         }
     }
-    match (name, url, secret, faults.is_empty()) {
-        (Some(name), Some(url), Some(secret), true) => Ok(Endpoint {
+    match (name, url, faults.is_empty()) {
+        (Some(name), Some(url), true) => Ok(Endpoint {
             name,
             url,
             ca,
-            secret,
+            secrets,
             interest: Interest { events, pipelines },
         }),
         _ => Err(faults),
@@ -281,6 +284,32 @@ fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
 
 const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
      `echo whsec_$(head -c 32 /dev/urandom | base64)` makes one";
+
+/// One secret, or a list of them, of which the first is the newest.
+fn secrets(node: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
+    let all = match &node.value {
+        Value::List(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    if !(1..=SECRETS_MAX).contains(&all.len()) {
+        let message = format!("`secret` of an endpoint takes one secret, or a list of up to {SECRETS_MAX}");
+        let help = "write the newest first, and take the oldest out when the endpoint knows the newest";
+        take(Fault::new(node.at, message).help(help));
+        return Vec::new();
+    }
+    let mut keys = Vec::new();
+    for item in all {
+        match secret(item) {
+            Ok(key) if keys.contains(&key) => {
+                let message = "`secret` of an endpoint has one secret twice";
+                take(Fault::new(item.at, message).help("take one of the two out"));
+            }
+            Ok(key) => keys.push(key),
+            Err(fault) => take(fault),
+        }
+    }
+    keys
+}
 
 fn secret(node: &Node) -> Result<SigningKey, Fault> {
     SigningKey::read(node.as_text().unwrap_or_default()).ok_or_else(|| {

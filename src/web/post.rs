@@ -2,14 +2,11 @@
 //!
 //! Owns: its signature after Standard Webhooks, and the outcome. Never: tries again.
 
-use std::path::Path;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper::Uri;
 use ring::hmac;
 
-use crate::config::SigningKey;
+use crate::config::{Endpoint, SigningKey};
 
 use super::request::{self, clipped};
 
@@ -33,21 +30,16 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
-/// Sends a message once, to an endpoint that these authorities vouch for, or else the usual ones.
-pub async fn send(
-    url: &Uri,
-    ca: Option<&Path>,
-    secret: &SigningKey,
-    message: &Message<'_>,
-) -> Answer {
+/// Sends a message once.
+pub async fn send(endpoint: &Endpoint, message: &Message<'_>) -> Answer {
     let signed = request::post(
-        url,
-        ca,
+        &endpoint.url,
+        endpoint.ca.as_deref(),
         |request| {
             request
                 .header("webhook-id", message.id)
                 .header("webhook-timestamp", message.at)
-                .header("webhook-signature", signature(secret, message))
+                .header("webhook-signature", signatures(&endpoint.secrets, message))
         },
         message.body.to_owned(),
     );
@@ -70,7 +62,13 @@ pub async fn send(
     }
 }
 
-/// The header `webhook-signature` of a message.
+/// The header `webhook-signature` of a message: a signature by each of these. An endpoint that knows one of them
+/// finds its own among them.
+fn signatures(secrets: &[SigningKey], message: &Message<'_>) -> String {
+    let all: Vec<String> = secrets.iter().map(|it| signature(it, message)).collect();
+    all.join(" ")
+}
+
 fn signature(secret: &SigningKey, message: &Message<'_>) -> String {
     let Message { id, at, body } = message;
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.expose());
@@ -91,6 +89,12 @@ mod tests {
             body: r#"{"test": 2432232314}"#,
         };
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        assert_eq!(signature(&secret, &message), expected);
+        assert_eq!(signatures(std::slice::from_ref(&secret), &message), expected);
+        // While a secret is replaced each signs, the newest first.
+        let newer = SigningKey::read("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").unwrap();
+        let both = signatures(&[newer, secret], &message);
+        let (first, second) = both.split_once(' ').unwrap();
+        assert!(first.starts_with("v1,") && first != second, "{both}");
+        assert_eq!(second, expected);
     }
 }

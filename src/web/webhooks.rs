@@ -377,10 +377,7 @@ impl Post {
                     at,
                     body: &due.body,
                 };
-                let answer = {
-                    let ca = endpoint.ca.as_deref();
-                    post::send(&endpoint.url, ca, &endpoint.secret, &message).await
-                };
+                let answer = post::send(endpoint, &message).await;
                 (place, due, answer)
             });
         }
