@@ -127,6 +127,7 @@ const SCANS: &[(&str, &str)] = &[
     ("STUCK_EXPIRED", "what is claimed at the moment"),
     ("TOKENS", "stops at its limit"),
     ("NEWEST_RUN", "stops at the first"),
+    ("OLDEST_UNSENT", "a row per endpoint that there ever was"),
     ("OPEN_BULKS", "a few: others are refused"),
     ("FORGET_BULKS", "stops at its limit"),
     ("UNAWARE", "a row per process"),

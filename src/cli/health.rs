@@ -5,14 +5,16 @@ use std::time::Instant;
 use crate::config::Config;
 use crate::machine::pause::Pause;
 use crate::machine::stuck::{self, Stuck};
+use crate::machine::webhook::{self, Waits};
 use crate::model::Role;
 use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
+use crate::store::delivery::{self, COUNTED};
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
-use crate::store::{self, Conn, Purpose, delivery, query};
+use crate::store::{self, Conn, Purpose, query};
 use crate::time;
-use crate::wire::health::{HealthJson, StuckJson};
+use crate::wire::health::{HealthJson, KeptJson, StuckJson};
 use crate::wire::pipeline::PausedJson;
 use crate::wire::process::State;
 
@@ -139,11 +141,17 @@ impl Health {
         let (away, stuck): (Vec<Stuck>, Vec<Stuck>) =
             stuck.into_iter().partition(Stuck::is_elsewhere);
         let untraced = away.first();
-        let unsent = match narrow {
-            true => None,
-            false => delivery::oldest_unsent(&mut conn).await?,
+        let waits = match narrow {
+            true => Vec::new(),
+            false => delivery::unsent(&mut conn, &config.console.endpoints).await?,
         };
-        let undelivered = unsent.and_then(|it| it.fact(now));
+        let (kept, waits): (Vec<&Waits>, Vec<&Waits>) =
+            waits.iter().partition(|it| it.kept(now).is_some());
+        let undelivered = waits.iter().find_map(|it| it.oldest.fact(now));
+        let kept: Vec<(&str, u64)> = kept
+            .iter()
+            .filter_map(|it| Some((it.oldest.endpoint.as_str(), it.kept(now)?)))
+            .collect();
         let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
         let dead = stale.iter().filter(dead).count();
         let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
@@ -158,6 +166,7 @@ impl Health {
                 stuck: stuck.iter().map(StuckJson::of).collect(),
                 paused: pauses.iter().map(PausedJson::of).collect(),
                 undelivered: undelivered.as_deref(),
+                kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
                 untraced: untraced.map(|it| it.fact.as_str()),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
@@ -169,6 +178,14 @@ impl Health {
         }
         if self.verbose && !processes.is_empty() {
             cli.out.text(&table(cli, &processes, &witness, now))?;
+        }
+        // Nobody has to do anything about it, so only those who want to know hear of it.
+        for (endpoint, n) in kept.iter().filter(|_| self.verbose) {
+            let endpoint = out::clean(&webhook::short(endpoint));
+            let more = if *n >= COUNTED as u64 { " or more" } else { "" };
+            cli.out.text(&format!(
+                "kept for {endpoint}, an endpoint that is no longer configured: {n}{more}\n"
+            ))?;
         }
         // No fault, but somebody may have forgotten it.
         for pause in &pauses {

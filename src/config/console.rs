@@ -15,7 +15,7 @@ use super::proxy::Proxy;
 use super::read::Reader;
 use super::traces::{self, Collector};
 use super::value::{self, Faults};
-use super::webhooks::{Endpoint, webhooks};
+use super::webhooks::{self, Endpoint};
 
 /// Settings of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,10 @@ pub struct Console {
     pub proxy: Proxy,
     /// Visitors without a token are refused; `None`: where other hosts can reach it.
     pub tokens: Option<bool>,
-    /// Those that hear of runs.
+    /// Those that hear of runs; none where a variable is not set that they need.
     pub webhooks: Vec<Endpoint>,
+    /// The names of those that hear of runs.
+    pub endpoints: Vec<String>,
     /// The collector of traces.
     pub traces: Collector,
 }
@@ -39,10 +41,14 @@ pub struct Console {
 impl Console {
     /// Reads them; files are sought from this directory.
     pub fn read(read: &mut Reader, base_dir: &Path) -> Self {
-        let mut webhooks = read.of_console("console.webhooks", webhooks);
+        let mut webhooks = read.of_console("console.webhooks", webhooks::webhooks);
         for endpoint in &mut webhooks {
             endpoint.ca = endpoint.ca.take().map(|it| base_dir.join(it));
         }
+        let endpoints = match (webhooks.as_slice(), read.unread("console.webhooks")) {
+            ([], Some(node)) => webhooks::names(node),
+            (known, _) => known.iter().map(|it| it.name.clone()).collect(),
+        };
         let ca = read.one("console.traces.ca", traces::ca);
         let socket = read.one("console.socket", socket);
         Self {
@@ -56,6 +62,7 @@ impl Console {
                 _ => None,
             },
             webhooks,
+            endpoints,
             traces: Collector {
                 endpoint: read.one("console.traces.endpoint", traces::endpoint),
                 headers: read.of_console("console.traces.headers", traces::headers),

@@ -81,16 +81,19 @@ impl<'a> Reader<'a> {
 
     /// A key that has one value, of which only a console makes anything: who runs none need not have its variables.
     pub fn of_console<T>(&mut self, path: &str, parse: fn(&Node, &Key) -> Result<T, Faults>) -> T {
-        let own = self
-            .in_file(path)
-            .filter(|_| !self.overrides.contains_key(path));
-        let Some(Err(faults)) = own.map(|node| expand::node(node, self.vars)) else {
+        let Some(Err(faults)) = self.unread(path).map(|node| expand::node(node, self.vars)) else {
             return self.one(path, parse);
         };
         let before = self.problems.len();
         self.fail(&Origin::File, faults);
         self.unset.extend(self.problems.drain(before..));
         default(path, parse)
+    }
+
+    /// The value of a key as it stands in the file, where it counts.
+    pub fn unread(&self, path: &str) -> Option<&Node> {
+        self.in_file(path)
+            .filter(|_| !self.overrides.contains_key(path))
     }
 
     /// A key that has one value.

@@ -876,6 +876,8 @@ fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
     let desk = Desk::with(text).var("SET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     let config = desk.config();
     assert_eq!(config.console.webhooks, []);
+    // The names are known all the same: `health` tells messages by them.
+    assert_eq!(config.console.endpoints, ["a", "b"]);
     assert_eq!(
         said(config.complete().unwrap_err()),
         ["5:43 the environment variable `UNSET` is not set"]
@@ -899,7 +901,10 @@ fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
         .var("DUCTWORK_ROLE", "console")
         .var("UNSET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
     assert!(set.config().complete().is_ok());
-    assert_eq!(set.config().console.webhooks.len(), 2);
+    let console = set.config().console;
+    assert_eq!((console.webhooks.len(), console.endpoints.len()), (2, 2));
+    let none = set.var("DUCTWORK_CONSOLE__WEBHOOKS", "[]").config().console;
+    assert_eq!(none.endpoints, Vec::<String>::new());
 }
 
 #[test]
@@ -1450,12 +1455,14 @@ fn endpoints_hear_of_what_they_name_and_of_all_where_they_name_nothing() {
         (Some("[::1]"), Some(8080))
     );
     assert_eq!(b.interest.pipelines, ["P"]);
-    let lengths = |it: &Endpoint| -> Vec<usize> {
-        it.secrets.iter().map(|it| it.expose().len()).collect()
-    };
+    let lengths =
+        |it: &Endpoint| -> Vec<usize> { it.secrets.iter().map(|it| it.expose().len()).collect() };
     assert_eq!((lengths(a), lengths(b)), (vec![24], vec![32, 24]));
     for secret in ["S", "NEW"] {
-        assert!(config.secret_variables().contains(&secret.to_owned()), "{secret}");
+        assert!(
+            config.secret_variables().contains(&secret.to_owned()),
+            "{secret}"
+        );
     }
     assert!(!format!("{config:?}").contains("MfKQ9r"));
 }

@@ -105,6 +105,13 @@ pub fn webhooks(node: &Node, key: &Key) -> Result<Vec<Endpoint>, Faults> {
     }
 }
 
+/// The names of the endpoints of a list, whatever else of it can be read.
+pub fn names(node: &Node) -> Vec<String> {
+    let items = node.as_list().unwrap_or_default().iter();
+    let named = items.filter_map(|it| name(it.get("name")?).ok());
+    named.take(ENDPOINTS_MAX).collect()
+}
+
 fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
     let Some(entries) = node.as_map() else {
         let message = format!(
@@ -292,8 +299,10 @@ fn secrets(node: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
         _ => std::slice::from_ref(node),
     };
     if !(1..=SECRETS_MAX).contains(&all.len()) {
-        let message = format!("`secret` of an endpoint takes one secret, or a list of up to {SECRETS_MAX}");
-        let help = "write the newest first, and take the oldest out when the endpoint knows the newest";
+        let message =
+            format!("`secret` of an endpoint takes one secret, or a list of up to {SECRETS_MAX}");
+        let help =
+            "write the newest first, and take the oldest out when the endpoint knows the newest";
         take(Fault::new(node.at, message).help(help));
         return Vec::new();
     }

@@ -195,6 +195,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("LEASE_DELIVERIES", "the same"),
     ("RECORD_DELIVERIES", "the same"),
     ("PUT_DELIVERIES_ASIDE", "the same"),
+    ("PUT_NAMELESS_ASIDE", "the same"),
     ("DELETE_ORPHANS", "the same"),
     ("SEND_DELIVERY_AGAIN", "the same"),
     (

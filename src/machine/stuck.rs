@@ -28,7 +28,8 @@ const TROUBLE: &str = "trouble";
 const UNTRACED: &str = "untraced";
 
 /// The remedy for a console that cannot read the runs whose traces are due.
-const READ_RUNS: &str = "`ductworkd audit` finds rows that are damaged; the console's log says more";
+const READ_RUNS: &str =
+    "`ductworkd audit` finds rows that are damaged; the console's log says more";
 
 /// The remedy for one whose collector is away.
 const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
@@ -455,16 +456,23 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_is_away_is_told_as_somebody_elses_fault_and_rows_that_cannot_be_read_as_ours() {
+    fn a_collector_that_is_away_is_told_as_somebody_elses_fault_and_rows_that_cannot_be_read_as_ours()
+     {
         let sending = |text: String| {
             let mut console = mover(Role::Console);
             console.trouble = Some((text, NOW - 65 * SECOND));
             super::stuck(&facts(vec![console])).remove(0)
         };
         let away = sending(format!("{AWAY} a:1: gone"));
-        assert!(away.is_elsewhere() && away.remedy.contains("`console.traces`"), "{away:#?}");
+        assert!(
+            away.is_elsewhere() && away.remedy.contains("`console.traces`"),
+            "{away:#?}"
+        );
         let unread = sending(format!("{UNSENT}: a row is damaged"));
-        assert!(!unread.is_elsewhere() && unread.remedy.contains("`ductworkd audit`"), "{unread:#?}");
+        assert!(
+            !unread.is_elsewhere() && unread.remedy.contains("`ductworkd audit`"),
+            "{unread:#?}"
+        );
     }
 
     #[test]

@@ -191,6 +191,31 @@ pub struct Unsent {
     pub error: Option<String>,
 }
 
+/// What waits for an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// The oldest message.
+    pub oldest: Unsent,
+    /// The runs that had ended by then have been found for it: µs since 1970.
+    pub seen: i64,
+    /// The number of messages, counted up to a bound; none of an endpoint that is configured here.
+    pub messages: Option<u64>,
+}
+
+impl Waits {
+    /// The number of messages that are kept for an endpoint that is no longer configured: it is not here, and no
+    /// console has looked for runs for it for long.
+    pub fn kept(&self, now: i64) -> Option<u64> {
+        let is_seen = time::between(self.seen, now) < LONG;
+        self.messages.filter(|_| !is_seen)
+    }
+}
+
+/// As much of an endpoint's name, or of its error, as is told.
+pub fn short(text: &str) -> String {
+    text.chars().take(LETTERS).collect()
+}
+
 impl Unsent {
     /// The fact in a sentence, for people; none of a message that is on its way.
     pub fn fact(&self, now: i64) -> Option<String> {
@@ -198,7 +223,6 @@ impl Unsent {
         if waited < LONG {
             return None;
         }
-        let short = |text: &str| text.chars().take(LETTERS).collect::<String>();
         let (endpoint, waited) = (short(&self.endpoint), time::whole(waited));
         if self.attempts == 0 {
             return Some(format!(
@@ -250,6 +274,29 @@ mod tests {
             ),
             "{fact}"
         );
+    }
+
+    #[test]
+    fn messages_are_kept_for_an_endpoint_that_is_not_configured_and_that_no_console_looks_for() {
+        let now = 1_700_000_000_000_000;
+        let waits = |messages, seconds: i64| Waits {
+            oldest: Unsent {
+                endpoint: "crm".to_owned(),
+                since: 0,
+                attempts: 0,
+                status: None,
+                error: None,
+            },
+            seen: now - seconds * 1_000_000,
+            messages,
+        };
+        assert_eq!(waits(Some(3), 600).kept(now), Some(3));
+        assert_eq!(
+            waits(Some(3), 599).kept(now),
+            None,
+            "another console has it"
+        );
+        assert_eq!(waits(None, 600).kept(now), None, "it is configured here");
     }
 
     #[test]

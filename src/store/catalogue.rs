@@ -33,6 +33,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         action::STATEMENTS,
         bulk::STATEMENTS,
         delivery::STATEMENTS,
+        delivery::listed::STATEMENTS,
         duty::STATEMENTS,
         trace::STATEMENTS,
         token::STATEMENTS,

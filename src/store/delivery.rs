@@ -1,6 +1,7 @@
 //! Deliveries: what the endpoints of the configuration are told about runs.
 //!
-//! Owns: their rows, finding the runs that an endpoint has yet to hear of, and the record of each attempt.
+//! Owns: their rows, finding the runs that an endpoint has yet to hear of, and the record of each attempt; `listed` reads
+//! them for people.
 //! Never: sends anything, or decides when the next attempt is.
 //!
 //! Nothing is written with the end of a run: ended runs are found afterwards, by the index of their times, and
@@ -12,23 +13,23 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::machine::webhook::{Follows, Unsent};
+use crate::machine::webhook::Follows;
 use crate::model::*;
 
 use super::action::{self, Actor};
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
+use super::dialect::Dialect;
 use super::error::Error;
 use super::list;
 use super::micros;
 use super::statement::{Rows, statements};
 
-macro_rules! columns {
-    () => {
-        "d.id, d.endpoint, d.run_id, d.event, d.pipeline, d.state, d.attempts, d.created_at, d.due_at, d.tried_at,
-               d.status, d.error"
-    };
-}
+pub(super) mod listed;
+
+pub use listed::{
+    COUNTED, Delivery, Filter, LINE, Line, Listed, STATES, find, latest, lines, unsent,
+};
 
 /// The runs that ended, in the order of their ends, behind a place.
 macro_rules! ended_since {
@@ -96,29 +97,15 @@ statements! {
         UPDATE ductwork_deliveries
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
          WHERE {any:id;b(id id)}";
+    /// The same for those whose ids are none, by which nobody can name them. On PostgreSQL an id is one by its type.
+    PUT_NAMELESS_ASIDE in Sqlite = "
+        UPDATE ductwork_deliveries
+           SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
+         WHERE state = 'waiting' AND length(id) <> 16";
     /// Runs were deleted while somebody was about to write messages about them.
     DELETE_ORPHANS = "DELETE FROM ductwork_deliveries WHERE {any:id;b(id id)}";
     SEND_DELIVERY_AGAIN = "
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
-    FIND_DELIVERY = concat!("
-        SELECT ", columns!(), " FROM ductwork_deliveries d WHERE d.id = :id");
-    /// Their ids begin with the time.
-    OLDEST_UNSENT = "
-        SELECT substr(d.endpoint, 1, 1000) AS endpoint, d.attempts, d.status, substr(d.error, 1, 1000) AS error,
-               CASE WHEN d.attempts = 0 THEN coalesce(d.tried_at, d.created_at) ELSE d.created_at END AS since
-          FROM ductwork_deliveries d WHERE {key:d.state;:state} ORDER BY d.state, d.id LIMIT 1";
-    /// Of one endpoint, in the order in which they are sent.
-    DELIVERIES_THAT_WAIT = concat!("
-        SELECT ", columns!(), "
-          FROM ductwork_deliveries d WHERE d.endpoint = :endpoint AND d.due_at IS NOT NULL
-         ORDER BY d.endpoint, d.due_at, d.id LIMIT :n");
-    DELIVERIES = concat!("
-        SELECT ", columns!(), "
-          FROM ductwork_deliveries d WHERE d.id < :before ORDER BY d.id DESC LIMIT :n");
-    DELIVERIES_OF_STATE = concat!("
-        SELECT ", columns!(), "
-          FROM ductwork_deliveries d WHERE {key:d.state;:state} AND d.id < :before
-         ORDER BY d.state DESC, d.id DESC LIMIT :n");
 }
 
 /// An endpoint, as far as it has heard.
@@ -314,6 +301,8 @@ pub struct Taken {
     pub due: Vec<Vec<Due>>,
     /// Deliveries whose rows are damaged. They are put aside, and nobody takes them any more.
     pub aside: Vec<Uuid>,
+    /// As many more of them have ids that are none.
+    pub nameless: u64,
 }
 
 /// Takes messages that are due, of each endpoint as many at most as are wanted of it, to send them within this
@@ -324,6 +313,7 @@ pub async fn take(
     lease: Duration,
 ) -> Result<Taken, Error> {
     let (mut taken, mut orphans) = (Taken::default(), Vec::new());
+    let mut is_nameless = false;
     for (endpoint, n) in wanted {
         let args = [("endpoint", (*endpoint).into()), ("n", (*n).into())];
         let mut all = Vec::new();
@@ -331,10 +321,17 @@ pub async fn take(
             match Due::read(&row) {
                 Ok(due) if row.get::<Option<Uuid>>("run")?.is_none() => orphans.push(due.id),
                 Ok(due) => all.push(due),
-                Err(_) => taken.aside.push(row.get("id")?),
+                Err(_) => match row.get("id") {
+                    Ok(id) => taken.aside.push(id),
+                    Err(error) if conn.dialect() != Dialect::Sqlite => return Err(error),
+                    Err(_) => is_nameless = true,
+                },
             }
         }
         taken.due.push(all);
+    }
+    if is_nameless {
+        taken.nameless = conn.execute(&PUT_NAMELESS_ASIDE, &[]).await?;
     }
     for (statement, ids) in [
         (&PUT_DELIVERIES_ASIDE, &taken.aside),
@@ -422,167 +419,4 @@ pub async fn send_again(conn: &mut Conn, id: Uuid, by: &Actor) -> Result<bool, E
         Ok(true)
     });
     sent.await
-}
-
-/// The states of a delivery.
-pub const STATES: [&str; 3] = ["waiting", "delivered", "failed"];
-
-/// A delivery, without its message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// Its key.
-    pub id: Uuid,
-    /// The endpoint's name.
-    pub endpoint: String,
-    /// The run.
-    pub run: RunId,
-    /// The run's status that it is about.
-    pub event: String,
-    /// The run's pipeline.
-    pub pipeline: String,
-    /// `waiting`, `delivered` or `failed`: a newer version may know further ones.
-    pub state: String,
-    /// Attempts so far.
-    pub attempts: u32,
-    /// µs since 1970.
-    pub created_at: i64,
-    /// When it may be sent: µs since 1970.
-    pub due_at: Option<i64>,
-    /// When the last attempt ended: µs since 1970.
-    pub tried_at: Option<i64>,
-    /// The status of the last response.
-    pub status: Option<i64>,
-    /// Why the last attempt failed.
-    pub error: Option<String>,
-}
-
-impl Delivery {
-    fn read(row: &Row) -> Result<Self, Error> {
-        Ok(Self {
-            id: row.get("id")?,
-            endpoint: row.get("endpoint")?,
-            run: RunId(row.get("run_id")?),
-            event: row.get("event")?,
-            pipeline: row.get("pipeline")?,
-            state: row.get("state")?,
-            attempts: attempts(row)?,
-            created_at: row.get("created_at")?,
-            due_at: row.get("due_at")?,
-            tried_at: row.get("tried_at")?,
-            status: row.get("status")?,
-            error: row.get("error")?,
-        })
-    }
-}
-
-/// A delivery of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listed {
-    /// One that can be read.
-    Delivery(Box<Delivery>),
-    /// One whose row is damaged.
-    Unreadable(Uuid),
-}
-
-impl Listed {
-    fn read(row: &Row) -> Result<Self, Error> {
-        match Delivery::read(row) {
-            Ok(delivery) => Ok(Self::Delivery(Box::new(delivery))),
-            Err(_) => Ok(Self::Unreadable(row.get("id")?)),
-        }
-    }
-
-    /// Its key.
-    pub fn id(&self) -> Uuid {
-        match self {
-            Self::Delivery(delivery) => delivery.id,
-            Self::Unreadable(id) => *id,
-        }
-    }
-
-    /// The delivery, where it can be read.
-    pub fn delivery(&self) -> Option<&Delivery> {
-        match self {
-            Self::Delivery(delivery) => Some(delivery),
-            Self::Unreadable(_) => None,
-        }
-    }
-}
-
-/// One delivery.
-pub async fn find(conn: &mut Conn, id: Uuid) -> Result<Option<Delivery>, Error> {
-    let args = [("id", id.into())];
-    let row = conn.fetch_optional(&FIND_DELIVERY, &args).await?;
-    row.as_ref().map(Delivery::read).transpose()
-}
-
-/// The oldest message that has not arrived and is not given up.
-pub async fn oldest_unsent(conn: &mut Conn) -> Result<Option<Unsent>, Error> {
-    let waiting = [("state", STATES[0].into())];
-    let row = conn.fetch_optional(&OLDEST_UNSENT, &waiting).await?;
-    let unsent = row.as_ref().map(|row| {
-        Ok(Unsent {
-            endpoint: row.get("endpoint")?,
-            since: row.get("since")?,
-            attempts: row.count("attempts")?,
-            status: row.get("status")?,
-            error: row.get("error")?,
-        })
-    });
-    unsent.transpose()
-}
-
-/// Deliveries, newest first: at most `n` that are older than `before`, in this state or in any.
-pub async fn latest(
-    conn: &mut Conn,
-    state: Option<&str>,
-    before: Option<Uuid>,
-    n: usize,
-) -> Result<Vec<Listed>, Error> {
-    let mut args = vec![
-        ("before", before.unwrap_or(Uuid::max()).into()),
-        ("n", n.into()),
-    ];
-    let rows = match state {
-        None => conn.fetch(&DELIVERIES, &args).await?,
-        Some(state) => {
-            args.push(("state", state.into()));
-            conn.fetch(&DELIVERIES_OF_STATE, &args).await?
-        }
-    };
-    rows.iter().map(Listed::read).collect()
-}
-
-/// As many messages of an endpoint that wait are looked at.
-pub const LINE: usize = 100;
-
-/// An endpoint, and its messages that wait.
-#[derive(Clone, Debug)]
-pub struct Line {
-    /// Its name.
-    pub name: String,
-    /// The runs that had ended by then have been found: µs since 1970.
-    pub seen: i64,
-    /// The first that are due, at most `LINE`.
-    pub waiting: Vec<Listed>,
-}
-
-/// These endpoints, as far as anybody has looked for runs for them.
-pub async fn lines(conn: &mut Conn, names: &[String]) -> Result<Vec<Line>, Error> {
-    let mut lines = Vec::new();
-    for name in names {
-        let args = [("name", name.as_str().into())];
-        let Some(row) = conn.fetch_optional(&WEBHOOK, &args).await? else {
-            continue;
-        };
-        let args = [("endpoint", name.as_str().into()), ("n", LINE.into())];
-        let rows = conn.fetch(&DELIVERIES_THAT_WAIT, &args).await?;
-        let waiting: Result<Vec<Listed>, Error> = rows.iter().map(Listed::read).collect();
-        lines.push(Line {
-            name: name.clone(),
-            seen: row.get("seen")?,
-            waiting: waiting?,
-        });
-    }
-    Ok(lines)
 }

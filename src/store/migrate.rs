@@ -62,6 +62,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(17, "reports", "0017_reports.sql"),
     migration!(18, "payloads", "0018_payloads.sql"),
     migration!(19, "series", "0019_series.sql"),
+    migration!(20, "filters and baggage", "0020_filters_and_baggage.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -89,7 +89,10 @@ mod tests {
             body: r#"{"test": 2432232314}"#,
         };
         let expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
-        assert_eq!(signatures(std::slice::from_ref(&secret), &message), expected);
+        assert_eq!(
+            signatures(std::slice::from_ref(&secret), &message),
+            expected
+        );
         // While a secret is replaced each signs, the newest first.
         let newer = SigningKey::read("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").unwrap();
         let both = signatures(&[newer, secret], &message);

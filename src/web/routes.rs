@@ -346,7 +346,8 @@ pub static ROUTES: &[Route] = &[
          behind that one",
         &events::PARAMS, Form::Events(|schemas| schemas.subschema_for::<EventJson<'_>>()), || get(events::events)),
     reads("/api/v1/webhooks", "Messages to endpoints about runs, newest first",
-        &[&webhooks::STATE.about, &runs::LIMIT_.about, &webhooks::AFTER.about],
+        &[&webhooks::STATE.about, &webhooks::ENDPOINT.about, &webhooks::PIPELINE.about, &runs::LIMIT_.about,
+          &webhooks::AFTER.about],
         json::<Vec<ListedDeliveryJson>>(), |site, given| Box::pin(webhooks::list(site, given))),
     acts::<actions::NoBody>(Method::POST, "/api/v1/webhooks/{delivery}/send", "Send a message to its endpoint once more, \
          with the same id",

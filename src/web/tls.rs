@@ -111,13 +111,12 @@ fn certificate(why: &CertificateError, host: &str, has_ca: bool) -> String {
 }
 
 /// The remedy for a name that is another.
-const RENAME: &str = "write the name that it has into the address, or give the server one for this name";
+const RENAME: &str =
+    "write the name that it has into the address, or give the server one for this name";
 
 /// A name without the word of its kind: `DnsName("shop.example")`.
 fn bare(name: &str) -> &str {
-    let inner = name
-        .split_once('"')
-        .and_then(|(_, it)| it.rsplit_once('"'));
+    let inner = name.split_once('"').and_then(|(_, it)| it.rsplit_once('"'));
     inner.map_or(name, |(it, _)| it)
 }
 
@@ -159,29 +158,52 @@ mod tests {
         };
         assert!(of(early).contains("does not hold before 2023-11-14: look at the clocks"));
         assert!(of(CertificateError::UnknownIssuer).ends_with("as `ca`"));
-        let named = said(Error::InvalidCertificate(CertificateError::UnknownIssuer), true);
+        let named = said(
+            Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            true,
+        );
         assert!(named.starts_with("no authority in `ca` vouches"), "{named}");
         let for_names = |n: usize| CertificateError::NotValidForNameContext {
             expected: ServerName::try_from("shop.example").unwrap(),
-            presented: (0..n).map(|it| format!("DnsName(\"{it}.example\")")).collect(),
+            presented: (0..n)
+                .map(|it| format!("DnsName(\"{it}.example\")"))
+                .collect(),
         };
         assert!(of(for_names(0)).contains("names no host, not shop.example either: write"));
         assert!(of(for_names(1)).contains("is for 0.example, and not for shop.example: write"));
         let many = of(for_names(9));
-        assert!(many.contains("is for 0.example, 1.example, 2.example and 6 more, and not"), "{many}");
+        assert!(
+            many.contains("is for 0.example, 1.example, 2.example and 6 more, and not"),
+            "{many}"
+        );
         let other = of(CertificateError::BadEncoding);
-        assert!(other.starts_with("the server's certificate cannot be used: "), "{other}");
+        assert!(
+            other.starts_with("the server's certificate cannot be used: "),
+            "{other}"
+        );
     }
 
     #[test]
     fn a_server_that_speaks_something_else_is_said_to() {
-        let plain = said(Error::InvalidMessage(InvalidMessage::InvalidContentType), false);
-        assert!(plain.contains("does not speak TLS at this port: write `http://`"), "{plain}");
+        let plain = said(
+            Error::InvalidMessage(InvalidMessage::InvalidContentType),
+            false,
+        );
+        assert!(
+            plain.contains("does not speak TLS at this port: write `http://`"),
+            "{plain}"
+        );
         let closed = io::Error::new(io::ErrorKind::UnexpectedEof, "tls handshake eof");
         assert!(refused(&closed, "a", false).contains("perhaps it does not speak TLS"));
-        let old = said(Error::AlertReceived(AlertDescription::ProtocolVersion), false);
+        let old = said(
+            Error::AlertReceived(AlertDescription::ProtocolVersion),
+            false,
+        );
         assert!(old.contains("TLS 1.2 or 1.3"), "{old}");
-        let asks = said(Error::AlertReceived(AlertDescription::CertificateRequired), false);
+        let asks = said(
+            Error::AlertReceived(AlertDescription::CertificateRequired),
+            false,
+        );
         assert!(asks.contains("a certificate of the console"), "{asks}");
     }
 }

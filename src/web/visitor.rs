@@ -72,6 +72,10 @@ const SEEN_TO: &[(&Method, &str)] = &[
     (&Method::POST, "/api/v1/bulk"),
     (&Method::GET, "/api/v1/bulk/{bulk}"),
     (&Method::DELETE, "/api/v1/bulk/{bulk}"),
+    (&Method::GET, "/webhooks"),
+    (&Method::POST, "/webhooks/{id}/send"),
+    (&Method::GET, "/api/v1/webhooks"),
+    (&Method::POST, "/api/v1/webhooks/{delivery}/send"),
 ];
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

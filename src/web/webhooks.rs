@@ -19,7 +19,7 @@ use crate::config::Endpoint;
 use crate::engine::{chance, counting};
 use crate::machine::retry_after::asked_for;
 use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
-use crate::store::action::Actor;
+use crate::model::Channel;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::query;
@@ -31,6 +31,7 @@ use super::deeds;
 use super::post::{self, Answer, Message};
 use super::refusal::Refusal;
 use super::source::ReadError;
+use super::visitor::{Visitor, names};
 
 /// Between two looks for runs,
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -339,6 +340,12 @@ impl Post {
         let Ok((taken, at)) = self.meanwhile(asked).await else {
             return;
         };
+        if taken.nameless > 0 {
+            tracing::warn!(
+                messages = taken.nameless,
+                "rows of messages to endpoints are damaged and have no ids: the messages are not sent, and no list has them"
+            );
+        }
         for delivery in taken.aside {
             tracing::warn!(
                 %delivery,
@@ -477,14 +484,37 @@ pub fn is_configured(site: &Site, endpoint: &str) -> bool {
     site.terms.webhooks.iter().any(|it| it.name == endpoint)
 }
 
+/// The pipelines of a list of messages, for a visitor who asks for those of one, or of all; none: all there are.
+pub fn pipelines(visitor: &Visitor, asked: Option<String>) -> Result<Option<Vec<String>>, Refusal> {
+    match asked {
+        Some(pipeline) if visitor.may_see(&pipeline) => Ok(Some(vec![pipeline])),
+        Some(_) => Err(beyond(visitor)),
+        None => Ok(visitor.pipelines.clone()),
+    }
+}
+
+fn beyond(visitor: &Visitor) -> Refusal {
+    let own = names(visitor.pipelines.as_deref().unwrap_or_default());
+    let detail = format!("this token is for {own} alone");
+    Refusal::new(StatusCode::FORBIDDEN, detail)
+}
+
 /// Has a message sent once more, at once.
-pub async fn send_again(site: &Arc<Site>, id: Uuid, by: Actor) -> Result<Delivery, Refusal> {
+pub async fn send_again(
+    site: &Arc<Site>,
+    id: Uuid,
+    visitor: &Visitor,
+    channel: Channel,
+) -> Result<Delivery, Refusal> {
     let read = site
         .source
         .read(async move |conn| delivery::find(conn, id).await);
     let missing = || Refusal::new(StatusCode::NOT_FOUND, format!("there is no delivery {id}"));
     let found = read.await?.ok_or_else(missing)?;
-    let endpoint = &found.endpoint;
+    if !visitor.may_act_on(&found.pipeline) {
+        return Err(beyond(visitor));
+    }
+    let (endpoint, by) = (&found.endpoint, visitor.actor(channel));
     if !is_configured(site, endpoint) {
         let detail = format!("the console's configuration has no endpoint {endpoint}");
         return Err(deeds::conflict(detail));

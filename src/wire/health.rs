@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::machine::stuck::Stuck;
 use crate::model::RunId;
+use crate::store::delivery::COUNTED;
 
 use super::Time;
 use super::pipeline::PausedJson;
@@ -30,10 +31,32 @@ pub struct HealthJson<'a> {
     pub paused: Vec<PausedJson<'a>>,
     /// An endpoint that takes no messages for long, which is no fault of Ductwork's.
     pub undelivered: Option<&'a str>,
+    /// Messages that are kept for endpoints which are no longer configured.
+    pub kept: Vec<KeptJson<'a>>,
     /// A collector that takes no traces, which is no fault of Ductwork's.
     pub untraced: Option<&'a str>,
     /// All processes, where they were asked for.
     pub processes: Option<Vec<ProcessJson<'a>>>,
+}
+
+/// Messages that are kept for an endpoint which is no longer configured.
+#[derive(Serialize)]
+pub struct KeptJson<'a> {
+    endpoint: &'a str,
+    messages: u64,
+    /// There may be more of them.
+    is_more: bool,
+}
+
+impl<'a> KeptJson<'a> {
+    /// So many messages to an endpoint.
+    pub fn of(endpoint: &'a str, messages: u64) -> Self {
+        Self {
+            endpoint,
+            messages,
+            is_more: messages >= COUNTED as u64,
+        }
+    }
 }
 
 /// Something that does not move.

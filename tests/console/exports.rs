@@ -20,6 +20,7 @@ use crate::http::Console;
 use crate::on_every_database;
 use crate::support::Db;
 use crate::visitors::{Ask, HALTS, KNOWN, PLAIN, printed, started, token};
+use crate::webhooks::newest;
 
 /// A console says so; it sends no trace of a run that ended before.
 const BEGINS: &str = "traces of runs are sent by this console";
@@ -453,7 +454,7 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
     fixture.trigger("Plain", "1", 1).await;
     let conn = &mut fixture.conn;
     let all = eventually(PATIENCE, "each endpoint was tried", async || {
-        let all = delivery::latest(conn, None, None, 99).await.unwrap();
+        let all = delivery::latest(conn, &newest(99)).await.unwrap();
         let all: Vec<Delivery> = all.iter().filter_map(Listed::delivery).cloned().collect();
         (all.len() == 6 && all.iter().all(|it| it.attempts > 0)).then_some(all)
     })
@@ -470,7 +471,10 @@ async fn a_server_is_trusted_where_the_authorities_that_are_named_vouch_for_it()
                     "misnamed" => "certificate is for localhost, and not for 127.0.0.1",
                     _ => "the server does not speak TLS at this port",
                 };
-                assert!(error.contains("cannot be made safe") && error.contains(said), "{other}: {error}");
+                assert!(
+                    error.contains("cannot be made safe") && error.contains(said),
+                    "{other}: {error}"
+                );
             }
         }
     }

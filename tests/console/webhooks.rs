@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ductwork::model::RunStatus;
-use ductwork::store::delivery::{self, Listed};
+use ductwork::store::delivery::{self, Filter, Listed};
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, duty};
 use nix::sys::signal::Signal;
@@ -150,8 +150,16 @@ fn read(stream: &mut std::net::TcpStream) -> Option<Heard> {
     }
 }
 
+/// The newest of all.
+pub fn newest(limit: usize) -> Filter {
+    Filter {
+        limit,
+        ..Filter::default()
+    }
+}
+
 async fn states(conn: &mut Conn) -> Vec<(String, u32)> {
-    let all = delivery::latest(conn, None, None, 999).await.unwrap();
+    let all = delivery::latest(conn, &newest(999)).await.unwrap();
     let all = all.iter().filter_map(Listed::delivery);
     all.map(|it| (it.state.clone(), it.attempts)).collect()
 }
@@ -243,6 +251,10 @@ on_every_database! {
     }
 
     async fn a_message_to_an_endpoint_that_is_no_longer_configured_says_so(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_GONE_LONG_AGO", "UPDATE ductwork_webhooks SET seen = seen - 3600000000 WHERE name = 'gone'");
+        static OLD: Statement = Statement::new(
+            "TEST_OLD", "UPDATE ductwork_deliveries SET created_at = created_at - 3600000000");
         let endpoint = Endpoint::answering(&[]);
         let (mut fixture, mut daemon, console) = started(&db, &endpoint.settings(", events: run.halted")).await;
         let run = fixture.trigger("Plain", "1", 1).await[0];
@@ -253,14 +265,85 @@ on_every_database! {
             pipeline: "Plain".to_owned(),
             body: "{}".to_owned(),
         };
+        delivery::heard(&mut fixture.conn, "gone").await.unwrap();
         assert_eq!(delivery::insert(&mut fixture.conn, &[message]).await.unwrap(), 1);
+        fixture.conn.execute(&OLD, &[]).await.unwrap();
+        // Perhaps a console of another configuration has it.
+        let said = printed(&fixture, &["health"]);
+        assert!(said.starts_with("a message to the endpoint gone waits for 1h 0m"), "{said}");
+        fixture.conn.execute(&LONG_AGO, &[]).await.unwrap();
+        assert_eq!(printed(&fixture, &["health"]), "healthy: 1 of 1", "nobody is warned for ever");
+        let json: Value = serde_json::from_str(&printed(&fixture, &["health", "--json"])).unwrap();
+        let kept = serde_json::json!([{ "endpoint": "gone", "messages": 1, "is_more": false }]);
+        assert_eq!((&json["kept"], &json["undelivered"]), (&kept, &Value::Null));
+        let said = printed(&fixture, &["health", "-v"]);
+        assert!(said.contains("kept for gone, an endpoint that is no longer configured: 1"), "{said}");
         let secret = token(&fixture, &["--scope", "operate"]);
         let listed = Ask::get("/api/v1/webhooks").bearer(&secret).of(&console).value();
         assert_eq!((&listed[0]["endpoint"], &listed[0]["is_configured"]), (&"gone".into(), &false.into()));
         let cookie = Ask::form("/sign-in", &format!("secret={secret}")).of(&console).cookie();
         let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
         assert!(page.body.contains("endpoint is not configured"), "{page:?}");
+        assert!(page.body.contains(">gone</a>, an endpoint that is no longer configured: 1"), "{page:?}");
         assert!(!page.body.contains("Send again"), "{page:?}");
+        daemon.stop().await;
+    }
+
+    async fn a_token_for_some_pipelines_sees_and_sends_their_messages_alone(db: Db) {
+        let endpoint = Endpoint::answering(&[]);
+        let (mut fixture, mut daemon, console) = started(&db, &endpoint.settings("")).await;
+        daemon.says(BEGINS).await;
+        fixture.trigger("Plain", "1", 2).await;
+        fixture.trigger("Halts", "1", 1).await;
+        endpoint.hears(3).await;
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "all are delivered", async || {
+            states(conn).await.iter().all(|(state, _)| state == "delivered").then_some(())
+        })
+        .await;
+        let every = token(&fixture, &["--scope", "operate"]);
+        let plain = token(&fixture, &["--scope", "operate", "--pipeline", "Plain"]);
+        let listed = |secret: &str, query: &str| -> Vec<(String, String)> {
+            let path = format!("/api/v1/webhooks{query}");
+            let answer = Ask::get(&path).bearer(secret).of(&console);
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            let all = answer.value();
+            all.as_array().unwrap().iter().map(|it| (text(&it["pipeline"]), text(&it["id"]))).collect()
+        };
+        let all = listed(&every, "");
+        let halts = listed(&every, "?pipeline=Halts");
+        assert_eq!((all.len(), halts.len(), halts[0].0.as_str()), (3, 1, "Halts"));
+        assert_eq!(listed(&every, "?endpoint=crm&state=delivered"), all);
+        assert_eq!(listed(&every, "?endpoint=crm&state=waiting"), []);
+        assert_eq!(listed(&every, "?endpoint=other"), []);
+        // A token of one pipeline asks for nothing, and has what is its own.
+        let own = listed(&plain, "");
+        assert_eq!(own, all.iter().filter(|it| it.0 == "Plain").cloned().collect::<Vec<_>>());
+        for query in ["?pipeline=Plain", "?endpoint=crm", "?state=delivered"] {
+            assert_eq!(listed(&plain, query), own, "{query}");
+        }
+        let status = |ask: Ask<'_>| ask.bearer(&plain).of(&console).status;
+        assert_eq!(status(Ask::get("/api/v1/webhooks?pipeline=Halts")), 403);
+        let send = |id: &str| format!("/api/v1/webhooks/{id}/send");
+        assert_eq!(status(Ask::json(&send(&halts[0].1), "{}")), 403);
+        assert_eq!(status(Ask::json(&send(&own[0].1), "{}")), 200);
+        // The same on the page.
+        let cookie = Ask::form("/sign-in", &format!("secret={plain}")).of(&console).cookie();
+        let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
+        assert!(page.body.contains("run.completed") && !page.body.contains("run.halted"), "{page:?}");
+        assert!(!page.body.contains("no message waits"), "how an endpoint fares tells of all: {page:?}");
+        let form = format!("proof={}", page.proof());
+        let other = format!("/webhooks/{}/send", halts[0].1);
+        assert_eq!(Ask::form(&other, &form).cookie(&cookie).of(&console).status, 403);
+        let own = format!("/webhooks/{}/send", own[0].1);
+        assert_eq!(Ask::form(&own, &form).cookie(&cookie).of(&console).leads_to(), "/webhooks");
+        assert_eq!(Ask::get("/webhooks?pipeline=Halts").cookie(&cookie).of(&console).status, 403);
+        // Somebody who may see all filters, and goes on to older messages of the same filter.
+        let cookie = Ask::form("/sign-in", &format!("secret={every}")).of(&console).cookie();
+        let page = Ask::get("/webhooks?pipeline=Halts&endpoint=crm&state=delivered").cookie(&cookie).of(&console);
+        assert!(page.body.contains("run.halted") && !page.body.contains("run.completed</td>"), "{page:?}");
+        assert!(page.body.contains("?endpoint=crm&#38;pipeline=Halts&#38;state=failed"), "{page:?}");
         daemon.stop().await;
     }
 
@@ -327,7 +410,7 @@ on_every_database! {
         let conn = &mut fixture.conn;
         let mut seen = Vec::new();
         eventually(PATIENCE, "it is given up", async || {
-            let all = delivery::latest(conn, None, None, 9).await.unwrap();
+            let all = delivery::latest(conn, &newest(9)).await.unwrap();
             let now = all.first().and_then(Listed::delivery).map(|it| (it.status, it.state.clone()));
             seen.extend(now.filter(|now| seen.last() != Some(now) && now.0.is_some()));
             seen.last().is_some_and(|(_, state)| state == "failed").then_some(())

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
-use ductwork::machine::webhook::{EVENTS, Follows, Interest};
+use ductwork::machine::webhook::{EVENTS, Follows, Interest, Unsent};
 use ductwork::model::*;
 use ductwork::store::action::{self, Actor};
-use ductwork::store::delivery::{self, Attempt, Delivery, Due, Found, Listed};
+use ductwork::store::delivery::{self, Attempt, Delivery, Due, Filter, Found, Listed};
 use ductwork::store::finder::Finder;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Conn, audit::audit, prune};
+use ductwork::store::{Conn, audit::audit, prune, query};
 use uuid::Uuid;
 
 use crate::driver::{Did, Driver, together};
@@ -54,9 +54,25 @@ async fn deliveries(conn: &mut Conn) -> Vec<Delivery> {
 }
 
 /// Those that can be read, newest first.
-async fn latest(conn: &mut Conn, state: Option<&str>) -> Vec<Delivery> {
-    let all = delivery::latest(conn, state, None, 9_999).await.unwrap();
+async fn latest(conn: &mut Conn, state: Option<&'static str>) -> Vec<Delivery> {
+    let all = delivery::latest(
+        conn,
+        &Filter {
+            state,
+            ..newest(9_999)
+        },
+    )
+    .await
+    .unwrap();
     all.iter().filter_map(Listed::delivery).cloned().collect()
+}
+
+/// The newest of all.
+fn newest(limit: usize) -> Filter {
+    Filter {
+        limit,
+        ..Filter::default()
+    }
 }
 
 async fn one_waits(driver: &mut Driver) -> Due {
@@ -73,6 +89,12 @@ async fn one_waits(driver: &mut Driver) -> Due {
 async fn state(conn: &mut Conn, due: &Due) -> (String, u32) {
     let found = delivery::find(conn, due.id).await.unwrap().unwrap();
     (found.state, found.attempts)
+}
+
+/// The oldest message that has not arrived, of the one endpoint that there is.
+async fn oldest(conn: &mut Conn) -> Option<Unsent> {
+    let waits = delivery::unsent(conn, &[]).await.unwrap();
+    waits.into_iter().next().map(|it| it.oldest)
 }
 
 /// At most nine messages that are due.
@@ -235,7 +257,7 @@ on_every_database! {
         assert_eq!(taken.due[0].iter().map(|it| it.id).collect::<Vec<_>>(), [sound]);
         let taken = delivery::take(conn, &[("e", 9)], Duration::ZERO).await.unwrap();
         assert!(taken.aside.is_empty(), "it is said once");
-        let listed = delivery::latest(conn, None, None, 9).await.unwrap();
+        let listed = delivery::latest(conn, &newest(9)).await.unwrap();
         assert!(matches!(&listed[0], Listed::Delivery(it) if it.id == sound), "{listed:?}");
         assert_eq!(listed[1], Listed::Unreadable(damaged));
         let found = audit(conn, LEASE).await.unwrap();
@@ -311,21 +333,104 @@ on_every_database! {
         assert_eq!(take(conn, "e", LEASE).await, []);
     }
 
+    async fn a_list_by_state_endpoint_and_pipeline_has_what_matches_of_the_whole_list(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("a", &all()), ("b", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        for pipeline in ["P", "Q", "R", "P", "Q", "P"] {
+            driver.trigger(&one(pipeline), "1").await;
+            driver.work(pipeline, |_| Did::Returned(1.into())).await;
+            look(&mut driver.conn, &mut finder).await;
+        }
+        let conn = &mut driver.conn;
+        let taken = delivery::take(conn, &[("a", 9), ("b", 9)], LEASE).await.unwrap().due;
+        let outcomes = [Follows::Delivered, Follows::Failed, Follows::Again(LEASE), Follows::Delivered];
+        let attempts = taken.iter().flatten().zip(outcomes.into_iter().cycle());
+        let attempts: Vec<Attempt> = attempts
+            .map(|(due, follows)| Attempt { due, follows, status: None, error: None })
+            .collect();
+        delivery::record(conn, &attempts).await.unwrap();
+        let whole = latest(conn, None).await;
+        assert_eq!(whole.len(), 12);
+        let states = [None, Some("waiting"), Some("delivered"), Some("failed")];
+        let own = |names: &[&str]| Some(names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let mut found = 0;
+        for state in states {
+            for endpoint in [None, Some("a"), Some("b"), Some("none")] {
+                for pipelines in [None, own(&[]), own(&["P"]), own(&["R", "Q"]), own(&["none"])] {
+                    let matches = |it: &&Delivery| {
+                        state.is_none_or(|state| it.state == state)
+                            && endpoint.is_none_or(|endpoint| it.endpoint == endpoint)
+                            && pipelines.as_ref().is_none_or(|own| own.contains(&it.pipeline))
+                    };
+                    let expected: Vec<Uuid> = whole.iter().filter(matches).map(|it| it.id).collect();
+                    let mut filter = Filter {
+                        state,
+                        endpoint: endpoint.map(str::to_owned),
+                        pipelines: pipelines.clone(),
+                        ..newest(2)
+                    };
+                    let mut walked = Vec::new();
+                    loop {
+                        let page = delivery::latest(conn, &filter).await.unwrap();
+                        walked.extend(page.iter().map(Listed::id));
+                        filter.before = page.last().map(Listed::id);
+                        if page.len() < 2 {
+                            break;
+                        }
+                    }
+                    assert_eq!(walked, expected, "{filter:?}");
+                    found += walked.len();
+                }
+            }
+        }
+        assert!(found > 80, "{found}");
+    }
+
+    async fn what_waits_for_an_endpoint_is_told_apart_from_what_is_kept_for_one_that_is_gone(db: Db) {
+        static LONG_AGO: Statement = Statement::new(
+            "TEST_SEEN", "UPDATE ductwork_webhooks SET seen = seen - 3600000000 WHERE name = 'gone'");
+        let mut driver = Driver::new(&db).await;
+        let listens = endpoints(&[("gone", &all()), ("here", &all())]);
+        let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+        for _ in 0..3 {
+            driver.trigger(&one("P"), "1").await;
+        }
+        driver.work("P", |_| Did::Returned(1.into())).await;
+        look(&mut driver.conn, &mut finder).await;
+        let conn = &mut driver.conn;
+        let due = take(conn, "gone", LEASE).await;
+        assert!(record(conn, &due[0], Follows::Delivered).await);
+        let told = async |conn: &mut Conn, configured: &[&str]| -> Vec<(String, Option<u64>)> {
+            let configured: Vec<String> = configured.iter().map(|it| (*it).to_owned()).collect();
+            let now = query::now(conn).await.unwrap();
+            let waits = delivery::unsent(conn, &configured).await.unwrap();
+            let mut told: Vec<_> = waits.iter().map(|it| (it.oldest.endpoint.clone(), it.kept(now))).collect();
+            told.sort();
+            told
+        };
+        let expected = |n| vec![("gone".to_owned(), n), ("here".to_owned(), None)];
+        assert_eq!(told(conn, &["here"]).await, expected(None), "a console has it, though it is not here");
+        conn.execute(&LONG_AGO, &[]).await.unwrap();
+        assert_eq!(told(conn, &["here"]).await, expected(Some(2)));
+        assert_eq!(told(conn, &["here", "gone"]).await, expected(None));
+    }
+
     async fn the_oldest_message_that_has_not_arrived_is_known_with_its_last_answer(db: Db) {
         let mut driver = Driver::new(&db).await;
-        assert_eq!(delivery::oldest_unsent(&mut driver.conn).await.unwrap(), None);
+        assert_eq!(oldest(&mut driver.conn).await, None);
         let due = one_waits(&mut driver).await;
-        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        let unsent = oldest(&mut driver.conn).await.unwrap();
         assert_eq!((unsent.endpoint.as_str(), unsent.attempts, unsent.status), ("e", 0, None));
         assert!(record(&mut driver.conn, &due, Follows::Again(Duration::ZERO)).await);
-        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        let unsent = oldest(&mut driver.conn).await.unwrap();
         assert_eq!((unsent.attempts, unsent.status, unsent.error.as_deref()), (1, Some(500), Some("no")));
         let due = Due { attempts: 1, ..due };
         assert!(record(&mut driver.conn, &due, Follows::Failed).await);
-        assert_eq!(delivery::oldest_unsent(&mut driver.conn).await.unwrap(), None);
+        assert_eq!(oldest(&mut driver.conn).await, None);
         // One that a person wants sent again waits since then, or rather since it was last tried.
         assert!(send_again(&mut driver.conn, &due.id).await);
-        let unsent = delivery::oldest_unsent(&mut driver.conn).await.unwrap().unwrap();
+        let unsent = oldest(&mut driver.conn).await.unwrap();
         let tried = deliveries(&mut driver.conn).await[0].tried_at;
         assert_eq!((unsent.attempts, Some(unsent.since)), (0, tried));
     }
@@ -341,4 +446,69 @@ on_every_database! {
         assert!(!record(conn, &due, Follows::Delivered).await);
         assert!(!send_again(conn, &due.id).await);
     }
+}
+
+/// On PostgreSQL an id is one by its type.
+#[tokio::test]
+async fn a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent() {
+    static DAMAGE: Statement = Statement::new(
+        "TEST_DAMAGE_ID",
+        "UPDATE ductwork_deliveries SET id = substr(id, 1, :n) WHERE id = :id",
+    );
+    static ASIDE: Statement = Statement::new(
+        "TEST_ASIDE",
+        "SELECT state, due_at FROM ductwork_deliveries WHERE length(id) <> 16 ORDER BY length(id)",
+    );
+    let db = Db::sqlite();
+    let mut driver = Driver::new(&db).await;
+    let listens = endpoints(&[("e", &all())]);
+    let mut finder = Finder::begin(&mut driver.conn, &listens).await.unwrap();
+    for _ in 0..4 {
+        driver.trigger(&one("P"), "1").await;
+    }
+    driver.work("P", |_| Did::Returned(1.into())).await;
+    look(&mut driver.conn, &mut finder).await;
+    let conn = &mut driver.conn;
+    let first = take(conn, "e", Duration::ZERO).await;
+    assert_eq!(first.len(), 4);
+    assert!(record(conn, &first[0], Follows::Delivered).await);
+    for (due, n) in first.iter().zip([9_i64, 10, 11]) {
+        let args = [("id", due.id.into()), ("n", n.into())];
+        assert_eq!(conn.execute(&DAMAGE, &args).await.unwrap(), 1);
+    }
+    let taken = delivery::take(conn, &[("e", 9)], Duration::ZERO)
+        .await
+        .unwrap();
+    assert_eq!((taken.nameless, taken.aside.len()), (2, 0));
+    assert_eq!(
+        taken.due[0].iter().map(|it| it.id).collect::<Vec<_>>(),
+        [first[3].id]
+    );
+    let taken = delivery::take(conn, &[("e", 9)], Duration::ZERO)
+        .await
+        .unwrap();
+    assert_eq!(
+        (taken.nameless, taken.due[0].len()),
+        (0, 1),
+        "it is said once"
+    );
+    // One that had arrived stays as it is.
+    let rows = conn.fetch(&ASIDE, &[]).await.unwrap();
+    let aside: Vec<(String, Option<i64>)> = rows
+        .iter()
+        .map(|row| (row.get("state").unwrap(), row.get("due_at").unwrap()))
+        .collect();
+    let states = ["delivered", "failed", "failed"].map(|it| (it.to_owned(), None));
+    assert_eq!(aside, states);
+    // They are in no list, and take the place of no other.
+    let listed = delivery::latest(conn, &newest(1)).await.unwrap();
+    assert_eq!(
+        listed.iter().map(Listed::id).collect::<Vec<_>>(),
+        [first[3].id]
+    );
+    let failed = Filter {
+        state: Some("failed"),
+        ..newest(1)
+    };
+    assert_eq!(delivery::latest(conn, &failed).await.unwrap(), []);
 }

@@ -165,6 +165,18 @@ pub const GUARDED: &[Guarded] = &[
         "of_two_who_would_send_a_message_one_does",
     ),
     (
+        "PUT_NAMELESS_ASIDE.1",
+        1,
+        "state = 'waiting'",
+        "a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent",
+    ),
+    (
+        "PUT_NAMELESS_ASIDE.2",
+        1,
+        "length(id) <> 16",
+        "a_message_whose_id_is_none_is_put_aside_and_the_others_are_sent",
+    ),
+    (
         "RECORD_DELIVERIES.1",
         1,
         "ductwork_deliveries.due_at IS NOT NULL",

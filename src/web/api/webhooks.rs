@@ -5,14 +5,15 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use crate::model::*;
-use crate::store::delivery::{self, Listed, STATES};
+use crate::store::delivery::{self, Filter, Listed, STATES};
 use crate::web::Site;
+use crate::web::visitor;
 use crate::web::webhooks;
 use crate::wire::webhook::{DeliveryJson, ListedDeliveryJson};
 
 use super::actions::NoBody;
 use super::cursor::AfterDelivery;
-use super::given::{Given, Key, LIMIT, Param, Value};
+use super::given::{Given, Key, LIMIT, Param, Text, Value};
 use super::runs::LIMIT_;
 use super::{Answer, Answered, Deed};
 
@@ -20,6 +21,13 @@ use super::{Answer, Answered, Deed};
 pub static ID: Param<Key> = Param::path("delivery", "The delivery's id");
 /// A filter.
 pub static STATE: Param<State> = Param::query("state", "In this state only");
+/// A filter.
+pub static ENDPOINT: Param<Text> = Param::query("endpoint", "To the endpoint of this name only");
+/// A filter.
+pub static PIPELINE: Param<Text> = Param::query(
+    "pipeline",
+    "About runs of this pipeline only; left out: of all that the token is for",
+);
 /// The page.
 pub static AFTER: Param<AfterDelivery> = Param::query(
     "after",
@@ -44,12 +52,22 @@ impl Value for State {
 
 /// `GET /api/v1/webhooks`
 pub async fn list(site: Arc<Site>, given: Given) -> Answered {
-    let state = given.get(&STATE).map(|it| it.0);
-    let before = given.get(&AFTER).map(|it| it.0);
     let limit = given.get(&LIMIT_).map_or(LIMIT, |it| it.0);
+    let pipeline = given.get(&PIPELINE).map(|it| it.0);
+    let pipelines = match visitor::asking() {
+        Some(visitor) => webhooks::pipelines(&visitor, pipeline)?,
+        None => Some(Vec::new()),
+    };
+    let filter = Filter {
+        state: given.get(&STATE).map(|it| it.0),
+        endpoint: given.get(&ENDPOINT).map(|it| it.0),
+        pipelines,
+        before: given.get(&AFTER).map(|it| it.0),
+        limit: limit + 1,
+    };
     let read = site
         .source
-        .read(async move |conn| delivery::latest(conn, state, before, limit + 1).await);
+        .read(async move |conn| delivery::latest(conn, &filter).await);
     let deliveries = read.await?;
     let next = |it: &Listed| (AFTER.about.name, AfterDelivery(it.id()).text());
     let told = |it| ListedDeliveryJson::of(it, |endpoint| webhooks::is_configured(&site, endpoint));
@@ -60,7 +78,7 @@ pub async fn list(site: Arc<Site>, given: Given) -> Answered {
 pub async fn send(deed: Deed) -> Answered {
     let id = deed.given.need(&ID)?.0;
     let NoBody {} = deed.body()?;
-    let delivery = webhooks::send_again(&deed.site, id, deed.visitor.actor(Channel::Api)).await?;
+    let delivery = webhooks::send_again(&deed.site, id, &deed.visitor, Channel::Api).await?;
     // One that is not is refused.
     Answer::json(&DeliveryJson::of(&delivery, true))
 }

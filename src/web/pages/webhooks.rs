@@ -10,8 +10,9 @@ use axum::http::Uri;
 use axum::response::Response;
 use uuid::Uuid;
 
+use crate::machine::webhook::Waits;
 use crate::model::*;
-use crate::store::delivery::{self, Delivery, Line, Listed, STATES};
+use crate::store::delivery::{self, COUNTED, Delivery, Filter, Line, Listed, STATES};
 use crate::store::query;
 use crate::time;
 use crate::web::Site;
@@ -19,7 +20,7 @@ use crate::web::refusal::Refusal;
 use crate::web::visitor::Visitor;
 use crate::web::webhooks;
 
-use super::asked::{self, Asked, wrong};
+use super::asked::{self, Asked, encoded, wrong};
 use super::form::Form;
 use super::parts::{self, Moment, RunLink};
 use super::text::clip;
@@ -40,11 +41,43 @@ struct List {
     frame: Frame,
     /// The way to each, its name, and whether it is this one.
     states: Vec<(String, &'static str, bool)>,
+    /// The names of endpoints, and whether each is this one.
+    names: Vec<(String, bool)>,
+    pipeline: String,
+    state: Option<&'static str>,
+    is_filtered: bool,
+    kept: Vec<Kept>,
     endpoints: Vec<Told>,
     deliveries: Vec<Shown>,
     unreadable: Vec<Uuid>,
     may_send: bool,
+    first: Option<String>,
     older: Option<String>,
+}
+
+/// Messages that are kept for an endpoint which is no longer configured.
+struct Kept {
+    name: String,
+    /// The way to them.
+    path: String,
+    messages: String,
+}
+
+impl Kept {
+    fn of(waits: &Waits, now: i64) -> Option<Self> {
+        let messages = waits.kept(now)?;
+        let more = if messages >= COUNTED as u64 {
+            " or more"
+        } else {
+            ""
+        };
+        let endpoint = &waits.oldest.endpoint;
+        Some(Self {
+            name: clip(endpoint, LETTERS),
+            path: format!("/webhooks?state=waiting&endpoint={}", encoded(endpoint)),
+            messages: format!("{messages}{more}"),
+        })
+    }
 }
 
 /// An endpoint of the configuration, and how it fares, for people.
@@ -143,7 +176,7 @@ pub async fn webhooks(
     Extension(who): Extension<Arc<Visitor>>,
     uri: Uri,
 ) -> Result<Response, Refusal> {
-    let asked = Asked::of(&uri, &["state", "before"])?;
+    let asked = Asked::of(&uri, &["state", "endpoint", "pipeline", "before"])?;
     let state = match asked.one("state")? {
         None => None,
         Some(text) => {
@@ -152,27 +185,54 @@ pub async fn webhooks(
             Some(known.ok_or_else(detail)?)
         }
     };
-    let before: Option<Uuid> = match asked.one("before")? {
-        Some(text) => Some(asked::id(text, "a message")?),
-        None => None,
+    let endpoint = asked.one("endpoint")?.map(str::to_owned);
+    let pipeline = asked.one("pipeline")?.map(str::to_owned);
+    let filter = Filter {
+        state,
+        endpoint: endpoint.clone(),
+        pipelines: webhooks::pipelines(&who, pipeline.clone())?,
+        before: match asked.one("before")? {
+            Some(text) => Some(asked::id(text, "a message")?),
+            None => None,
+        },
+        limit: LISTED + 1,
     };
-    let names: Vec<String> = site
-        .terms
-        .webhooks
-        .iter()
-        .map(|it| it.name.clone())
-        .collect();
+    let configured = site.terms.webhooks.iter().map(|it| it.name.clone());
+    let mut names: Vec<String> = configured.collect();
+    // How an endpoint fares tells of all pipelines.
+    let told: Vec<String> = match who.may_see_all() {
+        true => names.clone(),
+        false => Vec::new(),
+    };
+    let may_see_all = who.may_see_all();
+    let is_first = filter.before.is_none();
     let read = site.source.read(async move |conn| {
-        let found = delivery::latest(conn, state, before, LISTED + 1).await?;
-        let lines = delivery::lines(conn, &names).await?;
-        Ok((found, lines, query::now(conn).await?))
+        let found = delivery::latest(conn, &filter).await?;
+        let lines = delivery::lines(conn, &told).await?;
+        let waits = match may_see_all {
+            true => delivery::unsent(conn, &told).await?,
+            false => Vec::new(),
+        };
+        Ok((found, lines, waits, query::now(conn).await?))
     });
-    let (found, lines, now) = read.await?;
+    let (found, lines, waits, now) = read.await?;
     let last = found.get(LISTED - 1).filter(|_| found.len() > LISTED);
-    let of_state = |it: &str| format!("state={it}");
-    let mut states = vec![("/webhooks".to_owned(), "all", state.is_none())];
-    states.extend(STATES.map(|it| (format!("/webhooks?{}", of_state(it)), it, state == Some(it))));
-    let kept = state.map_or_else(String::new, |it| format!("{}&", of_state(it)));
+    let narrowed = [("endpoint", &endpoint), ("pipeline", &pipeline)];
+    let narrowed: String = narrowed
+        .iter()
+        .filter_map(|(name, it)| Some(format!("{name}={}&", encoded(it.as_deref()?))))
+        .collect();
+    let way = |state: Option<&str>, before: Option<Uuid>| {
+        let state = state.map_or_else(String::new, |it| format!("state={it}&"));
+        let before = before.map_or_else(String::new, |it| format!("before={it}"));
+        let path = format!("/webhooks?{narrowed}{state}{before}");
+        path.trim_end_matches(['&', '?']).to_owned()
+    };
+    let mut states = vec![(way(None, None), "all", state.is_none())];
+    states.extend(STATES.map(|it| (way(Some(it), None), it, state == Some(it))));
+    if let Some(other) = endpoint.as_ref().filter(|it| !names.contains(it)) {
+        names.push(other.clone());
+    }
     let listed = || found.iter().take(LISTED);
     let shown = listed().filter_map(Listed::delivery).map(|it| {
         let is_configured = webhooks::is_configured(&site, &it.endpoint);
@@ -182,8 +242,20 @@ pub async fn webhooks(
     page(&List {
         frame: Frame::of("actions", now),
         states,
+        names: names
+            .into_iter()
+            .map(|it| {
+                let is_chosen = endpoint.as_ref() == Some(&it);
+                (it, is_chosen)
+            })
+            .collect(),
+        is_filtered: endpoint.is_some() || pipeline.is_some(),
+        pipeline: pipeline.unwrap_or_default(),
+        state,
+        kept: waits.iter().filter_map(|it| Kept::of(it, now)).collect(),
         may_send: who.scope >= Scope::Operate,
-        older: last.map(|it| format!("/webhooks?{kept}before={}", it.id())),
+        first: (!is_first).then(|| way(state, None)),
+        older: last.map(|it| way(state, Some(it.id()))),
         endpoints: lines.iter().map(|it| Told::of(it, now)).collect(),
         deliveries: shown.collect(),
         unreadable: unreadable.map(Listed::id).collect(),
@@ -198,7 +270,7 @@ pub async fn send_webhook(
     body: Bytes,
 ) -> Result<Response, Refusal> {
     Form::of(&body, &who)?;
-    let by = who.actor(Channel::Console);
-    webhooks::send_again(&site, asked::id(&id, "a message")?, by).await?;
+    let id = asked::id(&id, "a message")?;
+    webhooks::send_again(&site, id, &who, Channel::Console).await?;
     Ok(elsewhere("/webhooks"))
 }
