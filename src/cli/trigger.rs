@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::config::Config;
-use crate::model::{RunId, RunStatus, TraceParent};
+use crate::model::{Caller, RunId, RunStatus};
 use crate::problem::Problem;
 use crate::store::trigger::{KEY_MAX, NewRun, Triggered, trigger_by};
 use crate::store::{Conn, Purpose, query};
@@ -21,7 +21,7 @@ use super::setup::{self, CliContext};
 use super::shot;
 
 /// The variable in which a program finds the span that it was started in.
-const TRACEPARENT: &str = "TRACEPARENT";
+const CALLER: [&str; 3] = ["TRACEPARENT", "TRACESTATE", "BAGGAGE"];
 
 /// The longest wait between two looks at a run that is waited for.
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(250);
@@ -86,15 +86,22 @@ impl Trigger {
         let max = config.job_worker.max_payload(pipeline);
         let input = setup::input(definition, &self.input, max)?;
         check_key(self.key.as_deref())?;
-        let within = std::env::var(TRACEPARENT).ok();
-        let within = within.and_then(|it| TraceParent::read(&it));
+        let [span, state, baggage] = CALLER.map(|it| std::env::var(it).ok());
+        let caller = Caller::read(span.as_deref(), state.as_deref(), baggage.as_deref());
         setup::block_on(async {
             let mut conn = setup::connect_or_create(&config, Purpose::Engine).await?;
             let runs = [NewRun {
                 key: self.key.as_deref(),
                 input: input.get(),
             }];
-            let triggered = trigger_by(&mut conn, definition, &runs, self.delay, Some(&by), within);
+            let triggered = trigger_by(
+                &mut conn,
+                definition,
+                &runs,
+                self.delay,
+                Some(&by),
+                Some(&caller),
+            );
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             if triggered.created {

@@ -362,7 +362,7 @@ pub(super) mod tests {
             retry_count: 0,
             crash_count: 0,
             definition: definition.digest(),
-            trace_parent: None,
+            caller: None,
             input: assignment.input.clone(),
         }
     }

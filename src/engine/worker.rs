@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 
 use crate::definition::Definition;
+use crate::definition::RunTrace;
 use crate::machine::outcome::{self, Ending};
 use crate::machine::trace::handed;
 use crate::model::{ExecutionId, ExecutionResult, Role};
@@ -624,6 +625,7 @@ impl Worker {
     fn begin(&self, state: &Loop, mut claimed: Claimed, definition: Arc<Definition>) {
         // Nobody needs it twice, nor once the step has ended.
         let input = std::mem::replace(&mut claimed.input, RawValue::NULL.to_owned());
+        let caller = claimed.caller.as_deref();
         let assignment = Arc::new(Assignment {
             process: self.shared.process(),
             run_id: claimed.run_id,
@@ -637,9 +639,14 @@ impl Worker {
             span: handed(
                 claimed.run_id,
                 definition.trace,
-                claimed.trace_parent,
+                caller.and_then(|it| it.span),
                 claimed.execution_id,
             ),
+            // It is the state of the caller's trace, and of no other.
+            trace_state: caller
+                .filter(|_| definition.trace == RunTrace::Parent)
+                .and_then(|it| it.state.clone()),
+            baggage: caller.and_then(|it| it.baggage.clone()),
         });
         let stop = self.shared.hold(Arc::clone(&assignment));
         state.slots.put(Job {

@@ -246,7 +246,7 @@ impl Words {
 const HISTORY: &str = "
     ductwork_processes quiet worked_at trouble troubled_at supervisor_id role host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements
-    ductwork_runs pipeline input triggered_at trace_parent
+    ductwork_runs pipeline input triggered_at trace_parent trace_state baggage
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
     ductwork_fan_outs run_id via parent_fan_out_id parent_ordinal created_at
     ductwork_steps run_id step created_at completed_at answered_by

@@ -28,6 +28,8 @@ pub struct Facts {
     pub revived_from: Option<RunId>,
     /// The span of who triggered it.
     pub within: Option<TraceParent>,
+    /// The state of that span's trace, as `tracestate` writes it.
+    pub state: Option<String>,
     /// The trace that its definition wants it in.
     pub trace: RunTrace,
     /// When it was triggered.
@@ -143,6 +145,8 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// The span of the attempt before, or of the caller, and its trace.
     pub link: Option<(TraceId, SpanId)>,
+    /// The state of the caller's trace: of the trace that the span is in, or of the one that its link leads to.
+    pub state: Option<String>,
     /// Its name: few for all runs of a pipeline.
     pub name: String,
     /// True for the work of one process, taken off the queue.
@@ -212,6 +216,7 @@ fn of_run(facts: &Facts, is_cut: bool) -> Span {
         id: root(facts.run),
         parent,
         link,
+        state: facts.state.clone(),
         name: facts.pipeline.clone(),
         is_consumer: false,
         start: facts.triggered_at,
@@ -261,6 +266,7 @@ fn of_attempt(facts: &Facts, trace: TraceId, attempt: &Attempt, before: Option<&
         id: span(attempt.id),
         parent: Some(root(facts.run)),
         link: before.map(|it| (trace, span(it.id))),
+        state: None,
         name: attempt.node.clone(),
         is_consumer: true,
         start: attempt.claimed_at,
@@ -318,6 +324,7 @@ mod tests {
             key: None,
             revived_from: None,
             within: None,
+            state: None,
             trace: RunTrace::Own,
             triggered_at: 80,
             ended_at: None,

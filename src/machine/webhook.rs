@@ -191,7 +191,7 @@ pub struct Unsent {
     pub error: Option<String>,
 }
 
-/// What waits for an endpoint.
+/// The messages that wait for an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waits {
     /// The oldest message.

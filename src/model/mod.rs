@@ -8,4 +8,4 @@ pub mod trace;
 
 pub use id::*;
 pub use status::*;
-pub use trace::TraceParent;
+pub use trace::{Caller, TraceParent};

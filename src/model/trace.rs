@@ -1,7 +1,7 @@
 //! The place of work in a trace, as the W3C's trace context writes it.
 //!
-//! Owns: the header `traceparent`, read as leniently as the specification asks and written in one form. Never:
-//! knows what a span is of.
+//! Owns: the header `traceparent`, read as leniently as the specification asks and written in one form, and what a
+//! caller hands on beside it: `tracestate` and `baggage`. Never: knows what a span is of.
 
 use std::fmt;
 
@@ -55,6 +55,100 @@ impl fmt::Display for TraceParent {
     }
 }
 
+/// The bytes of a `tracestate` that are handed on: as many as the specification asks for.
+const STATE_MAX: usize = 512;
+
+/// The vendors of a `tracestate`, at most.
+const STATE_MEMBERS: usize = 32;
+
+/// A vendor's part of a `tracestate` that is longer is left out before all others.
+const STATE_LONG: usize = 128;
+
+/// The bytes of a `baggage` that are handed on: as many as the specification asks for.
+const BAGGAGE_MAX: usize = 8_192;
+
+/// A caller: where it is in its trace, and what it hands on beside that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// Its span.
+    pub span: Option<TraceParent>,
+    /// Its `tracestate`: what the vendors along its trace have to tell each other.
+    pub state: Option<String>,
+    /// Its `baggage`: what the application hands on along the way.
+    pub baggage: Option<String>,
+}
+
+impl Caller {
+    /// Reads what a caller hands on. A part that is malformed is none: the specifications let nobody refuse a
+    /// request for it. Without a span there is no trace whose state it could be.
+    pub fn read(span: Option<&str>, state: Option<&str>, baggage: Option<&str>) -> Self {
+        let span = span.and_then(TraceParent::read);
+        Self {
+            span,
+            state: state.filter(|_| span.is_some()).and_then(trace_state),
+            baggage: baggage.and_then(self::baggage),
+        }
+    }
+}
+
+/// A list without what is empty, and without spaces around its members.
+fn members(text: &str) -> Vec<&str> {
+    let members = text.split(',').map(|it| it.trim_matches([' ', '\t']));
+    members.filter(|it| !it.is_empty()).collect()
+}
+
+/// As many of these members as fit, from the first on.
+fn fitting(mut members: Vec<&str>, max: usize) -> Option<String> {
+    let size = |members: &[&str]| members.iter().map(|it| it.len() + 1).sum::<usize>();
+    while size(&members) > max + 1 {
+        members.pop();
+    }
+    (!members.is_empty()).then(|| members.join(","))
+}
+
+/// A `tracestate`. Of one that is too long the longest parts go first, and then the last ones, as the specification
+/// has it.
+fn trace_state(text: &str) -> Option<String> {
+    let mut members = members(text);
+    let is_sound = |member: &&str| {
+        let of_key =
+            |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+        let of_value = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'=';
+        member.split_once('=').is_some_and(|(key, value)| {
+            (1..=256).contains(&key.len())
+                && key.starts_with(|it: char| it.is_ascii_lowercase() || it.is_ascii_digit())
+                && key.bytes().all(of_key)
+                && (1..=256).contains(&value.len())
+                && value.bytes().all(of_value)
+        })
+    };
+    if members.len() > STATE_MEMBERS || !members.iter().all(is_sound) {
+        return None;
+    }
+    if members.join(",").len() > STATE_MAX {
+        members.retain(|it| it.len() <= STATE_LONG);
+    }
+    fitting(members, STATE_MAX)
+}
+
+/// A `baggage`. Of one that is too long the last members are left out.
+fn baggage(text: &str) -> Option<String> {
+    let members = members(text);
+    let is_sound = |member: &&str| {
+        let of_text =
+            |byte: u8| matches!(byte, b'\t' | b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+        let of_key = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        member.split_once('=').is_some_and(|(key, value)| {
+            let key = key.trim_end_matches([' ', '\t']);
+            !key.is_empty() && key.bytes().all(of_key) && value.bytes().all(of_text)
+        })
+    };
+    match members.iter().all(is_sound) {
+        true => fitting(members, BAGGAGE_MAX),
+        false => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,5 +196,71 @@ mod tests {
         ] {
             assert_eq!(TraceParent::read(&wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_a_caller_hands_on_is_read_and_what_is_malformed_is_dropped_alone() {
+        let state = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
+        let bag = "userId=alice;isProduction=false,serverNode=DF%2028";
+        let caller = Caller::read(Some(GIVEN), Some(state), Some(bag));
+        assert_eq!(caller.span, TraceParent::read(GIVEN));
+        assert_eq!(
+            (caller.state.as_deref(), caller.baggage.as_deref()),
+            (Some(state), Some(bag))
+        );
+        // The state is that of a trace.
+        let caller = Caller::read(None, Some(state), Some(bag));
+        assert_eq!(
+            (caller.span, caller.state, caller.baggage.as_deref()),
+            (None, None, Some(bag))
+        );
+        let caller = Caller::read(Some("x"), Some(state), Some("no"));
+        assert_eq!(caller, Caller::default());
+        let caller = Caller::read(Some(GIVEN), Some("A=1"), Some(bag));
+        assert_eq!((caller.state, caller.baggage.as_deref()), (None, Some(bag)));
+        let spaced = Caller::read(Some(GIVEN), Some(" a=1 ,, \tb=2 "), Some("a = 1 , b=2"));
+        assert_eq!(spaced.state.as_deref(), Some("a=1,b=2"));
+        assert_eq!(spaced.baggage.as_deref(), Some("a = 1,b=2"));
+        for wrong in [
+            "", ",", "a", "=1", "a=", "a=b=c", "a=\u{e9}", "a=1,B=2", "a=1\n",
+        ] {
+            assert_eq!(trace_state(wrong), None, "{wrong:?}");
+        }
+        for wrong in [
+            "", "a", "=1", "a b=1", "a=\u{e9}", "a=1,b", "a=\"x\"", "a=1\0",
+        ] {
+            assert_eq!(baggage(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(trace_state(&vec!["a=1"; STATE_MEMBERS + 1].join(",")), None);
+    }
+
+    #[test]
+    fn of_what_is_too_long_members_are_left_out_and_the_rest_is_handed_on() {
+        let member =
+            |key: &str, length: usize| format!("{key}={}", "x".repeat(length - key.len() - 1));
+        // The long one goes first, though it is not the last.
+        let long = [
+            member("a", 100),
+            member("b", 200),
+            member("c", 100),
+            member("d", 100),
+            member("e", 100),
+        ];
+        let expected = [&long[0], &long[2], &long[3], &long[4]]
+            .map(String::as_str)
+            .join(",");
+        assert_eq!(trace_state(&long.join(",")), Some(expected));
+        let many: Vec<String> = (0..6).map(|it| member(&format!("k{it}"), 100)).collect();
+        assert_eq!(trace_state(&many.join(",")), Some(many[..5].join(",")));
+        let exact: Vec<String> = [127, 127, 127, 128].map(|it| member("k", it)).to_vec();
+        assert_eq!(exact.join(",").len(), STATE_MAX);
+        assert_eq!(trace_state(&exact.join(",")), Some(exact.join(",")));
+        let large: Vec<String> = (0..4).map(|it| member(&format!("k{it}"), 3_000)).collect();
+        assert_eq!(baggage(&large.join(",")), Some(large[..2].join(",")));
+        assert_eq!(
+            baggage(&member("k", BAGGAGE_MAX)),
+            Some(member("k", BAGGAGE_MAX))
+        );
+        assert_eq!(baggage(&member("k", BAGGAGE_MAX + 1)), None);
     }
 }

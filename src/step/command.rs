@@ -30,7 +30,7 @@ use tokio::time::{sleep, timeout};
 
 use super::child::Child;
 use super::context::ContextStore;
-use super::environment::{Added, Asked, Environment, Inherit, Unusable};
+use super::environment::{Added, Asked, BAGGAGE, Environment, Inherit, TRACESTATE, Unusable};
 use super::mask::Mask;
 use super::output::room;
 use super::resolve::{explain, resolve};
@@ -299,6 +299,13 @@ impl CommandRunner {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
+        let handed_on = [
+            (TRACESTATE, &assignment.trace_state),
+            (BAGGAGE, &assignment.baggage),
+        ];
+        for (name, value) in handed_on {
+            added.extend(value.iter().map(|value| (name.into(), value.into())));
+        }
         added.insert("DUCTWORK_OUTPUT".into(), given.output.path().to_owned());
         if let Some(pass) = given.pass {
             added.insert(socket::VARIABLE.into(), pass.text());

@@ -18,7 +18,7 @@ use crate::file;
 /// said to the daemon alone (a step that says `READY=1`, or that takes over a socket,
 /// speaks for the daemon), and the context of another run, of which the daemon may be a step: the values that it
 /// shares, and the rest of its trace's.
-const WITHHELD: [&str; 15] = [
+const WITHHELD: [&str; 16] = [
     VARIABLE,
     "DUCTWORK_DATABASE_URL",
     "DUCTWORK_DATABASE_URL_FILE",
@@ -33,8 +33,15 @@ const WITHHELD: [&str; 15] = [
     "LISTEN_PID",
     "LISTEN_FDNAMES",
     "LISTEN_PIDFDID",
-    "TRACESTATE",
+    TRACESTATE,
+    BAGGAGE,
 ];
+
+/// The state of the trace that a step is in.
+pub const TRACESTATE: &str = "TRACESTATE";
+
+/// The baggage that an application hands on to a step.
+pub const BAGGAGE: &str = "BAGGAGE";
 
 /// A secret is larger than this only by mistake, in bytes.
 const MAX_SECRET: u64 = 16 * 1024;

@@ -60,6 +60,10 @@ pub struct Assignment {
     pub timeout: Option<Duration>,
     /// Its span, in the trace of its run.
     pub span: TraceParent,
+    /// The state of that trace, where it is the caller's.
+    pub trace_state: Option<String>,
+    /// The baggage that the run's caller hands on.
+    pub baggage: Option<String>,
 }
 
 /// How a performed execution ended.

@@ -5,6 +5,7 @@
 //! anything.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -61,7 +62,7 @@ statements! {
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
                CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
                CAST(octet_length(s.input) AS bigint) AS size,
-               br.fan_out_id, br.ordinal, r.definition, r.trace_parent
+               br.fan_out_id, br.ordinal, r.definition, r.trace_parent, r.trace_state, r.baggage
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
           JOIN ductwork_steps s ON {key:s.id;e.step_id}
@@ -136,8 +137,8 @@ pub struct Claimed {
     pub crash_count: u32,
     /// Digest of the run's definition.
     pub definition: String,
-    /// The span of who triggered the run.
-    pub trace_parent: Option<TraceParent>,
+    /// The caller that triggered the run, where it handed something on.
+    pub caller: Option<Arc<Caller>>,
     /// The step's input.
     pub input: Box<RawValue>,
 }
@@ -478,7 +479,7 @@ fn taken(row: &Row) -> Result<Taken, Error> {
         retry_count: row.count("retry_count")?,
         crash_count: row.count("crash_count")?,
         definition: row.get("definition")?,
-        trace_parent: trace_parent(row)?,
+        caller: caller(row)?,
         input,
     };
     Ok(Taken {
@@ -533,10 +534,19 @@ pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
     Ok(held)
 }
 
-/// The span of who triggered a run. A text that another version may have written there is none, and stops nothing.
-pub(super) fn trace_parent(row: &Row) -> Result<Option<TraceParent>, Error> {
-    let text = row.get::<Option<String>>("trace_parent")?;
-    Ok(text.as_deref().and_then(TraceParent::read))
+/// The caller that triggered a run. A text that another version may have written there is none, and stops nothing.
+fn caller(row: &Row) -> Result<Option<Arc<Caller>>, Error> {
+    let text = |column| row.get::<Option<String>>(column);
+    let (span, state, baggage) = (
+        text("trace_parent")?,
+        text("trace_state")?,
+        text("baggage")?,
+    );
+    if span.is_none() && baggage.is_none() {
+        return Ok(None);
+    }
+    let caller = Caller::read(span.as_deref(), state.as_deref(), baggage.as_deref());
+    Ok(Some(Arc::new(caller)))
 }
 
 /// A stored payload as JSON.

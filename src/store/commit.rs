@@ -575,7 +575,7 @@ impl<'a> Planned<'a> {
             retry_count: 0,
             crash_count: 0,
             definition: from.definition.clone(),
-            trace_parent: from.trace_parent,
+            caller: from.caller.clone(),
             input: self.of.output.clone()?,
         })
     }

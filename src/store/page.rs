@@ -7,7 +7,6 @@ use uuid::Uuid;
 
 use crate::model::*;
 
-use super::claim;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::list;
@@ -53,7 +52,7 @@ statements! {
                CASE WHEN octet_length(r.output) <= :whole THEN r.output ELSE substr(r.output, 1, 1000) END AS output
           FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
     PAGE_RUN = "
-        SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+        SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
                r.completed_at, r.halted_at, r.cancelled_at, {now} AS now
           FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
     PAGE_STEPS = concat!("
@@ -195,8 +194,8 @@ pub struct RunHead {
     pub trigger_key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
-    /// The span of who triggered it.
-    pub within: Option<TraceParent>,
+    /// The caller that triggered it, without its baggage.
+    pub caller: Caller,
     /// µs since 1970.
     pub triggered_at: i64,
     /// When it ended, in whatever way.
@@ -359,6 +358,8 @@ pub async fn run(conn: &mut Conn, id: RunId) -> Result<Option<RunHead>, Error> {
 impl RunHead {
     /// Of a row that has these columns.
     pub(super) fn read(row: &Row, ended_at: Option<i64>) -> Result<Self, Error> {
+        let text = |column| row.get::<Option<String>>(column);
+        let (span, state) = (text("trace_parent")?, text("trace_state")?);
         Ok(Self {
             id: RunId(row.get("id")?),
             pipeline: row.get("pipeline")?,
@@ -366,7 +367,7 @@ impl RunHead {
             status: row.word("status")?,
             trigger_key: row.get("trigger_key")?,
             revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
-            within: claim::trace_parent(row)?,
+            caller: Caller::read(span.as_deref(), state.as_deref(), None),
             triggered_at: row.get("triggered_at")?,
             ended_at,
             now: row.get("now")?,

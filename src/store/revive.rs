@@ -38,8 +38,10 @@ statements! {
     /// RACE: sixteen people revive one run. `revived_from` is unique, so one insert wins
     /// (T2). Proven by `of_sixteen_revives_at_once_one_wins`. (I21)
     REVIVE_RUN = "
-        INSERT INTO ductwork_runs (id, pipeline, definition, input, revived_from, triggered_at, trace_parent)
-        SELECT :to, r.pipeline, coalesce(:definition, r.definition), r.input, r.id, {now}, r.trace_parent
+        INSERT INTO ductwork_runs (id, pipeline, definition, input, revived_from, triggered_at, trace_parent,
+                                   trace_state, baggage)
+        SELECT :to, r.pipeline, coalesce(:definition, r.definition), r.input, r.id, {now}, r.trace_parent,
+               r.trace_state, r.baggage
           FROM ductwork_runs r WHERE r.id = :from
         RETURNING pipeline, definition";
     /// A branch that halted waits: for the branches of its fan-out that halt no more, or, if

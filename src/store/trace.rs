@@ -22,7 +22,7 @@ use super::timeline;
 
 statements! {
     RUNS_TO_TRACE = ended_since!("
-               r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+               r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
                {now} AS now");
     /// The last attempts of these steps, and where they ran, as long as that is known.
     TRACE_ATTEMPTS = "
@@ -113,7 +113,7 @@ async fn wanted(
     head: &RunHead,
     definitions: &Definitions,
 ) -> Result<RunTrace, Error> {
-    if head.within.is_none() {
+    if head.caller.span.is_none() {
         return Ok(RunTrace::Own);
     }
     let definition = definitions.read(conn, &head.definition).await?;
@@ -127,7 +127,8 @@ fn of(head: &RunHead, trace: RunTrace, attempts: Vec<Attempt>, is_sample: bool) 
         status: head.status,
         key: head.trigger_key.clone(),
         revived_from: head.revived_from,
-        within: head.within,
+        within: head.caller.span,
+        state: head.caller.state.clone(),
         trace,
         triggered_at: head.triggered_at,
         ended_at: head.ended_at,

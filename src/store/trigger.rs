@@ -91,22 +91,21 @@ pub async fn trigger(
     trigger_by(conn, definition, runs, delay, None, None).await
 }
 
-/// The same, by somebody, which is recorded with each run that it makes, and from within a span, which each of
-/// them keeps.
+/// The same, by somebody, which is recorded with each run that it makes, and by a caller, of whom each of
+/// them keeps what it hands on.
 pub async fn trigger_by(
     conn: &mut Conn,
     definition: &Definition,
     runs: &[NewRun<'_>],
     delay: Duration,
     by: Option<&Actor>,
-    within: Option<TraceParent>,
+    within: Option<&Caller>,
 ) -> Result<Vec<Triggered>, Error> {
-    let within = within.map(|it| it.to_string());
     let digest = definition::save(conn, definition).await?;
     let mut triggered = Vec::with_capacity(runs.len());
     while let left @ [_, ..] = &runs[triggered.len()..] {
         let together = portion::first(CHUNK, left.iter().map(|run| run.input.len()));
-        let (runs, within) = (&left[..together], within.as_deref());
+        let runs = &left[..together];
         let inserted = insert(conn, definition, &digest, runs, delay, by, within).await;
         triggered.extend(inserted.map_err(|error| match triggered.is_empty() {
             true => error,
@@ -123,7 +122,7 @@ async fn insert(
     runs: &[NewRun<'_>],
     delay: Duration,
     by: Option<&Actor>,
-    within: Option<&str>,
+    within: Option<&Caller>,
 ) -> Result<Vec<Triggered>, Error> {
     // The same key twice in one call is one run, like in two.
     let mut first: HashMap<&str, usize> = HashMap::new();
@@ -139,6 +138,8 @@ async fn insert(
     let all: Vec<(usize, Begun)> = asked.into_iter().zip(begun).collect();
     let asked = rows(&all);
     let start = definition.node(crate::definition::NodeIndex(0));
+    let part = |of: fn(&Caller) -> Option<&str>| within.and_then(of).into();
+    let span = within.and_then(|it| it.span).map(|it| it.to_string());
     let args = [
         ("pipeline", (&definition.pipeline).into()),
         ("definition", digest.into()),
@@ -148,7 +149,9 @@ async fn insert(
             "delay",
             micros(delay.saturating_add(own_delay(definition))).into(),
         ),
-        ("trace_parent", within.into()),
+        ("trace_parent", span.as_deref().into()),
+        ("trace_state", part(|it| it.state.as_deref())),
+        ("baggage", part(|it| it.baggage.as_deref())),
         ("new_runs", (&asked).into()),
     ];
     failpoint!(conn, "trigger.begin");

@@ -132,7 +132,7 @@ pub async fn trigger(
     key: Option<String>,
     delay: Duration,
     by: Actor,
-    within: Option<TraceParent>,
+    within: Option<Caller>,
 ) -> Result<Triggered, Refusal> {
     if let Some(fault) = key_fault(key.as_deref()) {
         return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, fault));
@@ -148,7 +148,8 @@ pub async fn trigger(
             key: key.as_deref(),
             input: input.get(),
         }];
-        let made = trigger::trigger_by(conn, &definition, &runs, delay, Some(&by), within).await?;
+        let made = trigger::trigger_by(conn, &definition, &runs, delay, Some(&by), within.as_ref())
+            .await?;
         (woken.terms.wake)(conn, &definition.pipeline).await;
         Ok(made.into_iter().next())
     });

@@ -125,7 +125,7 @@ struct Refusing {
     said: Growing<(Said, usize)>,
 }
 
-/// What the log says of an endpoint.
+/// A line of the log about an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Said {
     /// Messages to it are given up.

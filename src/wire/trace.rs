@@ -54,6 +54,9 @@ struct SpanJson {
     trace_id: String,
     /// The second half of the id of the run, or of the execution.
     span_id: String,
+    /// The state of the caller's trace, as `tracestate` writes it, where the run is in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_span_id: Option<String>,
     name: String,
@@ -73,6 +76,9 @@ struct SpanJson {
 struct Link {
     trace_id: String,
     span_id: String,
+    /// The same, of the caller's trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_state: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -204,9 +210,14 @@ impl SpanJson {
     fn of(span: Span, trace: TraceId) -> Self {
         let id = |id: u64| format!("{id:016x}");
         let trace_id = |id: u128| format!("{id:032x}");
+        let (own, linked) = match span.link {
+            Some(_) => (None, span.state),
+            None => (span.state, None),
+        };
         Self {
             trace_id: trace_id(trace),
             span_id: id(span.id),
+            trace_state: own,
             parent_span_id: span.parent.map(id),
             name: span.name,
             kind: if span.is_consumer { 5 } else { 1 },
@@ -218,6 +229,7 @@ impl SpanJson {
                 .map(|(trace, span)| Link {
                     trace_id: trace_id(trace),
                     span_id: id(span),
+                    trace_state: linked,
                 })
                 .into_iter()
                 .collect(),

@@ -31,7 +31,7 @@ const AGAIN: &str = "traces of runs are sent again";
 
 /// Its step tells the span that it was given; the first attempt fails.
 const TELLS: &str = "pipeline: Tells\n\
-     steps: { A: { command: [sh, -c, 'echo \"$TRACEPARENT $DUCTWORK_EXECUTION_ID $TRACESTATE\" >> spans; [ $DUCTWORK_ATTEMPT = 2 ]'],\n\
+     steps: { A: { command: [sh, -c, 'echo \"$TRACEPARENT $DUCTWORK_EXECUTION_ID $TRACESTATE $BAGGAGE\" >> spans; [ $DUCTWORK_ATTEMPT = 2 ]'],\n\
                    max_retry: 1, backoff: { initial: 0s } }, B: { command: [sh, -c, 'echo \"$TRACEPARENT $DUCTWORK_EXECUTION_ID\" >> spans'] } }\n\
      flow: [{ start: A }, { chain: B }]\n";
 
@@ -41,6 +41,8 @@ fn joins() -> String {
 }
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
 
 /// The spans that have come.
 type Spans = Arc<Mutex<Vec<Value>>>;
@@ -172,7 +174,11 @@ fn called(console: &Console, secret: &str, pipeline: &str, traceparent: &str) ->
     let path = format!("/api/v1/pipelines/{pipeline}/runs");
     let ask = Ask::json(&path, "{\"input\": 1}")
         .bearer(secret)
-        .with("traceparent", traceparent);
+        .with("traceparent", traceparent)
+        .with("tracestate", STATE)
+        // A list may come in parts.
+        .with("baggage", "user=ada")
+        .with("baggage", "k=v");
     let answer = ask.of(console);
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.run()
@@ -192,14 +198,23 @@ fn told(lines: &[String], spans: &[Value]) -> usize {
             words.next().unwrap(),
             words.next().unwrap().replace('-', ""),
         );
-        assert!(
-            words.next().is_none_or(str::is_empty),
-            "no TRACESTATE of the daemon: {line}"
-        );
+        let handed_on: Vec<&str> = words.collect();
         let [version, trace, span, flags] = traceparent.split('-').collect::<Vec<_>>()[..] else {
             panic!("{line}");
         };
         assert_eq!((version, flags, span), ("00", "01", &execution[16..]));
+        // The state is that of the caller's trace; nothing is the daemon's own.
+        match handed_on[..] {
+            [] => {}
+            [state, baggage] if trace == &CALLER[3..35] => {
+                assert_eq!((state, baggage), (STATE, "user=ada,k=v"), "{line}");
+            }
+            [state, baggage] => {
+                assert!(state.is_empty(), "{line}");
+                assert!(["", "user=ada,k=v"].contains(&baggage), "{line}");
+            }
+            _ => panic!("{line}"),
+        }
         found += usize::from(
             spans
                 .iter()
@@ -215,7 +230,7 @@ on_every_database! {
         let joins = joins();
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[TELLS, &joins, PLAIN]).await;
         fixture.configure(&collector.settings());
-        let mut daemon = fixture.start_as(&["env", "TRACESTATE=other=1"], &["start"]);
+        let mut daemon = fixture.start_as(&["env", "TRACESTATE=other=1", "BAGGAGE=other=2"], &["start"]);
         daemon.ready().await;
         let console = Console::of(&daemon).await;
         daemon.says(BEGINS).await;
@@ -228,12 +243,14 @@ on_every_database! {
         let (trace, caller) = (&CALLER[3..35], &CALLER[36..52]);
         let all = of_trace(&spans, &hex(own));
         let run = all.iter().find(|it| it["spanId"] == root(own)).unwrap();
-        assert_eq!(run["links"], json!([{"traceId": trace, "spanId": caller}]));
+        assert_eq!(run["links"], json!([{"traceId": trace, "spanId": caller, "traceState": STATE}]));
+        assert!(run["traceState"].is_null(), "{run}");
         assert!(run["parentSpanId"].is_null(), "{run}");
         assert_eq!(all.len(), 4, "a run and three attempts");
         let all = of_trace(&spans, trace);
         let run = all.iter().find(|it| it["spanId"] == root(joined)).unwrap();
         assert_eq!((&run["parentSpanId"], &run["links"]), (&json!(caller), &json!([])));
+        assert_eq!(run["traceState"], STATE);
         assert_eq!(all.len(), 4);
         for span in all.iter().filter(|it| it["kind"] == 5) {
             assert_eq!(span["parentSpanId"], root(joined));
@@ -247,12 +264,13 @@ on_every_database! {
         // The same by the API, at any time, and by the command line with the variable.
         let again = Ask::get(&format!("/api/v1/runs/{joined}/trace")).bearer(&secret).of(&console).value();
         assert_eq!(again["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"], trace);
-        let said = fixture.run(&["env", &format!("TRACEPARENT={CALLER}")], &["trigger", "Plain", "1"]);
+        let span = format!("TRACEPARENT={CALLER}");
+        let said = fixture.run(&["env", &span, "TRACESTATE=a=1", "BAGGAGE=none"], &["trigger", "Plain", "1"]);
         assert!(said.status.success(), "{said:?}");
         let by_hand: RunId = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();
         let spans = collector.has(&[by_hand]).await;
         let run = of_trace(&spans, &hex(by_hand)).into_iter().find(|it| it["kind"] == 1).unwrap();
-        assert_eq!(run["links"][0]["spanId"], caller);
+        assert_eq!((&run["links"][0]["spanId"], &run["links"][0]["traceState"]), (&json!(caller), &json!("a=1")));
         daemon.stop().await;
         fixture.audited().await;
     }

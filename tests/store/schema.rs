@@ -96,6 +96,17 @@ async fn a_migration_that_waits(db: Db) {
     migrate::check(&mut writer).await.unwrap();
 }
 
+/// The columns that a trigger writes and that the first version had not.
+const ADD_LATER: &str = "
+    ALTER TABLE ductwork_runs ADD COLUMN trace_parent text;
+    ALTER TABLE ductwork_runs ADD COLUMN trace_state text;
+    ALTER TABLE ductwork_runs ADD COLUMN baggage text";
+
+const DROP_LATER: &str = "
+    ALTER TABLE ductwork_runs DROP COLUMN trace_parent;
+    ALTER TABLE ductwork_runs DROP COLUMN trace_state;
+    ALTER TABLE ductwork_runs DROP COLUMN baggage";
+
 const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// (SQLite's readers keep nobody from writing.)
@@ -137,10 +148,10 @@ on_every_database! {
         let mut conn = of_the_first_version(&db).await;
         let definition = Pipeline::named("P").start("A").chain("B").build().unwrap();
         let new = [NewRun { key: None, input: "1" }];
-        // The older version's statement is this one's, without the column.
-        conn.script("older", "ALTER TABLE ductwork_runs ADD COLUMN trace_parent text").await.unwrap();
+        // The older version's statement is this one's, without these columns.
+        conn.script("older", ADD_LATER).await.unwrap();
         let runs = trigger::trigger(&mut conn, &definition, &new, Duration::ZERO).await.unwrap();
-        conn.script("older", "ALTER TABLE ductwork_runs DROP COLUMN trace_parent").await.unwrap();
+        conn.script("older", DROP_LATER).await.unwrap();
         let left = ProcessId::new();
         let registered = conn.execute(&REGISTER_OF_OLD, &[("id", left.0.into())]).await;
         assert_eq!(registered.unwrap(), 1);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::*;
 use ductwork::store::Conn;
+use ductwork::store::claim::Claimed;
 use ductwork::store::definition::Definitions;
 use ductwork::store::page;
 use ductwork::store::revive::{Revive, revive};
@@ -18,6 +19,9 @@ use crate::support::Db;
 
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
+const ODD: &str =
+    "UPDATE ductwork_runs SET trace_parent = 'odd', trace_state = 'a=1', baggage = 'b'";
+
 fn chain() -> Definition {
     Pipeline::named("P").start("A").chain("B").build().unwrap()
 }
@@ -27,19 +31,25 @@ fn wide() -> Definition {
     flow.build().unwrap()
 }
 
-async fn triggered(
-    conn: &mut Conn,
-    runs: &[NewRun<'_>],
-    within: Option<TraceParent>,
-) -> Vec<RunId> {
+async fn triggered(conn: &mut Conn, runs: &[NewRun<'_>], within: Option<&Caller>) -> Vec<RunId> {
     let made = trigger_by(conn, &chain(), runs, Duration::ZERO, None, within)
         .await
         .unwrap();
     made.into_iter().map(|it| it.run_id).collect()
 }
 
-async fn within(conn: &mut Conn, run: RunId) -> Option<TraceParent> {
-    page::run(conn, run).await.unwrap().unwrap().within
+fn caller() -> Caller {
+    Caller::read(Some(CALLER), Some("rojo=1,congo=2"), Some("user=ada"))
+}
+
+/// A run's caller, without its baggage.
+async fn within(conn: &mut Conn, run: RunId) -> Caller {
+    page::run(conn, run).await.unwrap().unwrap().caller
+}
+
+/// The same, as a worker knows it: whole.
+fn told(claimed: &Claimed) -> Caller {
+    claimed.caller.as_deref().cloned().unwrap_or_default()
 }
 
 /// The runs that are found at once, with the number of their attempts; none of them is sent.
@@ -57,11 +67,13 @@ on_every_database! {
     async fn a_callers_span_is_on_each_run_of_a_trigger_and_comes_with_its_claims(db: Db) {
         let mut driver = Driver::new(&db).await;
         driver.room = 9;
-        let caller = TraceParent::read(CALLER);
+        let whole = caller();
+        assert!(whole.span.is_some() && whole.state.is_some() && whole.baggage.is_some());
+        let caller = Caller { baggage: None, ..whole.clone() };
         let run = |key| NewRun { key, input: "1" };
         let conn = &mut driver.conn;
-        let mut runs = triggered(conn, &[run(None), run(None)], caller).await;
-        runs.extend(triggered(conn, &[run(Some("a")), run(Some("b"))], caller).await);
+        let mut runs = triggered(conn, &[run(None), run(None)], Some(&whole)).await;
+        runs.extend(triggered(conn, &[run(Some("a")), run(Some("b"))], Some(&whole)).await);
         for run in &runs {
             assert_eq!(within(conn, *run).await, caller);
         }
@@ -70,43 +82,46 @@ on_every_database! {
         assert_eq!(within(conn, runs[2]).await, caller);
         let other = triggered(conn, &[run(None), run(Some("c"))], None).await;
         for run in &other {
-            assert_eq!(within(conn, *run).await, None);
+            assert_eq!(within(conn, *run).await, Caller::default());
         }
+        let expected = |claimed: &Claimed| match runs.contains(&claimed.run_id) {
+            true => whole.clone(),
+            false => Caller::default(),
+        };
         let claimed = driver.claim("P", 9).await;
         assert_eq!(claimed.len(), 6);
         let mut finished = Vec::new();
         for claimed in claimed {
-            let expected = caller.filter(|_| runs.contains(&claimed.run_id));
-            assert_eq!(claimed.trace_parent, expected);
+            assert_eq!(told(&claimed), expected(&claimed));
             finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
         }
         // So does the step that is leased with the result of the one before.
         let next = driver.commit(&finished).await.leased_next;
         assert_eq!(next.len(), 6);
         for claimed in next {
-            assert_eq!(claimed.trace_parent, caller.filter(|_| runs.contains(&claimed.run_id)));
+            assert_eq!(told(&claimed), expected(&claimed));
         }
     }
 
     async fn a_revived_run_has_the_span_of_the_first_ones_caller(db: Db) {
         let mut driver = Driver::new(&db).await;
-        let caller = TraceParent::read(CALLER);
-        let run = triggered(&mut driver.conn, &[NewRun { key: None, input: "1" }], caller).await[0];
+        let caller = caller();
+        let run = triggered(&mut driver.conn, &[NewRun { key: None, input: "1" }], Some(&caller)).await[0];
         driver.work("P", |_| Did::Refused).await;
         assert_eq!(driver.run(run).await.0, RunStatus::Halted);
         let Revive::Done(next) = revive(&mut driver.conn, run).await.unwrap() else {
             panic!("it is halted");
         };
-        assert_eq!(within(&mut driver.conn, next).await, caller);
-        assert_eq!(driver.claim("P", 1).await[0].trace_parent, caller);
+        assert_eq!(within(&mut driver.conn, next).await.span, caller.span);
+        assert_eq!(told(&driver.claim("P", 1).await[0]), caller);
     }
 
     async fn what_another_version_writes_of_a_caller_stops_nothing(db: Db) {
         let mut driver = Driver::new(&db).await;
         let run = triggered(&mut driver.conn, &[NewRun { key: None, input: "1" }], None).await[0];
-        driver.conn.script("odd", "UPDATE ductwork_runs SET trace_parent = 'odd'").await.unwrap();
-        assert_eq!(within(&mut driver.conn, run).await, None);
-        assert_eq!(driver.claim("P", 1).await[0].trace_parent, None);
+        driver.conn.script("odd", ODD).await.unwrap();
+        assert_eq!(within(&mut driver.conn, run).await, Caller::default());
+        assert_eq!(told(&driver.claim("P", 1).await[0]), Caller::default());
     }
 
     async fn a_run_that_has_ended_is_found_until_it_was_sent_and_by_who_begins_anew(db: Db) {

@@ -36,6 +36,8 @@ pub fn assignment(input: &str) -> Assignment {
             span: 8,
             flags: 1,
         },
+        trace_state: None,
+        baggage: None,
     }
 }
 

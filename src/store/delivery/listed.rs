@@ -176,7 +176,8 @@ const ENDPOINTS: usize = 100;
 /// Messages that are kept for an endpoint are counted so far.
 pub const COUNTED: usize = 1_000;
 
-/// What waits for each endpoint, the one first that waits for longest, and whether it is one of these names.
+/// The messages that wait, endpoint by endpoint, that one first whose oldest waits for longest; those to others than
+/// these names are counted.
 pub async fn unsent(conn: &mut Conn, configured: &[String]) -> Result<Vec<Waits>, Error> {
     let mut all = Vec::new();
     for row in conn

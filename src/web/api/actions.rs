@@ -113,7 +113,16 @@ pub async fn trigger(deed: Deed) -> Answered {
     let input = deeds::value("input", body.input.get(), max)?;
     let by = deed.visitor.actor(Channel::Api);
     let key = deed.key.clone();
-    let made = deeds::trigger(&deed.site, definition, input, key, delay, by, deed.within).await?;
+    let made = deeds::trigger(
+        &deed.site,
+        definition,
+        input,
+        key,
+        delay,
+        by,
+        Some(deed.caller),
+    )
+    .await?;
     if made.input_differs {
         let detail = format!(
             "this key already belongs to the run {}, which had a different input",

@@ -36,7 +36,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::model::TraceParent;
+use crate::model::Caller;
 use crate::svg::STYLE;
 
 use super::Site;
@@ -61,8 +61,8 @@ pub struct Deed {
     pub visitor: Arc<Visitor>,
     /// The `Idempotency-Key`.
     pub key: Option<String>,
-    /// The visitor's span, by the header `traceparent`.
-    pub within: Option<TraceParent>,
+    /// The visitor as a caller, by the headers `traceparent`, `tracestate` and `baggage`.
+    pub caller: Caller,
     body: Bytes,
 }
 
@@ -254,6 +254,10 @@ pub fn serve(params: &'static [&'static About], handler: Handler) -> MethodRoute
 pub const BODY_MAX: usize = 1 << 20;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The route of this function.
@@ -294,7 +298,7 @@ pub fn serve_deed(
                 site,
                 visitor,
                 key: key.map(str::to_owned),
-                within: within(&headers),
+                caller: caller(&headers),
                 body,
             };
             let done = doer(deed).await?;
@@ -307,13 +311,20 @@ pub fn serve_deed(
 
 const JSON: &str = "application/json";
 
-/// The span that a request was made in. Several headers, or one that is malformed, tell of none.
-fn within(headers: &HeaderMap) -> Option<TraceParent> {
-    let mut given = headers.get_all(TRACEPARENT).iter();
-    let (first, second) = (given.next()?, given.next());
-    first
-        .to_str()
-        .ok()
-        .filter(|_| second.is_none())
-        .and_then(TraceParent::read)
+/// The caller of a request, with all that it hands on. Several headers `traceparent` tell of no span; the others are lists, which
+/// may come in parts.
+fn caller(headers: &HeaderMap) -> Caller {
+    let parts = |name: HeaderName| {
+        let texts: Option<Vec<&str>> = headers
+            .get_all(name)
+            .iter()
+            .map(|it| it.to_str().ok())
+            .collect();
+        texts.filter(|it| !it.is_empty())
+    };
+    let list = |name| parts(name).map(|it| it.join(","));
+    let span = parts(TRACEPARENT).filter(|it| it.len() == 1);
+    let (state, baggage) = (list(TRACESTATE), list(BAGGAGE));
+    let span = span.as_ref().map(|it| it[0]);
+    Caller::read(span, state.as_deref(), baggage.as_deref())
 }

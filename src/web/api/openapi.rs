@@ -227,6 +227,22 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
                             a part of its trace. One that is malformed is ignored",
             "schema": { "type": "string" },
         }));
+        params.push(json!({
+            "name": "tracestate",
+            "in": "header",
+            "required": false,
+            "description": "Beside `traceparent`: the state of the caller's trace, of which up to 512 bytes are handed on. One \
+                            that is malformed is ignored",
+            "schema": { "type": "string" },
+        }));
+        params.push(json!({
+            "name": "baggage",
+            "in": "header",
+            "required": false,
+            "description": "The W3C's Baggage, of which up to 8,192 bytes are handed on to the run's steps. One that is \
+                            malformed is ignored",
+            "schema": { "type": "string" },
+        }));
     }
     let (scope, sent) = (
         route.scope.unwrap_or(Scope::Read),

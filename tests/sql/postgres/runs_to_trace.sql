@@ -1,5 +1,5 @@
 SELECT 
-       r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+       r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
        (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
        coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
   FROM ductwork_runs r 

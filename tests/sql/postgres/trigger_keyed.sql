@@ -1,8 +1,11 @@
 WITH
 asked AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[]) AS new_runs(id, input, trigger_key, branch_id, step_id, execution_id)),
 runs AS (
-    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
-    SELECT asked.id, $7, $8, asked.input, asked.trigger_key, (extract(epoch from statement_timestamp()) * 1000000)::bigint, $9 FROM asked
+    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent,
+                               trace_state, baggage)
+    SELECT asked.id, $7, $8, asked.input, asked.trigger_key, (extract(epoch from statement_timestamp()) * 1000000)::bigint, $9,
+           $10, $11
+      FROM asked
         ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
     RETURNING id),
 made AS (SELECT asked.* FROM asked WHERE asked.id = ANY (ARRAY(SELECT id FROM runs))),
@@ -12,12 +15,12 @@ roots AS (
 starts AS (
     INSERT INTO ductwork_steps
         (id, run_id, branch_id, ordinal, node, step, via, status, input, created_at)
-    SELECT made.step_id, made.id, made.branch_id, 0, $10, $11, 'start', 'in_progress', made.input, (extract(epoch from statement_timestamp()) * 1000000)::bigint
+    SELECT made.step_id, made.id, made.branch_id, 0, $12, $13, 'start', 'in_progress', made.input, (extract(epoch from statement_timestamp()) * 1000000)::bigint
       FROM made),
 executions AS (
     INSERT INTO ductwork_executions (id, step_id, pipeline, attempt)
     SELECT made.execution_id, made.step_id, $7, 1 FROM made),
 availabilities AS (
     INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-    SELECT made.execution_id, $7, (extract(epoch from statement_timestamp()) * 1000000)::bigint + $12 FROM made)
+    SELECT made.execution_id, $7, (extract(epoch from statement_timestamp()) * 1000000)::bigint + $14 FROM made)
 SELECT made.id FROM made

@@ -1,4 +1,4 @@
 SELECT d.id, d.endpoint, d.run_id, d.event, d.pipeline, d.state, d.attempts, d.created_at, d.due_at, d.tried_at,
        d.status, d.error
-  FROM ductwork_deliveries d WHERE d.state = ?1 AND d.id < ?2
- ORDER BY d.state DESC, d.id DESC LIMIT ?3
+  FROM ductwork_deliveries d WHERE d.state = ?1 AND d.id >= ?2 AND d.id < ?3
+ ORDER BY d.state DESC, d.id DESC LIMIT ?4

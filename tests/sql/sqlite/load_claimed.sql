@@ -2,7 +2,7 @@ SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
        s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
        CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
        CAST(octet_length(s.input) AS bigint) AS size,
-       br.fan_out_id, br.ordinal, r.definition, r.trace_parent
+       br.fan_out_id, br.ordinal, r.definition, r.trace_parent, r.trace_state, r.baggage
   FROM (SELECT c0 AS id FROM ductwork_rows(?1)) AS b
   JOIN ductwork_executions e ON e.id = b.id AND e.process_id = ?2
   JOIN ductwork_steps s ON s.id = e.step_id

@@ -1,3 +1,3 @@
-SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+SELECT r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
        r.completed_at, r.halted_at, r.cancelled_at, CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now
   FROM ductwork_runs r WHERE r.id = ?1 AND r.pruning_at IS NULL

@@ -1,5 +1,5 @@
 SELECT 
-       r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.triggered_at,
+       r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from, r.trace_parent, r.trace_state, r.triggered_at,
        CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now,
        coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
   FROM ductwork_runs r INDEXED BY ductwork_runs_ended

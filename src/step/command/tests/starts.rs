@@ -4,13 +4,14 @@ use super::*;
 
 #[tokio::test]
 async fn a_step_finds_what_the_contract_promises() {
-    let stage = Stage::new("1")
+    let mut stage = Stage::new("1")
         .env("MINE", "a b")
         .env("DATABASE_URL", "asked-for");
+    stage.assignment.baggage = Some("user=ada".to_owned());
     let script = "import json, os, signal
 mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
 status = dict(l.split(':\\t') for l in open('/proc/self/status').read().splitlines() if ':\\t' in l)
-env = {k: v for k, v in os.environ.items() if k.startswith('DUCTWORK_') or k in ('TRACEPARENT', 'MINE', 'DATABASE_URL', 'PWD')}
+env = {k: v for k, v in os.environ.items() if k.startswith('DUCTWORK_') or k in ('TRACEPARENT', 'TRACESTATE', 'BAGGAGE', 'MINE', 'DATABASE_URL', 'PWD')}
 try:
     os.write(3, b'x'); third = 'open'
 except OSError as e:
@@ -43,6 +44,10 @@ print(json.dumps({'env': env, 'mask': len(mask), 'sid': os.getsid(0) == os.getpi
     assert_eq!(env["DUCTWORK_ATTEMPT"], "3");
     assert_eq!(env["DUCTWORK_FENCING_TOKEN"], "3");
     assert_eq!(env["TRACEPARENT"], span.to_string());
+    assert_eq!(
+        (&env["TRACESTATE"], &env["BAGGAGE"]),
+        (&serde_json::Value::Null, &"user=ada".into())
+    );
     assert_eq!(env["MINE"], "a b");
     assert_eq!(env["DATABASE_URL"], "asked-for");
     let directory = stage.directory.path().canonicalize().unwrap();

@@ -6,8 +6,11 @@ WITH
 made AS (SELECT * FROM {rows:new_runs}),
 -- part: INSERT_RUNS
 runs AS (
-    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
-    SELECT made.id, :pipeline, :definition, made.input, made.trigger_key, {now}, :trace_parent FROM made),
+    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent,
+                               trace_state, baggage)
+    SELECT made.id, :pipeline, :definition, made.input, made.trigger_key, {now}, :trace_parent,
+           :trace_state, :baggage
+      FROM made),
 -- part: INSERT_ROOTS
 roots AS (
     INSERT INTO ductwork_branches (id, run_id, pipeline, ordinal, status, step_id, last_advanced_at)
@@ -35,8 +38,11 @@ asked AS (SELECT * FROM {rows:new_runs}),
 -- RACE: two triggers with one key. The unique index lets one insert win; the other inserts nothing,
 -- and reads the winner's run (T1). Proven by `triggers_with_one_key_make_one_run`.
 runs AS (
-    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
-    SELECT asked.id, :pipeline, :definition, asked.input, asked.trigger_key, {now}, :trace_parent FROM asked
+    INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent,
+                               trace_state, baggage)
+    SELECT asked.id, :pipeline, :definition, asked.input, asked.trigger_key, {now}, :trace_parent,
+           :trace_state, :baggage
+      FROM asked
         ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
     RETURNING id),
 -- As an array: joins of the parts of a statement are not hashed.

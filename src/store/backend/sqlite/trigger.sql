@@ -1,15 +1,19 @@
 -- Starts runs: one statement after the other, in one transaction.
 
 -- name: INSERT_RUNS
-INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
-SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent
+INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
+                           baggage)
+SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent,
+       :trace_state, :baggage
   FROM {rows:new_runs}
 
 -- name: INSERT_KEYED_RUNS
 -- The unique index lets the first trigger of a key win; a second inserts nothing, and reads the
 -- first one's run (T1). `WHERE true`: SQLite would take `ON` for a join's.
-INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent)
-SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent
+INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
+                           baggage)
+SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent,
+       :trace_state, :baggage
   FROM {rows:new_runs}
  WHERE true
 ON CONFLICT (pipeline, trigger_key) WHERE trigger_key IS NOT NULL DO NOTHING
