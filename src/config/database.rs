@@ -190,26 +190,50 @@ pub fn cover_passwords(line: &str) -> String {
     cover_secrets(out)
 }
 
-/// The same of the secret of an endpoint, unless it is a variable.
+/// The same of the secrets of an endpoint, unless they are variables: of those behind their key, and wherever else one
+/// stands that begins like one.
 fn cover_secrets(line: String) -> String {
     const NAME: &str = "secret:";
     let (mut out, mut rest) = (String::new(), line.as_str());
     while let Some(at) = rest.find(NAME) {
-        let blank = |char: char| char.is_whitespace() || matches!(char, '"' | '\'');
         let from = at + NAME.len();
         let from = rest[from..]
-            .find(|char| !blank(char))
+            .find(|char| !ends_secret(char))
             .map_or(rest.len(), |to| from + to);
-        let end = rest[from..].find(|char| blank(char) || matches!(char, ',' | '}'));
-        let (value, after) = rest[from..].split_at(end.unwrap_or(rest.len() - from));
         out.push_str(&rest[..from]);
-        match value.starts_with('$') {
-            true => out.push_str(value),
-            false => out.extend(value.chars().map(|_| '*')),
+        // A list goes on to its end, anything else to the end of the word.
+        let is_list = rest[at..from].contains('[');
+        let end = match is_list {
+            true => rest[from..].find(']'),
+            false => rest[from..].find(ends_secret),
+        };
+        let (values, after) = rest[from..].split_at(end.unwrap_or(rest.len() - from));
+        for word in values.split_inclusive(ends_secret) {
+            out.push_str(&covered(word));
         }
         rest = after;
     }
-    out + rest
+    out.push_str(rest);
+    let words = out.split_inclusive(ends_secret);
+    let words = words.map(|word| match word.starts_with("whsec_") {
+        true => covered(word),
+        false => word.to_owned(),
+    });
+    words.collect()
+}
+
+/// True of what no secret has in it.
+fn ends_secret(char: char) -> bool {
+    char.is_whitespace() || matches!(char, '"' | '\'' | ',' | '[' | ']' | '}')
+}
+
+/// A word covered, unless it is a variable; what ends it stays.
+fn covered(word: &str) -> String {
+    let cover = |char| if ends_secret(char) { char } else { '*' };
+    match word.starts_with('$') {
+        true => word.to_owned(),
+        false => word.chars().map(cover).collect(),
+    }
 }
 
 fn sqlite(text: &str, base_dir: &Path) -> Result<DatabaseUrl, UrlError> {
@@ -582,6 +606,19 @@ mod tests {
                 "url: a://h:1/d?password=abc&x=1",
                 "url: a://h:1/d?password=***&x=1",
             ),
+            ("{secret: abc, name: a}", "{secret: ***, name: a}"),
+            ("secret: \"${S}\"", "secret: \"${S}\""),
+            (
+                "  - secret: [abc, \"${S}\", 'd']  # x",
+                "  - secret: [***, \"${S}\", '*']  # x",
+            ),
+            (
+                "{secret: [abc, defg], name: a}",
+                "{secret: [***, ****], name: a}",
+            ),
+            ("secret: [abc, d", "secret: [***, *"),
+            ("    - whsec_ab= # x", "    - ********* # x"),
+            ("secret:", "secret:"),
         ] {
             assert_eq!(cover_passwords(line), covered);
         }

@@ -1573,7 +1573,29 @@ fn an_endpoint_that_cannot_be_meant_is_refused_with_the_way_out() {
         let desk = Desk::with(&format!("console: {{webhooks: {items}}}\n"));
         let said = desk.load_as(None, None).expect_err("problems").to_string();
         assert!(said.contains(part), "{items}: {said}");
-        assert!(!said.contains("hunter2"), "{said}");
+        assert!(
+            !said.contains("hunter2") && !said.contains("MfKQ9r"),
+            "{said}"
+        );
+    }
+    // Nor where each stands on a line of its own.
+    for secret in [
+        format!("\n        - hunter2\n        - {SECRET}"),
+        "\n        hunter2".to_owned(),
+    ] {
+        let text = format!(
+            "console:\n  webhooks:\n    - name: a\n      url: \"http://a/\"\n      secret:{secret}\n"
+        );
+        let desk = Desk::with(&text);
+        let said = desk.load_as(None, None).expect_err("problems").to_string();
+        assert!(
+            said.contains("is not `whsec_`") && said.contains("ductwork.yml:3:"),
+            "{said}"
+        );
+        assert!(
+            !said.contains("hunter2") && !said.contains("MfKQ9r"),
+            "{said}"
+        );
     }
 }
 

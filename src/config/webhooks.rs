@@ -154,7 +154,7 @@ fn endpoint(node: &Node, key: &Key) -> Result<Endpoint, Faults> {
     let url =
         part("url").and_then(|it| url(it, "the `url` of an endpoint").map_err(&mut take).ok());
     let ca = part("ca").and_then(|it| ca(it, url.as_ref()).map_err(&mut take).ok());
-    let secrets = part("secret").map_or_else(Vec::new, |it| secrets(it, &mut take));
+    let secrets = part("secret").map_or_else(Vec::new, |it| secrets(it, node, &mut take));
     let mut events = EVENTS.to_vec();
     if let Some(given) = part("events") {
         events = Vec::new();
@@ -292,8 +292,9 @@ fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
 const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
      `echo whsec_$(head -c 32 /dev/urandom | base64)` makes one";
 
-/// One secret, or a list of them, of which the first is the newest.
-fn secrets(node: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
+/// One secret, or a list of them, of which the first is the newest. Faults have the place of the endpoint: the line of a
+/// secret would show it.
+fn secrets(node: &Node, endpoint: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
     let all = match &node.value {
         Value::List(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
@@ -303,7 +304,7 @@ fn secrets(node: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
             format!("`secret` of an endpoint takes one secret, or a list of up to {SECRETS_MAX}");
         let help =
             "write the newest first, and take the oldest out when the endpoint knows the newest";
-        take(Fault::new(node.at, message).help(help));
+        take(Fault::new(endpoint.at, message).help(help));
         return Vec::new();
     }
     let mut keys = Vec::new();
@@ -311,19 +312,17 @@ fn secrets(node: &Node, take: &mut impl FnMut(Fault)) -> Vec<SigningKey> {
         match secret(item) {
             Ok(key) if keys.contains(&key) => {
                 let message = "`secret` of an endpoint has one secret twice";
-                take(Fault::new(item.at, message).help("take one of the two out"));
+                take(Fault::new(endpoint.at, message).help("take one of the two out"));
             }
             Ok(key) => keys.push(key),
-            Err(fault) => take(fault),
+            Err(message) => take(Fault::new(endpoint.at, message).help(SECRET_HELP)),
         }
     }
     keys
 }
 
-fn secret(node: &Node) -> Result<SigningKey, Fault> {
-    SigningKey::read(node.as_text().unwrap_or_default()).ok_or_else(|| {
-        // Nothing of it is shown: it may be one that was only cut off.
-        let message = "the `secret` of an endpoint is not `whsec_` and 24 to 64 bytes in base64";
-        Fault::new(node.at, message).help(SECRET_HELP)
-    })
+/// Nothing of what it was is told: it may be one that was only cut off.
+fn secret(node: &Node) -> Result<SigningKey, &'static str> {
+    SigningKey::read(node.as_text().unwrap_or_default())
+        .ok_or("the `secret` of an endpoint is not `whsec_` and 24 to 64 bytes in base64")
 }
