@@ -165,7 +165,7 @@ impl Value for AfterPoint {
     }
 
     fn schema() -> Json {
-        schema()
+        schema(List::Series, 8)
     }
 }
 
