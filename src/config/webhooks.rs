@@ -290,7 +290,7 @@ fn has_no_port(authority: &hyper::http::uri::Authority) -> bool {
 }
 
 const SECRET_HELP: &str = "write `\"${VARIABLE}\"`, and give the variable `whsec_` and 24 to 64 random bytes in base64: \
-     `echo whsec_$(head -c 32 /dev/urandom | base64)` makes one";
+     `head -c 32 /dev/urandom | base64` makes the second part";
 
 /// One secret, or a list of them, of which the first is the newest. Faults have the place of the endpoint: the line of a
 /// secret would show it.

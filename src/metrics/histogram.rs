@@ -32,6 +32,9 @@ pub struct Histogram {
     buckets: BTreeMap<i16, u64>,
 }
 
+/// No time is longer, in seconds: a hundred years.
+const LONGEST: f64 = 3_155_760_000.0;
+
 impl Histogram {
     /// Takes note of a time.
     pub fn observe(&mut self, time: Duration) {
@@ -88,9 +91,9 @@ impl Histogram {
             sum >= wanted
         });
         let (bucket, _) = bucket?;
-        Some(Duration::from_secs_f64(
-            (f64::from(*bucket) / f64::from(PER_DOUBLING)).exp2(),
-        ))
+        let seconds = (f64::from(*bucket) / f64::from(PER_DOUBLING)).exp2();
+        // Only a row that somebody has damaged has one that is longer.
+        Some(Duration::from_secs_f64(seconds.min(LONGEST)))
     }
 
     /// How many of them were no longer than 2^`bound` seconds.

@@ -233,10 +233,13 @@ impl Looked {
         // Where more pipelines come and go than have series of their own, counts of one move to the rest.
         let moved = sums.iter().any(|(name, sum)| sum.has_fallen(before(name)))
             || self.sums.keys().any(|name| !sums.contains_key(name));
+        // And back: the first sum of such a pipeline is its whole history.
+        let had_rest = self.sums.contains_key(OTHER);
         let mut points = Vec::new();
         for (name, sum) in &sums {
+            let is_new = !self.sums.contains_key(name);
             let sum = sum.since(before(name));
-            if sum.is_nothing() || moved && name == OTHER {
+            if sum.is_nothing() || moved && name == OTHER || had_rest && is_new {
                 continue;
             }
             let (waited, lasted) = next.hours.entry(name.clone()).or_default();
@@ -398,6 +401,22 @@ mod tests {
             .map(|it| (&*it.pipeline, it.sum.started))
             .collect();
         assert_eq!(names, [(ALL, 3), (ALL, 3)]);
+    }
+
+    #[test]
+    fn a_pipeline_that_leaves_the_rest_brings_no_history_along() {
+        let rest = sums(&counted(OTHER, 50_010, 0));
+        let mut apart = counted(OTHER, 9, 0);
+        apart.merge(&counted("P", 50_001, 0));
+        let looked = Looked::begin(TEN + 10 * SECOND, rest);
+        let (looked, found) = points(looked.look(TEN + 70 * SECOND, sums(&apart)));
+        assert_eq!(found, []);
+        apart.merge(&counted("P", 2, 0));
+        let (_, found) = points(looked.look(TEN + 130 * SECOND, sums(&apart)));
+        assert_eq!(
+            told(&found),
+            [(Grain::Minute, 1, 1, 2, 2), (Grain::Hour, 0, 0, 2, 2)]
+        );
     }
 
     #[test]

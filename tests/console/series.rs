@@ -113,7 +113,8 @@ on_every_database! {
         let page = console.get("/").body;
         for part in [
             "Runs started by the minute in the last hour: 23 in all",
-            "Runs ended by the minute in the last hour: 23 in all, at most 23 in a minute, 3 halted",
+            // Spread over the minutes that it counts for.
+            "Runs ended by the minute in the last hour: 23 in all, at most 3 in a minute, 3 halted",
             "runs that ended by the hour in the last 24: 20 in all, at most 20 in an hour, 0 halted",
             "<span aria-hidden=\"true\">✗</span> 3<span class=\"unseen\"> halted</span>",
         ] {

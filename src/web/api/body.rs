@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, IntoDeserializer as _, MapAccess, Visitor};
 
 use crate::web::refusal::Refusal;
 
@@ -36,6 +36,16 @@ where
     D: Deserializer<'de>,
 {
     Ok(Option::<Object<T>>::deserialize(from)?.map(|it| it.0))
+}
+
+/// Reads a word, for `#[serde(deserialize_with)]`: left to itself serde reads it from `{"revive": null}` as well.
+pub fn word<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    let word = String::deserialize(from)?;
+    T::deserialize(word.into_deserializer())
 }
 
 /// Something that is read from an object alone.
@@ -72,6 +82,16 @@ mod tests {
         input: Box<RawValue>,
         #[serde(default, deserialize_with = "optional")]
         inner: Option<Inner>,
+        #[serde(default, deserialize_with = "word")]
+        colour: Colour,
+    }
+
+    #[derive(Debug, Default, Deserialize, PartialEq)]
+    #[serde(rename_all = "snake_case")]
+    enum Colour {
+        #[default]
+        Red,
+        Blue,
     }
 
     #[derive(Debug, Deserialize)]
@@ -90,6 +110,16 @@ mod tests {
         assert_eq!(read.inner.unwrap().number, 3);
         for text in [r#"{"input": 1}"#, r#"{"input": 1, "inner": null}"#] {
             assert!(outer(text).unwrap().inner.is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_read_from_a_string_alone() {
+        let read = outer(r#"{"input": 1, "colour": "blue"}"#);
+        assert_eq!(read.unwrap().colour, Colour::Blue);
+        for text in [r#"{"blue": null}"#, "null", "1", r#""green""#] {
+            let read = outer(&format!(r#"{{"input": 1, "colour": {text}}}"#));
+            assert!(read.is_err(), "{text}: {read:?}");
         }
     }
 

@@ -50,6 +50,7 @@ enum BulkVerb {
 ]))]
 pub struct BulkBody {
     /// The deed. `resume` lets every step that waits go on with the value that it asks about.
+    #[serde(deserialize_with = "body::word")]
     verb: BulkVerb,
     /// These runs: at most 500.
     #[serde(default)]

@@ -11,6 +11,9 @@ use crate::web::series::{Day, Glance, HOURS, MINUTES};
 
 use super::parts::{self, Moment};
 
+/// A look that comes later than this is told as if it came then.
+const MONTH: i64 = 30 * 24 * HOUR;
+
 /// A rate is that of so many of the last minutes.
 pub const LATELY: i64 = 5;
 
@@ -28,25 +31,28 @@ pub struct Rate {
 pub fn rates(glance: &Glance) -> [Rate; 2] {
     let rate = |name, meaning, of: &dyn Fn(&Sum) -> (u64, u64)| {
         let mut bars = [(0, 0); MINUTES];
-        let (mut lately, mut since) = (0, glance.until - LATELY * MINUTE);
+        let (mut lately, mut since) = (0_u64, glance.until - LATELY * MINUTE);
+        let (mut all, mut halted) = (0_u64, 0_u64);
         for point in &glance.minutes {
             let (whole, part) = of(&point.sum);
-            let back = (glance.until - point.at) / MINUTE;
-            if let Some(bar) = usize::try_from(back)
-                .ok()
-                .and_then(|back| bars.get_mut(MINUTES.checked_sub(back)?))
-            {
-                *bar = (whole, part);
+            (all, halted) = (all.saturating_add(whole), halted.saturating_add(part));
+            // A point of several minutes counts for all of them: nobody knows which of them had more.
+            let last = place(glance.until, point.at);
+            let first = place(glance.until, point.since).max(0);
+            let minutes = last.saturating_sub(place(glance.until, point.since)) + 1;
+            let share = |n: u64| n.div_ceil(minutes.max(1).unsigned_abs());
+            for at in first..=last {
+                let bar = usize::try_from(at).ok().and_then(|at| bars.get_mut(at));
+                if let Some(bar) = bar {
+                    *bar = (share(whole), share(part));
+                }
             }
             if point.at >= glance.until - LATELY * MINUTE {
-                lately += whole;
-                // A point of several minutes counts for all of them.
+                lately = lately.saturating_add(whole);
                 since = since.min(point.since);
             }
         }
-        let minutes = (glance.until - since).max(MINUTE) as f64 / MINUTE as f64;
-        let sum = |of: fn(&(u64, u64)) -> u64| bars.iter().map(of).fold(0_u64, u64::saturating_add);
-        let (all, halted) = (sum(|it| it.0), sum(|it| it.1));
+        let minutes = glance.until.saturating_sub(since).max(MINUTE) as f64 / MINUTE as f64;
         let most = bars.iter().map(|it| it.0).max().unwrap_or(0);
         let mut told = format!(
             "{name} by the minute in the last hour: {} in all, at most {} in a minute",
@@ -75,6 +81,13 @@ pub fn rates(glance: &Glance) -> [Rate; 2] {
             &|sum| (sum.completed.saturating_add(sum.halted), sum.halted),
         ),
     ]
+}
+
+/// The place of the minute in which this time is among those that end then: the last one has `MINUTES - 1`, and those
+/// before the first are below 0.
+fn place(until: i64, at: i64) -> i64 {
+    let back = until.saturating_sub(at).clamp(0, MONTH) / MINUTE;
+    MINUTES as i64 - back
 }
 
 /// A rate to two digits that matter.
@@ -277,6 +290,19 @@ mod tests {
         assert_eq!(text(steady), ["50/min", "50/min"]);
         assert_eq!(text(vec![minute(1, 20, 30)]), ["1.5/min", "1.5/min"]);
         assert_eq!(text(vec![minute(1, 1, 1)]), ["0.2/min", "0.2/min"]);
+        // Nobody knows that one of the two minutes had them all.
+        let glance = |minutes| Glance {
+            until: TEN,
+            minutes,
+            ..Glance::default()
+        };
+        let [started, _] = rates(&glance(vec![minute(1, 2, 235)]));
+        let told = "235 in all, at most 118 in a minute";
+        assert!(started.row.contains(told), "{}", started.row);
+        // Somebody has edited it.
+        let damaged = point(Grain::Minute, i64::MIN, i64::MIN, 1, 0);
+        let odd = point(Grain::Minute, TEN - MINUTE, i64::MIN, u64::MAX, 0);
+        rates(&glance(vec![damaged, odd, minute(1, 1, u64::MAX)]));
     }
 
     #[test]
