@@ -43,18 +43,9 @@ const SPARE: &[(&str, Shown)] = &[
         "CLAIM_BRANCHES.2",
         With(&["CLAIM_BRANCHES.1", "READY.1", "READY.2"]),
     ),
-    (
-        "WAITING_STEPS.1",
-        With(&["WAITING_STEPS.2", "RESUME_BRANCHES.2"]),
-    ),
-    (
-        "WAITING_STEPS.2",
-        With(&["WAITING_STEPS.1", "RESUME_BRANCHES.2"]),
-    ),
-    (
-        "RESUME_BRANCHES.2",
-        With(&["WAITING_STEPS.1", "WAITING_STEPS.2"]),
-    ),
+    ("WAITING_STEPS.1", Cost("it is the condition of the index")),
+    ("WAITING_STEPS.2", With(&["RESUME_BRANCHES.2"])),
+    ("RESUME_BRANCHES.2", With(&["WAITING_STEPS.2"])),
     ("HELD.1", With(&["LOAD_CLAIMED.1"])),
     ("LOAD_CLAIMED.1", With(&["HELD.1"])),
     ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),

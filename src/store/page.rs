@@ -106,14 +106,13 @@ statements! {
            AND r.pruning_at IS NULL
          ORDER BY r.status, r.id LIMIT :n";
     PAGE_WAITING = "
-        SELECT br.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
+        SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
                CAST(octet_length(s.input) AS bigint) AS input_size, substr(s.input, 1, 1000) AS input,
                d.answer_by, d.unanswered
-          FROM {rows:b(id id)}
-          JOIN ductwork_runs r ON {key:r.id;b.id}
-          JOIN ductwork_branches br ON br.run_id = b.id AND br.status = 'dampened'
-          JOIN ductwork_steps s ON {key:s.id;br.step_id} AND s.status = 'waiting'
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;br.id}
+          FROM ductwork_steps s {by:ductwork_steps_asked}
+          JOIN ductwork_runs r ON {key:r.id;s.run_id}
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
+         WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id LIMIT :n";
     PAGE_PROCESSES = "
         SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death
@@ -518,7 +517,7 @@ pub(super) async fn dampened(conn: &mut Conn, n: usize) -> Result<Vec<(RunId, St
     Ok(runs)
 }
 
-/// Branches that wait for a person, those first that have waited longest: of so many of the oldest runs of
+/// Steps that wait for a person, those first that have waited longest: of so many of the oldest runs of
 /// each pipeline.
 pub async fn waiting(conn: &mut Conn, n: usize) -> Result<Vec<WaitingStep>, Error> {
     let dampened = dampened(conn, n).await?.into_iter();

@@ -19,10 +19,9 @@ statements! {
     RESUME_RUN_STATUS = "SELECT status FROM ductwork_runs WHERE id = :run";
     WAITING_STEPS = "
         SELECT s.id, s.branch_id, s.node, s.input, s.created_at, d.answer_by, d.unanswered, {now} AS now
-          FROM ductwork_branches br
-          JOIN ductwork_steps s ON {key:s.id;br.step_id} AND s.status = 'waiting'
-          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;br.id}
-         WHERE br.run_id = :run AND br.status = 'dampened'
+          FROM ductwork_steps s
+          LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;s.branch_id}
+         WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id";
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row
     /// from 'dampened'; one of them finds it so. Proven by

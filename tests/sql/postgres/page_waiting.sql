@@ -1,9 +1,8 @@
-SELECT br.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
+SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, (extract(epoch from statement_timestamp()) * 1000000)::bigint AS now,
        CAST(octet_length(s.input) AS bigint) AS input_size, substr(s.input, 1, 1000) AS input,
        d.answer_by, d.unanswered
-  FROM unnest($1::uuid[]) AS b(id)
-  JOIN ductwork_runs r ON r.id = ANY (ARRAY[b.id])
-  JOIN ductwork_branches br ON br.run_id = b.id AND br.status = 'dampened'
-  JOIN ductwork_steps s ON s.id = ANY (ARRAY[br.step_id]) AND s.status = 'waiting'
-  LEFT JOIN ductwork_deadlines d ON d.branch_id = ANY (ARRAY[br.id])
+  FROM ductwork_steps s 
+  JOIN ductwork_runs r ON r.id = ANY (ARRAY[s.run_id])
+  LEFT JOIN ductwork_deadlines d ON d.branch_id = ANY (ARRAY[s.branch_id])
+ WHERE s.run_id = ANY ($1::uuid[]) AND s.via = 'dampen' AND s.status = 'waiting'
  ORDER BY s.created_at, s.id LIMIT $2
