@@ -569,6 +569,19 @@ mod tests {
     }
 
     #[test]
+    fn nothing_has_the_name_under_which_metrics_count_the_rest() {
+        let other = crate::metrics::OTHER;
+        let found = messages(Pipeline::named(other).start(other));
+        assert_eq!(
+            found,
+            [
+                "`_other` cannot be the name of a pipeline",
+                "`_other` cannot be the name of a step",
+            ]
+        );
+    }
+
+    #[test]
     fn an_empty_flow_is_refused() {
         assert_eq!(messages(Pipeline::named("P")), ["the flow is empty"]);
     }

@@ -26,6 +26,9 @@ pub const MAX_BUDGET: u32 = 1_000_000;
 /// Upper bound of a backoff's `factor`.
 pub const MAX_FACTOR: f64 = 1_000.0;
 
+/// The name under which metrics count all pipelines, or steps, that have no row of their own.
+const OTHER: &str = "_other";
+
 /// The name that dampen nodes have, and the key of a divert's fallback.
 const DAMPEN: &str = "dampen";
 const OTHERWISE: &str = "otherwise";
@@ -94,6 +97,13 @@ impl<'a> Check<'a> {
         let Some(text) = &name.text else {
             return false;
         };
+        if text == OTHER {
+            let message = format!("`{OTHER}` cannot be the name of a {whose}");
+            let help =
+                "metrics count under it everything that has no row of its own; take another name";
+            self.report(name.place, message, help);
+            return false;
+        }
         let mut chars = text.chars();
         let starts = chars
             .next()

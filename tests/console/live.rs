@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use ductwork::model::RunId;
 use ductwork::store::statement::Statement;
-use nix::sys::signal::Signal;
+use ductwork::store::{Location, Purpose, migrate};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::cluster::Cluster;
 use crate::fixture::*;
 use crate::http::Console;
 use crate::on_every_database;
@@ -336,6 +339,84 @@ on_every_database! {
         daemon.stop().await;
         other.end();
     }
+}
+
+/// Processes of a server that are there and say nothing, as long as this lives.
+struct Silent(Vec<i32>);
+
+impl Silent {
+    /// Stops the processes of a server where they are: connections stay open, and nothing is answered.
+    fn of(cluster: &Cluster) -> Self {
+        let pid = std::fs::read_to_string(cluster.data("postmaster.pid")).expect("it runs");
+        let pid: i32 = pid.lines().next().unwrap().parse().expect("a pid");
+        // The first of them makes no more of them.
+        let mut silent = Self(Vec::new());
+        let next = |silent: &Self| family(pid).into_iter().find(|it| !silent.0.contains(it));
+        while let Some(next) = next(&silent) {
+            silent.0.push(next);
+            send(next, Signal::SIGSTOP);
+        }
+        silent
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        for pid in &self.0 {
+            // The server may have ended it meanwhile.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGCONT);
+        }
+    }
+}
+
+/// The process and its children.
+fn family(pid: i32) -> Vec<i32> {
+    let children = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(children).expect("it lives");
+    let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+    std::iter::once(pid).chain(children).collect()
+}
+
+/// A server that hangs is worse than one that is gone: no connection breaks.
+#[tokio::test]
+async fn pages_and_streams_outlive_a_database_that_says_nothing_for_a_while() {
+    let cluster = Cluster::start();
+    let location = Location::parse(&cluster.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let mut fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[PLAIN]).await;
+    fixture.configure(OPEN);
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    let console = Console::of(&daemon).await;
+    console.answers("/readyz", 200).await;
+    let child = daemon.child("console", None).await;
+    let mut page = Heard::page(&console, "/runs", "");
+    assert_eq!(page.next().unwrap().name, "page");
+    let mut events = Heard::events(&console, "", "");
+
+    let silent = Silent::of(&cluster);
+    while page.next().unwrap().name != "away" {}
+    console.answers("/readyz", 503).await;
+    assert_eq!(console.get("/livez").status, 200);
+    // A page that is asked for now says so, too, and in time.
+    let refused = console.get("/pipelines");
+    assert!(
+        refused.status == 503 && refused.body.contains("database"),
+        "{refused:?}"
+    );
+    drop(silent);
+
+    while page.next().unwrap().name == "away" {}
+    console.answers("/readyz", 200).await;
+    let run = fixture.trigger("Plain", "1", 1).await[0];
+    events.until(&[("run.started", run), ("run.completed", run)]);
+    while !page.next().unwrap().text.contains(&run.to_string()) {}
+    assert_eq!(daemon.children("console"), [child]);
+    daemon.stop().await;
+    page.end();
+    events.end();
+    fixture.audited().await;
 }
 
 #[tokio::test]
