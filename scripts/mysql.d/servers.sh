@@ -1,0 +1,585 @@
+# shellcheck shell=bash
+# A server of MariaDB or MySQL in a directory of its own: scripts/mariadb, scripts/mysql and scripts/galera source
+# this. Its programs are Debian's packages, unpacked into target/ and never installed: no script of a package runs,
+# and no service, file or server of the machine is touched. A server directory holds:
+#
+#   flavour      which server it is: mariadb-bookworm, mariadb-trixie or mysql-sid
+#   my.cnf       its configuration, written anew at each start; with the password, for root's client
+#   password     of the users ductwork and root
+#   port, pid    of the server
+#   mysql.sock   its Unix socket
+#   tls/         ca.pem; server.pem and client.pem with their keys
+#   data/, tmp/, server.log
+
+script=scripts/${0##*/}
+# Paths of this project hold for whoever runs the script; the packages are for everybody to read.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+umask 022
+unset MYSQL_HOST MYSQL_TCP_PORT MYSQL_UNIX_PORT MYSQL_PWD MYSQL_HOME
+
+# Seconds that a server has to answer, and to stop; a machine may be busy.
+start_limit=120
+stop_limit=60
+instead='or set DUCTWORK_TEST_MYSQL_URL to the server to test against'
+
+die() {
+  printf '%s: %s\n' "$script" "$1" >&2
+  exit 1
+}
+
+# --- the programs
+
+# The packages whose programs are used, with all that they need.
+packages() {
+  case $1 in
+    mariadb-*) echo 'mariadb-server-core mariadb-client-core galera-4 openssl rsync lsof procps' ;;
+    mysql-*) echo 'mysql-server-core mysql-client-core openssl' ;;
+  esac
+}
+
+# The packages of which only the files are wanted: their dependencies are a service's.
+files_of() {
+  case $1 in
+    mariadb-*) echo 'mariadb-server mariadb-client' ;;
+  esac
+}
+
+# Debian's archives for a release, as apt's sources of this machine name them.
+sources() {
+  local release=$1 id='' own='' keys=/usr/share/keyrings/debian-archive-keyring.gpg uri suite component main='' security=''
+  if [ -r /etc/os-release ]; then
+    id=$(. /etc/os-release && printf '%s' "${ID-}")
+    own=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME-}")
+  fi
+  [ "$id" = debian ] || die "the server's packages are for Debian, which this machine is not: use one, $instead"
+  while read -r uri suite component; do
+    [ "$component" = main ] || continue
+    case $suite in
+      *-security) security=${security:-$uri} ;;
+      "$own" | stable | oldstable | testing | unstable | bookworm | trixie | sid) main=${main:-$uri} ;;
+    esac
+  done < <(apt-get indextargets --no-release-info --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages')
+  [ -n "$main" ] || die "apt's sources name no archive of Debian: add one to /etc/apt/sources.list.d, $instead"
+  source_of "$main" "$release" "$keys"
+  if [ -n "$security" ] && [ "$release" != sid ]; then
+    source_of "$security" "$release-security" "$keys"
+  fi
+}
+
+source_of() {
+  printf 'Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nTargets: Packages\n' "$1" "$2"
+  [ ! -e "$3" ] || printf 'Signed-By: %s\n' "$3"
+  echo
+}
+
+# apt-get with lists, packages and a state of its own, in which nothing is installed; of the machine's configuration
+# it takes the way to the archives.
+own_apt() {
+  local dir=$1
+  shift
+  timeout 600 apt-get -q -y -o "Dir::State=$dir" -o "Dir::State::Lists=$dir/lists" -o "Dir::State::status=$dir/status" \
+    -o "Dir::Cache=$dir" -o "Dir::Cache::Archives=$dir/archives" \
+    -o "Dir::Etc::SourceList=$dir/debian.sources" -o Dir::Etc::SourceParts=/dev/null \
+    -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
+    -o APT::Install-Recommends=false -o APT::Sandbox::User=root "$@"
+}
+
+# Unpacks the libraries and the packages that are named, and nothing else of what those depend on.
+unpack() {
+  local flavour=$1 archives=$2 tree=$3 deb name
+  for deb in "$archives"/*.deb; do
+    name=${deb##*/}
+    name=${name%%_*}
+    case " $(packages "$flavour") $(files_of "$flavour") " in
+      *" $name "*) ;;
+      *) [[ $name == lib* || $name == zlib1g ]] || continue ;;
+    esac
+    dpkg -x "$deb" "$tree" || return 1
+  done
+  rm -rf "$tree"/usr/share/{doc,man,locale,perl,perl5} "$tree"/usr/lib/*/{perl,perl-base}
+}
+
+# TREE/programs: every program of the packages, run with the libraries of its own release. Its loader has the
+# program's name, because that is the name of the process: wsrep_sst_rsync looks for one of the name rsync.
+link_programs() {
+  local built=$1 tree=$2 loader='' libraries='' file name
+  for file in "$built"/{usr/,}lib/*-linux-gnu*/ld-linux*.so.*; do
+    [ ! -x "$file" ] || loader=$file
+  done
+  [ -n "$loader" ] || return 1
+  for file in "$built"/usr/lib/*-linux-gnu* "$built"/lib/*-linux-gnu* "$built"/usr/lib/mysql/private; do
+    [ ! -d "$file" ] || libraries=$libraries:$tree${file#"$built"}
+  done
+  mkdir "$built/programs" "$built/loaders" || return 1
+  for file in "$built"/{usr/,}{s,}bin/*; do
+    name=${file##*/}
+    [ -x "$file" ] && [ ! -e "$built/programs/$name" ] || continue
+    if [ "$(head -c 4 "$file" | tr -d '\0')" = $'\177ELF' ]; then
+      ln "$loader" "$built/loaders/$name" &&
+        printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "$tree/loaders/$name" "${libraries#:}" \
+          "$tree${file#"$built"}" >"$built/programs/$name" &&
+        chmod 755 "$built/programs/$name" || return 1
+    else
+      ln -s "..${file#"$built"}" "$built/programs/$name" || return 1
+    fi
+  done
+}
+
+install_tree() {
+  local flavour=$1 tree=$2 new=$2.new
+  local names extra
+  read -ra names <<<"$(packages "$flavour")"
+  read -ra extra <<<"$(files_of "$flavour")"
+  command -v apt-get >/dev/null && command -v dpkg >/dev/null || die "the server's packages take apt-get and dpkg: use Debian, $instead"
+  echo "$script: getting Debian's packages of $flavour" >&2
+  rm -rf -- "$new" "$new.apt" "$tree"
+  mkdir -p "$new" "$new.apt"/{lists,archives}/partial
+  : >"$new.apt/status"
+  sources "${flavour#*-}" >"$new.apt/debian.sources"
+  own_apt "$new.apt" update </dev/null >"$new.apt/log" 2>&1 &&
+    own_apt "$new.apt" install --download-only "${names[@]}" </dev/null >>"$new.apt/log" 2>&1 &&
+    { [ ${#extra[@]} -eq 0 ] || (cd "$new.apt/archives" && own_apt "$new.apt" download "${extra[@]}" </dev/null >>"$new.apt/log" 2>&1); } ||
+    die "apt-get cannot get $flavour (${names[*]}): $(grep '^[EW]:' "$new.apt/log" | tail -n 1): see $new.apt/log; mend apt's sources, $instead"
+  unpack "$flavour" "$new.apt/archives" "$new" && link_programs "$new" "$tree" ||
+    die "the packages of $flavour cannot be unpacked into $new"
+  mv "$new" "$tree"
+  make_first_data "$flavour" "$tree" >"$tree/data.log" 2>&1 || die "$flavour makes no data: $(reason "$tree/data.log")"
+  stamp "$flavour" "$tree" >"$tree/complete"
+  rm -rf -- "$new.apt"
+}
+
+# A tree that is of other packages, or that was moved, is made anew.
+stamp() {
+  printf '1 %s %s %s\n' "$2" "$(packages "$1")" "$(files_of "$1")"
+}
+
+# Where the programs of a flavour are: target/FLAVOUR, got once.
+tree_of() {
+  local flavour=$1 target=${CARGO_TARGET_DIR:-target} tree
+  [[ $target == /* ]] || target=$root/$target
+  tree=$target/$flavour
+  [[ $tree =~ ^[A-Za-z0-9/._@+-]+$ ]] || die "the path $tree has a character that the server's wrappers cannot have: set CARGO_TARGET_DIR"
+  if ! stamp "$flavour" "$tree" | cmp -s - "$tree/complete"; then
+    mkdir -p "$target"
+    # Tests that start servers beside each other get them once.
+    (
+      flock -w 1200 9 || die "somebody else gets $flavour, and does not end: see $tree.lock"
+      stamp "$flavour" "$tree" | cmp -s - "$tree/complete" || install_tree "$flavour" "$tree"
+    ) 9>"$tree.lock" || exit 1
+  fi
+  printf '%s\n' "$tree"
+}
+
+# --- the user that it runs as
+
+# Root hands the server to somebody else, as PostgreSQL demands: a client with all privileges could otherwise write
+# any file.
+owner() {
+  local user
+  [ "$(id -u)" -eq 0 ] || return 0
+  for user in mysql nobody; do
+    if id "$user" >/dev/null 2>&1; then
+      printf '%s\n' "$user"
+      return
+    fi
+  done
+  die 'the server shall not run as root, and there is no user mysql or nobody'
+}
+
+# Fills the array `as` with what a command of the server is begun with.
+set_as() {
+  local user
+  user=$(owner)
+  as=()
+  if [ -n "$user" ]; then
+    # Unlike su and runuser, setpriv starts no session, stays the same process and leaves the environment alone.
+    as=(setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups)
+  fi
+}
+
+give_to_owner() {
+  local user
+  user=$(owner)
+  [ -z "$user" ] || chown -R "$user:$(id -g "$user")" "$1"
+}
+
+# The data that a server begins with: root without a password and nobody else. It is made once, in seconds, and every
+# server gets a copy.
+make_first_data() {
+  local flavour=$1 tree=$2 new=$2/data.new
+  set_as
+  rm -rf -- "$new"
+  mkdir "$new"
+  {
+    echo '[mysqld]'
+    paths "$tree"
+    printf 'datadir = %s\ntmpdir = %s\nsocket = %s/mysql.sock\n' "$new" "$new" "$new"
+    sizes "$flavour"
+    # Nothing can be lost before there is anything.
+    echo 'innodb_flush_log_at_trx_commit = 0'
+  } >"$tree/data.cnf"
+  give_to_owner "$new"
+  if [ "$(daemon_of "$flavour")" = mysqld ]; then
+    # It wants an empty directory, for temporary files too.
+    sed -i '/^tmpdir/d' "$tree/data.cnf"
+    "${as[@]}" "$tree/programs/mysqld" --defaults-file="$tree/data.cnf" --initialize-insecure </dev/null || return 1
+    # Each server gives itself a name and keys.
+    rm -f "$new/auto.cnf" "$new"/*.pem
+  else
+    mariadb_tables "$tree" | "${as[@]}" "$tree/programs/mariadbd" --defaults-file="$tree/data.cnf" --bootstrap \
+      --wsrep-on=OFF --enforce-storage-engine= --net-buffer-length=16K || return 1
+  fi
+  [ -d "$new/mysql" ] || return 1
+  chown -R "$(id -u):$(id -g)" "$new" && cp -r --sparse=always "$new" "$tree/data" &&
+    chmod -R a+rX "$tree/data" && rm -rf -- "$new"
+}
+
+# As mariadb-install-db does, which would look for its programs in places of the machine.
+mariadb_tables() {
+  local share part file
+  share=$(share_of "$1")
+  printf 'CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\n'
+  for part in system_tables performance_tables system_tables_data gis sys_schema; do
+    for file in "$share"/m{ysql,ariadb,aria_add}_"$part"{,_sp_bootstrap}.sql; do
+      [ ! -e "$file" ] || cat "$file"
+    done
+  done
+  cat <<'SQL'
+DELETE FROM mysql.global_priv WHERE User = 'root' AND Host <> 'localhost';
+DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';
+SQL
+}
+
+share_of() {
+  local share=$1/usr/share/mariadb
+  [ -d "$share/charsets" ] || share=$1/usr/share/mysql
+  printf '%s\n' "$share"
+}
+
+# Settings that say where the parts of a tree are.
+paths() {
+  local share
+  share=$(share_of "$1")
+  printf 'basedir = %s\nplugin_dir = %s\nlc_messages_dir = %s\ncharacter_sets_dir = %s\n' \
+    "$1/usr" "$1/usr/lib/mysql/plugin" "$share" "$share/charsets"
+}
+
+# Settings of the redo log, which the data are made with: ten of the largest payloads and more.
+sizes() {
+  case $1 in
+    mysql-*) printf 'innodb_redo_log_capacity = 256M\nmysqlx = OFF\n' ;;
+    *) printf 'innodb_log_file_size = 256M\n' ;;
+  esac
+}
+
+# --- one server
+
+# The whole path of a directory, and whether a server's files can be there.
+whole() {
+  local dir
+  dir=$(realpath -m -- "$1")
+  [[ $dir =~ ^/[A-Za-z0-9/._@+-]+$ ]] || die "$dir has a character that the server's configuration cannot have: choose another DIR"
+  # The path of a Unix socket has 107 bytes.
+  [ ${#dir} -le 85 ] || die "the path $dir is too long for a Unix socket: choose a shorter DIR"
+  printf '%s\n' "$dir"
+}
+
+flavour_of() {
+  [ -e "$1/flavour" ] || die "$1 holds no server"
+  cat "$1/flavour"
+}
+
+daemon_of() {
+  case $1 in
+    mysql-*) echo mysqld ;;
+    *) echo mariadbd ;;
+  esac
+}
+
+client_of() {
+  case $1 in
+    mysql-*) echo mysql ;;
+    *) echo mariadb ;;
+  esac
+}
+
+make_certificates() {
+  local tls=$1/tls openssl=$2/programs/openssl name
+  mkdir "$tls"
+  cat >"$tls/openssl.cnf" <<'CONF'
+[req]
+distinguished_name = name
+[name]
+[ca]
+basicConstraints = critical, CA:TRUE
+keyUsage = critical, keyCertSign, cRLSign
+subjectKeyIdentifier = hash
+[server]
+basicConstraints = CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = serverAuth
+subjectAltName = IP:127.0.0.1, DNS:localhost
+[client]
+basicConstraints = CA:FALSE
+keyUsage = critical, digitalSignature
+extendedKeyUsage = clientAuth
+CONF
+  local request=(req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -config "$tls/openssl.cnf")
+  "$openssl" "${request[@]}" -extensions ca -subj '/CN=Ductwork test CA' -keyout "$tls/ca.key" -out "$tls/ca.pem" || return 1
+  for name in server client; do
+    "$openssl" "${request[@]}" -extensions "$name" -subj "/CN=ductwork-test-$name" -CA "$tls/ca.pem" -CAkey "$tls/ca.key" \
+      -keyout "$tls/$name.key" -out "$tls/$name.pem" || return 1
+  done
+}
+
+# A real server: all that a crash would show is as in production. Galera's part is in DIR/galera.cnf.
+configure() {
+  local dir=$1 tree=$2 flavour=$3
+  # With a mask of the file's own: it holds the password.
+  (
+    umask 077
+    {
+      cat <<CONF
+[client]
+user = root
+password = $(cat "$dir/password")
+socket = $dir/mysql.sock
+[mysqld]
+CONF
+      paths "$tree"
+      sizes "$flavour"
+      cat <<CONF
+datadir = $dir/data
+tmpdir = $dir/tmp
+secure_file_priv = $dir/tmp
+socket = $dir/mysql.sock
+pid_file = $dir/data/server.pid
+bind_address = 127.0.0.1
+skip_name_resolve = ON
+max_connections = 300
+max_allowed_packet = 64M
+innodb_flush_log_at_trx_commit = 1
+sync_binlog = 1
+ssl_ca = $dir/tls/ca.pem
+ssl_cert = $dir/tls/server.pem
+ssl_key = $dir/tls/server.key
+CONF
+      if [ -e "$dir/galera.cnf" ]; then
+        cat "$dir/galera.cnf"
+      else
+        echo 'innodb_buffer_pool_size = 512M'
+      fi
+    } >"$dir/my.cnf"
+  )
+  give_to_owner "$dir/my.cnf"
+}
+
+# The users: one that may do everything, as the tests make databases and users, and root. The server runs this at its
+# first start, before it answers anybody; each statement has a line of its own.
+first_statements() {
+  local password
+  password=$(cat "$1/password")
+  cat <<SQL
+CREATE USER IF NOT EXISTS 'root'@'127.0.0.1' IDENTIFIED BY '$password';
+GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
+CREATE USER IF NOT EXISTS 'ductwork'@'%' IDENTIFIED BY '$password';
+GRANT ALL ON *.* TO 'ductwork'@'%' WITH GRANT OPTION;
+CREATE DATABASE IF NOT EXISTS ductwork;
+ALTER USER 'root'@'localhost' IDENTIFIED BY '$password';
+SQL
+}
+
+# A server directory with everything but the port.
+make_server() {
+  local dir=$1 flavour=$2 tree=$3
+  if [ -e "$dir" ] && [ -n "$(ls -A "$dir" 2>/dev/null)" ] && [ ! -e "$dir/flavour" ]; then
+    die "$dir is not empty, and holds no server: choose another DIR"
+  fi
+  # Of a start that was broken off.
+  end_at_once "$dir"
+  mkdir -p "$dir/tmp"
+  echo "$flavour" >"$dir/flavour"
+  rm -rf -- "$dir/tls"
+  (umask 077 && od -An -N 12 -tx1 /dev/urandom | tr -d ' \n' >"$dir/password")
+  configure "$dir" "$tree" "$flavour"
+  make_certificates "$dir" "$tree" >"$dir/server.log" 2>&1 || die "openssl cannot make certificates: $(tail -n 1 "$dir/server.log")"
+  rm -rf -- "$dir/data"
+  cp -r --sparse=always "$tree/data" "$dir/data"
+  chmod 700 "$dir/data"
+  (umask 077 && first_statements "$dir" >"$dir/first.sql")
+  give_to_owner "$dir"
+  "${as[@]}" test -x "$tree/programs/$(daemon_of "$flavour")" ||
+    die "the user $(owner) cannot read $tree: set CARGO_TARGET_DIR to a directory that everybody can read"
+  "${as[@]}" test -w "$dir/my.cnf" || die "the user $(owner) cannot enter $dir: choose a DIR that everybody can enter"
+}
+
+# The last errors of a log.
+reason() {
+  local found
+  found=$(grep -aE 'ERROR' "$1" | tail -n 2 | tr '\n' ' ') || true
+  [ -n "$found" ] || found=$(tail -n 2 "$1" | tr '\n' ' ')
+  printf '%s(see %s)' "$found" "$1"
+}
+
+# The process of a server directory, when it runs: a number alone may be another process's by now.
+pid_of() {
+  local pid
+  [ -s "$1/pid" ] && pid=$(cat "$1/pid") && [ -r "/proc/$pid/cmdline" ] &&
+    tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | grep -qxF -e "--defaults-file=$1/my.cnf" && printf '%s\n' "$pid"
+}
+
+# A statement, as root by the socket.
+ask() {
+  local dir=$1 tree
+  tree=$(sed -n 's,^basedir = \(.*\)/usr$,\1,p' "$dir/my.cnf")
+  timeout 10 "$tree/programs/$(client_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" --connect-timeout=5 -N -B -e "$2" </dev/null
+}
+
+answers() {
+  [ "$(ask "$1" 'SELECT 1' 2>/dev/null)" = 1 ]
+}
+
+# Starts the process and leaves it alone. It must not hold on to our output (a caller that reads it would wait for
+# ever), and it leads a session of its own: nobody's Ctrl-C is for it.
+launch() {
+  local dir=$1 tree=$2
+  shift 2
+  PATH=$tree/programs:$PATH setsid "${as[@]}" "$tree/programs/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
+    --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 9>&- &
+  echo "$!" >"$dir/pid"
+}
+
+# Waits until the condition of a server directory holds. Fails when its process ends, or has had its time and is
+# ended.
+wait_until() {
+  local condition=$1 dir=$2 end=$((SECONDS + start_limit)) pid
+  pid=$(cat "$dir/pid")
+  until "$condition" "$dir"; do
+    kill -0 "$pid" 2>/dev/null || return 1
+    if [ "$SECONDS" -ge "$end" ]; then
+      echo "ERROR: $script ended it: not ready after $start_limit s" >>"$dir/server.log"
+      end_at_once "$dir"
+      return 1
+    fi
+    sleep 0.1
+  done
+}
+
+# A port where nothing answers. Only the server's own start is sure of it.
+free_port() {
+  local port
+  while :; do
+    port=$((20000 + RANDOM % 12000))
+    (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
+  done
+  printf '%s\n' "$port"
+}
+
+# Makes the server in DIR, unless it is there, starts it, unless it runs, and says what the environment needs.
+start_server() {
+  local dir flavour tree tries
+  dir=$(whole "$1") || exit 1
+  flavour=$2
+  shift 2
+  set_as
+  [ ! -e "$dir/made" ] || flavour=$(flavour_of "$dir")
+  tree=$(tree_of "$flavour") || exit 1
+  [ -e "$dir/made" ] || make_server "$dir" "$flavour" "$tree"
+  if ! pid_of "$dir" >/dev/null; then
+    configure "$dir" "$tree" "$flavour"
+    [ ! -e "$dir/first.sql" ] || set -- --init-file="$dir/first.sql" "$@"
+    if [ -e "$dir/port" ]; then
+      launch "$dir" "$tree" "$@"
+      wait_until answers "$dir" || die "the server did not come back: $(reason "$dir/server.log")"
+    else
+      for tries in 1 2 3 4 5 6 7 8 9 10; do
+        free_port >"$dir/port"
+        launch "$dir" "$tree" "$@"
+        ! wait_until answers "$dir" || break
+        if [ "$tries" -eq 10 ] || ! grep -q 'already in use' "$dir/server.log"; then
+          rm -f "$dir/port"
+          die "the server does not start: $(reason "$dir/server.log")"
+        fi
+      done
+    fi
+    : >"$dir/made"
+    rm -f "$dir/first.sql"
+  fi
+  printf 'export DUCTWORK_TEST_MYSQL_URL=%s\n' "$(url_of "$dir")"
+  printf 'export DUCTWORK_TEST_MYSQL_BIN=%s\n' "$tree/programs"
+  printf 'export DUCTWORK_TEST_MYSQL_DIR=%s\n' "$dir"
+}
+
+url_of() {
+  printf 'mysql://ductwork:%s@127.0.0.1:%s/ductwork' "$(cat "$1/password")" "$(cat "$1/port")"
+}
+
+# Waits for a process to be gone, or to be nothing but a number that its parent has not asked for.
+gone() {
+  local pid=$1 end=$((SECONDS + $2))
+  while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid/status" 2>/dev/null; do
+    [ "$SECONDS" -lt "$end" ] || return 1
+    sleep 0.05
+  done
+}
+
+# The server, at once and without its doing; what it had started for itself goes with it.
+end_at_once() {
+  local pid
+  if pid=$(pid_of "$1"); then
+    kill -9 -- "-$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
+    gone "$pid" "$stop_limit" || die "process $pid does not end"
+  fi
+}
+
+stop_server() {
+  local dir=$1 pid
+  flavour_of "$dir" >/dev/null
+  case $2 in
+    clean)
+      if pid=$(pid_of "$dir"); then
+        kill "$pid"
+        gone "$pid" "$stop_limit" || die "the server in $dir does not stop in $stop_limit s: scripts stop it with the mode immediate"
+      fi
+      ;;
+    immediate) end_at_once "$dir" ;;
+    *) die "no mode $2: it is clean or immediate" ;;
+  esac
+}
+
+remove_server() {
+  flavour_of "$1" >/dev/null
+  # By the shortest way: nothing of it will be read again.
+  end_at_once "$1"
+  rm -rf -- "$1"
+}
+
+usage() {
+  sed -n '2,/^set -/{/^#/!d;s/^# \{0,1\}//;p}' "$0"
+}
+
+# The verbs of scripts/mariadb and scripts/mysql; the first argument is the flavour.
+serve() {
+  local flavour=$1 dir tree
+  shift
+  case "${1-} $#" in
+    'start '[2-9]*) start_server "$2" "$flavour" "${@:3}" ;;
+    'stop 2' | 'stop 3')
+      dir=$(whole "$2") || exit 1
+      stop_server "$dir" "${3-clean}"
+      ;;
+    'remove 2')
+      dir=$(whole "$2") || exit 1
+      remove_server "$dir"
+      ;;
+    'bin 1')
+      tree=$(tree_of "$flavour") || exit 1
+      printf '%s/programs\n' "$tree"
+      ;;
+    '-h 1' | '--help 1') usage ;;
+    *)
+      usage >&2
+      exit 2
+      ;;
+  esac
+}
