@@ -99,8 +99,9 @@ unpack() {
   rm -rf "$tree"/usr/share/{doc,man,locale,perl,perl5} "$tree"/usr/lib/*/{perl,perl-base}
 }
 
-# TREE/programs: every program of the packages, run with the libraries of its own release. Its loader has the
-# program's name, because that is the name of the process: wsrep_sst_rsync looks for one of the name rsync.
+# TREE/base is a base directory as servers know it. In its bin/ is every program of the packages, run with the libraries
+# of its own release. Its loader has the program's name, because that is the name of the process: wsrep_sst_rsync looks
+# for one of the name rsync.
 link_programs() {
   local built=$1 tree=$2 loader='' libraries='' file name
   for file in "$built"/{usr/,}lib/*-linux-gnu*/ld-linux*.so.*; do
@@ -110,17 +111,18 @@ link_programs() {
   for file in "$built"/usr/lib/*-linux-gnu* "$built"/lib/*-linux-gnu* "$built"/usr/lib/mysql/private; do
     [ ! -d "$file" ] || libraries=$libraries:$tree${file#"$built"}
   done
-  mkdir "$built/programs" "$built/loaders" || return 1
+  mkdir "$built/base" "$built/base/bin" "$built/loaders" &&
+    ln -s ../usr/share ../usr/lib "$built/base" || return 1
   for file in "$built"/{usr/,}{s,}bin/*; do
     name=${file##*/}
-    [ -x "$file" ] && [ ! -e "$built/programs/$name" ] || continue
+    [ -x "$file" ] && [ ! -e "$built/base/bin/$name" ] || continue
     if [ "$(head -c 4 "$file" | tr -d '\0')" = $'\177ELF' ]; then
       ln "$loader" "$built/loaders/$name" &&
         printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "$tree/loaders/$name" "${libraries#:}" \
-          "$tree${file#"$built"}" >"$built/programs/$name" &&
-        chmod 755 "$built/programs/$name" || return 1
+          "$tree${file#"$built"}" >"$built/base/bin/$name" &&
+        chmod 755 "$built/base/bin/$name" || return 1
     else
-      ln -s "..${file#"$built"}" "$built/programs/$name" || return 1
+      ln -s "../..${file#"$built"}" "$built/base/bin/$name" || return 1
     fi
   done
 }
@@ -150,7 +152,7 @@ install_tree() {
 
 # A tree that is of other packages, or that was moved, is made anew.
 stamp() {
-  printf '1 %s %s %s\n' "$2" "$(packages "$1")" "$(files_of "$1")"
+  printf '2 %s %s %s\n' "$2" "$(packages "$1")" "$(files_of "$1")"
 }
 
 # Where the programs of a flavour are: target/FLAVOUR, got once.
@@ -222,11 +224,11 @@ make_first_data() {
   if [ "$(daemon_of "$flavour")" = mysqld ]; then
     # It wants an empty directory, for temporary files too.
     sed -i '/^tmpdir/d' "$tree/data.cnf"
-    "${as[@]}" "$tree/programs/mysqld" --defaults-file="$tree/data.cnf" --initialize-insecure </dev/null || return 1
+    "${as[@]}" "$tree/base/bin/mysqld" --defaults-file="$tree/data.cnf" --initialize-insecure </dev/null || return 1
     # Each server gives itself a name and keys.
     rm -f "$new/auto.cnf" "$new"/*.pem
   else
-    mariadb_tables "$tree" | "${as[@]}" "$tree/programs/mariadbd" --defaults-file="$tree/data.cnf" --bootstrap \
+    mariadb_tables "$tree" | "${as[@]}" "$tree/base/bin/mariadbd" --defaults-file="$tree/data.cnf" --bootstrap \
       --wsrep-on=OFF --enforce-storage-engine= --net-buffer-length=16K || return 1
   fi
   [ -d "$new/mysql" ] || return 1
@@ -261,7 +263,7 @@ paths() {
   local share
   share=$(share_of "$1")
   printf 'basedir = %s\nplugin_dir = %s\nlc_messages_dir = %s\ncharacter_sets_dir = %s\n' \
-    "$1/usr" "$1/usr/lib/mysql/plugin" "$share" "$share/charsets"
+    "$1/base" "$1/usr/lib/mysql/plugin" "$share" "$share/charsets"
 }
 
 # Settings of the redo log, which the data are made with: ten of the largest payloads and more.
@@ -304,7 +306,7 @@ client_of() {
 }
 
 make_certificates() {
-  local tls=$1/tls openssl=$2/programs/openssl name
+  local tls=$1/tls openssl=$2/base/bin/openssl name
   mkdir "$tls"
   cat >"$tls/openssl.cnf" <<'CONF'
 [req]
@@ -408,15 +410,20 @@ make_server() {
   chmod 700 "$dir/data"
   (umask 077 && first_statements "$dir" >"$dir/first.sql")
   give_to_owner "$dir"
-  "${as[@]}" test -x "$tree/programs/$(daemon_of "$flavour")" ||
+  "${as[@]}" test -x "$tree/base/bin/$(daemon_of "$flavour")" ||
     die "the user $(owner) cannot read $tree: set CARGO_TARGET_DIR to a directory that everybody can read"
   "${as[@]}" test -w "$dir/my.cnf" || die "the user $(owner) cannot enter $dir: choose a DIR that everybody can enter"
 }
 
-# The last errors of a log.
+# The lines of a log since the last start.
+since_start() {
+  tac "$1" | sed '/^== start/q' | tac
+}
+
+# The last errors of them.
 reason() {
   local found
-  found=$(grep -aE 'ERROR' "$1" | tail -n 2 | tr '\n' ' ') || true
+  found=$(since_start "$1" | grep -a ERROR | tail -n 2 | tr '\n' ' ') || true
   [ -n "$found" ] || found=$(tail -n 2 "$1" | tr '\n' ' ')
   printf '%s(see %s)' "$found" "$1"
 }
@@ -430,9 +437,9 @@ pid_of() {
 
 # A statement, as root by the socket.
 ask() {
-  local dir=$1 tree
-  tree=$(sed -n 's,^basedir = \(.*\)/usr$,\1,p' "$dir/my.cnf")
-  timeout 10 "$tree/programs/$(client_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" --connect-timeout=5 -N -B -e "$2" </dev/null
+  local dir=$1 base
+  base=$(sed -n 's,^basedir = \(.*\)$,\1,p' "$dir/my.cnf")
+  timeout 10 "$base/bin/$(client_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" --connect-timeout=5 -N -B -e "$2" </dev/null
 }
 
 answers() {
@@ -444,7 +451,8 @@ answers() {
 launch() {
   local dir=$1 tree=$2
   shift 2
-  PATH=$tree/programs:$PATH setsid "${as[@]}" "$tree/programs/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
+  echo '== start' >>"$dir/server.log"
+  PATH=$tree/base/bin:$PATH setsid "${as[@]}" "$tree/base/bin/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
     --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 9>&- &
   echo "$!" >"$dir/pid"
 }
@@ -496,7 +504,7 @@ start_server() {
         free_port >"$dir/port"
         launch "$dir" "$tree" "$@"
         ! wait_until answers "$dir" || break
-        if [ "$tries" -eq 10 ] || ! grep -q 'already in use' "$dir/server.log"; then
+        if [ "$tries" -eq 10 ] || ! since_start "$dir/server.log" | grep -q 'already in use'; then
           rm -f "$dir/port"
           die "the server does not start: $(reason "$dir/server.log")"
         fi
@@ -506,7 +514,7 @@ start_server() {
     rm -f "$dir/first.sql"
   fi
   printf 'export DUCTWORK_TEST_MYSQL_URL=%s\n' "$(url_of "$dir")"
-  printf 'export DUCTWORK_TEST_MYSQL_BIN=%s\n' "$tree/programs"
+  printf 'export DUCTWORK_TEST_MYSQL_BIN=%s\n' "$tree/base/bin"
   printf 'export DUCTWORK_TEST_MYSQL_DIR=%s\n' "$dir"
 }
 
@@ -529,7 +537,21 @@ end_at_once() {
   if pid=$(pid_of "$1"); then
     kill -9 -- "-$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null || true
     gone "$pid" "$stop_limit" || die "process $pid does not end"
+  elif [ -s "$1/pid" ]; then
+    end_session "$(cat "$1/pid")" "$1"
   fi
+}
+
+# Programs of a state transfer outlive a server that somebody else killed: those of its session that speak of DIR.
+end_session() {
+  local session=$1 dir=$2 status stat fields
+  for status in /proc/[0-9]*/stat; do
+    stat=$(cat "$status" 2>/dev/null) || continue
+    read -ra fields <<<"${stat##*) }"
+    if [ "${fields[3]-}" = "$session" ] && tr '\0' ' ' <"${status%stat}cmdline" 2>/dev/null | grep -qF "$dir/"; then
+      kill -9 "$(basename "${status%/stat}")" 2>/dev/null || true
+    fi
+  done
 }
 
 stop_server() {
@@ -574,7 +596,7 @@ serve() {
       ;;
     'bin 1')
       tree=$(tree_of "$flavour") || exit 1
-      printf '%s/programs\n' "$tree"
+      printf '%s/base/bin\n' "$tree"
       ;;
     '-h 1' | '--help 1') usage ;;
     *)
