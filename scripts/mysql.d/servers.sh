@@ -455,18 +455,18 @@ launch() {
   PATH=$tree/base/bin:$PATH setsid "${as[@]}" "$tree/base/bin/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
     --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 9>&- &
   echo "$!" >"$dir/pid"
+  # Its end is told by us, not by the shell.
+  disown
 }
 
-# Waits until the condition of a server directory holds. Fails when its process ends, or has had its time and is
-# ended.
+# Waits until the condition of a server directory holds; fails when its process ends, or has had its time.
 wait_until() {
   local condition=$1 dir=$2 end=$((SECONDS + start_limit)) pid
   pid=$(cat "$dir/pid")
   until "$condition" "$dir"; do
     kill -0 "$pid" 2>/dev/null || return 1
     if [ "$SECONDS" -ge "$end" ]; then
-      echo "ERROR: $script ended it: not ready after $start_limit s" >>"$dir/server.log"
-      end_at_once "$dir"
+      echo "ERROR: not ready after $start_limit s, says $script" >>"$dir/server.log"
       return 1
     fi
     sleep 0.1
@@ -498,12 +498,16 @@ start_server() {
     [ ! -e "$dir/first.sql" ] || set -- --init-file="$dir/first.sql" "$@"
     if [ -e "$dir/port" ]; then
       launch "$dir" "$tree" "$@"
-      wait_until answers "$dir" || die "the server did not come back: $(reason "$dir/server.log")"
+      if ! wait_until answers "$dir"; then
+        end_at_once "$dir"
+        die "the server did not come back: $(reason "$dir/server.log")"
+      fi
     else
       for tries in 1 2 3 4 5 6 7 8 9 10; do
         free_port >"$dir/port"
         launch "$dir" "$tree" "$@"
         ! wait_until answers "$dir" || break
+        end_at_once "$dir"
         if [ "$tries" -eq 10 ] || ! since_start "$dir/server.log" | grep -q 'already in use'; then
           rm -f "$dir/port"
           die "the server does not start: $(reason "$dir/server.log")"
@@ -561,7 +565,7 @@ stop_server() {
     clean)
       if pid=$(pid_of "$dir"); then
         kill "$pid"
-        gone "$pid" "$stop_limit" || die "the server in $dir does not stop in $stop_limit s: scripts stop it with the mode immediate"
+        gone "$pid" "$stop_limit" || die "the server in $dir does not stop in $stop_limit s: the mode immediate ends it"
       fi
       ;;
     immediate) end_at_once "$dir" ;;
