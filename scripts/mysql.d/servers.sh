@@ -81,7 +81,7 @@ own_apt() {
     -o "Dir::Cache=$dir" -o "Dir::Cache::Archives=$dir/archives" \
     -o "Dir::Etc::SourceList=$dir/debian.sources" -o Dir::Etc::SourceParts=/dev/null \
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-    -o APT::Install-Recommends=false -o APT::Sandbox::User=root "$@"
+    -o APT::Install-Recommends=false -o APT::Update::Error-Mode=any -o APT::Sandbox::User=root "$@"
 }
 
 # Unpacks the libraries and the packages that are named, and nothing else of what those depend on.
@@ -141,10 +141,12 @@ install_tree() {
   own_apt "$new.apt" update </dev/null >"$new.apt/log" 2>&1 &&
     own_apt "$new.apt" install --download-only "${names[@]}" </dev/null >>"$new.apt/log" 2>&1 &&
     { [ ${#extra[@]} -eq 0 ] || (cd "$new.apt/archives" && own_apt "$new.apt" download "${extra[@]}" </dev/null >>"$new.apt/log" 2>&1); } ||
-    die "apt-get cannot get $flavour (${names[*]}): $(grep '^[EW]:' "$new.apt/log" | tail -n 1): see $new.apt/log; mend apt's sources, $instead"
+    die "apt-get cannot get $flavour (${names[*]}): $(grep -m 1 '^E:' "$new.apt/log") (see $new.apt/log): mend apt's sources, $instead"
   unpack "$flavour" "$new.apt/archives" "$new" && link_programs "$new" "$tree" ||
     die "the packages of $flavour cannot be unpacked into $new"
   mv "$new" "$tree"
+  set_as
+  check_readable "$flavour" "$tree"
   make_first_data "$flavour" "$tree" >"$tree/data.log" 2>&1 || die "$flavour makes no data: $(reason "$tree/data.log")"
   stamp "$flavour" "$tree" >"$tree/complete"
   rm -rf -- "$new.apt"
@@ -175,17 +177,9 @@ tree_of() {
 # --- the user that it runs as
 
 # Root hands the server to somebody else, as PostgreSQL demands: a client with all privileges could otherwise write
-# any file.
+# any file. Not to the user mysql, whose files are those of a server of the machine.
 owner() {
-  local user
-  [ "$(id -u)" -eq 0 ] || return 0
-  for user in mysql nobody; do
-    if id "$user" >/dev/null 2>&1; then
-      printf '%s\n' "$user"
-      return
-    fi
-  done
-  die 'the server shall not run as root, and there is no user mysql or nobody'
+  [ "$(id -u)" -ne 0 ] || echo nobody
 }
 
 # Fills the array `as` with what a command of the server is begun with.
@@ -199,6 +193,11 @@ set_as() {
   fi
 }
 
+check_readable() {
+  "${as[@]}" test -x "$2/base/bin/$(daemon_of "$1")" ||
+    die "the user $(owner) cannot read $2: set CARGO_TARGET_DIR to a directory that everybody can read"
+}
+
 give_to_owner() {
   local user
   user=$(owner)
@@ -209,7 +208,6 @@ give_to_owner() {
 # server gets a copy.
 make_first_data() {
   local flavour=$1 tree=$2 new=$2/data.new
-  set_as
   rm -rf -- "$new"
   mkdir "$new"
   {
@@ -250,6 +248,15 @@ mariadb_tables() {
 DELETE FROM mysql.global_priv WHERE User = 'root' AND Host <> 'localhost';
 DELETE FROM mysql.proxies_priv WHERE Host <> 'localhost';
 SQL
+}
+
+# The flavour of MariaDB that is asked for.
+mariadb_flavour() {
+  local release=${DUCTWORK_MARIADB_RELEASE:-bookworm}
+  case $release in
+    bookworm | trixie) echo "mariadb-$release" ;;
+    *) die "DUCTWORK_MARIADB_RELEASE is $release: it can be bookworm or trixie" ;;
+  esac
 }
 
 share_of() {
@@ -410,8 +417,7 @@ make_server() {
   chmod 700 "$dir/data"
   (umask 077 && first_statements "$dir" >"$dir/first.sql")
   give_to_owner "$dir"
-  "${as[@]}" test -x "$tree/base/bin/$(daemon_of "$flavour")" ||
-    die "the user $(owner) cannot read $tree: set CARGO_TARGET_DIR to a directory that everybody can read"
+  check_readable "$flavour" "$tree"
   "${as[@]}" test -w "$dir/my.cnf" || die "the user $(owner) cannot enter $dir: choose a DIR that everybody can enter"
 }
 
@@ -453,7 +459,7 @@ launch() {
   shift 2
   echo '== start' >>"$dir/server.log"
   PATH=$tree/base/bin:$PATH setsid "${as[@]}" "$tree/base/bin/$(daemon_of "$(flavour_of "$dir")")" --defaults-file="$dir/my.cnf" \
-    --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 9>&- &
+    --port="$(cat "$dir/port")" "$@" </dev/null >>"$dir/server.log" 2>&1 &
   echo "$!" >"$dir/pid"
   # Its end is told by us, not by the shell.
   disown
@@ -493,7 +499,9 @@ start_server() {
   [ ! -e "$dir/made" ] || flavour=$(flavour_of "$dir")
   tree=$(tree_of "$flavour") || exit 1
   [ -e "$dir/made" ] || make_server "$dir" "$flavour" "$tree"
-  if ! pid_of "$dir" >/dev/null; then
+  if pid_of "$dir" >/dev/null; then
+    wait_until answers "$dir" || die "the server in $dir runs, and does not answer: see $dir/server.log"
+  else
     configure "$dir" "$tree" "$flavour"
     [ ! -e "$dir/first.sql" ] || set -- --init-file="$dir/first.sql" "$@"
     if [ -e "$dir/port" ]; then
@@ -546,15 +554,21 @@ end_at_once() {
   fi
 }
 
-# Programs of a state transfer outlive a server that somebody else killed: those of its session that speak of DIR.
+# Programs of a state transfer outlive a server that somebody else killed: those of its session that speak of DIR. One
+# of them may be about to start another.
 end_session() {
-  local session=$1 dir=$2 status stat fields
-  for status in /proc/[0-9]*/stat; do
-    stat=$(cat "$status" 2>/dev/null) || continue
-    read -ra fields <<<"${stat##*) }"
-    if [ "${fields[3]-}" = "$session" ] && tr '\0' ' ' <"${status%stat}cmdline" 2>/dev/null | grep -qF "$dir/"; then
-      kill -9 "$(basename "${status%/stat}")" 2>/dev/null || true
-    fi
+  local session=$1 dir=$2 process stat fields found=1 end=$((SECONDS + stop_limit))
+  while [ -n "$found" ]; do
+    [ "$SECONDS" -lt "$end" ] || die "processes of $dir do not end"
+    found=''
+    for process in /proc/[0-9]*; do
+      stat=$(cat "$process/stat" 2>/dev/null) || continue
+      read -ra fields <<<"${stat##*) }"
+      if [ "${fields[3]-}" = "$session" ] && tr '\0' ' ' <"$process/cmdline" 2>/dev/null | grep -qF "$dir/"; then
+        kill -9 "${process#/proc/}" 2>/dev/null || true
+        found=1
+      fi
+    done
   done
 }
 
@@ -589,7 +603,7 @@ serve() {
   local flavour=$1 dir tree
   shift
   case "${1-} $#" in
-    'start '[2-9]*) start_server "$2" "$flavour" "${@:3}" ;;
+    'start '[2-9] | 'start '[1-9][0-9]) start_server "$2" "$flavour" "${@:3}" ;;
     'stop 2' | 'stop 3')
       dir=$(whole "$2") || exit 1
       stop_server "$dir" "${3-clean}"
