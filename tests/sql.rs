@@ -105,7 +105,7 @@ const SCANS: &[(&str, &str)] = &[
     ("BEREFT", "a row per process"),
     ("DEPARTED", "stops at its limit"),
     ("END_OPENED", "a row per visitor"),
-    ("FORGET_ACTIONS", "stops at its limit"),
+    ("OLD_ACTIONS", "stops at its limit"),
     (
         "KNOWN_PIPELINES",
         "a row per version of a pipeline and per process, without what is in it",
@@ -129,7 +129,7 @@ const SCANS: &[(&str, &str)] = &[
     ("NEWEST_RUN", "stops at the first"),
     ("OLDEST_UNSENT", "a row per endpoint that there ever was"),
     ("OPEN_BULKS", "a few: others are refused"),
-    ("FORGET_BULKS", "stops at its limit"),
+    ("OLD_BULKS", "stops at its limit"),
     ("UNAWARE", "a row per process"),
 ];
 

@@ -246,7 +246,7 @@ impl Words {
 const HISTORY: &str = "
     ductwork_processes quiet worked_at trouble troubled_at supervisor_id role host boot_id pid_namespace pid pid_started_at
         version started_at beat_seq claimed succeeded errored crashed advanced stale statements
-    ductwork_runs pipeline input triggered_at trace_parent trace_state baggage
+    ductwork_runs pipeline input triggered_at trace_parent trace_state baggage revivals
     ductwork_branches run_id pipeline claimed_for_advancing_at last_advanced_at
     ductwork_fan_outs run_id via parent_fan_out_id parent_ordinal created_at
     ductwork_steps run_id step created_at completed_at answered_by
@@ -256,7 +256,7 @@ const HISTORY: &str = "
     ductwork_advancements branch_id crash_count claimed_at completed_at error_class error_message
     ductwork_definitions digest pipeline body created_at
     ductwork_tuples run_id key value first_set_at last_set_at
-    ductwork_pauses reason paused_by paused_at
+    ductwork_pauses reason paused_by paused_at holds
     ductwork_departed id role pipeline host pid version started_at gone_at death
     ductwork_metrics process_id written_at body
     ductwork_actions id at by_whom channel verb pipeline run_id made_run bulk_id

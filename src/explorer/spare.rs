@@ -44,25 +44,58 @@ const SPARE: &[(&str, Shown)] = &[
         With(&["CLAIM_BRANCHES.1", "READY.1", "READY.2"]),
     ),
     ("WAITING_STEPS.1", Cost("it is the condition of the index")),
-    ("WAITING_STEPS.2", With(&["RESUME_BRANCHES.2"])),
-    ("RESUME_BRANCHES.2", With(&["WAITING_STEPS.2"])),
+    (
+        "WAITING_STEPS.2",
+        With(&["HOLD_DAMPENED.2", "RESUME_BRANCHES.2"]),
+    ),
+    (
+        "HOLD_DAMPENED.2",
+        With(&["WAITING_STEPS.2", "RESUME_BRANCHES.2"]),
+    ),
+    (
+        "RESUME_BRANCHES.2",
+        With(&["WAITING_STEPS.2", "HOLD_DAMPENED.2"]),
+    ),
     ("HELD.1", With(&["LOAD_CLAIMED.1"])),
     ("LOAD_CLAIMED.1", With(&["HELD.1"])),
     ("ENDED_RUNS.1", With(&["ENDED_RUNS.2"])),
     ("ENDED_RUNS.4", With(&["STILL_PRUNABLE.2"])),
     ("STILL_PRUNABLE.2", With(&["ENDED_RUNS.4"])),
     // Held rows are chosen, and closed, by the same conditions.
-    ("CANCEL_EXECUTIONS.1", With(&["CANCEL_OPEN_EXECUTIONS.2"])),
-    ("CANCEL_OPEN_EXECUTIONS.2", With(&["CANCEL_EXECUTIONS.1"])),
-    // Locked rows are chosen, and written, by the same conditions.
-    ("EXTEND_LEASES.1", With(&["EXTEND_LEASES.3"])),
-    ("EXTEND_LEASES.2", With(&["EXTEND_LEASES.4"])),
-    ("EXTEND_LEASES.3", With(&["EXTEND_LEASES.1"])),
-    ("EXTEND_LEASES.4", With(&["EXTEND_LEASES.2"])),
-    ("EXTEND_ADVANCEMENTS.1", With(&["EXTEND_ADVANCEMENTS.3"])),
-    ("EXTEND_ADVANCEMENTS.2", With(&["EXTEND_ADVANCEMENTS.4"])),
-    ("EXTEND_ADVANCEMENTS.3", With(&["EXTEND_ADVANCEMENTS.1"])),
-    ("EXTEND_ADVANCEMENTS.4", With(&["EXTEND_ADVANCEMENTS.2"])),
+    (
+        "CANCEL_EXECUTIONS.1",
+        With(&["CANCEL_OPEN_EXECUTIONS.2", "CANCEL_HOLD_EXECUTIONS.1"]),
+    ),
+    (
+        "CANCEL_OPEN_EXECUTIONS.2",
+        With(&["CANCEL_HOLD_EXECUTIONS.1", "CANCEL_EXECUTIONS.1"]),
+    ),
+    (
+        "CANCEL_HOLD_EXECUTIONS.1",
+        With(&["CANCEL_OPEN_EXECUTIONS.2", "CANCEL_EXECUTIONS.1"]),
+    ),
+    // Rows are locked, and then written, by the same conditions. Without the first the second refuses.
+    ("UNCLAIM.2", With(&["LOCK_CLAIMED.2"])),
+    ("LOST_EXECUTIONS.1", With(&["LOCK_EXECUTIONS.1"])),
+    ("LOST_EXECUTIONS.2", With(&["LOCK_EXECUTIONS.2"])),
+    ("LOST_ADVANCEMENTS.1", With(&["LOCK_ADVANCEMENTS.1"])),
+    ("LOST_ADVANCEMENTS.2", With(&["LOCK_ADVANCEMENTS.2"])),
+    ("EXTEND_LEASES.1", With(&["LEASED_EXECUTIONS.1"])),
+    ("EXTEND_LEASES.2", With(&["LEASED_EXECUTIONS.2"])),
+    ("EXTEND_ADVANCEMENTS.1", With(&["LEASED_ADVANCEMENTS.1"])),
+    ("EXTEND_ADVANCEMENTS.2", With(&["LEASED_ADVANCEMENTS.2"])),
+    (
+        "UNCLAIM.1",
+        Depth("those are put back that are locked as ours in this transaction"),
+    ),
+    (
+        "GIVE_BACK_BRANCHES.1",
+        Depth("those are given back that are locked under their claims in this transaction"),
+    ),
+    (
+        "RESUME_BRANCHES.1",
+        Depth("those are resumed that are locked at their steps in this transaction"),
+    ),
     // Either of the two signs of life is enough to spare a process (H1).
     ("REMOVE_PROCESS.1", With(&["REMOVE_PROCESS.2"])),
     ("REMOVE_PROCESS.2", With(&["REMOVE_PROCESS.1"])),
@@ -116,7 +149,7 @@ const SPARE: &[(&str, Shown)] = &[
         Cost("the head of a queue is looked up only where something goes before it"),
     ),
     (
-        "PRUNE_AVAILABILITIES.1",
+        "PRUNABLE_PLACES.1",
         Cost("an execution that has ended has no place in the queue"),
     ),
     // Said once more where it is written.

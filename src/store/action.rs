@@ -51,9 +51,10 @@ statements! {
         UPDATE ductwork_bulks SET dealt = :run, done = done + 1
          WHERE id = :bulk AND ended_at IS NULL AND dealt < :run";
     /// Their ids begin with the time: the first of them are the oldest, as far as clocks agree.
-    FORGET_ACTIONS = "
-        DELETE FROM ductwork_actions
-         WHERE at <= {now} - :age AND id IN (SELECT id FROM ductwork_actions ORDER BY id LIMIT :n)";
+    OLD_ACTIONS = "
+        SELECT x.id FROM (SELECT a.id, a.at FROM ductwork_actions a ORDER BY a.id LIMIT :n) x
+         WHERE x.at <= {now} - :age";
+    FORGET_ACTIONS = "{delete:ductwork_actions;b(id id)} WHERE {of:ductwork_actions.id;b(id id)}";
 }
 
 /// A person or a program that intervenes.
@@ -229,5 +230,5 @@ pub async fn latest(
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];
-    Ok(conn.execute(&FORGET_ACTIONS, &args).await? == n)
+    Ok(super::forget(conn, &OLD_ACTIONS, &FORGET_ACTIONS, &args).await? == n)
 }

@@ -41,9 +41,9 @@ statements! {
                NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY ready_at, id LIMIT :n {skip_locked}";
     CLAIM_BRANCHES = "
-        UPDATE ductwork_branches
+        UPDATE {into:ductwork_branches;b(id id, token id)}
            SET status = 'advancing', claim_token = b.token, claimed_for_advancing_at = {now}, ready_at = NULL
-          FROM {rows:b(id id, token id)}
+          {from:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.ready_at IS NOT NULL
            AND ductwork_branches.status = 'in_progress'";
     OPEN_TRANSITIONS = "
@@ -52,7 +52,7 @@ statements! {
           FROM {rows:b(id id, branch_id id, token id)}
           JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
          WHERE true
-        ON CONFLICT (from_step_id) DO NOTHING";
+        {keep:ductwork_transitions;from_step_id}";
     OPEN_ADVANCEMENTS = "
         INSERT INTO ductwork_advancements
             (id, transition_id, branch_id, process_id, claim_token, crash_count, claimed_at, lease_until)
@@ -66,7 +66,7 @@ statements! {
     /// `a_zombie_advancer_advances_nothing`. (I9)
     LOAD_FENCED = "
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
-               s.ordinal AS step_ordinal, s.node, CAST(octet_length(s.output) AS bigint) AS size,
+               s.ordinal AS step_ordinal, s.node, {big:octet_length(s.output)} AS size,
                r.definition, t.id AS transition_id, t.retry_count, t.crash_count,
                a.id AS advancement_id, f.id AS begun_id,
                (SELECT max(c.ordinal) + 1 FROM ductwork_branches c WHERE c.fan_out_id = f.id) AS made
@@ -90,29 +90,28 @@ statements! {
                AND e.attempt = (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = b.id)";
     /// An attempt that failed, or was given back: the branch may be claimed again.
     CLOSE_ADVANCEMENTS = "
-        UPDATE ductwork_advancements
+        UPDATE {into:ductwork_advancements;b(branch_id id, token id)}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
-          FROM {rows:b(branch_id id, token id)}
+          {from:b(branch_id id, token id)}
          WHERE ductwork_advancements.branch_id = b.branch_id
            AND ductwork_advancements.claim_token = b.token
            AND ductwork_advancements.completed_at IS NULL";
     COUNT_RETRIES = "
-        UPDATE ductwork_transitions SET retry_count = retry_count + 1
-         WHERE completed_at IS NULL AND from_step_id IN
-               (SELECT br.step_id FROM {rows:b(branch_id id, token id)}
-                  JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token)";
-    /// The retries that a branch that could not be advanced has spent, and its pipeline.
+        UPDATE {into:ductwork_transitions;b(id id)} SET retry_count = retry_count + 1
+         WHERE {of:ductwork_transitions.id;b(id id)} AND completed_at IS NULL";
+    /// The retries that a branch that could not be advanced has spent, and its pipeline. Asked when its attempt
+    /// is closed: then it stays ours until the transaction ends.
     FAILED_ADVANCES = "
-        SELECT br.id, br.pipeline, t.retry_count
+        SELECT br.id, br.pipeline, t.id AS transition_id, t.retry_count
           FROM {rows:b(branch_id id, token id)}
           JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.claim_token = b.token
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}";
     RELEASE_BRANCHES = "
-        UPDATE ductwork_branches
+        UPDATE {into:ductwork_branches;b(branch_id id, token id, delay int)}
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL,
                ready_at = {now} + b.delay,
                last_advanced_at = {now}
-          FROM {rows:b(branch_id id, token id, delay int)}
+          {from:b(branch_id id, token id, delay int)}
          WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.claim_token = b.token";
     HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
@@ -619,7 +618,17 @@ pub async fn give_back(
     };
     let ours = rows();
     conn.transaction(async |conn| {
-        let mut delays = HashMap::new();
+        conn.execute(
+            &CLOSE_ADVANCEMENTS,
+            &[
+                ("b", (&ours).into()),
+                ("result", result.as_str().into()),
+                ("class", class.into()),
+                ("message", message.into()),
+            ],
+        )
+        .await?;
+        let (mut delays, mut failed) = (HashMap::new(), Vec::new());
         if !matches!(why, GiveBack::Released) {
             for row in conn
                 .fetch(&FAILED_ADVANCES, &[("b", (&ours).into())])
@@ -636,20 +645,14 @@ pub async fn give_back(
                     }
                 };
                 delays.insert(BranchId(row.get("id")?), micros(delay));
+                failed.push(row.get::<uuid::Uuid>("transition_id")?);
             }
         }
-        conn.execute(
-            &CLOSE_ADVANCEMENTS,
-            &[
-                ("b", (&ours).into()),
-                ("result", result.as_str().into()),
-                ("class", class.into()),
-                ("message", message.into()),
-            ],
-        )
-        .await?;
         if result == ExecutionResult::Error {
-            conn.execute(&COUNT_RETRIES, &[("b", (&ours).into())])
+            // I7: as many as errors that were written down above.
+            let n = failed.len();
+            let rows = Rows::new().ids("id", failed);
+            conn.write(&COUNT_RETRIES, &[("b", (&rows).into())], n)
                 .await?;
         }
         let delay = |branch: &ClaimedBranch| delays.get(&branch.id).copied().unwrap_or_default();

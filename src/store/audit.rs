@@ -89,7 +89,7 @@ const CLOCK_SLACK: Duration = Duration::from_secs(2);
 /// planned for the first few rows, a server with old statistics compares every row with every row.
 macro_rules! found {
     ($($part:tt)+) => {
-        concat!("WITH found AS MATERIALIZED (", $($part)+, ") SELECT * FROM found LIMIT :rows")
+        concat!("WITH found {materialized} (", $($part)+, ") SELECT * FROM found LIMIT :rows")
     };
 }
 
@@ -168,8 +168,8 @@ statements! {
                'counts ' || t.retry_count || ' errors and ' || t.crash_count || ' crashes, but its attempts had '
                 || coalesce(a.errors, 0) || ' and ' || coalesce(a.crashes, 0) AS detail
           FROM ductwork_transitions t
-          LEFT JOIN (SELECT transition_id AS id, count(*) FILTER (WHERE result = 'error') AS errors,
-                            count(*) FILTER (WHERE result = 'process_crashed') AS crashes
+          LEFT JOIN (SELECT transition_id AS id, count(CASE WHEN result = 'error' THEN 1 END) AS errors,
+                            count(CASE WHEN result = 'process_crashed' THEN 1 END) AS crashes
                        FROM ductwork_advancements
                       WHERE result IN ('error', 'process_crashed') GROUP BY transition_id) a ON a.id = t.id
          WHERE t.retry_count <> coalesce(a.errors, 0) OR t.crash_count <> coalesce(a.crashes, 0)");
@@ -495,7 +495,7 @@ statements! {
         SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
           FROM ductwork_fan_outs f
           JOIN ductwork_branches b ON b.id = f.branch_id
-         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal");
+         WHERE NOT ({same:f.parent_fan_out_id;b.fan_out_id}) OR f.parent_ordinal <> b.ordinal");
     I31 = found!("
         SELECT 'execution' AS entity, e.id, 'is open and unclaimed, but not in the queue' AS detail
           FROM ductwork_executions e

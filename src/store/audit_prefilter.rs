@@ -58,8 +58,8 @@ pub(super) use {
 
 statements! {
     SKETCH_RUNS = concat!("
-        SELECT count(*) FILTER (WHERE ", odd_times!(), ") AS odd_times,
-               count(*) FILTER (WHERE status = 'halted') AS halted,
+        SELECT count(CASE WHEN ", odd_times!(), " THEN 1 END) AS odd_times,
+               count(CASE WHEN status = 'halted' THEN 1 END) AS halted,
                {fingerprint:id;;;id IS NOT NULL} AS runs
           FROM ductwork_runs");
     SKETCH_BRANCHES = "
@@ -68,11 +68,11 @@ statements! {
           FROM ductwork_branches";
     /// Steps of the run itself: no copies, and no dampens.
     SKETCH_STEPS = concat!("
-        SELECT count(*) FILTER (WHERE ", odd_output!(), ") AS odd_output,
-               count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
-               count(*) FILTER (WHERE via IN ('on_halt', 'on_complete')) AS hooks,
-               count(*) FILTER (WHERE transition_id IS NULL AND source_step_id IS NULL
-                                  AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait')) AS unproduced,
+        SELECT count(CASE WHEN ", odd_output!(), " THEN 1 END) AS odd_output,
+               count(CASE WHEN source_step_id IS NOT NULL THEN 1 END) AS copies,
+               count(CASE WHEN via IN ('on_halt', 'on_complete') THEN 1 END) AS hooks,
+               count(CASE WHEN transition_id IS NULL AND source_step_id IS NULL
+                                  AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait') THEN 1 END) AS unproduced,
                {fingerprint:id;;;source_step_id IS NULL AND via <> 'dampen'} AS done,
                {fingerprint:id;;;source_step_id IS NULL AND via <> 'dampen'
                     AND (status IN ('advancing', 'completed') OR (status = 'cancelled' AND output IS NOT NULL))} AS succeeded,
@@ -82,25 +82,25 @@ statements! {
                {fingerprint:transition_id;run_id;;via NOT IN ('on_halt', 'on_complete', 'on_wait')} AS produced
           FROM ductwork_steps");
     SKETCH_EXECUTIONS = concat!("
-        SELECT count(*) FILTER (WHERE ", part_claimed!(), ") AS part_claimed,
-               count(*) FILTER (WHERE ", part_ended!(), ") AS part_ended,
-               count(*) FILTER (WHERE ", spent_at_first!(), ") AS spent_at_first,
-               count(*) FILTER (WHERE attempt <> 1) AS later,
+        SELECT count(CASE WHEN ", part_claimed!(), " THEN 1 END) AS part_claimed,
+               count(CASE WHEN ", part_ended!(), " THEN 1 END) AS part_ended,
+               count(CASE WHEN ", spent_at_first!(), " THEN 1 END) AS spent_at_first,
+               count(CASE WHEN attempt <> 1 THEN 1 END) AS later,
                {fingerprint:step_id;;;attempt = 1} AS done,
                {fingerprint:step_id;;;result = 'success'} AS succeeded,
                {fingerprint:step_id;;;completed_at IS NULL} AS in_progress
           FROM ductwork_executions");
     SKETCH_TRANSITIONS = concat!("
-        SELECT count(*) FILTER (WHERE ", part_crossed!(), ") AS part_crossed,
-               count(*) FILTER (WHERE completed_at IS NULL) AS under_way,
-               count(*) FILTER (WHERE retry_count <> 0 OR crash_count <> 0) AS spent,
+        SELECT count(CASE WHEN ", part_crossed!(), " THEN 1 END) AS part_crossed,
+               count(CASE WHEN completed_at IS NULL THEN 1 END) AS under_way,
+               count(CASE WHEN retry_count <> 0 OR crash_count <> 0 THEN 1 END) AS spent,
                {fingerprint:from_step_id;;;completed_at IS NOT NULL} AS passed,
                {fingerprint:id;run_id;produced;produced IS NOT NULL} AS produced,
                {fingerprint:id;branch_id;;completed_at IS NOT NULL} AS crossed
           FROM ductwork_transitions");
     SKETCH_ADVANCEMENTS = concat!("
-        SELECT count(*) FILTER (WHERE ", part_ended!(), ") AS part_ended,
-               count(*) FILTER (WHERE coalesce(result, '') <> 'success') AS in_vain,
+        SELECT count(CASE WHEN ", part_ended!(), " THEN 1 END) AS part_ended,
+               count(CASE WHEN coalesce(result, '') <> 'success' THEN 1 END) AS in_vain,
                {fingerprint:transition_id;branch_id;;result = 'success'} AS crossed
           FROM ductwork_advancements");
 }

@@ -106,9 +106,10 @@ statements! {
                    AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE {key:n.revived_from;r.id})
                  ORDER BY r.status, r.id LIMIT :n) x";
     /// Their ids begin with the time: the first of them are the oldest.
-    FORGET_BULKS = "
-        DELETE FROM ductwork_bulks
-         WHERE ended_at <= {now} - :age AND id IN (SELECT id FROM ductwork_bulks ORDER BY id LIMIT :n)";
+    OLD_BULKS = "
+        SELECT x.id FROM (SELECT k.id, k.ended_at FROM ductwork_bulks k ORDER BY k.id LIMIT :n) x
+         WHERE x.ended_at <= {now} - :age";
+    FORGET_BULKS = "{delete:ductwork_bulks;b(id id)} WHERE {of:ductwork_bulks.id;b(id id)}";
 }
 
 /// An intervention to make.
@@ -322,7 +323,7 @@ pub async fn stop(conn: &mut Conn, id: Uuid, by: &str) -> Result<bool, Error> {
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];
-    Ok(conn.execute(&FORGET_BULKS, &args).await? == n)
+    Ok(super::forget(conn, &OLD_BULKS, &FORGET_BULKS, &args).await? == n)
 }
 
 /// How many runs match, as far as `most`. The kind of their ends is not looked at.

@@ -41,7 +41,8 @@ statements! {
         SELECT execution_id FROM ductwork_availabilities
          WHERE {any:execution_id;b(id id)} ORDER BY execution_id {lock}";
     CANCEL_HOLD_EXECUTIONS = "
-        SELECT id FROM ductwork_executions WHERE {any:id;b(id id)} ORDER BY id {lock}";
+        SELECT id, process_id FROM ductwork_executions
+         WHERE {any:id;b(id id)} AND result IS NULL ORDER BY id {lock}";
     CANCEL_HOLD_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
@@ -54,37 +55,37 @@ statements! {
            AND EXISTS (SELECT 1 FROM ductwork_branches c
                         WHERE c.fan_out_id = f.id AND c.status = 'cancelled' LIMIT 1 OFFSET 0)";
     CANCEL_AVAILABILITIES = "
-        DELETE FROM ductwork_availabilities WHERE {any:execution_id;b(id id)}";
+        {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
     CANCEL_EXECUTIONS = "
-        UPDATE ductwork_executions SET completed_at = {now}, result = 'cancelled'
-         WHERE {any:id;b(id id)} AND result IS NULL
-        RETURNING process_id";
+        UPDATE {into:ductwork_executions;b(id id)} SET completed_at = {now}, result = 'cancelled'
+         WHERE {of:ductwork_executions.id;b(id id)} AND result IS NULL";
     CANCEL_BRANCHES = "
-        UPDATE ductwork_branches
+        UPDATE {into:ductwork_branches;b(id id)}
            SET status = 'cancelled', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL
-         WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')";
+         WHERE {of:ductwork_branches.id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')";
     CANCEL_STEPS = "
-        UPDATE ductwork_steps SET status = 'cancelled', completed_at = {now}
-         WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting')";
+        UPDATE {into:ductwork_steps;b(id id)} SET status = 'cancelled', completed_at = {now}
+         WHERE {of:ductwork_steps.id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting')";
     CANCEL_ADVANCEMENTS = "
-        UPDATE ductwork_advancements SET completed_at = {now}, result = 'cancelled'
-         WHERE {any:branch_id;b(id id)} AND completed_at IS NULL";
-    CANCEL_DEADLINES = "DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)}";
+        UPDATE {into:ductwork_advancements;b(id id)} SET completed_at = {now}, result = 'cancelled'
+         WHERE {of:ductwork_advancements.branch_id;b(id id)} AND completed_at IS NULL";
+    CANCEL_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// An expand that has begun has produced the branches that are there.
     CANCEL_TRANSITIONS = "
-        UPDATE ductwork_transitions
+        UPDATE {into:ductwork_transitions;b(id id)}
            SET completed_at = {now}, via = 'end',
                produced = coalesce((SELECT (SELECT max(c.ordinal) + 1 FROM ductwork_branches c
                                              WHERE c.fan_out_id = f.id)
                                       FROM ductwork_fan_outs f
                                      WHERE {key:f.branch_id;ductwork_transitions.branch_id}
                                        AND f.fired_at IS NULL), 0)
-         WHERE {any:branch_id;b(id id)} AND completed_at IS NULL";
+         WHERE {of:ductwork_transitions.branch_id;b(id id)} AND completed_at IS NULL";
     /// Between two transactions: some branches are cancelled, others not yet.
     CANCEL_SOME = "
         UPDATE ductwork_runs
-           SET cancelling_at = {now}, dampened = dampened - :dampened,
-               status = CASE WHEN dampened = :dampened THEN 'in_progress' ELSE status END
+           SET cancelling_at = {now},
+               status = CASE WHEN dampened = :dampened THEN 'in_progress' ELSE status END,
+               dampened = dampened - :dampened
          WHERE id = :run AND status IN ('in_progress', 'dampened')";
     CANCEL_RUN = "
         UPDATE ductwork_runs
@@ -369,7 +370,8 @@ async fn look(conn: &mut Conn, run_id: RunId) -> Result<Vec<Open>, Error> {
 /// Open branches and executions, under lock.
 struct Held {
     branches: Vec<Open>,
-    executions: Vec<Uuid>,
+    /// With the processes that hold them.
+    executions: BTreeMap<Uuid, Option<ProcessId>>,
 }
 
 impl Held {
@@ -389,20 +391,16 @@ impl Held {
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
     conn.set(Setting::CancellationLockWait).await?;
     let all: Vec<Uuid> = seen.iter().map(|it| it.id).collect();
-    let mut executions = BTreeSet::new();
+    let (mut known, mut executions) = (BTreeSet::new(), BTreeMap::new());
     let mut branches: BTreeMap<Uuid, Open> = BTreeMap::new();
     loop {
         let found = ids(conn, &CANCEL_OPEN_EXECUTIONS, all.clone()).await?;
-        let new: Vec<Uuid> = found
-            .into_iter()
-            .filter(|id| executions.insert(*id))
-            .collect();
+        let new: Vec<Uuid> = found.into_iter().filter(|id| known.insert(*id)).collect();
         if new.is_empty() && !branches.is_empty() {
             break;
         }
-        if conn.locks_rows() && !new.is_empty() {
-            ids_of(conn, &CANCEL_HOLD_PLACES, "execution_id", new.clone()).await?;
-            ids(conn, &CANCEL_HOLD_EXECUTIONS, new).await?;
+        if !new.is_empty() {
+            executions.extend(hold_executions(conn, new).await?);
         }
         let rows = Rows::new().ids("id", all.iter().copied());
         branches.clear();
@@ -419,26 +417,44 @@ async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
     }
     Ok(Held {
         branches: branches.into_values().collect(),
-        executions: executions.into_iter().collect(),
+        executions,
     })
+}
+
+/// Locks executions, with their places in the queue; those that are open, and who holds them.
+async fn hold_executions(
+    conn: &mut Conn,
+    executions: Vec<Uuid>,
+) -> Result<Vec<(Uuid, Option<ProcessId>)>, Error> {
+    if conn.locks_rows() {
+        let places = executions.clone();
+        ids_of(conn, &CANCEL_HOLD_PLACES, "execution_id", places).await?;
+    }
+    let rows = Rows::new().ids("id", executions);
+    let held = conn
+        .fetch(&CANCEL_HOLD_EXECUTIONS, &[("b", (&rows).into())])
+        .await?;
+    let held = held.iter().map(|row| {
+        let process = row.get::<Option<Uuid>>("process_id")?.map(ProcessId);
+        Ok((row.get("id")?, process))
+    });
+    held.collect()
 }
 
 /// Closes branches that are held, with all that would move them; the processes that were at it.
 async fn close(
     conn: &mut Conn,
     branches: &[Open],
-    executions: &[Uuid],
+    executions: &BTreeMap<Uuid, Option<ProcessId>>,
 ) -> Result<BTreeSet<ProcessId>, Error> {
-    let mut processes = BTreeSet::new();
     if !executions.is_empty() {
-        let rows = Rows::new().ids("id", executions.iter().copied());
+        let rows = Rows::new().ids("id", executions.keys().copied());
         let rows = [("b", (&rows).into())];
         // An execution that was put back while we waited for it has a place by now. Proven by
         // `what_is_put_back_while_its_run_is_cancelled_is_not_in_the_queue`. (I31)
         conn.execute(&CANCEL_AVAILABILITIES, &rows).await?;
-        for row in conn.fetch(&CANCEL_EXECUTIONS, &rows).await? {
-            processes.extend(row.get::<Option<Uuid>>("process_id")?.map(ProcessId));
-        }
+        conn.write(&CANCEL_EXECUTIONS, &rows, executions.len())
+            .await?;
     }
     if !branches.is_empty() {
         let rows = Rows::new().ids("id", branches.iter().map(|it| it.step));
@@ -446,12 +462,12 @@ async fn close(
             .await?;
         let rows = Rows::new().ids("id", branches.iter().map(|it| it.id));
         let rows = [("b", (&rows).into())];
-        conn.execute(&CANCEL_BRANCHES, &rows).await?;
+        conn.write(&CANCEL_BRANCHES, &rows, branches.len()).await?;
         conn.execute(&CANCEL_DEADLINES, &rows).await?;
         conn.execute(&CANCEL_ADVANCEMENTS, &rows).await?;
         conn.execute(&CANCEL_TRANSITIONS, &rows).await?;
     }
-    Ok(processes)
+    Ok(executions.values().flatten().copied().collect())
 }
 
 async fn status(conn: &mut Conn, run_id: RunId) -> Result<Option<RunStatus>, Error> {

@@ -59,3 +59,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
     ]
     .concat()
 }
+
+#[cfg(test)]
+#[path = "catalogue_tests.rs"]
+mod tests;

@@ -36,13 +36,17 @@ statements! {
     pub(crate) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment, paused";
+    /// The same for those who need not know whether they are paused.
+    TOUCH = "
+        UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
+         WHERE id = :process AND epoch <= :epoch";
     CLAIM in Postgres from "backend/postgres/claim.sql";
     TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql";
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
     /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due
     /// before it has enough, so it is for processes that have met such a thing.
     TAKE_READABLE = "
-        WITH due AS MATERIALIZED (
+        WITH due {materialized} (
             SELECT q.execution_id FROM ductwork_availabilities q
              WHERE q.pipeline = :pipeline AND q.due_at <= {now}
                AND (q.due_at, q.execution_id) > (:behind, :behind_id)
@@ -61,7 +65,7 @@ statements! {
         SELECT e.id, e.step_id, e.attempt, e.retry_count, e.crash_count,
                s.run_id, s.branch_id, s.ordinal AS step_ordinal, s.node, s.step, s.via,
                CASE WHEN octet_length(s.input) <= 16384 THEN s.input END AS input,
-               CAST(octet_length(s.input) AS bigint) AS size,
+               {big:octet_length(s.input)} AS size,
                br.fan_out_id, br.ordinal, r.definition, r.trace_parent, r.trace_state, r.baggage
           FROM {rows:b(id id)}
           JOIN ductwork_executions e ON {key:e.id;b.id} AND e.process_id = :process
@@ -71,15 +75,18 @@ statements! {
          ORDER BY e.id";
     LARGE_INPUTS = "
         SELECT s.id, s.input FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
+    LOCK_CLAIMED = "
+        SELECT e.id FROM ductwork_executions e
+         WHERE e.process_id = :process AND {any:e.id;b(id id)} AND e.result IS NULL
+         ORDER BY e.id {lock}";
     /// A claimed execution that never started is as if it had not been claimed.
     UNCLAIM = "
-        UPDATE ductwork_executions
+        UPDATE {into:ductwork_executions;b(id id)}
            SET process_id = NULL, claimed_at = NULL, lease_until = NULL
-          FROM {rows:b(id id)}
+          {from:b(id id)}
          WHERE {key:ductwork_executions.id;b.id}
            AND ductwork_executions.process_id = :process
-           AND ductwork_executions.result IS NULL
-        RETURNING ductwork_executions.id AS id";
+           AND ductwork_executions.result IS NULL";
     /// Without a delay they go before all that is due, as they did when they were claimed. They get the time
     /// of the queue's head and not their own, so that the queue never looks older than it is.
     QUEUE_AGAIN = "
@@ -298,14 +305,8 @@ pub async fn claim_behind(
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
         let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
-        let stamped = conn.fetch(&STAMP_EXECUTIONS, &args).await?;
-        if stamped.len() != taken.len() {
-            return Err(Error::Corrupt(format!(
-                "I2: {} executions were available, but only {} unclaimed",
-                taken.len(),
-                stamped.len()
-            )));
-        }
+        // I2: what is available is unclaimed.
+        conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;
         failpoint!(conn, "claim.written");
         let cursors = taken.iter().map(|row| Cursor::of(row, "due_at", "id"));
         let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
@@ -405,10 +406,7 @@ fn understood(rows: &[Row]) -> Result<(Vec<Taken>, Vec<Unread>), Error> {
 
 /// The guarded write that every claim begins with; false when the process was declared dead.
 pub(super) async fn touch(conn: &mut Conn, claimant: Claimant) -> Result<bool, Error> {
-    let touched = conn
-        .fetch_optional(&TOUCH_PROCESS, &claimant.args())
-        .await?;
-    Ok(touched.is_some())
+    Ok(conn.execute(&TOUCH, &claimant.args()).await? == 1)
 }
 
 fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
@@ -436,17 +434,20 @@ pub async fn put_back(
             ("b", (&rows).into()),
             ("process", claimant.process.0.into()),
         ];
-        let freed = ids(&conn.fetch(&UNCLAIM, &args).await?)?;
-        if !freed.is_empty() {
-            let rows = Rows::new().ids("id", freed.iter().copied());
+        let ours = ids(&conn.fetch(&LOCK_CLAIMED, &args).await?)?;
+        if !ours.is_empty() {
+            let rows = Rows::new().ids("id", ours.iter().copied());
+            let rows = ("b", (&rows).into());
+            let args = [rows.clone(), ("process", claimant.process.0.into())];
+            conn.write(&UNCLAIM, &args, ours.len()).await?;
             let args = [
-                ("b", (&rows).into()),
+                rows,
                 ("pipeline", pipeline.into()),
                 ("delay", micros(delay).into()),
             ];
-            conn.execute(&QUEUE_AGAIN, &args).await?;
+            conn.write(&QUEUE_AGAIN, &args, ours.len()).await?;
         }
-        Ok(freed.len())
+        Ok(ours.len())
     })
     .await
 }

@@ -13,24 +13,23 @@ use super::statement::statements;
 
 statements! {
     GET_TUPLE = "
-        SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
-         WHERE run_id = :run AND key = :key";
+        SELECT \"key\", value, first_set_at, last_set_at FROM ductwork_tuples
+         WHERE run_id = :run AND \"key\" = :key";
     /// How large the next values are, so that no more of them are read than can be held.
     SIZE_TUPLES = "
-        SELECT key, CAST(octet_length(value) AS bigint) AS size FROM ductwork_tuples
-         WHERE run_id = :run AND key > :after ORDER BY key LIMIT :rows";
+        SELECT \"key\", {big:octet_length(value)} AS size FROM ductwork_tuples
+         WHERE run_id = :run AND \"key\" > :after ORDER BY \"key\" LIMIT :rows";
     LIST_TUPLES = "
-        SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
-         WHERE run_id = :run AND key > :after AND key <= :last ORDER BY key LIMIT :rows";
+        SELECT \"key\", value, first_set_at, last_set_at FROM ductwork_tuples
+         WHERE run_id = :run AND \"key\" > :after AND \"key\" <= :last ORDER BY \"key\" LIMIT :rows";
     /// RACE: prune deletes the run meanwhile. Our lock on its row waits for prune's, and prune's skips
     /// ours, so either it finds the tuple, or we find the run gone. Proven by
     /// `a_tuple_that_is_set_while_its_run_is_pruned_goes_with_it`. (I33)
     SET_TUPLE = "
-        INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
+        INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
         SELECT r.id, :key, :value, {now}, {now} FROM ductwork_runs r
          WHERE r.id = :run AND r.pruning_at IS NULL {share}
-        ON CONFLICT (run_id, key) DO UPDATE
-           SET value = excluded.value, last_set_at = excluded.last_set_at";
+        {replace:run_id, \"key\"} value = {new:value}, last_set_at = {new:last_set_at}";
     /// The run is locked as in SET_TUPLE.
     ///
     /// RACE: the reaper has given the step to another worker while this attempt still runs. Our lock on
@@ -38,14 +37,13 @@ statements! {
     /// while the attempt is still ours, or not at all. Proven by
     /// `an_attempt_that_is_being_taken_away_waits_and_sets_nothing`.
     SET_TUPLE_AS_STEP = "
+        INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
         WITH mine AS (
             SELECT e.id FROM ductwork_executions e
              WHERE e.id = :execution AND e.process_id = :process AND e.completed_at IS NULL {lock})
-        INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
         SELECT r.id, :key, :value, {now}, {now} FROM mine JOIN ductwork_runs r ON r.id = :run
          WHERE r.pruning_at IS NULL {share}
-        ON CONFLICT (run_id, key) DO UPDATE
-           SET value = excluded.value, last_set_at = excluded.last_set_at";
+        {replace:run_id, \"key\"} value = {new:value}, last_set_at = {new:last_set_at}";
 }
 
 /// The longest key, in characters.
@@ -133,7 +131,7 @@ pub async fn set(conn: &mut Conn, run_id: RunId, key: &str, value: &str) -> Resu
         ("key", key.into()),
         ("value", value.into()),
     ];
-    Ok(conn.execute(&SET_TUPLE, &args).await? == 1)
+    Ok(conn.execute(&SET_TUPLE, &args).await? > 0)
 }
 
 /// The same, by a step; false when the attempt is not its process's any more.
@@ -150,5 +148,5 @@ pub async fn set_as(
         ("key", key.into()),
         ("value", value.into()),
     ];
-    Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? == 1)
+    Ok(conn.execute(&SET_TUPLE_AS_STEP, &args).await? > 0)
 }

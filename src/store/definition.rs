@@ -29,7 +29,7 @@ statements! {
     SAVE_DEFINITION = "
         INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
         VALUES (:digest, :pipeline, :body, {now})
-        ON CONFLICT (digest) DO NOTHING";
+        {keep:ductwork_definitions;digest}";
 }
 
 /// For how long a process leaves to others what it cannot read, at first and at most: it does not come back

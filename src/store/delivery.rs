@@ -50,7 +50,7 @@ pub(super) use ended_since;
 statements! {
     BEGIN_WEBHOOK = "
         INSERT INTO ductwork_webhooks (name, since, seen) VALUES (:name, {now}, {now})
-        ON CONFLICT (name) DO NOTHING";
+        {keep:ductwork_webhooks;name}";
     WEBHOOK = "
         SELECT w.name, w.since, w.seen FROM ductwork_webhooks w WHERE w.name = :name";
     /// RACE: a console whose duty another has by now tells how far it was. The runs that were found stay found. Proven
@@ -72,7 +72,7 @@ statements! {
         INSERT INTO ductwork_deliveries (id, endpoint, run_id, event, pipeline, body, state, attempts, created_at, due_at)
         SELECT b.id, b.endpoint, b.run_id, b.event, b.pipeline, b.body, 'waiting', 0, {now}, {now}
           FROM {rows:b(id id, endpoint text, run_id id, event text, pipeline text, body text)} WHERE true
-        ON CONFLICT (run_id, endpoint, event) DO NOTHING";
+        {keep:ductwork_deliveries;run_id, endpoint, event}";
     DUE_DELIVERIES = "
         SELECT d.id, d.run_id, d.event, d.body, d.attempts, r.id AS run
           FROM ductwork_deliveries d LEFT JOIN ductwork_runs r ON {key:r.id;d.run_id}
@@ -85,25 +85,25 @@ statements! {
     /// RACE: a sender stalled so long that another has sent it as well, or a person asked for it once more. Each
     /// attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
     RECORD_DELIVERIES = "
-        UPDATE ductwork_deliveries
-           SET attempts = b.attempts + 1, due_at = {now} + b.pause, state = b.state, tried_at = {now},
-               status = b.status, error = b.error
-          FROM {rows:b(id id, attempts int, pause int, state text, status int, error text)}
+        UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
+           SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
+               status = b.code, error = b.reason
+          {from:b(id id, made int, pause int, outcome text, code int, reason text)}
          WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
-           AND ductwork_deliveries.attempts = b.attempts
+           AND ductwork_deliveries.attempts = b.made
         RETURNING ductwork_deliveries.id AS id";
     /// A message that cannot be read cannot be sent, and would be in the way of the others for ever.
     PUT_DELIVERIES_ASIDE = "
-        UPDATE ductwork_deliveries
+        UPDATE {into:ductwork_deliveries;b(id id)}
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
-         WHERE {any:id;b(id id)}";
+         WHERE {of:ductwork_deliveries.id;b(id id)}";
     /// The same for those whose ids are none, by which nobody can name them. On PostgreSQL an id is one by its type.
     PUT_NAMELESS_ASIDE in Sqlite = "
         UPDATE ductwork_deliveries
            SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
          WHERE state = 'waiting' AND length(id) <> 16";
     /// Runs were deleted while somebody was about to write messages about them.
-    DELETE_ORPHANS = "DELETE FROM ductwork_deliveries WHERE {any:id;b(id id)}";
+    DELETE_ORPHANS = "{delete:ductwork_deliveries;b(id id)} WHERE {of:ductwork_deliveries.id;b(id id)}";
     SEND_DELIVERY_AGAIN = "
         UPDATE ductwork_deliveries SET attempts = 0, due_at = {now}, state = 'waiting' WHERE id = :id";
 }
@@ -392,14 +392,11 @@ pub async fn record(conn: &mut Conn, attempts: &[Attempt<'_>]) -> Result<BTreeSe
     };
     let rows = Rows::new()
         .ids("id", attempts.iter().map(|it| it.due.id))
-        .ints(
-            "attempts",
-            attempts.iter().map(|it| i64::from(it.due.attempts)),
-        )
+        .ints("made", attempts.iter().map(|it| i64::from(it.due.attempts)))
         .optional_ints("pause", attempts.iter().map(pause))
-        .texts("state", attempts.iter().map(state))
-        .optional_ints("status", attempts.iter().map(|it| it.status.map(i64::from)))
-        .optional_texts("error", attempts.iter().map(|it| it.error));
+        .texts("outcome", attempts.iter().map(state))
+        .optional_ints("code", attempts.iter().map(|it| it.status.map(i64::from)))
+        .optional_texts("reason", attempts.iter().map(|it| it.error));
     let args = [("b", (&rows).into())];
     let recorded = conn.fetch_autocommit(&RECORD_DELIVERIES, &args).await?;
     recorded.iter().map(|row| row.get("id")).collect()

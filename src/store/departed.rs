@@ -20,15 +20,14 @@ statements! {
     REMEMBER = "
         INSERT INTO ductwork_departed (id, role, pipeline, host, pid, version, started_at, gone_at, death)
         VALUES (:id, :role, :pipeline, :host, :pid, :version, :started_at, {now}, :death)
-        ON CONFLICT (id) DO NOTHING";
+        {keep:ductwork_departed;id}";
     DEPARTED = "
         SELECT d.id, d.role, d.pipeline, d.host, d.pid, d.version, d.started_at, d.gone_at, d.death
           FROM ductwork_departed d ORDER BY d.gone_at DESC, d.id DESC LIMIT :n";
     /// Processes that were gone before what is kept began, as a rule.
-    FORGET_DEPARTED = "
-        DELETE FROM ductwork_departed
-         WHERE id IN (SELECT id FROM ductwork_departed
-                       WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n)";
+    OLD_DEPARTED = "
+        SELECT id FROM ductwork_departed WHERE gone_at <= {now} - :age ORDER BY gone_at, id LIMIT :n";
+    FORGET_DEPARTED = "{delete:ductwork_departed;b(id id)} WHERE {of:ductwork_departed.id;b(id id)}";
 }
 
 /// Keeps what people ask of a process for when its row is gone.
@@ -101,5 +100,5 @@ pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
 pub(super) async fn forget(conn: &mut Conn, age: Duration) -> Result<bool, Error> {
     let n = FORGOTTEN_AT_ONCE;
     let args = [("age", micros(age).into()), ("n", (n as i64).into())];
-    Ok(conn.execute(&FORGET_DEPARTED, &args).await? == n)
+    Ok(super::forget(conn, &OLD_DEPARTED, &FORGET_DEPARTED, &args).await? == n)
 }

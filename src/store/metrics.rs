@@ -33,7 +33,7 @@ const COUNTED: u64 = 10_000;
 statements! {
     BEGIN_METRICS = "
         INSERT INTO ductwork_metrics (process_id, written_at, body) VALUES (:id, {now}, :body)
-        ON CONFLICT (process_id) DO NOTHING";
+        {keep:ductwork_metrics;process_id}";
     /// RACE: a process was declared dead while it lives, and its row was added to that of the nil id before
     /// it writes once more. It finds no row, and makes none: what that had is counted already. Proven by
     /// `a_process_that_was_folded_adds_nothing`.
@@ -58,7 +58,7 @@ statements! {
            AND NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;m.process_id})
          ORDER BY m.process_id LIMIT :n {lock}";
     FORGET_METRICS = "
-        DELETE FROM ductwork_metrics WHERE {any:process_id;b(id id)}";
+        {delete:ductwork_metrics;b(id id)} WHERE {of:ductwork_metrics.process_id;b(id id)}";
 }
 
 /// Makes the row of a process that registers.

@@ -64,6 +64,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(19, "series", "0019_series.sql"),
     migration!(20, "filters and baggage", "0020_filters_and_baggage.sql"),
     migration!(21, "questions", "0021_questions.sql"),
+    migration!(22, "revivals", "0022_revivals.sql"),
 ];
 
 /// How long a migration waits for locks that others hold, if nobody says otherwise.

@@ -128,6 +128,22 @@ pub async fn any_work(conn: &mut Conn, pipelines: Option<&[String]>) -> Result<b
     Ok(conn.fetch_optional(&ANY_WORK, &args).await?.is_some())
 }
 
+/// Deletes what a statement finds, by its keys; how many rows.
+async fn forget(
+    conn: &mut Conn,
+    old: &statement::Statement,
+    forget: &statement::Statement,
+    args: statement::Args<'_>,
+) -> Result<u64, Error> {
+    let old = conn.fetch(old, args).await?;
+    if old.is_empty() {
+        return Ok(0);
+    }
+    let old: Result<Vec<uuid::Uuid>, Error> = old.iter().map(|row| row.get("id")).collect();
+    let rows = statement::Rows::new().ids("id", old?);
+    conn.execute(forget, &[("b", (&rows).into())]).await
+}
+
 /// Whole microseconds, as stored.
 fn micros(duration: std::time::Duration) -> i64 {
     // Capped where adding it to a time could overflow: longer than any history.

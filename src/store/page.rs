@@ -46,9 +46,9 @@ macro_rules! urgent_first {
 // A run whose deletion has begun is gone for whoever reads.
 statements! {
     PAGE_PAYLOADS_OF_RUN = "
-        SELECT CAST(octet_length(r.input) AS bigint) AS input_size,
+        SELECT {big:octet_length(r.input)} AS input_size,
                CASE WHEN octet_length(r.input) <= :whole THEN r.input ELSE substr(r.input, 1, 1000) END AS input,
-               CAST(octet_length(r.output) AS bigint) AS output_size,
+               {big:octet_length(r.output)} AS output_size,
                CASE WHEN octet_length(r.output) <= :whole THEN r.output ELSE substr(r.output, 1, 1000) END AS output
           FROM ductwork_runs r WHERE r.id = :run AND r.pruning_at IS NULL";
     PAGE_RUN = "
@@ -77,9 +77,9 @@ statements! {
          WHERE br.run_id = :run AND br.fan_out_id IS NULL
          ORDER BY s.ordinal LIMIT :n");
     PAGE_STEP = concat!("
-        SELECT ", step_columns!(), ", CAST(octet_length(s.input) AS bigint) AS input_size,
+        SELECT ", step_columns!(), ", {big:octet_length(s.input)} AS input_size,
                CASE WHEN octet_length(s.input) <= :whole THEN s.input ELSE substr(s.input, 1, 1000) END AS input,
-               CAST(octet_length(s.output) AS bigint) AS output_size,
+               {big:octet_length(s.output)} AS output_size,
                CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 1000) END AS output
           FROM ductwork_steps s
           JOIN ductwork_branches br ON {key:br.id;s.branch_id}", latest_attempt!(), "
@@ -87,7 +87,7 @@ statements! {
     PAGE_ATTEMPTS = "
         SELECT e.id, e.attempt, e.process_id, e.claimed_at, e.completed_at, e.result, e.error_class,
                substr(e.error_message, 1, 2000) AS error_message, a.due_at,
-               CAST(CASE WHEN coalesce(e.log, e.error_backtrace) IS NULL THEN 0 ELSE 1 END AS bigint) AS has_log
+               {big:CASE WHEN coalesce(e.log, e.error_backtrace) IS NULL THEN 0 ELSE 1 END} AS has_log
           FROM ductwork_executions e
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
          WHERE e.step_id = :step ORDER BY e.attempt DESC LIMIT :n";
@@ -107,7 +107,7 @@ statements! {
          ORDER BY r.status, r.id LIMIT :n";
     PAGE_WAITING = "
         SELECT s.run_id, r.pipeline, r.definition, s.id, s.node, s.created_at, {now} AS now,
-               CAST(octet_length(s.input) AS bigint) AS input_size, substr(s.input, 1, 1000) AS input,
+               {big:octet_length(s.input)} AS input_size, substr(s.input, 1, 1000) AS input,
                d.answer_by, d.unanswered
           FROM ductwork_steps s {by:ductwork_steps_asked}
           JOIN ductwork_runs r ON {key:r.id;s.run_id}
@@ -115,10 +115,10 @@ statements! {
          WHERE {any:s.run_id;b(id id)} AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id LIMIT :n";
     PAGE_PROCESSES = "
-        SELECT p.id, p.host, p.pid, CAST(0 AS bigint) AS gone, NULL AS death
+        SELECT p.id, p.host, p.pid, {big:0} AS gone, NULL AS death
           FROM {rows:b(id id)} JOIN ductwork_processes p ON {key:p.id;b.id}
         UNION ALL
-        SELECT d.id, d.host, d.pid, CAST(1 AS bigint), d.death
+        SELECT d.id, d.host, d.pid, {big:1}, d.death
           FROM {rows:b(id id)} JOIN ductwork_departed d ON {key:d.id;b.id}";
     PAGE_HELD = "
         SELECT e.process_id, s.run_id, s.id, s.node, e.attempt, e.claimed_at

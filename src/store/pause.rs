@@ -14,7 +14,8 @@ use super::query;
 use super::statement::statements;
 
 statements! {
-    /// The pause of a pipeline, its row locked until the transaction ends; made by this, where there was none.
+    /// The pause of a pipeline, its row written, so that it stays as it is until the transaction ends; made by
+    /// this, where there was none. A lock alone would hold off nobody who writes to another node of a cluster.
     ///
     /// RACE: a worker registers while its pipeline is paused or unpaused. Neither sees the other's row of
     /// processes or pauses before the other has ended. So both write the pipeline's row in this table first, a
@@ -26,11 +27,11 @@ statements! {
     HOLD_PAUSE = "
         INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at)
         VALUES (:pipeline, :reason, :by, :at)
-        ON CONFLICT (pipeline) DO UPDATE SET paused_at = ductwork_pauses.paused_at
-        RETURNING pipeline, reason, paused_by, paused_at";
-    END_PAUSE = "
-        DELETE FROM ductwork_pauses WHERE pipeline = :pipeline
-        RETURNING pipeline, reason, paused_by, paused_at";
+        {replace:pipeline} holds = ductwork_pauses.holds + 1";
+    LOCK_PAUSE = "
+        SELECT pipeline, reason, paused_by, paused_at FROM ductwork_pauses
+         WHERE pipeline = :pipeline {lock}";
+    END_PAUSE = "DELETE FROM ductwork_pauses WHERE pipeline = :pipeline";
     /// A process that knows no pauses is left as it is, so that it can be told.
     MARK_PROCESSES = "
         UPDATE ductwork_processes SET paused = :paused WHERE pipeline = :pipeline AND paused IS NOT NULL";
@@ -121,9 +122,10 @@ pub async fn unpause(conn: &mut Conn, pipeline: &str, by: &Actor) -> Result<Opti
     failpoint!(conn, "unpause.begin");
     let ended = conn.transaction(async |conn| {
         let args = [("pipeline", pipeline.into())];
-        let Some(row) = conn.fetch_optional(&END_PAUSE, &args).await? else {
+        let Some(row) = conn.fetch_optional(&LOCK_PAUSE, &args).await? else {
             return Ok(None);
         };
+        conn.write(&END_PAUSE, &args, 1).await?;
         mark(conn, pipeline, false).await?;
         action::record_of_pipeline(conn, by, Verb::Unpause, pipeline).await?;
         failpoint!(conn, "unpause.written");
@@ -144,8 +146,8 @@ pub(super) async fn ask(conn: &mut Conn, pipeline: &str) -> Result<bool, Error> 
     };
     let paused = hold(conn, &none).await? != none;
     if !paused {
-        conn.fetch(&END_PAUSE, &[("pipeline", pipeline.into())])
-            .await?;
+        let args = [("pipeline", pipeline.into())];
+        conn.write(&END_PAUSE, &args, 1).await?;
     }
     Ok(paused)
 }
@@ -157,7 +159,8 @@ async fn hold(conn: &mut Conn, new: &Pause) -> Result<Pause, Error> {
         ("by", (&new.by).into()),
         ("at", new.at.into()),
     ];
-    match conn.fetch_optional(&HOLD_PAUSE, &args).await? {
+    conn.execute(&HOLD_PAUSE, &args).await?;
+    match conn.fetch_optional(&LOCK_PAUSE, &args[..1]).await? {
         Some(row) => of(&row),
         None => Err(Error::Corrupt(
             "a row that was written is not there".to_owned(),

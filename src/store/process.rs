@@ -16,7 +16,7 @@ use super::conn::{Conn, Row};
 use super::definition::Definitions;
 use super::departed;
 use super::error::Error;
-use super::statement::{Arg, Rows, statements};
+use super::statement::{Arg, Args, Rows, Statement, statements};
 use super::transition::insert::{self, NewExecution};
 use super::{metrics, micros, pause};
 
@@ -29,10 +29,10 @@ statements! {
                 :pid_started_at, :version, {now}, {now}, :paused)";
     BEAT = "
         UPDATE ductwork_processes
-           SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}, claimed = :claimed,
-               succeeded = :succeeded, errored = :errored, crashed = :crashed,
-               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet,
-               worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END
+           SET beat_seq = beat_seq + 1, last_heartbeat_at = {now},
+               worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END,
+               claimed = :claimed, succeeded = :succeeded, errored = :errored, crashed = :crashed,
+               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
          WHERE id = :id RETURNING paused";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
@@ -40,17 +40,16 @@ statements! {
     /// wide run is cancelled, or somebody looks at rows `FOR UPDATE`, and has what we hold for longer
     /// than a lease. A beat that waited for it would make a healthy process look dead. Proven by
     /// `a_beat_waits_for_no_lock_on_what_the_process_holds`.
+    LEASED_EXECUTIONS = "
+        SELECT id FROM ductwork_executions WHERE process_id = :id AND completed_at IS NULL {skip_locked}";
     EXTEND_LEASES = "
-        UPDATE ductwork_executions SET lease_until = {now} + :lease
-         WHERE process_id = :id AND completed_at IS NULL
-           AND id IN (SELECT id FROM ductwork_executions
-                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})";
+        UPDATE {into:ductwork_executions;b(id id)} SET lease_until = {now} + :lease
+         WHERE {of:ductwork_executions.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
+    LEASED_ADVANCEMENTS = "
+        SELECT id FROM ductwork_advancements WHERE process_id = :id AND completed_at IS NULL {skip_locked}";
     EXTEND_ADVANCEMENTS = "
-        UPDATE ductwork_advancements SET lease_until = {now} + :lease
-         WHERE process_id = :id AND completed_at IS NULL
-           AND id IN (SELECT id FROM ductwork_advancements
-                       WHERE process_id = :id AND completed_at IS NULL {skip_locked})
-        RETURNING id";
+        UPDATE {into:ductwork_advancements;b(id id)} SET lease_until = {now} + :lease
+         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
@@ -70,14 +69,14 @@ statements! {
     REMOVE_PROCESS = "
         DELETE FROM ductwork_processes
          WHERE id = :id AND (:proven = 1 OR (beat_seq = :seen
-               AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))
-        RETURNING role, pipeline, host, pid, version, started_at";
+               AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))";
+    LOCK_EXECUTIONS = "
+        SELECT id FROM ductwork_executions
+         WHERE process_id = :id AND completed_at IS NULL ORDER BY id {lock}";
     LOST_EXECUTIONS = "
-        UPDATE ductwork_executions
-           SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
-               error_message = :message
-         WHERE process_id = :id AND completed_at IS NULL
-        RETURNING id";
+        UPDATE {into:ductwork_executions;b(id id)}
+           SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
+         WHERE {of:ductwork_executions.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
     LOST_STEPS = "
         SELECT e.id, e.step_id, e.pipeline, e.attempt, e.retry_count, e.crash_count,
                s.step, s.branch_id, s.run_id, s.via, r.definition
@@ -87,29 +86,34 @@ statements! {
           JOIN ductwork_runs r ON {key:r.id;s.run_id}
          ORDER BY e.id";
     FAIL_STEPS = "
-        UPDATE ductwork_steps SET status = 'failed', completed_at = {now}
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_steps;b(id id)} SET status = 'failed', completed_at = {now}
+          {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'in_progress'";
     FAILED_BRANCHES = "
-        UPDATE ductwork_branches SET ready_at = {now}
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_branches;b(id id)} SET ready_at = {now}
+          {from:b(id id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.status = 'in_progress'";
+    LOCK_ADVANCEMENTS = "
+        SELECT id, branch_id, claim_token FROM ductwork_advancements
+         WHERE process_id = :id AND completed_at IS NULL ORDER BY id {lock}";
     LOST_ADVANCEMENTS = "
-        UPDATE ductwork_advancements
-           SET completed_at = {now}, result = CAST(:result AS text), error_class = CAST(:result AS text),
-               error_message = :message
-         WHERE process_id = :id AND completed_at IS NULL
-        RETURNING branch_id, claim_token";
+        UPDATE {into:ductwork_advancements;b(id id)}
+           SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
+         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
     COUNT_CRASHES = "
-        UPDATE ductwork_transitions SET crash_count = crash_count + 1
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_transitions;b(id id)} SET crash_count = crash_count + 1
+          {from:b(id id)}
          WHERE {key:ductwork_transitions.branch_id;b.id}
            AND ductwork_transitions.completed_at IS NULL";
+    LOCK_BRANCHES = "
+        SELECT br.id, br.claim_token FROM {rows:b(id id, token id)}
+          JOIN ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
+         ORDER BY br.id {lock}";
     GIVE_BACK_BRANCHES = "
-        UPDATE ductwork_branches
+        UPDATE {into:ductwork_branches;b(id id, token id)}
            SET status = 'in_progress', claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = {now},
                last_advanced_at = {now}
-          FROM {rows:b(id id, token id)}
+          {from:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     /// RACE: a connection was given up, and the claim that was sent through it arrives after we
     /// asked what we hold: nobody would ever run what it claims for us, and our heartbeats would
@@ -123,7 +127,8 @@ statements! {
     /// for the claim. Proven by
     /// `a_process_that_ends_while_a_claim_of_it_is_under_way_keeps_its_row`. (I22)
     LOCK_PROCESS = "
-        SELECT id FROM ductwork_processes WHERE id = :id {lock}";
+        SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
+         WHERE id = :id {lock}";
     /// Work that could not be committed or given back before the end is still held: then the row stays
     /// until somebody proves the death, at once, and not when a lease is over (I22, C4).
     DEREGISTER = "
@@ -132,8 +137,7 @@ statements! {
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
                             WHERE e.process_id = :id AND e.completed_at IS NULL)
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
-                            WHERE a.process_id = :id AND a.completed_at IS NULL)
-        RETURNING role, pipeline, host, pid, version, started_at";
+                            WHERE a.process_id = :id AND a.completed_at IS NULL)";
     /// Claims without a process: cannot be, and are healed all the same (C4, H14).
     ORPHANS = "
         SELECT DISTINCT x.process_id FROM (
@@ -361,9 +365,9 @@ pub async fn hold_on(
     };
     let args = [("id", process.0.into()), ("lease", micros(lease).into())];
     let extended = conn.transaction(async |conn| {
-        let executions = conn.execute(&EXTEND_LEASES, &args).await?;
-        let advancements = conn.fetch_and_commit(&EXTEND_ADVANCEMENTS, &args).await?;
-        Ok((executions, advancements.len() as u64))
+        let executions = extend(conn, &LEASED_EXECUTIONS, &EXTEND_LEASES, &args).await?;
+        let advancements = extend(conn, &LEASED_ADVANCEMENTS, &EXTEND_ADVANCEMENTS, &args).await?;
+        Ok((executions, advancements))
     });
     match extended.await {
         // A table as a whole is locked, or SQLite's file.
@@ -373,6 +377,27 @@ pub async fn hold_on(
         }
     }
     Ok(holding)
+}
+
+/// Extends the leases that nobody has locked; how many.
+async fn extend(
+    conn: &mut Conn,
+    leased: &Statement,
+    statement: &Statement,
+    args: Args<'_>,
+) -> Result<u64, Error> {
+    let leased = ids(&conn.fetch(leased, args).await?)?;
+    if leased.is_empty() {
+        return Ok(0);
+    }
+    let n = leased.len();
+    let rows = Rows::new().ids("id", leased);
+    conn.write(statement, &with_rows(args, &rows), n).await?;
+    Ok(n as u64)
+}
+
+fn ids(rows: &[Row]) -> Result<Vec<uuid::Uuid>, Error> {
+    rows.iter().map(|row| row.get("id")).collect()
 }
 
 /// Tells with its row what keeps a process from getting on, and for how long it has; or that nothing
@@ -543,8 +568,8 @@ pub async fn recover(
             ("seen", seen.into()),
             ("age", micros(age).into()),
         ];
-        let row = conn.fetch_optional(&REMOVE_PROCESS, &args).await?;
-        let removed = row.is_some();
+        let row = conn.fetch_optional(&LOCK_PROCESS, &args[..1]).await?;
+        let removed = row.is_some() && conn.execute(&REMOVE_PROCESS, &args).await? == 1;
         // With proof, claims of a row that is gone already are orphans, and healed as well.
         if !removed && proven == 0 {
             return Ok(Recovered::default());
@@ -573,6 +598,11 @@ struct Lost {
     message: String,
 }
 
+fn with_rows<'a>(args: Args<'a>, rows: &'a Rows<'a>) -> Vec<(&'static str, Arg<'a>)> {
+    let rows = [("b", rows.into())];
+    args.iter().cloned().chain(rows).collect()
+}
+
 async fn give_back_executions(
     conn: &mut Conn,
     process: ProcessId,
@@ -584,17 +614,17 @@ async fn give_back_executions(
     let args = [
         ("id", process.0.into()),
         ("result", why.ending.result().as_str().into()),
+        ("class", why.ending.result().as_str().into()),
         ("message", (&why.message).into()),
     ];
-    let lost = conn.fetch(&LOST_EXECUTIONS, &args).await?;
+    let lost = ids(&conn.fetch(&LOCK_EXECUTIONS, &args[..1]).await?)?;
     if lost.is_empty() {
         return Ok(());
     }
-    let mut ids = Vec::with_capacity(lost.len());
-    for row in &lost {
-        ids.push(row.get::<uuid::Uuid>("id")?);
-    }
-    let rows = Rows::new().ids("id", ids);
+    let n = lost.len();
+    let rows = Rows::new().ids("id", lost);
+    let args = with_rows(&args, &rows);
+    conn.write(&LOST_EXECUTIONS, &args, n).await?;
     let mut lost = Vec::new();
     for row in conn.fetch(&LOST_STEPS, &[("b", (&rows).into())]).await? {
         let pipeline: String = row.get("pipeline")?;
@@ -652,14 +682,16 @@ async fn give_back_executions(
         .pipelines
         .extend(again.iter().map(|row| row.pipeline.to_owned()));
     insert::insert_executions(conn, &again).await?;
+    // I14, I18: a step that runs is in progress, and so is the branch that stands there.
     if !failed.is_empty() {
-        let rows = Rows::new().ids("id", failed);
-        conn.execute(&FAIL_STEPS, &[("b", (&rows).into())]).await?;
+        let rows = Rows::new().ids("id", failed.iter().copied());
+        conn.write(&FAIL_STEPS, &[("b", (&rows).into())], failed.len())
+            .await?;
     }
     if !halted.is_empty() {
         recovered.branches += halted.len();
-        let rows = Rows::new().ids("id", halted);
-        conn.execute(&FAILED_BRANCHES, &[("b", (&rows).into())])
+        let rows = Rows::new().ids("id", halted.iter().copied());
+        conn.write(&FAILED_BRANCHES, &[("b", (&rows).into())], halted.len())
             .await?;
     }
     Ok(())
@@ -674,12 +706,16 @@ async fn give_back_branches(
     let args = [
         ("id", process.0.into()),
         ("result", why.ending.result().as_str().into()),
+        ("class", why.ending.result().as_str().into()),
         ("message", (&why.message).into()),
     ];
-    let lost = conn.fetch(&LOST_ADVANCEMENTS, &args).await?;
+    let lost = conn.fetch(&LOCK_ADVANCEMENTS, &args[..1]).await?;
     if lost.is_empty() {
         return Ok(());
     }
+    let rows = Rows::new().ids("id", ids(&lost)?);
+    conn.write(&LOST_ADVANCEMENTS, &with_rows(&args, &rows), lost.len())
+        .await?;
     let (mut branches, mut tokens) = (Vec::new(), Vec::new());
     for row in &lost {
         branches.push(row.get::<uuid::Uuid>("branch_id")?);
@@ -690,20 +726,28 @@ async fn give_back_branches(
     let rows = Rows::new().ids("id", branches).ids("token", tokens);
     // A shutdown is no crash, and spends no budget (H22).
     if why.ending == Ending::Crashed {
-        conn.execute(&COUNT_CRASHES, &[("b", (&rows).into())])
+        conn.write(&COUNT_CRASHES, &[("b", (&rows).into())], lost.len())
             .await?;
     }
-    conn.execute(&GIVE_BACK_BRANCHES, &[("b", (&rows).into())])
-        .await?;
-    Ok(())
+    let held = conn.fetch(&LOCK_BRANCHES, &[("b", (&rows).into())]).await?;
+    let (mut branches, mut tokens) = (Vec::new(), Vec::new());
+    for row in &held {
+        branches.push(row.get::<uuid::Uuid>("id")?);
+        tokens.push(row.get::<uuid::Uuid>("claim_token")?);
+    }
+    let rows = Rows::new().ids("id", branches).ids("token", tokens);
+    conn.write(&GIVE_BACK_BRANCHES, &[("b", (&rows).into())], held.len())
+        .await
 }
 
 /// Removes the row of a process that ends in order, unless it still holds something.
 pub async fn deregister(conn: &mut Conn, process: ProcessId) -> Result<(), Error> {
     conn.transaction(async |conn| {
         let args = [("id", process.0.into())];
-        conn.fetch(&LOCK_PROCESS, &args).await?;
-        if let Some(row) = conn.fetch_optional(&DEREGISTER, &args).await? {
+        let row = conn.fetch_optional(&LOCK_PROCESS, &args).await?;
+        if let Some(row) = row
+            && conn.execute(&DEREGISTER, &args).await? == 1
+        {
             departed::remember(conn, process, &row, None).await?;
         }
         Ok(())

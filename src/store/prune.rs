@@ -82,29 +82,29 @@ statements! {
     PRUNABLE_ROOTS = "
         SELECT br.id FROM ductwork_branches br WHERE {any:br.run_id;b(id id)}";
     PRUNABLE_STEPS = "
-        SELECT s.id, t.id AS transition_id, CAST(CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END AS bigint) AS about_wait
+        SELECT s.id, t.id AS transition_id, {big:CASE s.via WHEN 'on_wait' THEN 1 ELSE 0 END} AS about_wait
           FROM ductwork_steps s
           LEFT JOIN ductwork_transitions t ON {key:t.from_step_id;s.id}
          WHERE {any:s.branch_id;b(id id)}";
     /// The place in the queue of a hook that nobody has run since its run waited for a person.
+    PRUNABLE_PLACES = "
+        SELECT e.id FROM ductwork_executions e WHERE {any:e.step_id;b(id id)} AND e.result IS NULL";
     PRUNE_AVAILABILITIES = "
-        DELETE FROM ductwork_availabilities
-         WHERE execution_id IN (SELECT e.id FROM ductwork_executions e
-                                 WHERE {any:e.step_id;b(id id)} AND e.result IS NULL)";
+        {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}";
     BEGIN_PRUNING = "
-        UPDATE ductwork_runs SET pruning_at = {now} WHERE {any:id;b(id id)}";
-    PRUNE_DELIVERIES = "DELETE FROM ductwork_deliveries WHERE {any:run_id;b(id id)}";
-    PRUNE_TUPLES = "DELETE FROM ductwork_tuples WHERE {any:run_id;b(id id)}";
-    PRUNE_ADVANCEMENTS = "DELETE FROM ductwork_advancements WHERE {any:transition_id;b(id id)}";
-    PRUNE_TRANSITIONS = "DELETE FROM ductwork_transitions WHERE {any:id;b(id id)}";
-    PRUNE_EXECUTIONS = "DELETE FROM ductwork_executions WHERE {any:step_id;b(id id)}";
-    PRUNE_STEPS = "DELETE FROM ductwork_steps WHERE {any:id;b(id id)}";
+        UPDATE {into:ductwork_runs;b(id id)} SET pruning_at = {now} WHERE {of:ductwork_runs.id;b(id id)}";
+    PRUNE_DELIVERIES = "{delete:ductwork_deliveries;b(id id)} WHERE {of:ductwork_deliveries.run_id;b(id id)}";
+    PRUNE_TUPLES = "{delete:ductwork_tuples;b(id id)} WHERE {of:ductwork_tuples.run_id;b(id id)}";
+    PRUNE_ADVANCEMENTS = "{delete:ductwork_advancements;b(id id)} WHERE {of:ductwork_advancements.transition_id;b(id id)}";
+    PRUNE_TRANSITIONS = "{delete:ductwork_transitions;b(id id)} WHERE {of:ductwork_transitions.id;b(id id)}";
+    PRUNE_EXECUTIONS = "{delete:ductwork_executions;b(id id)} WHERE {of:ductwork_executions.step_id;b(id id)}";
+    PRUNE_STEPS = "{delete:ductwork_steps;b(id id)} WHERE {of:ductwork_steps.id;b(id id)}";
     /// Those of the branches that were split, and those at which they arrived: a barrier that has
     /// lost some of its branches would not add up.
-    PRUNE_FAN_OUTS = "DELETE FROM ductwork_fan_outs WHERE {any:branch_id;b(id id)}";
-    PRUNE_BARRIERS = "DELETE FROM ductwork_fan_outs WHERE {any:id;b(id id)}";
-    PRUNE_BRANCHES = "DELETE FROM ductwork_branches WHERE {any:id;b(id id)}";
-    PRUNE_RUNS = "DELETE FROM ductwork_runs WHERE {any:id;b(id id)}";
+    PRUNE_FAN_OUTS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.branch_id;b(id id)}";
+    PRUNE_BARRIERS = "{delete:ductwork_fan_outs;b(id id)} WHERE {of:ductwork_fan_outs.id;b(id id)}";
+    PRUNE_BRANCHES = "{delete:ductwork_branches;b(id id)} WHERE {of:ductwork_branches.id;b(id id)}";
+    PRUNE_RUNS = "{delete:ductwork_runs;b(id id)} WHERE {of:ductwork_runs.id;b(id id)}";
 }
 
 /// How many runs ended at least `older_than` ago: for a person to know, before they are deleted.
@@ -336,8 +336,8 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
     }
     if !about_waits.is_empty() {
         let rows = Rows::new().ids("id", about_waits);
-        conn.execute(&PRUNE_AVAILABILITIES, &[("b", (&rows).into())])
-            .await?;
+        let args = [("b", (&rows).into())];
+        super::forget(conn, &PRUNABLE_PLACES, &PRUNE_AVAILABILITIES, &args).await?;
     }
     let transitions = Rows::new().ids("id", left);
     for (statement, rows) in [

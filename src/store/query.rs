@@ -36,8 +36,8 @@ macro_rules! run_columns {
         "r.id, r.pipeline, r.definition, r.status, r.trigger_key, r.revived_from,
          CASE WHEN octet_length(r.input) <= :whole THEN r.input END AS input,
          CASE WHEN octet_length(r.output) <= :whole THEN r.output END AS output,
-         CAST(octet_length(r.input) AS bigint) AS input_bytes,
-         CAST(octet_length(r.output) AS bigint) AS output_bytes,
+         {big:octet_length(r.input)} AS input_bytes,
+         {big:octet_length(r.output)} AS output_bytes,
          r.triggered_at, r.completed_at, r.halted_at, r.cancelled_at, r.cancelling_at,
          coalesce((SELECT min(e.claimed_at) FROM ductwork_executions e
                     WHERE e.step_id = (SELECT s.id

@@ -12,6 +12,16 @@
 //! | `{rows:held}` | the same, of a batch that `batch` declares |
 //! | `{key:table.id;b.id}` | a row that is looked up by its key |
 //! | `{any:table.id;b(id id)}` | one of a batch of keys |
+//! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up |
+//! | `SET … {from:b(id id, n int)} WHERE …` | these rows once more: databases name them at one of the two places |
+//! | `{delete:table;b(id id)} WHERE …` | the beginning of a DELETE of the rows of a batch, which the WHERE looks up |
+//! | `{of:table.id;b(id id)}` | the same as `{any:…}`, of a table that `{into:…}` or `{delete:…}` names with the same batch. An UPDATE with it has no `{from:…}`. Other conditions may follow. |
+//! | `{keep:table;key, key}` | the end of an INSERT: a row whose key is there already is left out, and whether it was is not told |
+//! | `{replace:key, key} a = …, b = …` | the end of an INSERT: a row whose key is there already is written to |
+//! | `{new:column}` | in these assignments, what was to be inserted |
+//! | `{same:a;b}` | equal, or both are null |
+//! | `{big:number}` | a number of any type as a whole number of 64 bits |
+//! | `WITH name {materialized} (…)` | a part that is computed once, before what reads it |
 //! | `{copied:id}` | the id of the copy that the run `:to` has of the row `id`. The first half is the run's, so it is unique and lies close to it; the second half, its random bits, is the row's own. A null stays null. |
 //! | `{array:value;order}` | all values of a column as one JSON array, in an order |
 //! | `{fingerprint:id;salt;weight;rows}` | the sum of the hashes of a column of ids, as a text. Each is hashed together with the salt and counted so many times; both may be left out. Only rows that fit the condition count. |
@@ -19,6 +29,10 @@
 //! | `{made:kind;n}` | an id that is made from two numbers, in the order of the second |
 //! | `{hex:id}` | the digits of an id as a text, in lower case |
 //! | `{id}`, `{int}` | the types of a key and of a number |
+//!
+//! `{into:…}`, `{from:…}` take a batch that `batch` declares as well: `{into:table;held}`, `{from:held}`.
+//! The columns of a batch have other names than the columns of the table that an UPDATE names without
+//! their table: some databases would not know which of the two is meant.
 
 use std::fmt::Write;
 
@@ -94,5 +108,40 @@ mod tests {
             "SELECT b.id FROM (SELECT c0 AS id, c1 AS n FROM ductwork_rows(?1)) AS b WHERE b.n > ?2 AND ?2 > 0"
         );
         assert_eq!(names, ["b", "min"]);
+    }
+
+    #[test]
+    fn rows_are_written_and_deleted_from_a_batch() {
+        let text = "UPDATE {into:t;b(id id, n int)} SET a = a + b.n {from:b(id id, n int)} WHERE {key:t.id;b.id}";
+        let of_postgres = |text| render(Dialect::Postgres.backend(), text).0;
+        let of_sqlite = |text| render(Dialect::Sqlite.backend(), text).0;
+        assert_eq!(
+            of_postgres(text),
+            "UPDATE t SET a = a + b.n FROM unnest($1::uuid[], $2::bigint[]) AS b(id, n) WHERE t.id = ANY (ARRAY[b.id])"
+        );
+        assert_eq!(
+            of_sqlite(text),
+            "UPDATE t SET a = a + b.n FROM (SELECT c0 AS id, c1 AS n FROM ductwork_rows(?1)) AS b WHERE t.id = b.id"
+        );
+        let text = "{delete:t;b(id id)} WHERE {of:t.id;b(id id)} AND a = 1";
+        assert_eq!(
+            of_postgres(text),
+            "DELETE FROM t WHERE t.id = ANY ($1::uuid[]) AND a = 1"
+        );
+        assert_eq!(
+            of_sqlite(text),
+            "DELETE FROM t WHERE t.id IN (SELECT c0 FROM ductwork_rows(?1)) AND a = 1"
+        );
+    }
+
+    #[test]
+    fn a_batch_that_is_declared_once_is_written_from_by_its_name() {
+        let text = "UPDATE {into:ductwork_steps;held} SET output = held.output {from:held} WHERE ductwork_steps.id = held.step_id";
+        let (sql, names) = render(Dialect::Sqlite.backend(), text);
+        assert_eq!(
+            sql,
+            "UPDATE ductwork_steps SET output = held.output FROM batch_held(?1) AS held WHERE ductwork_steps.id = held.step_id"
+        );
+        assert_eq!(names, ["held"]);
     }
 }

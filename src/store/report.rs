@@ -28,10 +28,10 @@ statements! {
     RECORD_REPORT = "
         INSERT INTO ductwork_reports (id, kind, at, ok, figures) VALUES (:id, :kind, {now}, :ok, :figures)";
     /// Their ids begin with the time: the last of them are the newest, as far as clocks agree.
-    FORGET_REPORTS = "
-        DELETE FROM ductwork_reports
-         WHERE id IN (SELECT r.id FROM ductwork_reports r WHERE r.kind = :kind
-                       ORDER BY r.kind DESC, r.id DESC LIMIT :n OFFSET :kept)";
+    OLD_REPORTS = "
+        SELECT r.id FROM ductwork_reports r WHERE r.kind = :kind
+         ORDER BY r.kind DESC, r.id DESC LIMIT :n OFFSET :kept";
+    FORGET_REPORTS = "{delete:ductwork_reports;b(id id)} WHERE {of:ductwork_reports.id;b(id id)}";
     REPORTS = "
         SELECT r.id, substr(r.kind, 1, 1000) AS kind, r.at, r.ok, substr(r.figures, 1, 100000) AS figures
           FROM ductwork_reports r WHERE r.id < :before ORDER BY r.id DESC LIMIT :n";
@@ -195,7 +195,7 @@ pub async fn record(
             ("n", FORGOTTEN_AT_ONCE.into()),
             ("kept", KEPT.into()),
         ];
-        conn.execute(&FORGET_REPORTS, &args).await?;
+        super::forget(conn, &OLD_REPORTS, &FORGET_REPORTS, &args).await?;
         Ok(())
     })
     .await

@@ -24,28 +24,34 @@ statements! {
          WHERE s.run_id = :run AND s.via = 'dampen' AND s.status = 'waiting'
          ORDER BY s.created_at, s.id";
     /// RACE: two people resume one branch, or one of them cancels the run. All write this row
-    /// from 'dampened'; one of them finds it so. Proven by
+    /// from 'dampened'; one of them finds it so, and the others wait for its lock first. Proven by
     /// `of_two_resumes_at_once_one_counts`.
+    HOLD_DAMPENED = "
+        SELECT br.step_id FROM {rows:b(branch_id id, step_id id)}
+          JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
+         WHERE br.status = 'dampened'
+         ORDER BY br.id {lock}";
     RESUME_BRANCHES = "
-        UPDATE ductwork_branches SET status = 'in_progress', ready_at = {now}
-          FROM {rows:b(branch_id id, step_id id)}
+        UPDATE {into:ductwork_branches;b(branch_id id, step_id id)} SET status = 'in_progress', ready_at = {now}
+          {from:b(branch_id id, step_id id)}
          WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.step_id = b.step_id
-           AND ductwork_branches.status = 'dampened'
-        RETURNING ductwork_branches.step_id AS step_id";
+           AND ductwork_branches.status = 'dampened'";
     RESUME_STEPS = "
-        UPDATE ductwork_steps
+        UPDATE {into:ductwork_steps;b(id id)}
            SET status = 'advancing', output = coalesce(:value, input), completed_at = {now},
                answered_by = :by
-         WHERE status = 'waiting' AND id IN (SELECT b.id FROM {rows:b(id id)})";
+          {from:b(id id)}
+         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'waiting'";
     /// Without an answer and without an output: an advancer halts the branch.
     FAIL_UNANSWERED = "
-        UPDATE ductwork_steps SET status = 'failed', completed_at = {now}
-         WHERE status = 'waiting' AND id IN (SELECT b.id FROM {rows:b(id id)})";
+        UPDATE {into:ductwork_steps;b(id id)} SET status = 'failed', completed_at = {now}
+          {from:b(id id)}
+         WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'waiting'";
     RESUME_RUNS = "
-        UPDATE ductwork_runs
-           SET dampened = dampened - b.n,
-               status = CASE WHEN dampened = b.n THEN 'in_progress' ELSE 'dampened' END
-          FROM {rows:b(id id, n int)}
+        UPDATE {into:ductwork_runs;b(id id, n int)}
+           SET status = CASE WHEN dampened = b.n THEN 'in_progress' ELSE 'dampened' END,
+               dampened = dampened - b.n
+          {from:b(id id, n int)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') = 'dampened'";
     /// Nobody has locked them: a branch is locked before its deadline.
     PASSED_DEADLINES = "
@@ -54,10 +60,10 @@ statements! {
           LEFT JOIN ductwork_branches br ON {key:br.id;d.branch_id} AND br.status = 'dampened'
          WHERE d.answer_by <= {now} AND d.unanswered IN ('halt', 'approve')
          ORDER BY d.answer_by, d.branch_id LIMIT :n";
-    END_DEADLINES = "DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)}";
+    END_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// Its branch may wait again by now, with a deadline that is yet to come.
     END_PASSED_DEADLINES = "
-        DELETE FROM ductwork_deadlines WHERE {any:branch_id;b(id id)} AND answer_by <= {now}";
+        {delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)} AND answer_by <= {now}";
 }
 
 /// Deadlines of one transaction.
@@ -223,10 +229,7 @@ async fn release(
         .ids("branch_id", answered.iter().map(|row| row.branch_id))
         .ids("step_id", answered.iter().map(|row| row.step_id));
     let mut resumed: Vec<uuid::Uuid> = Vec::new();
-    for row in conn
-        .fetch(&RESUME_BRANCHES, &[("b", (&rows).into())])
-        .await?
-    {
+    for row in conn.fetch(&HOLD_DAMPENED, &[("b", (&rows).into())]).await? {
         resumed.push(row.get("step_id")?);
     }
     if resumed.is_empty() {
@@ -238,8 +241,13 @@ async fn release(
     for row in answered.iter().filter(of_us) {
         *runs.entry(row.run_id).or_default() += 1;
     }
-    let branches = answered.iter().filter(of_us).map(|row| row.branch_id);
-    let branches = Rows::new().ids("id", branches);
+    let ours = || answered.iter().filter(of_us);
+    let rows = Rows::new()
+        .ids("branch_id", ours().map(|row| row.branch_id))
+        .ids("step_id", ours().map(|row| row.step_id));
+    conn.write(&RESUME_BRANCHES, &[("b", (&rows).into())], resumed.len())
+        .await?;
+    let branches = Rows::new().ids("id", ours().map(|row| row.branch_id));
     conn.execute(&END_DEADLINES, &[("b", (&branches).into())])
         .await?;
     let rows = Rows::new().ids("id", resumed.iter().copied());

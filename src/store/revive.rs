@@ -28,10 +28,11 @@ use super::transition::{Wait, hooks};
 
 statements! {
     /// RACE: prune deletes the run while it is revived. Both write this row, so either we find
-    /// it gone, or prune finds that it has a successor. Raced by
+    /// it gone, or prune finds that it has a successor. (The row has to become another one: where several
+    /// nodes take writes, what changes nothing is told to none of the others.) Raced by
     /// `prune_and_revive_at_once_leave_no_run_without_its_origin`.
     HOLD_HALTED_RUN = "
-        UPDATE ductwork_runs SET halted_at = halted_at
+        UPDATE ductwork_runs SET revivals = revivals + 1
          WHERE id = :from AND status = 'halted' AND pruning_at IS NULL";
     REVIVABLE_STATUS = "SELECT status FROM ductwork_runs WHERE id = :from AND pruning_at IS NULL";
     SUCCESSOR = "SELECT id FROM ductwork_runs WHERE revived_from = :from";
@@ -42,8 +43,8 @@ statements! {
                                    trace_state, baggage)
         SELECT :to, r.pipeline, coalesce(:definition, r.definition), r.input, r.id, {now}, r.trace_parent,
                r.trace_state, r.baggage
-          FROM ductwork_runs r WHERE r.id = :from
-        RETURNING pipeline, definition";
+          FROM ductwork_runs r WHERE r.id = :from";
+    REVIVED_RUN = "SELECT pipeline, definition FROM ductwork_runs WHERE id = :to";
     /// A branch that halted waits: for the branches of its fan-out that halt no more, or, if
     /// it halted by itself, until it is restarted further on in this transaction.
     REVIVE_BRANCHES = "
@@ -84,8 +85,8 @@ statements! {
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
          WHERE br.run_id = :from AND s.status = 'failed' AND s.via <> 'dampen'";
     REVIVE_TUPLES = "
-        INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
-        SELECT :to, t.key, t.value, t.first_set_at, t.last_set_at
+        INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
+        SELECT :to, t.\"key\", t.value, t.first_set_at, t.last_set_at
           FROM ductwork_tuples t WHERE t.run_id = :from";
     /// A fan-out that leaves a branch's current node was made at its current step: the graph
     /// has no cycle, so a branch stands at a node once.
@@ -99,14 +100,14 @@ statements! {
          WHERE br.run_id = :from AND br.halt_reason IS NOT NULL
          ORDER BY br.id";
     RESTART_BRANCHES = "
-        UPDATE ductwork_branches
-           SET status = b.status, output = NULL,
+        UPDATE {into:ductwork_branches;b(id id, to_status text, ready int)}
+           SET status = b.to_status, output = NULL,
                ready_at = CASE WHEN b.ready = 1 THEN {now} END
-          FROM {rows:b(id id, status text, ready int)}
+          {from:b(id id, to_status text, ready int)}
          WHERE {key:ductwork_branches.id;b.id}";
     REOPEN_STEPS = "
-        UPDATE ductwork_steps SET status = 'advancing'
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_steps;b(id id)} SET status = 'advancing'
+          {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'completed'";
     /// No copies: their output is to be made anew.
     REDO_STEPS = "
@@ -148,12 +149,12 @@ statements! {
          ORDER BY s.node";
     REOPEN_FAN_OUT = "
         UPDATE ductwork_fan_outs SET arrived = arrived - 1, fired_at = NULL
-         WHERE id = :id AND arrived = width
-        RETURNING branch_id";
+         WHERE id = :id AND arrived = width";
     WAIT_AGAIN = "
         UPDATE ductwork_branches SET status = 'waiting', output = NULL WHERE id = :id";
     LAST_OF_FAN_OUT = "
-        SELECT br.id, br.step_id, f.id AS fan_out_id
+        SELECT br.id, br.step_id, f.id AS fan_out_id,
+               (SELECT w.branch_id FROM ductwork_fan_outs w WHERE w.id = :fan_out) AS waits
           FROM ductwork_branches br
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           LEFT JOIN ductwork_fan_outs f ON {key:f.branch_id;br.id} AND f.node = s.node
@@ -282,8 +283,9 @@ async fn copy(
         ("to", to.0.into()),
         ("definition", digest.into()),
     ];
-    let run = conn.fetch_optional(&REVIVE_RUN, &args).await?;
-    let run = run.ok_or_else(|| Error::Corrupt(format!("{from:?} vanished under a lock")))?;
+    conn.write(&REVIVE_RUN, &args, 1).await?;
+    let run = conn.fetch_optional(&REVIVED_RUN, &both[1..]).await?;
+    let run = run.ok_or_else(|| Error::Corrupt(format!("{to:?} is not there")))?;
     let pipeline: String = run.get("pipeline")?;
     conn.execute(&REVIVE_BRANCHES, &both).await?;
     conn.execute(&REVIVE_FAN_OUTS, &both).await?;
@@ -503,12 +505,12 @@ async fn set_in_motion(conn: &mut Conn, halted: &[Halted], pipeline: &str) -> Re
     }
     let rows = Rows::new()
         .ids("id", moving.iter().map(|row| row.0))
-        .texts("status", moving.iter().map(|row| row.1.as_str()))
+        .texts("to_status", moving.iter().map(|row| row.1.as_str()))
         .ints("ready", moving.iter().map(|row| row.2));
-    conn.execute(&RESTART_BRANCHES, &[("b", (&rows).into())])
+    conn.write(&RESTART_BRANCHES, &[("b", (&rows).into())], moving.len())
         .await?;
-    let rows = Rows::new().ids("id", advance);
-    conn.execute(&REOPEN_STEPS, &[("b", (&rows).into())])
+    let rows = Rows::new().ids("id", advance.iter().copied());
+    conn.write(&REOPEN_STEPS, &[("b", (&rows).into())], advance.len())
         .await?;
     let executions: Vec<NewExecution<'_>> = run
         .iter()
@@ -535,12 +537,14 @@ async fn reopen(conn: &mut Conn, fan_out: FanOutId) -> Result<(BranchId, StepId)
     loop {
         let args = [("id", fan_out.0.into())];
         let corrupt = || Error::Corrupt(format!("I13: {fan_out:?} is not a barrier that fired"));
-        let waits = conn.fetch_optional(&REOPEN_FAN_OUT, &args).await?;
-        let waits: uuid::Uuid = waits.ok_or_else(corrupt)?.get("branch_id")?;
-        conn.execute(&WAIT_AGAIN, &[("id", waits.into())]).await?;
+        if conn.execute(&REOPEN_FAN_OUT, &args).await? != 1 {
+            return Err(corrupt());
+        }
         let args = [("fan_out", fan_out.0.into())];
         let last = conn.fetch_optional(&LAST_OF_FAN_OUT, &args).await?;
         let last = last.ok_or_else(corrupt)?;
+        let waits: uuid::Uuid = last.get("waits")?;
+        conn.write(&WAIT_AGAIN, &[("id", waits.into())], 1).await?;
         match last.get::<Option<uuid::Uuid>>("fan_out_id")? {
             Some(inner) => fan_out = FanOutId(inner),
             None => return Ok((BranchId(last.get("id")?), StepId(last.get("step_id")?))),

@@ -42,7 +42,7 @@ statements! {
         SELECT l.turn, l.body FROM ductwork_series_looks l WHERE l.id = 1";
     BEGIN_SERIES = "
         INSERT INTO ductwork_series_looks (id, turn, body) VALUES (1, 0, :body)
-        ON CONFLICT (id) DO NOTHING";
+        {keep:ductwork_series_looks;id}";
     /// RACE: two consoles have looked at the sums at once, or one was held up and writes what another has told by now.
     /// The second finds another turn, and writes nothing. Proven by
     /// `of_two_who_tell_the_same_minute_one_does_and_nothing_is_counted_twice`.
@@ -54,12 +54,12 @@ statements! {
         SELECT b.pipeline, b.grain, b.at, b.since, b.started, b.completed, b.halted, b.retries, b.waited, b.lasted
           FROM {rows:b(pipeline text, grain text, at int, since int, started int, completed int, halted int, retries int,
                        waited text, lasted text)} WHERE true
-        ON CONFLICT (pipeline, grain, at) DO UPDATE
-           SET started = ductwork_series.started + excluded.started,
-               completed = ductwork_series.completed + excluded.completed,
-               halted = ductwork_series.halted + excluded.halted,
-               retries = ductwork_series.retries + excluded.retries,
-               waited = excluded.waited, lasted = excluded.lasted";
+        {replace:pipeline, grain, at}
+               started = ductwork_series.started + {new:started},
+               completed = ductwork_series.completed + {new:completed},
+               halted = ductwork_series.halted + {new:halted},
+               retries = ductwork_series.retries + {new:retries},
+               waited = {new:waited}, lasted = {new:lasted}";
     FORGET_SERIES = "
         DELETE FROM ductwork_series
          WHERE (pipeline, grain, at) IN (SELECT s.pipeline, s.grain, s.at FROM ductwork_series s

@@ -17,8 +17,8 @@ macro_rules! step_columns {
         "s.id, s.branch_id, s.node, s.step, s.via, s.source_step_id, s.status, s.completed_at, s.answered_by,
          CASE WHEN octet_length(s.input) <= :whole THEN s.input END AS input,
          CASE WHEN octet_length(s.output) <= :whole THEN s.output END AS output,
-         CAST(octet_length(s.input) AS bigint) AS input_bytes,
-         CAST(octet_length(s.output) AS bigint) AS output_bytes,
+         {big:octet_length(s.input)} AS input_bytes,
+         {big:octet_length(s.output)} AS output_bytes,
          s.ordinal, b.ordinal AS element"
     };
 }

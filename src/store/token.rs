@@ -51,10 +51,10 @@ statements! {
         UPDATE ductwork_tokens SET ended_at = {now}
          WHERE parent = :id AND ended_at IS NULL AND expires_at > {now}";
     /// A link is there as long as a session that it may have opened.
-    FORGET_TOKENS = "
-        DELETE FROM ductwork_tokens
-         WHERE id IN (SELECT id FROM ductwork_tokens
-                       WHERE kind IN ('link', 'session') AND expires_at < {now} - :kept LIMIT :n)";
+    OLD_TOKENS = "
+        SELECT id FROM ductwork_tokens
+         WHERE kind IN ('link', 'session') AND expires_at < {now} - :kept LIMIT :n";
+    FORGET_TOKENS = "{delete:ductwork_tokens;b(id text)} WHERE {of:ductwork_tokens.id;b(id text)}";
 }
 
 /// A token to make.
@@ -209,7 +209,15 @@ pub async fn create(conn: &mut Conn, token: &NewToken<'_>) -> Result<(), Error> 
 async fn forget(conn: &mut Conn) -> Result<(), Error> {
     let kept = micros(LET_IN_FOR).into();
     let args = [("kept", kept), ("n", FORGOTTEN_AT_ONCE.into())];
-    conn.execute(&FORGET_TOKENS, &args).await?;
+    let old = conn.fetch(&OLD_TOKENS, &args).await?;
+    if old.is_empty() {
+        return Ok(());
+    }
+    let old: Result<Vec<String>, Error> = old.iter().map(|row| row.get("id")).collect();
+    let old = old?;
+    let rows = Rows::new().texts("id", old.iter().map(String::as_str));
+    conn.execute(&FORGET_TOKENS, &[("b", (&rows).into())])
+        .await?;
     Ok(())
 }
 

@@ -48,32 +48,32 @@ statements! {
     /// moved from, under the claim of whoever moves it (none for a branch that waited at its
     /// barrier).
     MOVE_BRANCHES = "
-        UPDATE ductwork_branches
-           SET status = b.status, step_id = b.step_id, halt_reason = b.halt_reason, output = b.output,
+        UPDATE {into:ductwork_branches;b(id id, from_step_id id, token id, to_status text, to_step_id id, reason text, value text)}
+           SET status = b.to_status, step_id = b.to_step_id, halt_reason = b.reason, output = b.value,
                claim_token = NULL, claimed_for_advancing_at = NULL, ready_at = NULL, last_advanced_at = {now}
-          FROM {rows:b(id id, from_step_id id, token id, status text, step_id id, halt_reason text, output text)}
+          {from:b(id id, from_step_id id, token id, to_status text, to_step_id id, reason text, value text)}
          WHERE {key:ductwork_branches.id;b.id}
            AND ductwork_branches.step_id = b.from_step_id
            AND ductwork_branches.status IN ('in_progress', 'advancing', 'waiting')
-           AND ductwork_branches.claim_token IS NOT DISTINCT FROM b.token";
+           AND {same:ductwork_branches.claim_token;b.token}";
     /// RACE: two advancers make branches of one expand, the one with a claim that was taken away. Each
     /// of its transactions writes the branch under its claim, so the zombie's is refused; and no two
     /// branches have one place (I30). Proven by `a_zombie_advancer_spreads_nothing`. (I9)
     HOLD_BRANCHES = "
-        UPDATE ductwork_branches SET last_advanced_at = {now}
-          FROM {rows:b(id id, token id)}
+        UPDATE {into:ductwork_branches;b(id id, token id)} SET last_advanced_at = {now}
+          {from:b(id id, token id)}
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.claim_token = b.token";
     /// A branch that ended with a fan-out: its value is the array of the fan-out's outputs.
     GATHER_OUTPUTS = "
-        UPDATE ductwork_branches
+        UPDATE {into:ductwork_branches;b(id id, fan_out_id id)}
            SET output = (SELECT {array:coalesce(c.output, s.output);c.ordinal}
                            FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                           WHERE c.fan_out_id = b.fan_out_id)
-          FROM {rows:b(id id, fan_out_id id)}
+          {from:b(id id, fan_out_id id)}
          WHERE {key:ductwork_branches.id;b.id}";
     LEAVE_STEPS = "
-        UPDATE ductwork_steps SET status = 'completed'
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_steps;b(id id)} SET status = 'completed'
+          {from:b(id id)}
          WHERE {key:ductwork_steps.id;b.id} AND ductwork_steps.status = 'advancing'";
     /// Barriers in one order, so that batches that share several do not deadlock: the younger
     /// first, which are the inner ones, as a cascade takes them.
@@ -85,10 +85,10 @@ statements! {
     /// would let both miss it (R1, R2). Proven by
     /// `two_last_siblings_at_once_fire_the_barrier_once`. (I13)
     ARRIVE = "
-        UPDATE ductwork_fan_outs
-           SET arrived = arrived + b.arriving, halted = halted + b.halting,
-               fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END
-          FROM {rows:b(id id, arriving int, halting int)}
+        UPDATE {into:ductwork_fan_outs;b(id id, arriving int, halting int)}
+           SET fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END,
+               arrived = arrived + b.arriving, halted = halted + b.halting
+          {from:b(id id, arriving int, halting int)}
          WHERE {key:ductwork_fan_outs.id;b.id}
         RETURNING ductwork_fan_outs.id AS id, width, arrived, halted, branch_id";
     WAITING_BRANCHES = "
@@ -99,7 +99,7 @@ statements! {
           JOIN ductwork_runs r ON {key:r.id;br.run_id}
          WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) AND br.status = 'waiting'";
     FAN_OUT_SIZES = "
-        SELECT b.id, CAST(sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1 AS bigint) AS size
+        SELECT b.id, {big:sum(octet_length(coalesce(c.output, s.output))) + count(*) + 1} AS size
           FROM {rows:b(id id)}
           JOIN ductwork_branches c ON {key:c.fan_out_id;b.id}
           JOIN ductwork_steps s ON {key:s.id;c.step_id}
@@ -107,29 +107,29 @@ statements! {
     /// The status is wrapped, so that the row is looked up by its key: SQLite would rather walk
     /// all runs in progress, and a run's end would cost more the longer the queue.
     COMPLETE_RUNS = "
-        UPDATE ductwork_runs
+        UPDATE {into:ductwork_runs;b(id id, branch_id id)}
            SET status = 'completed', completed_at = {now},
                output = (SELECT coalesce(br.output, s.output)
                            FROM ductwork_branches br JOIN ductwork_steps s ON {key:s.id;br.step_id}
                           WHERE {key:br.id;b.branch_id})
-          FROM {rows:b(id id, branch_id id)}
+          {from:b(id id, branch_id id)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     HALT_RUNS = "
-        UPDATE ductwork_runs SET status = 'halted', halted_at = {now}
-          FROM {rows:b(id id)}
+        UPDATE {into:ductwork_runs;b(id id)} SET status = 'halted', halted_at = {now}
+          {from:b(id id)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     DAMPEN_RUNS = "
-        UPDATE ductwork_runs SET status = 'dampened', dampened = dampened + b.waiting
-          FROM {rows:b(id id, waiting int)}
+        UPDATE {into:ductwork_runs;b(id id, waiting int)} SET status = 'dampened', dampened = dampened + b.waiting
+          {from:b(id id, waiting int)}
          WHERE {key:ductwork_runs.id;b.id} AND coalesce(ductwork_runs.status, '') IN ('in_progress', 'dampened')";
     COMPLETE_TRANSITIONS = "
-        UPDATE ductwork_transitions SET via = b.via, produced = b.produced, completed_at = {now}
-          FROM {rows:b(id id, branch_id id, via text, produced int)}
+        UPDATE {into:ductwork_transitions;b(id id, branch_id id, kind text, steps int)} SET via = b.kind, produced = b.steps, completed_at = {now}
+          {from:b(id id, branch_id id, kind text, steps int)}
          WHERE {key:ductwork_transitions.branch_id;b.branch_id}
            AND ductwork_transitions.id = b.id AND ductwork_transitions.completed_at IS NULL";
     COMPLETE_ADVANCEMENTS = "
-        UPDATE ductwork_advancements SET result = 'success', completed_at = {now}
-          FROM {rows:b(id id, branch_id id)}
+        UPDATE {into:ductwork_advancements;b(id id, branch_id id)} SET result = 'success', completed_at = {now}
+          {from:b(id id, branch_id id)}
          WHERE {key:ductwork_advancements.branch_id;b.branch_id}
            AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
 }
@@ -208,8 +208,9 @@ async fn apply<'a>(
         .map(|row| row.from)
         .collect();
     if !left.is_empty() {
-        let rows = Rows::new().ids("id", left);
-        conn.execute(&LEAVE_STEPS, &[("b", (&rows).into())]).await?;
+        let rows = Rows::new().ids("id", left.iter().copied());
+        conn.write(&LEAVE_STEPS, &[("b", (&rows).into())], left.len())
+            .await?;
         failpoint!(conn, "cross.left");
     }
     if !writes.gathered.is_empty() {
@@ -245,15 +246,15 @@ async fn move_branches(conn: &mut Conn, moved: &[Moved<'_>]) -> Result<(), Error
         .ids("id", moved.iter().map(|row| row.id))
         .ids("from_step_id", moved.iter().map(|row| row.from))
         .optional_ids("token", moved.iter().map(|row| row.token))
-        .texts("status", moved.iter().map(|row| row.status.as_str()))
-        .ids("step_id", moved.iter().map(|row| row.step_id))
+        .texts("to_status", moved.iter().map(|row| row.status.as_str()))
+        .ids("to_step_id", moved.iter().map(|row| row.step_id))
         .optional_texts(
-            "halt_reason",
+            "reason",
             moved
                 .iter()
                 .map(|row| row.halt_reason.map(HaltReason::as_str)),
         )
-        .optional_texts("output", moved.iter().map(|row| row.output));
+        .optional_texts("value", moved.iter().map(|row| row.output));
     // I9: they are moved under their claims.
     conn.write(&MOVE_BRANCHES, &[("b", (&rows).into())], moved.len())
         .await
@@ -306,8 +307,8 @@ async fn spread(
     Ok(())
 }
 
-/// Ends runs, and makes the hooks of those that halt. A run that is over already stays as it ended, so
-/// the counts of these three are not checked; no schedule brings it about (I15).
+/// Ends runs, and makes the hooks of those that halt. A run that is over already stays as it ended; no
+/// schedule brings it about (I15), and what would move a branch of it is refused.
 async fn end_runs(
     conn: &mut Conn,
     standing: &[Standing<'_>],
@@ -318,14 +319,20 @@ async fn end_runs(
         let rows = Rows::new()
             .ids("id", writes.dampened.keys().copied())
             .ints("waiting", writes.dampened.values().copied());
-        conn.execute(&DAMPEN_RUNS, &[("b", (&rows).into())]).await?;
+        conn.write(
+            &DAMPEN_RUNS,
+            &[("b", (&rows).into())],
+            writes.dampened.len(),
+        )
+        .await?;
     }
     if !writes.completed_runs.is_empty() {
         let roots = writes.completed_runs.iter().map(|index| &standing[*index]);
         let rows = Rows::new()
             .ids("id", roots.clone().map(|root| root.run_id))
             .ids("branch_id", roots.clone().map(|root| root.branch_id));
-        conn.execute(&COMPLETE_RUNS, &[("b", (&rows).into())])
+        let n = writes.completed_runs.len();
+        conn.write(&COMPLETE_RUNS, &[("b", (&rows).into())], n)
             .await?;
         crossed.ended.extend(
             roots
@@ -339,7 +346,8 @@ async fn end_runs(
     }
     let roots: Vec<&Standing<'_>> = writes.halted_runs.iter().map(|i| &standing[*i]).collect();
     let rows = Rows::new().ids("id", roots.iter().map(|root| root.run_id));
-    conn.execute(&HALT_RUNS, &[("b", (&rows).into())]).await?;
+    conn.write(&HALT_RUNS, &[("b", (&rows).into())], roots.len())
+        .await?;
     let ended = |root: &&Standing<'_>| (root.run_id, root.pipeline.to_owned(), RunStatus::Halted);
     crossed.ended.extend(roots.iter().map(ended));
     hooks::halted(conn, &roots, crossed).await
@@ -506,8 +514,8 @@ async fn record(
     let rows = Rows::new()
         .ids("id", crossings.iter().map(|row| row.transition))
         .ids("branch_id", crossings.iter().map(|row| row.branch_id))
-        .texts("via", crossings.iter().map(|row| of(row).0.as_str()))
-        .ints("produced", crossings.iter().map(|row| of(row).1));
+        .texts("kind", crossings.iter().map(|row| of(row).0.as_str()))
+        .ints("steps", crossings.iter().map(|row| of(row).1));
     conn.write(
         &COMPLETE_TRANSITIONS,
         &[("b", (&rows).into())],

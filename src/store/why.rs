@@ -113,10 +113,10 @@ statements! {
          ORDER BY f.width - f.arrived DESC LIMIT 10";
     /// Of a branch that could not be advanced the error is that of the last attempt to.
     HALTS = "
-        WITH halted AS MATERIALIZED (
+        WITH halted {materialized} (
             SELECT id, step_id, halt_reason FROM ductwork_branches
              WHERE run_id = :run AND halt_reason IS NOT NULL)
-        SELECT b.halt_reason, s.node, s.via, CAST(octet_length(s.output) AS bigint) AS size,
+        SELECT b.halt_reason, s.node, s.via, {big:octet_length(s.output)} AS size,
                CASE WHEN octet_length(s.output) <= :whole THEN s.output ELSE substr(s.output, 1, 100) END AS output,
                f.width, coalesce(e.error_message,
                    (SELECT a.error_message FROM ductwork_transitions t

@@ -32,7 +32,7 @@ static LOCKED: Statement = Statement::new(
     "SELECT c.relname::text AS name, CASE l.mode WHEN 'AccessExclusiveLock' THEN 1 ELSE 0 END::bigint AS hidden, l.pid::bigint AS pid,
             coalesce(nullif(a.application_name, ''), 'no name') AS application,
             coalesce(a.state, 'of another role') AS state,
-            CAST(extract(epoch FROM clock_timestamp() - a.xact_start) AS bigint) AS seconds
+            {big:extract(epoch FROM clock_timestamp() - a.xact_start)} AS seconds
        FROM pg_locks l
        JOIN pg_class c ON c.oid = l.relation
        LEFT JOIN pg_stat_activity a ON a.pid = l.pid
@@ -52,7 +52,7 @@ static HOLDER: Statement = Statement::new(
     "HOLDER",
     "SELECT l.pid::bigint AS pid, coalesce(nullif(a.application_name, ''), 'no name') AS application,
             coalesce(a.state, 'of another role') AS state,
-            CAST(extract(epoch FROM a.xact_start) * 1000000 AS bigint) AS since
+            {big:extract(epoch FROM a.xact_start) * 1000000} AS since
        FROM (SELECT r.xmax AS holder FROM ductwork_runs r WHERE r.id = :run
              UNION ALL
              (SELECT br.xmax FROM ductwork_branches br WHERE br.run_id = :run LIMIT 100)) x

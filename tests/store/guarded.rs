@@ -21,9 +21,9 @@ pub const GUARDED: &[Guarded] = &[
         "a_run_that_ends_while_it_is_cancelled_has_ended",
     ),
     (
-        "RESUME_BRANCHES.1",
+        "HOLD_DAMPENED.1",
         1,
-        "ductwork_branches.step_id = b.step_id",
+        "br.step_id = b.step_id",
         "a_branch_that_waits_elsewhere_by_now_is_not_resumed",
     ),
     // A deadline that was left behind by a program that knows none, and is set anew at that moment.
@@ -54,16 +54,16 @@ pub const GUARDED: &[Guarded] = &[
     ),
     // To a run the memory of processes that are gone makes no difference.
     (
-        "FORGET_DEPARTED.1",
+        "OLD_DEPARTED.1",
         1,
         "gone_at <= {now} - :age",
         "a_process_that_is_gone_is_remembered_with_how_it_went_until_history_is_pruned",
     ),
     // Nor does the memory of interventions, nor do the console's visitors.
     (
-        "FORGET_ACTIONS.1",
+        "OLD_ACTIONS.1",
         1,
-        "at <= {now} - :age",
+        "x.at <= {now} - :age",
         "interventions_are_forgotten_with_the_history",
     ),
     (
@@ -115,13 +115,13 @@ pub const GUARDED: &[Guarded] = &[
         "after_a_bulk_action_was_stopped_no_run_is_changed",
     ),
     (
-        "FORGET_BULKS.1",
+        "OLD_BULKS.1",
         1,
-        "ended_at <= {now} - :age",
+        "x.ended_at <= {now} - :age",
         "bulk_actions_are_listed_and_forgotten_when_they_have_ended",
     ),
     (
-        "FORGET_REPORTS.1",
+        "OLD_REPORTS.1",
         1,
         "r.kind = :kind",
         "of_each_kind_the_newest_reports_are_kept_and_listed_page_by_page",
@@ -185,7 +185,7 @@ pub const GUARDED: &[Guarded] = &[
     (
         "RECORD_DELIVERIES.2",
         1,
-        "ductwork_deliveries.attempts = b.attempts",
+        "ductwork_deliveries.attempts = b.made",
         "a_late_result_of_an_attempt_changes_nothing",
     ),
     (
@@ -219,13 +219,13 @@ pub const GUARDED: &[Guarded] = &[
         "a_session_ends_with_what_it_was_opened_with",
     ),
     (
-        "FORGET_TOKENS.1",
+        "OLD_TOKENS.1",
         1,
         "kind IN ('link', 'session')",
         "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
     ),
     (
-        "FORGET_TOKENS.2",
+        "OLD_TOKENS.2",
         1,
         "expires_at < {now} - :kept",
         "sessions_and_links_that_are_over_are_forgotten_and_tokens_are_not",
@@ -298,9 +298,9 @@ pub const GUARDED: &[Guarded] = &[
         ENDED,
     ),
     (
-        "GIVE_BACK_BRANCHES.1",
+        "LOCK_BRANCHES.1",
         1,
-        "ductwork_branches.claim_token = b.token",
+        "br.claim_token = b.token",
         "a_branch_under_another_claim_is_not_given_back_with_the_dead",
     ),
     (
@@ -318,9 +318,9 @@ pub const GUARDED: &[Guarded] = &[
         "nobody_commits_what_another_holds",
     ),
     (
-        "UNCLAIM.1",
+        "LOCK_CLAIMED.1",
         1,
-        "ductwork_executions.process_id = :process",
+        "e.process_id = :process",
         "nobody_puts_back_what_another_holds",
     ),
     (

@@ -1,4 +1,7 @@
-//! The arguments of fragments that every database has in its own words.
+//! The fragments that databases have in common: their arguments, and the SQL of those that PostgreSQL and
+//! SQLite write alike.
+
+use std::fmt::Write;
 
 /// The alias, and the names and types of the columns, of `alias(name type, …)`.
 pub(super) fn columns(argument: &str) -> (&str, Vec<(&str, &str)>) {
@@ -16,6 +19,38 @@ pub(super) fn fingerprint(argument: &str) -> [&str; 4] {
 
 /// The kind and the number of a `{made:…}`.
 pub(super) fn made(argument: &str) -> (u16, &str) {
-    let (kind, n) = argument.split_once(';').expect("made has a number");
+    let (kind, n) = both(argument);
     (kind.parse().expect("its kind is one"), n)
+}
+
+/// The two parts of an argument.
+pub(super) fn both(argument: &str) -> (&str, &str) {
+    argument.split_once(';').expect("it has two parts")
+}
+
+/// Writes a fragment as PostgreSQL and SQLite have it, which names a batch as `rows` does; false when there is none of
+/// this name.
+pub(super) fn standard(
+    name: &str,
+    argument: &str,
+    rows: fn(&str) -> String,
+    to: &mut String,
+) -> bool {
+    let written = match name {
+        "into" => to.write_str(both(argument).0),
+        "from" => write!(to, "FROM {}", rows(argument)),
+        "delete" => write!(to, "DELETE FROM {}", both(argument).0),
+        "keep" => write!(to, "ON CONFLICT ({}) DO NOTHING", both(argument).1),
+        "replace" => write!(to, "ON CONFLICT ({argument}) DO UPDATE SET"),
+        "new" => write!(to, "excluded.{argument}"),
+        "same" => {
+            let (left, right) = both(argument);
+            write!(to, "{left} IS NOT DISTINCT FROM {right}")
+        }
+        "big" => write!(to, "CAST({argument} AS bigint)"),
+        "materialized" => to.write_str("AS MATERIALIZED"),
+        _ => return false,
+    };
+    written.expect("a string takes all");
+    true
 }

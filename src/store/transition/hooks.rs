@@ -41,8 +41,7 @@ statements! {
         INSERT INTO ductwork_deadlines (branch_id, answer_by, unanswered)
         SELECT b.id, {now} + b.timeout, b.unanswered
           FROM {rows:b(id id, timeout int, unanswered text)} WHERE true
-            ON CONFLICT (branch_id) DO UPDATE
-           SET answer_by = excluded.answer_by, unanswered = excluded.unanswered";
+        {replace:branch_id} answer_by = {new:answer_by}, unanswered = {new:unanswered}";
 }
 
 /// The hooks of runs that have halted.

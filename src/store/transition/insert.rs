@@ -61,14 +61,14 @@ statements! {
     /// Without a wait they go before all of their pipeline that is due, whose head is looked up once
     /// for each pipeline.
     INSERT_AVAILABILITIES = "
-        WITH b AS MATERIALIZED (
+        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+        WITH b {materialized} (
             SELECT * FROM {rows:b(execution_id id, pipeline text, due_in int)}),
-        heads AS MATERIALIZED (
+        heads {materialized} (
             SELECT b.pipeline,
                    (SELECT min(a.due_at) FROM ductwork_availabilities a
                      WHERE a.pipeline = b.pipeline) AS due_at
               FROM b WHERE b.due_in IS NULL GROUP BY b.pipeline)
-        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
         SELECT b.execution_id, b.pipeline,
                coalesce({now} + b.due_in,
                         CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,

@@ -1,1 +1,1 @@
-UPDATE ductwork_runs SET pruning_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint WHERE id = ANY ($1::uuid[])
+UPDATE ductwork_runs SET pruning_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint WHERE ductwork_runs.id = ANY ($1::uuid[])

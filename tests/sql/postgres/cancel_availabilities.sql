@@ -1,1 +1,1 @@
-DELETE FROM ductwork_availabilities WHERE execution_id = ANY ($1::uuid[])
+DELETE FROM ductwork_availabilities WHERE ductwork_availabilities.execution_id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_deadlines WHERE branch_id = ANY ($1::uuid[])
+DELETE FROM ductwork_deadlines WHERE ductwork_deadlines.branch_id = ANY ($1::uuid[])

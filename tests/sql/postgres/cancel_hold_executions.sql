@@ -1,1 +1,2 @@
-SELECT id FROM ductwork_executions WHERE id = ANY ($1::uuid[]) ORDER BY id FOR UPDATE
+SELECT id, process_id FROM ductwork_executions
+ WHERE id = ANY ($1::uuid[]) AND result IS NULL ORDER BY id FOR UPDATE

@@ -1,2 +1,2 @@
 UPDATE ductwork_steps SET status = 'cancelled', completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
- WHERE id = ANY ($1::uuid[]) AND status IN ('in_progress', 'advancing', 'waiting')
+ WHERE ductwork_steps.id = ANY ($1::uuid[]) AND status IN ('in_progress', 'advancing', 'waiting')

@@ -5,4 +5,4 @@ UPDATE ductwork_transitions
                               FROM ductwork_fan_outs f
                              WHERE f.branch_id = ANY (ARRAY[ductwork_transitions.branch_id])
                                AND f.fired_at IS NULL), 0)
- WHERE branch_id = ANY ($1::uuid[]) AND completed_at IS NULL
+ WHERE ductwork_transitions.branch_id = ANY ($1::uuid[]) AND completed_at IS NULL

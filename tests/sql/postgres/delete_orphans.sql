@@ -1,1 +1,1 @@
-DELETE FROM ductwork_deliveries WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_deliveries WHERE ductwork_deliveries.id = ANY ($1::uuid[])

@@ -1,4 +1,2 @@
 UPDATE ductwork_executions SET lease_until = (extract(epoch from statement_timestamp()) * 1000000)::bigint + $1
- WHERE process_id = $2 AND completed_at IS NULL
-   AND id IN (SELECT id FROM ductwork_executions
-               WHERE process_id = $2 AND completed_at IS NULL FOR UPDATE SKIP LOCKED)
+ WHERE ductwork_executions.id = ANY ($2::uuid[]) AND process_id = $3 AND completed_at IS NULL

@@ -1,2 +1,3 @@
 UPDATE ductwork_steps SET status = 'failed', completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint
- WHERE status = 'waiting' AND id IN (SELECT b.id FROM unnest($1::uuid[]) AS b(id))
+  FROM unnest($1::uuid[]) AS b(id)
+ WHERE ductwork_steps.id = ANY (ARRAY[b.id]) AND ductwork_steps.status = 'waiting'

@@ -1,3 +1,1 @@
-DELETE FROM ductwork_departed
- WHERE id IN (SELECT id FROM ductwork_departed
-               WHERE gone_at <= (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 ORDER BY gone_at, id LIMIT $2)
+DELETE FROM ductwork_departed WHERE ductwork_departed.id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_metrics WHERE process_id = ANY ($1::uuid[])
+DELETE FROM ductwork_metrics WHERE ductwork_metrics.process_id = ANY ($1::uuid[])

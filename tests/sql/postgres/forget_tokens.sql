@@ -1,3 +1,1 @@
-DELETE FROM ductwork_tokens
- WHERE id IN (SELECT id FROM ductwork_tokens
-               WHERE kind IN ('link', 'session') AND expires_at < (extract(epoch from statement_timestamp()) * 1000000)::bigint - $1 LIMIT $2)
+DELETE FROM ductwork_tokens WHERE ductwork_tokens.id = ANY ($1::text[])

@@ -1,2 +1,2 @@
-UPDATE ductwork_runs SET halted_at = halted_at
+UPDATE ductwork_runs SET revivals = revivals + 1
  WHERE id = $1 AND status = 'halted' AND pruning_at IS NULL

@@ -11,4 +11,4 @@ WITH found AS MATERIALIZED (
         SELECT 'fan_out', f.id, 'nests elsewhere than the branch that it split'
           FROM ductwork_fan_outs f
           JOIN ductwork_branches b ON b.id = f.branch_id
-         WHERE f.parent_fan_out_id IS DISTINCT FROM b.fan_out_id OR f.parent_ordinal <> b.ordinal) SELECT * FROM found LIMIT $1
+         WHERE NOT (f.parent_fan_out_id IS NOT DISTINCT FROM b.fan_out_id) OR f.parent_ordinal <> b.ordinal) SELECT * FROM found LIMIT $1

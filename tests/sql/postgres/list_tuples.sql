@@ -1,2 +1,2 @@
-SELECT key, value, first_set_at, last_set_at FROM ductwork_tuples
- WHERE run_id = $1 AND key > $2 AND key <= $3 ORDER BY key LIMIT $4
+SELECT "key", value, first_set_at, last_set_at FROM ductwork_tuples
+ WHERE run_id = $1 AND "key" > $2 AND "key" <= $3 ORDER BY "key" LIMIT $4

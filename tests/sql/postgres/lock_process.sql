@@ -1,1 +1,2 @@
-SELECT id FROM ductwork_processes WHERE id = $1 FOR UPDATE
+SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
+ WHERE id = $1 FOR UPDATE

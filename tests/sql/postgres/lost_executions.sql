@@ -1,5 +1,3 @@
 UPDATE ductwork_executions
-   SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = CAST($1 AS text), error_class = CAST($1 AS text),
-       error_message = $2
- WHERE process_id = $3 AND completed_at IS NULL
-RETURNING id
+   SET completed_at = (extract(epoch from statement_timestamp()) * 1000000)::bigint, result = $1, error_class = $2, error_message = $3
+ WHERE ductwork_executions.id = ANY ($4::uuid[]) AND process_id = $5 AND completed_at IS NULL

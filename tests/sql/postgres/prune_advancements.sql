@@ -1,1 +1,1 @@
-DELETE FROM ductwork_advancements WHERE transition_id = ANY ($1::uuid[])
+DELETE FROM ductwork_advancements WHERE ductwork_advancements.transition_id = ANY ($1::uuid[])

@@ -1,3 +1,1 @@
-DELETE FROM ductwork_availabilities
- WHERE execution_id IN (SELECT e.id FROM ductwork_executions e
-                         WHERE e.step_id = ANY ($1::uuid[]) AND e.result IS NULL)
+DELETE FROM ductwork_availabilities WHERE ductwork_availabilities.execution_id = ANY ($1::uuid[])

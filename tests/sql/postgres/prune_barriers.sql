@@ -1,1 +1,1 @@
-DELETE FROM ductwork_fan_outs WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_fan_outs WHERE ductwork_fan_outs.id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_branches WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_branches WHERE ductwork_branches.id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_deliveries WHERE run_id = ANY ($1::uuid[])
+DELETE FROM ductwork_deliveries WHERE ductwork_deliveries.run_id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_executions WHERE step_id = ANY ($1::uuid[])
+DELETE FROM ductwork_executions WHERE ductwork_executions.step_id = ANY ($1::uuid[])

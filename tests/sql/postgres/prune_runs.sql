@@ -1,1 +1,1 @@
-DELETE FROM ductwork_runs WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_runs WHERE ductwork_runs.id = ANY ($1::uuid[])

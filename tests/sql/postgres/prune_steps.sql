@@ -1,1 +1,1 @@
-DELETE FROM ductwork_steps WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_steps WHERE ductwork_steps.id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_transitions WHERE id = ANY ($1::uuid[])
+DELETE FROM ductwork_transitions WHERE ductwork_transitions.id = ANY ($1::uuid[])

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_tuples WHERE run_id = ANY ($1::uuid[])
+DELETE FROM ductwork_tuples WHERE ductwork_tuples.run_id = ANY ($1::uuid[])

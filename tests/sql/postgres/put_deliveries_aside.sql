@@ -1,3 +1,3 @@
 UPDATE ductwork_deliveries
    SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
- WHERE id = ANY ($1::uuid[])
+ WHERE ductwork_deliveries.id = ANY ($1::uuid[])

@@ -1,3 +1,3 @@
-INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
-SELECT $1, t.key, t.value, t.first_set_at, t.last_set_at
+INSERT INTO ductwork_tuples (run_id, "key", value, first_set_at, last_set_at)
+SELECT $1, t."key", t.value, t.first_set_at, t.last_set_at
   FROM ductwork_tuples t WHERE t.run_id = $2

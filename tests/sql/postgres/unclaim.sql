@@ -4,4 +4,3 @@ UPDATE ductwork_executions
  WHERE ductwork_executions.id = ANY (ARRAY[b.id])
    AND ductwork_executions.process_id = $2
    AND ductwork_executions.result IS NULL
-RETURNING ductwork_executions.id AS id

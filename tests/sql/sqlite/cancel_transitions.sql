@@ -5,4 +5,4 @@ UPDATE ductwork_transitions
                               FROM ductwork_fan_outs f
                              WHERE f.branch_id = ductwork_transitions.branch_id
                                AND f.fired_at IS NULL), 0)
- WHERE branch_id IN (SELECT c0 FROM ductwork_rows(?1)) AND completed_at IS NULL
+ WHERE ductwork_transitions.branch_id IN (SELECT c0 FROM ductwork_rows(?1)) AND completed_at IS NULL

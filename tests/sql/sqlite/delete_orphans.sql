@@ -1,1 +1,1 @@
-DELETE FROM ductwork_deliveries WHERE id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_deliveries WHERE ductwork_deliveries.id IN (SELECT c0 FROM ductwork_rows(?1))

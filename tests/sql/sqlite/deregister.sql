@@ -4,4 +4,3 @@ DELETE FROM ductwork_processes
                     WHERE e.process_id = ?1 AND e.completed_at IS NULL)
    AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
                     WHERE a.process_id = ?1 AND a.completed_at IS NULL)
-RETURNING role, pipeline, host, pid, version, started_at

@@ -1,2 +1,1 @@
 DELETE FROM ductwork_pauses WHERE pipeline = ?1
-RETURNING pipeline, reason, paused_by, paused_at

@@ -1,4 +1,2 @@
 UPDATE ductwork_executions SET lease_until = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + ?1
- WHERE process_id = ?2 AND completed_at IS NULL
-   AND id IN (SELECT id FROM ductwork_executions
-               WHERE process_id = ?2 AND completed_at IS NULL )
+ WHERE ductwork_executions.id IN (SELECT c0 FROM ductwork_rows(?2)) AND process_id = ?3 AND completed_at IS NULL

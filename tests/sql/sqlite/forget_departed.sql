@@ -1,3 +1,1 @@
-DELETE FROM ductwork_departed
- WHERE id IN (SELECT id FROM ductwork_departed
-               WHERE gone_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 ORDER BY gone_at, id LIMIT ?2)
+DELETE FROM ductwork_departed WHERE ductwork_departed.id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,3 +1,1 @@
-DELETE FROM ductwork_reports
- WHERE id IN (SELECT r.id FROM ductwork_reports r WHERE r.kind = ?1
-               ORDER BY r.kind DESC, r.id DESC LIMIT ?2 OFFSET ?3)
+DELETE FROM ductwork_reports WHERE ductwork_reports.id IN (SELECT c0 FROM ductwork_rows(?1))

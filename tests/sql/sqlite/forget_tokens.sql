@@ -1,3 +1,1 @@
-DELETE FROM ductwork_tokens
- WHERE id IN (SELECT id FROM ductwork_tokens
-               WHERE kind IN ('link', 'session') AND expires_at < CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?1 LIMIT ?2)
+DELETE FROM ductwork_tokens WHERE ductwork_tokens.id IN (SELECT c0 FROM ductwork_rows(?1))

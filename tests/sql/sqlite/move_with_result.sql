@@ -9,4 +9,3 @@ UPDATE ductwork_branches
    AND (held.ready = 1 OR held.transition_id IS NOT NULL)
    AND ductwork_branches.step_id = held.step_id
    AND ductwork_branches.status = 'in_progress'
-RETURNING ductwork_branches.id AS id

@@ -1,3 +1,1 @@
-DELETE FROM ductwork_availabilities
- WHERE execution_id IN (SELECT e.id FROM ductwork_executions e
-                         WHERE e.step_id IN (SELECT c0 FROM ductwork_rows(?1)) AND e.result IS NULL)
+DELETE FROM ductwork_availabilities WHERE ductwork_availabilities.execution_id IN (SELECT c0 FROM ductwork_rows(?1))

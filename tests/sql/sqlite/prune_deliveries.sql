@@ -1,1 +1,1 @@
-DELETE FROM ductwork_deliveries WHERE run_id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_deliveries WHERE ductwork_deliveries.run_id IN (SELECT c0 FROM ductwork_rows(?1))

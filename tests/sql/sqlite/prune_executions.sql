@@ -1,1 +1,1 @@
-DELETE FROM ductwork_executions WHERE step_id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_executions WHERE ductwork_executions.step_id IN (SELECT c0 FROM ductwork_rows(?1))

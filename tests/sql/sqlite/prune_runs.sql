@@ -1,1 +1,1 @@
-DELETE FROM ductwork_runs WHERE id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_runs WHERE ductwork_runs.id IN (SELECT c0 FROM ductwork_rows(?1))

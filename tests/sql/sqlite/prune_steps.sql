@@ -1,1 +1,1 @@
-DELETE FROM ductwork_steps WHERE id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_steps WHERE ductwork_steps.id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,1 +1,1 @@
-DELETE FROM ductwork_transitions WHERE id IN (SELECT c0 FROM ductwork_rows(?1))
+DELETE FROM ductwork_transitions WHERE ductwork_transitions.id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,3 +1,3 @@
 UPDATE ductwork_deliveries
    SET due_at = NULL, state = 'failed', error = 'the row of this message is damaged, so it is not sent'
- WHERE id IN (SELECT c0 FROM ductwork_rows(?1))
+ WHERE ductwork_deliveries.id IN (SELECT c0 FROM ductwork_rows(?1))

@@ -1,7 +1,7 @@
 UPDATE ductwork_deliveries
-   SET attempts = b.attempts + 1, due_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + b.pause, state = b.state, tried_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER),
-       status = b.status, error = b.error
-  FROM (SELECT c0 AS id, c1 AS attempts, c2 AS pause, c3 AS state, c4 AS status, c5 AS error FROM ductwork_rows(?1)) AS b
+   SET attempts = b.made + 1, due_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER) + b.pause, state = b.outcome, tried_at = CAST(unixepoch('subsec') * 1000000 AS INTEGER),
+       status = b.code, error = b.reason
+  FROM (SELECT c0 AS id, c1 AS made, c2 AS pause, c3 AS outcome, c4 AS code, c5 AS reason FROM ductwork_rows(?1)) AS b
  WHERE ductwork_deliveries.id = b.id AND ductwork_deliveries.due_at IS NOT NULL
-   AND ductwork_deliveries.attempts = b.attempts
+   AND ductwork_deliveries.attempts = b.made
 RETURNING ductwork_deliveries.id AS id

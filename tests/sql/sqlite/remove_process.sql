@@ -1,4 +1,3 @@
 DELETE FROM ductwork_processes
  WHERE id = ?1 AND (?2 = 1 OR (beat_seq = ?3
        AND (last_heartbeat_at <= CAST(unixepoch('subsec') * 1000000 AS INTEGER) - ?4 OR last_heartbeat_at > CAST(unixepoch('subsec') * 1000000 AS INTEGER))))
-RETURNING role, pipeline, host, pid, version, started_at

@@ -3,4 +3,3 @@ INSERT INTO ductwork_runs (id, pipeline, definition, input, revived_from, trigge
 SELECT ?1, r.pipeline, coalesce(?2, r.definition), r.input, r.id, CAST(unixepoch('subsec') * 1000000 AS INTEGER), r.trace_parent,
        r.trace_state, r.baggage
   FROM ductwork_runs r WHERE r.id = ?3
-RETURNING pipeline, definition

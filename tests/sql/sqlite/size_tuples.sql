@@ -1,2 +1,2 @@
-SELECT key, CAST(octet_length(value) AS bigint) AS size FROM ductwork_tuples
- WHERE run_id = ?1 AND key > ?2 ORDER BY key LIMIT ?3
+SELECT "key", CAST(octet_length(value) AS bigint) AS size FROM ductwork_tuples
+ WHERE run_id = ?1 AND "key" > ?2 ORDER BY "key" LIMIT ?3

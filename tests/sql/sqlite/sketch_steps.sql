@@ -1,8 +1,8 @@
-SELECT count(*) FILTER (WHERE (status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed')))) AS odd_output,
-       count(*) FILTER (WHERE source_step_id IS NOT NULL) AS copies,
-       count(*) FILTER (WHERE via IN ('on_halt', 'on_complete')) AS hooks,
-       count(*) FILTER (WHERE transition_id IS NULL AND source_step_id IS NULL
-                          AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait')) AS unproduced,
+SELECT count(CASE WHEN (status <> 'cancelled' AND (output IS NOT NULL) <> (status IN ('advancing', 'completed'))) THEN 1 END) AS odd_output,
+       count(CASE WHEN source_step_id IS NOT NULL THEN 1 END) AS copies,
+       count(CASE WHEN via IN ('on_halt', 'on_complete') THEN 1 END) AS hooks,
+       count(CASE WHEN transition_id IS NULL AND source_step_id IS NULL
+                          AND via NOT IN ('start', 'on_halt', 'on_complete', 'on_wait') THEN 1 END) AS unproduced,
        CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen') AS TEXT) AS done,
        CAST(ductwork_fingerprint(id, NULL, 1) FILTER (WHERE source_step_id IS NULL AND via <> 'dampen'
             AND (status IN ('advancing', 'completed') OR (status = 'cancelled' AND output IS NOT NULL))) AS TEXT) AS succeeded,

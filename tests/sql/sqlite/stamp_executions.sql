@@ -4,4 +4,3 @@ UPDATE ductwork_executions
  WHERE ductwork_executions.id = taken.id
    AND ductwork_executions.process_id IS NULL
    AND ductwork_executions.result IS NULL
-RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count

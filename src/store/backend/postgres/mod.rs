@@ -105,13 +105,14 @@ impl Backend for Postgres {
             // An index condition on the array itself: joined with the batch as a table, or looked
             // for in it by a subquery, a plan that was made without statistics may read the whole
             // table, or go through the batch for each of its rows.
-            "any" => {
+            "any" | "of" => {
                 let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
                 let (alias, columns) = columns(rows);
-                let [(name, "id")] = columns[..] else {
+                let [(name, kind)] = columns[..] else {
                     unreachable!("{rows:?} is no column of keys")
                 };
-                write!(to, "{key} = ANY (:{alias}.{name}::uuid[])")
+                let kind = array(Kind::named(kind));
+                write!(to, "{key} = ANY (:{alias}.{name}::{kind})")
             }
             "copied" => write!(
                 to,
@@ -148,10 +149,19 @@ impl Backend for Postgres {
                     "(lpad(to_hex(:time::bigint), 12, '0') || '7{kind:03x}8' || lpad(to_hex({n}), 15, '0'))::uuid"
                 )
             }
-            _ => return false,
+            _ => return fragment::standard(name, argument, rows, to),
         };
         written.expect("a string takes all");
         true
+    }
+}
+
+/// The type of a column of a batch.
+fn array(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Id => "uuid[]",
+        Kind::Text => "text[]",
+        Kind::Int => "bigint[]",
     }
 }
 
@@ -169,15 +179,8 @@ fn rows(argument: &str) -> String {
             (argument, columns.collect())
         }
     };
-    let array = |(name, kind): &(String, Kind)| {
-        let kind = match kind {
-            Kind::Id => "uuid",
-            Kind::Text => "text",
-            Kind::Int => "bigint",
-        };
-        format!(":{alias}.{name}::{kind}[]")
-    };
-    let arrays: Vec<String> = columns.iter().map(array).collect();
+    let one = |(name, kind): &(String, Kind)| format!(":{alias}.{name}::{}", array(*kind));
+    let arrays: Vec<String> = columns.iter().map(one).collect();
     let names: Vec<&str> = columns.iter().map(|(name, _)| name.as_str()).collect();
     let (arrays, names) = (arrays.join(", "), names.join(", "));
     format!("unnest({arrays}) AS {alias}({names})")

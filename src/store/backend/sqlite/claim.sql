@@ -13,10 +13,9 @@ DELETE FROM ductwork_availabilities
 RETURNING execution_id AS id, due_at, {now} - due_at AS waited
 
 -- name: STAMP_EXECUTIONS
-UPDATE ductwork_executions
+UPDATE {into:ductwork_executions;taken(id id)}
    SET process_id = :process, claimed_at = {now}, lease_until = {now} + :lease
-  FROM {rows:taken(id id)}
+  {from:taken(id id)}
  WHERE ductwork_executions.id = taken.id
    AND ductwork_executions.process_id IS NULL
    AND ductwork_executions.result IS NULL
-RETURNING ductwork_executions.id AS id, step_id, attempt, retry_count, crash_count

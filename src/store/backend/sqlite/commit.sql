@@ -55,7 +55,6 @@ UPDATE ductwork_branches
    AND (held.ready = 1 OR held.transition_id IS NOT NULL)
    AND ductwork_branches.step_id = held.step_id
    AND ductwork_branches.status = 'in_progress'
-RETURNING ductwork_branches.id AS id
 
 -- name: ALL_MOVED
 -- All or nothing: refused when a branch was not where its result says (I9). The least number has no

@@ -92,7 +92,7 @@ impl Backend for Sqlite {
                 let (key, value) = argument.split_once(';').expect("a key has a value");
                 write!(to, "{key} = {value}")
             }
-            "any" => {
+            "any" | "of" => {
                 let (key, rows) = argument.split_once(';').expect("a key is one of some rows");
                 let (alias, _) = columns(rows);
                 write!(to, "{key} IN (SELECT c0 FROM ductwork_rows(:{alias}))")
@@ -127,7 +127,7 @@ impl Backend for Sqlite {
                 let (kind, n) = fragment::made(argument);
                 write!(to, "unhex(printf('%012x7{kind:03x}8%015x', :time, {n}))")
             }
-            _ => return false,
+            _ => return fragment::standard(name, argument, rows, to),
         };
         written.expect("a string takes all");
         true

@@ -1,0 +1,322 @@
+//! The texts of the statements that all databases share: nothing in them that one of the databases would
+//! refuse, or take for something else.
+//!
+//! Owns: the list of what is not shared yet, and why. Never: a database.
+
+use super::super::dialect::Dialect;
+use super::super::statement::Statement;
+use super::catalogue;
+
+/// Statements that all databases are sent.
+fn shared() -> impl Iterator<Item = &'static Statement> {
+    let all = catalogue().into_iter();
+    all.filter(|statement| Dialect::ALL.iter().all(|it| statement.is_for(*it)))
+}
+
+/// An assignment: the column, and the text of its value.
+type Assignment<'a> = (&'a str, &'a str);
+
+/// Where a keyword stands outside of parentheses, braces and quotes, at or behind `from`.
+fn find(text: &str, from: usize, found: impl Fn(&str) -> bool) -> Option<usize> {
+    let (mut depth, mut quote) = (0, None);
+    for (at, char) in text.char_indices().skip_while(|(at, _)| *at < from) {
+        match (quote, char) {
+            (Some(open), _) if open == char => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(char),
+            (None, '(' | '{') if depth == 0 && found(&text[at..]) => return Some(at),
+            (None, '(' | '{') => depth += 1,
+            (None, ')' | '}') if depth == 0 => return Some(at),
+            (None, ')' | '}') => depth -= 1,
+            (None, _) if depth == 0 && found(&text[at..]) => return Some(at),
+            (None, _) => {}
+        }
+    }
+    None
+}
+
+/// The assignments of every SET, and of every `{replace:…}`.
+fn assignments(text: &str) -> Vec<Vec<Assignment<'_>>> {
+    let begins = |mark: &str| -> Vec<usize> {
+        let found = text.match_indices(mark);
+        found.map(|(at, mark)| at + mark.len()).collect()
+    };
+    let replaces = begins("{replace:").into_iter();
+    let replaces = replaces.filter_map(|at| Some(at + text[at..].find('}')? + 1));
+    let lists = begins(" SET ").into_iter().chain(replaces).map(|from| {
+        let ends = |rest: &str| {
+            [
+                " WHERE ",
+                "\n         WHERE ",
+                "{from:",
+                "FROM ",
+                "RETURNING ",
+            ]
+            .iter()
+            .any(|word| rest.starts_with(word))
+        };
+        let until = find(text, from, ends).unwrap_or(text.len());
+        let (mut list, mut rest) = (Vec::new(), &text[from..until]);
+        while !rest.trim().is_empty() {
+            let end = find(rest, 0, |rest| rest.starts_with(',')).unwrap_or(rest.len());
+            let (column, value) = rest[..end].split_once('=').expect("an assignment");
+            list.push((column.trim(), value.trim()));
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+        list
+    });
+    lists.collect()
+}
+
+/// The names in a text, each with what stands before its dot; without parameters and fragments' names.
+fn names(text: &str) -> Vec<(Option<&str>, &str)> {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || "_.:".contains(char);
+    let texts = text.split('\'').step_by(2);
+    let words = texts.flat_map(|text| text.split(|char| !is_name(char)));
+    let words = words.filter(|word| word.starts_with(|char: char| char.is_ascii_lowercase()));
+    let words = words.filter(|word| !word.contains(':'));
+    words
+        .map(|word| match word.split_once('.') {
+            Some((table, column)) => (Some(table), column),
+            None => (None, word),
+        })
+        .collect()
+}
+
+/// Some databases assign from left to right, and give what follows the new value.
+#[test]
+fn no_assignment_reads_a_column_that_was_assigned_before_it() {
+    let (mut wrong, mut looked) = (Vec::new(), 0);
+    for statement in shared() {
+        for list in assignments(statement.text()) {
+            looked += 1;
+            for (index, (column, value)) in list.iter().enumerate() {
+                let before: Vec<&str> = list[..index].iter().map(|it| it.0).collect();
+                let reads = names(value).into_iter().find(|(table, name)| {
+                    let own = table.is_none_or(|table| table.starts_with("ductwork_"));
+                    own && before.contains(name)
+                });
+                if let Some((_, read)) = reads {
+                    wrong.push(format!("{}: {column} reads {read}", statement.name));
+                }
+            }
+        }
+    }
+    assert!(looked > 40, "only {looked}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A cluster sends the rows that a statement has changed to its other nodes: a row that is written to hold
+/// off others has to become another one.
+#[test]
+fn no_column_is_assigned_to_itself() {
+    let mut wrong = Vec::new();
+    for statement in shared() {
+        for (column, value) in assignments(statement.text()).concat() {
+            if value.rsplit('.').next() == Some(column) && !value.starts_with("b.") {
+                wrong.push(format!("{}: {column} = {value}", statement.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The table, the alias and the columns of a batch that rows are written from.
+fn into(text: &str) -> Option<(&str, &str, Vec<&str>)> {
+    let (_, rest) = text.split_once("{into:")?;
+    let (argument, _) = rest.split_once('}')?;
+    let (table, batch) = argument.split_once(';')?;
+    let (alias, columns) = batch.split_once('(').unwrap_or((batch, ""));
+    let columns = columns.trim_end_matches(')').split(',');
+    let columns = columns.filter_map(|column| column.trim().split(' ').next());
+    Some((table, alias, columns.collect()))
+}
+
+/// Where the batch is a table of the UPDATE, a name that both have has two meanings.
+#[test]
+fn a_batch_shares_no_name_with_what_is_written_from_it() {
+    let (mut wrong, mut looked) = (Vec::new(), 0);
+    for statement in shared() {
+        let text = statement.text();
+        let Some((table, alias, columns)) = into(text) else {
+            continue;
+        };
+        looked += 1;
+        let batch = text
+            .split_once("{into:")
+            .and_then(|it| it.1.split_once(';'));
+        let batch = batch.and_then(|it| it.1.split_once('}')).map(|it| it.0);
+        let batch = batch.expect("a batch");
+        let looked_up = text.contains("{of:") && text.matches(&format!(";{batch}}}")).count() == 2;
+        if looked_up == text.contains(&format!("{{from:{batch}}}")) {
+            wrong.push(format!("{}: its WHERE has another batch", statement.name));
+        }
+        let mut bare = text
+            .split("RETURNING")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        while let Some(from) = bare.find(&format!("{batch}}}")) {
+            let from = bare[..from].rfind('{').expect("a fragment");
+            let until = from + bare[from..].find('}').expect("it is closed");
+            let key = bare[from..until]
+                .strip_prefix("{of:")
+                .map(|of| of.split(';').next());
+            let key = key.flatten().unwrap_or_default().to_owned();
+            bare.replace_range(from..=until, &key);
+        }
+        for (owner, name) in names(&bare) {
+            let is_column = owner.is_none() && columns.contains(&name);
+            let is_none = owner == Some(alias) && !columns.contains(&name);
+            if is_column || is_none {
+                wrong.push(format!("{}: {name} of {table} or {alias}", statement.name));
+            }
+        }
+    }
+    assert!(looked > 25, "only {looked}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Statements with something in them that a third database does not take, and how it would be asked the same.
+const NOT_YET: &[(&str, &str)] = &[
+    (
+        "TOUCH_PROCESS",
+        "writes and answers at once: TOUCH, then a SELECT of `paused`",
+    ),
+    ("BEAT", "the same"),
+    (
+        "TAKE_READABLE",
+        "deletes and answers at once: a locking SELECT, and a DELETE by id",
+    ),
+    (
+        "ARRIVE",
+        "writes and answers at once: the rows are read afterwards, under the lock of the write",
+    ),
+    (
+        "LEASE_DELIVERIES",
+        "writes and answers at once: a locking SELECT, and an UPDATE by id",
+    ),
+    ("RECORD_DELIVERIES", "the same"),
+    (
+        "DUE_AGAIN",
+        "answers what it wrote, and writes a table that it reads: joined with the SELECT as a table, and counted",
+    ),
+    ("READY_AGAIN", "the same"),
+    (
+        "GATHER_OUTPUTS",
+        "writes a table that it reads: joined with the arrays, grouped by branch",
+    ),
+    (
+        "TAKE_DUTY",
+        "writes over a row only where a condition holds: an UPDATE, and an INSERT where there is no row",
+    ),
+    (
+        "FORGET_SERIES",
+        "deletes the first rows of an order: DELETE … ORDER BY … LIMIT",
+    ),
+    (
+        "SET_TUPLE_AS_STEP",
+        "locks in a part of an INSERT: a locking SELECT, and SET_TUPLE",
+    ),
+];
+
+/// What is in a text that not all databases take.
+fn foreign(text: &str) -> Option<&'static str> {
+    const WORDS: &[&str] = &[
+        "RETURNING",
+        "ON CONFLICT",
+        "FILTER (",
+        "AS MATERIALIZED",
+        "AS bigint",
+        "AS text",
+        "DISTINCT FROM",
+        "excluded.",
+        "::",
+        " ILIKE ",
+        "NULLS ",
+        "LATERAL",
+        "FULL JOIN",
+        " key,",
+        " key)",
+        " key =",
+        ".key",
+        "IS TRUE",
+    ];
+    if let Some(word) = WORDS.iter().find(|word| text.contains(**word)) {
+        return Some(word);
+    }
+    let begins = text.trim_start().split(' ').next().unwrap_or_default();
+    let written = ["UPDATE ", "{delete:", "DELETE FROM "]
+        .iter()
+        .find_map(|word| {
+            let (_, rest) = text.split_once(word)?;
+            let rest = rest.strip_prefix("{into:").unwrap_or(rest);
+            rest.split([' ', ';', '\n']).next()
+        });
+    let reads = |table: &str| {
+        ["FROM ", "JOIN "].iter().any(|word| {
+            let read = format!("{word}{table} ");
+            let own = format!("DELETE {read}");
+            text.matches(read.as_str()).count() > text.matches(own.as_str()).count()
+        })
+    };
+    let locks = ["{lock}", "{share}", "{skip_locked}"]
+        .iter()
+        .any(|lock| text.contains(lock));
+    match (begins, written) {
+        ("WITH", _) if text.contains("INSERT") || text.contains("DELETE") => Some("WITH … a write"),
+        ("UPDATE" | "DELETE" | "{delete:", Some(table)) if reads(table) => Some("its own table"),
+        ("UPDATE" | "DELETE", _) if text.contains("{any:") || text.contains("IN (SELECT") => {
+            Some("a write of what a SELECT or a batch names, without `{into:…}` or `{delete:…}`")
+        }
+        ("UPDATE", _) if text.contains("FROM {rows:") => Some("UPDATE … FROM"),
+        ("INSERT", _) if text.contains("WITH ") && locks => Some("a lock in a part"),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_a_third_database_lacks_is_in_no_shared_statement_but_those_that_are_listed() {
+    let mut wrong = Vec::new();
+    for statement in shared() {
+        let found = foreign(statement.text());
+        let listed = NOT_YET.iter().any(|(name, _)| *name == statement.name);
+        if found.is_some() != listed {
+            wrong.push(format!("{}: {found:?}", statement.name));
+        }
+    }
+    let known = |name: &str| shared().any(|statement| statement.name == name);
+    let gone = NOT_YET.iter().filter(|(name, _)| !known(name));
+    wrong.extend(gone.map(|(name, _)| format!("{name} is not shared")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The tests above find what they look for.
+#[test]
+fn what_is_wrong_with_a_statement_is_found() {
+    let list =
+        assignments("UPDATE t SET a = a + 1, b = CASE WHEN a = 1 THEN c END\n         WHERE a = 1");
+    assert_eq!(list.len(), 1);
+    assert_eq!(list[0][0], ("a", "a + 1"));
+    assert_eq!(list[0][1].0, "b");
+    let list = assignments("INSERT … {replace:a, b} c = t.c + {new:c}, d = {new:d}");
+    assert_eq!(list, [[("c", "t.c + {new:c}"), ("d", "{new:d}")]]);
+    assert_eq!(
+        names("x.a = 'b' AND c < :d"),
+        [(Some("x"), "a"), (None, "c")]
+    );
+    for text in [
+        "UPDATE t SET a = 1 RETURNING b",
+        "UPDATE t SET a = (SELECT b FROM t WHERE c = 1)",
+        "UPDATE t SET a = 1 FROM {rows:b(id id)} WHERE t.id = b.id",
+        "UPDATE t SET a = 1 WHERE {any:t.id;b(id id)}",
+        "DELETE FROM t WHERE id IN (SELECT id FROM u)",
+        "WITH x AS (SELECT 1) DELETE FROM t",
+    ] {
+        assert!(foreign(text).is_some(), "{text}");
+    }
+    assert_eq!(
+        foreign("UPDATE {into:t;b(id id)} SET a = 1 WHERE {of:t.id;b(id id)} AND a = 2"),
+        None
+    );
+}

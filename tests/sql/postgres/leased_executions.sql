@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_executions WHERE process_id = $1 AND completed_at IS NULL FOR UPDATE SKIP LOCKED
