@@ -542,6 +542,7 @@ impl Fenced {
             from: self.step_id,
             from_ordinal: self.step_ordinal,
             node: self.node,
+            leaves: matches!(self.step, Ended::Succeeded { .. }),
             token: self.token,
             transition: self.transition,
             advancement: self.advancement,

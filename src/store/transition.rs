@@ -200,11 +200,10 @@ async fn apply<'a>(
 ) -> Result<(), Error> {
     move_branches(conn, &writes.moved).await?;
     hold(conn, &writes.held).await?;
-    // A branch that waited left its step long ago.
     let left: Vec<StepId> = writes
         .moved
         .iter()
-        .filter(|row| row.token.is_some())
+        .filter(|row| row.leaves)
         .map(|row| row.from)
         .collect();
     if !left.is_empty() {
@@ -491,6 +490,7 @@ impl Loaded {
             from: self.from,
             from_ordinal: self.from_ordinal,
             node: self.node,
+            leaves: false,
             token: None,
             transition: self.fired.transition,
             gathered: Some(self.fired.id),

@@ -33,6 +33,8 @@ pub struct Crossing<'a> {
     pub from_ordinal: i64,
     /// That step's node.
     pub node: NodeIndex,
+    /// That step has an output, and is left with it; otherwise it has failed.
+    pub leaves: bool,
     /// The claim's fence.
     pub token: ClaimToken,
     /// The record of the crossing.
@@ -130,6 +132,8 @@ pub(in crate::store) struct NewExecution<'a> {
 pub(in crate::store) struct Moved<'a> {
     pub id: BranchId,
     pub from: StepId,
+    /// That step becomes complete.
+    pub leaves: bool,
     pub token: Option<ClaimToken>,
     pub status: BranchStatus,
     pub step_id: StepId,
@@ -148,6 +152,8 @@ pub(in crate::store) struct Standing<'a> {
     pub from: StepId,
     pub from_ordinal: i64,
     pub node: NodeIndex,
+    /// It leaves its step now; one that waited did so long ago.
+    pub leaves: bool,
     pub token: Option<ClaimToken>,
     /// The crossing whose arrival made it move: the producer of what it makes.
     pub transition: TransitionId,
@@ -210,6 +216,7 @@ impl<'a> Standing<'a> {
             from: crossing.from,
             from_ordinal: crossing.from_ordinal,
             node: crossing.node,
+            leaves: crossing.leaves,
             token: Some(crossing.token),
             transition: crossing.transition,
             gathered: None,
@@ -223,6 +230,7 @@ impl<'a> Standing<'a> {
         Moved {
             id: self.branch_id,
             from: self.from,
+            leaves: self.leaves,
             token: self.token,
             status,
             step_id,
