@@ -188,6 +188,10 @@ const SPARE: &[(&str, Shown)] = &[
         Depth("a branch under our claim has not left its step"),
     ),
     (
+        "LEAVE_STEPS.1",
+        Depth("a step with an output, from which an advancer moves its branch, is being advanced"),
+    ),
+    (
         "COUNT_RETRIES.1",
         Depth("a branch under our claim has not left its step"),
     ),

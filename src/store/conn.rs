@@ -408,8 +408,29 @@ impl Conn {
         args: Args<'_>,
         rows: usize,
     ) -> Result<(), Error> {
+        self.counted(statement, args, rows, rows).await
+    }
+
+    /// The same for a statement that inserts rows or writes over them: some databases count one that was there
+    /// twice.
+    pub(super) async fn replace(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+        rows: usize,
+    ) -> Result<(), Error> {
+        self.counted(statement, args, rows, 2 * rows).await
+    }
+
+    async fn counted(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+        rows: usize,
+        most: usize,
+    ) -> Result<(), Error> {
         let written = self.execute(statement, args).await?;
-        match written == rows as u64 {
+        match (rows as u64..=most as u64).contains(&written) {
             true => Ok(()),
             false => Err(Error::Corrupt(format!(
                 "{} was to write {rows} rows, and wrote {written}",

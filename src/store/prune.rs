@@ -295,8 +295,8 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     if more {
         // There may be others; whose they are is not known, so none of the runs is whole any more.
         let begun: BTreeSet<Uuid> = ids(&branches, "run_id")?.into_iter().collect();
-        let rows = Rows::new().ids("id", begun);
-        conn.execute(&BEGIN_PRUNING, &[("b", (&rows).into())])
+        let rows = Rows::new().ids("id", begun.iter().copied());
+        conn.write(&BEGIN_PRUNING, &[("b", (&rows).into())], begun.len())
             .await?;
     }
     let barriers: BTreeSet<Uuid> = ids(&branches, "fan_out_id")?.into_iter().collect();
@@ -313,7 +313,8 @@ async fn delete(conn: &mut Conn, runs: Vec<Uuid>, at_most: usize) -> Result<Part
     delete_branches(conn, ids(&roots, "id")?).await?;
     conn.execute(&PRUNE_TUPLES, &rows).await?;
     conn.execute(&PRUNE_DELIVERIES, &rows).await?;
-    let runs = conn.execute(&PRUNE_RUNS, &rows).await?;
+    conn.write(&PRUNE_RUNS, &rows, runs.len()).await?;
+    let runs = runs.len() as u64;
     Ok(Part { runs, more })
 }
 
@@ -323,9 +324,9 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
     if branches.is_empty() {
         return Ok(());
     }
-    let branches = Rows::new().ids("id", branches);
-    let branches = [("b", (&branches).into())];
-    let found = conn.fetch(&PRUNABLE_STEPS, &branches).await?;
+    let rows = Rows::new().ids("id", branches.iter().copied());
+    let args = [("b", (&rows).into())];
+    let found = conn.fetch(&PRUNABLE_STEPS, &args).await?;
     let steps = Rows::new().ids("id", ids(&found, "id")?);
     let (mut left, mut about_waits) = (Vec::new(), Vec::new());
     for row in &found {
@@ -339,19 +340,22 @@ async fn delete_branches(conn: &mut Conn, branches: Vec<Uuid>) -> Result<(), Err
         let args = [("b", (&rows).into())];
         super::forget(conn, &PRUNABLE_PLACES, &PRUNE_AVAILABILITIES, &args).await?;
     }
-    let transitions = Rows::new().ids("id", left);
-    for (statement, rows) in [
-        (&PRUNE_ADVANCEMENTS, &transitions),
-        (&PRUNE_TRANSITIONS, &transitions),
-        (&PRUNE_EXECUTIONS, &steps),
-        (&PRUNE_STEPS, &steps),
+    let transitions = Rows::new().ids("id", left.iter().copied());
+    for (statement, rows, n) in [
+        (&PRUNE_ADVANCEMENTS, &transitions, None),
+        (&PRUNE_TRANSITIONS, &transitions, Some(left.len())),
+        (&PRUNE_EXECUTIONS, &steps, None),
+        (&PRUNE_STEPS, &steps, Some(found.len())),
     ] {
-        conn.execute(statement, &[("b", rows.into())]).await?;
+        let rows = [("b", rows.into())];
+        match n {
+            Some(n) => conn.write(statement, &rows, n).await?,
+            None => drop(conn.execute(statement, &rows).await?),
+        }
         failpoint!(conn, "prune.deleted");
     }
-    conn.execute(&PRUNE_FAN_OUTS, &branches).await?;
-    conn.execute(&PRUNE_BRANCHES, &branches).await?;
-    Ok(())
+    conn.execute(&PRUNE_FAN_OUTS, &args).await?;
+    conn.write(&PRUNE_BRANCHES, &args, branches.len()).await
 }
 
 fn ids(rows: &[super::Row], column: &str) -> Result<Vec<Uuid>, Error> {

@@ -112,7 +112,7 @@ pub(in crate::store) async fn begin_waits(
             .ids("id", deadlines.iter().map(|row| row.0))
             .ints("timeout", deadlines.iter().map(|row| micros(row.1.timeout)))
             .texts("unanswered", deadlines.iter().map(|row| word(row.1.then)));
-        conn.write(&INSERT_DEADLINES, &[("b", (&rows).into())], deadlines.len())
+        conn.replace(&INSERT_DEADLINES, &[("b", (&rows).into())], deadlines.len())
             .await?;
     }
     let hooks = waits.iter().filter_map(|wait| {
