@@ -141,6 +141,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("READY_AGAIN", "the same"),
     ("RECORD", "a migration: `tests/store/schema.rs`"),
     (
+        "FORGET_ACTIONS",
+        "what is old enough, of which worlds have nothing: `tests/store/actions.rs`",
+    ),
+    ("FORGET_BULKS", "the same: `tests/store/bulks.rs`"),
+    (
         "REOPEN_FAN_OUT",
         "an array that is too large: `a_fan_in_that_was_too_large_fires_again`",
     ),
