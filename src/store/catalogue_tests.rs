@@ -220,7 +220,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is in a text that not all databases take.
+/// The first thing in a text that not all databases take.
 fn foreign(text: &str) -> Option<&'static str> {
     const WORDS: &[&str] = &[
         "RETURNING",
