@@ -154,11 +154,14 @@ impl Health {
             .collect();
         let dead = |process: &&&ProcessRow| witness.state(process) == State::Dead;
         let dead = stale.iter().filter(dead).count();
-        let fine = !asked.is_empty() && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
+        // A console of its own moves nothing: it answers for itself, and counts for nobody.
+        let counted = |process: &&&ProcessRow| narrow || process.role != Role::Console;
+        let counted = asked.iter().filter(counted).count();
+        let fine = counted > 0 && stale.is_empty() && stuck.is_empty() && obstacle.is_none();
         if cli.out.json {
             cli.out.value(&HealthJson {
                 healthy: fine,
-                supervisors: asked.len(),
+                supervisors: counted,
                 stale: stale.len(),
                 dead,
                 obstacle: obstacle.as_deref(),
@@ -201,15 +204,14 @@ impl Health {
             let (fact, remedy) = (out::clean(fact), out::clean(remedy));
             cli.out.text(&format!("{fact}; {remedy}\n"))?;
         }
-        let problem = self.problem(&witness, &asked, &stale, dead);
+        let problem = self.problem(&witness, &asked, counted, &stale, dead);
         let obstacle = obstacle.as_deref().map(mend);
         let stuck = stuck.iter().map(problem_of);
         let problems: Vec<Problem> = obstacle.into_iter().chain(problem).chain(stuck).collect();
         if !problems.is_empty() {
             return Err(Failure::Problems(Code::Failed, Problems(problems)));
         }
-        let n = asked.len();
-        cli.out.text(&format!("healthy: {n} of {n}\n"))
+        cli.out.text(&format!("healthy: {counted} of {counted}\n"))
     }
 
     /// True when it would wait for whoever has locked that. For one host or process alone only heartbeats are read.
@@ -223,6 +225,7 @@ impl Health {
         &self,
         witness: &Witness,
         asked: &[&ProcessRow],
+        counted: usize,
         stale: &[&ProcessRow],
         dead: usize,
     ) -> Option<Problem> {
@@ -270,6 +273,10 @@ impl Health {
                 let stale = stale.len();
                 let message = format!("unhealthy: {stale} of {n} {which} {are} {what}: {fact}");
                 Some(Problem::new(message).help(help))
+            }
+            (_, None) if counted == 0 => {
+                let message = "unhealthy: no supervisor is registered, only a console";
+                Some(Problem::new(message).help("`ductworkd` starts one"))
             }
             (_, None) => None,
         }

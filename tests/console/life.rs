@@ -95,6 +95,16 @@ on_every_database! {
         let why = fixture.run(&[], &["why", &run, "--json"]);
         let why = String::from_utf8(why.stdout).unwrap();
         assert!(why.contains("no_worker"), "{why}");
+        let health = fixture.run(&[], &["health"]);
+        assert_eq!(health.status.code(), Some(1));
+        let health = String::from_utf8(health.stderr).unwrap();
+        let line = "error: unhealthy: no supervisor is registered, only a console";
+        assert_eq!(health.lines().next(), Some(line), "{health}");
+        let health = fixture.run(&[], &["health", "--json"]);
+        let health: serde_json::Value = serde_json::from_slice(&health.stdout).unwrap();
+        assert_eq!((&health["healthy"], &health["supervisors"]), (&false.into(), &0.into()));
+        // For itself it answers.
+        assert!(fixture.run(&[], &["health", "--here"]).status.success());
         alone.stop().await;
         assert!(fixture.processes().await.is_empty());
         // The same by its role.
