@@ -10,17 +10,18 @@ use crate::model::Role;
 use crate::problem::{Problem, Problems};
 use crate::process::{live, proof, wakeup};
 use crate::store::delivery::{self, COUNTED};
+use crate::store::departed;
 use crate::store::process::{self, ProcessRow};
 use crate::store::writable::{self, Locked};
 use crate::store::{self, Conn, Purpose, query};
 use crate::time;
 use crate::wire::health::{HealthJson, KeptJson, StuckJson};
 use crate::wire::pipeline::PausedJson;
-use crate::wire::process::State;
+use crate::wire::process::{DepartedJson, State};
 
 use super::exit::{Code, Failure};
 use super::out;
-use super::processes::{Witness, json, table};
+use super::processes::{self, Witness, json, table};
 use super::setup::{self, CliContext};
 
 /// Tells whether all supervisors are healthy, and whether anything does not move although it should.
@@ -145,6 +146,10 @@ impl Health {
             true => Vec::new(),
             false => delivery::unsent(&mut conn, &config.console.endpoints).await?,
         };
+        let lost = match narrow {
+            true => Vec::new(),
+            false => departed::lost_lately(&mut conn, now).await?,
+        };
         let (kept, waits): (Vec<&Waits>, Vec<&Waits>) =
             waits.iter().partition(|it| it.kept(now).is_some());
         let undelivered = waits.iter().find_map(|it| it.oldest.fact(now));
@@ -171,6 +176,7 @@ impl Health {
                 undelivered: undelivered.as_deref(),
                 kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
                 untraced: untraced.map(|it| it.fact.as_str()),
+                lost: lost.iter().map(DepartedJson::of).collect(),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
             return if fine {
@@ -194,6 +200,10 @@ impl Health {
         for pause in &pauses {
             let fact = out::clean(&pause.fact(now));
             cli.out.text(&format!("{fact}\n"))?;
+        }
+        // Others have taken up what it held; it may be one host less all the same.
+        if let Some(line) = processes::lost(&lost, now) {
+            cli.out.text(&format!("{line}\n"))?;
         }
         // The fault is the endpoint's, and no daemon mends it.
         if let Some(fact) = &undelivered {

@@ -71,11 +71,30 @@ impl Processes {
             match processes.is_empty() {
                 true => cli
                     .out
-                    .text("no processes are registered: `ductworkd` starts them\n"),
-                false => cli.out.text(&table(cli, &processes, &witness, now)),
+                    .text("no processes are registered: `ductworkd` starts them\n")?,
+                false => cli.out.text(&table(cli, &processes, &witness, now))?,
+            }
+            match lost(&departed::lost_lately(&mut conn, now).await?, now) {
+                Some(line) => cli.out.text(&format!("{line}\n")),
+                None => Ok(()),
             }
         })
     }
+}
+
+/// The line that tells of supervisors that were lost lately.
+pub(super) fn lost(lost: &[Departed], now: i64) -> Option<String> {
+    let last = lost.first()?;
+    let many = if lost.len() == 1 { "" } else { "s" };
+    Some(out::clean(&format!(
+        "{n} supervisor{many} died in the last hour; last pid {pid} on {host}, {ago} ago: {how}; \
+         `ductworkd processes --gone` lists them",
+        n = lost.len(),
+        pid = last.pid,
+        host = last.host,
+        ago = time::whole(time::between(last.gone_at, now)),
+        how = last.death.as_deref().unwrap_or_default(),
+    )))
 }
 
 fn gone(cli: &CliContext, departed: &[Departed], now: i64) -> Result<(), Failure> {

@@ -85,6 +85,7 @@ pub fn begin(counts: &mut Counts, role: Role, pipeline: Option<&str>) {
             for kind in KINDS {
                 counts.add(&metrics::LEASES_EXPIRED, &[kind], 0);
             }
+            counts.add(&metrics::SUPERVISORS_LOST, &[], 0);
         }
         _ => {}
     }
@@ -239,6 +240,9 @@ pub fn recovered(
         counts.add(&metrics::RECOVERIES, &[proof], 1);
         if let Some(silence) = silence {
             counts.observe(&metrics::RECOVERY, &[], silence);
+        }
+        if recovered.role == Some(Role::Supervisor) && result == ExecutionResult::ProcessCrashed {
+            counts.add(&metrics::SUPERVISORS_LOST, &[], 1);
         }
     }
     for closed in &recovered.closed {

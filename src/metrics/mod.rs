@@ -127,6 +127,8 @@ metrics! {
         "Claims that were taken away from a process because its heartbeat had stopped";
     RECOVERIES = Counter "recoveries" ["proof"]
         "Dead processes that were recovered, by how their death was known";
+    SUPERVISORS_LOST = Counter "supervisors_lost" []
+        "Supervisors that others found dead: they were killed, or their host is gone or stands still";
     ADVANCEMENTS = Counter "advancements" ["pipeline", "result"]
         "Branches that were moved";
     HEARTBEATS = Counter "heartbeats" ["role", "outcome"]

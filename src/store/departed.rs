@@ -15,6 +15,12 @@ use super::statement::statements;
 /// As many are forgotten in one transaction.
 const FORGOTTEN_AT_ONCE: u64 = 500;
 
+/// Somebody who looks after a daemon is told of a death for so long.
+const LATELY: Duration = Duration::from_secs(60 * 60);
+
+/// Among so many of those that went last.
+const LOOKED_AT: usize = 500;
+
 statements! {
     /// The attempts that it made refer to it for as long as there is history.
     REMEMBER = "
@@ -94,6 +100,17 @@ pub async fn latest(conn: &mut Conn, n: usize) -> Result<Vec<Departed>, Error> {
             })
         })
         .collect()
+}
+
+/// The supervisors that were found dead within the last hour, the last one first, as far as they are among
+/// the processes that went last.
+pub async fn lost_lately(conn: &mut Conn, now: i64) -> Result<Vec<Departed>, Error> {
+    let mut lost = latest(conn, LOOKED_AT).await?;
+    let lately = now.saturating_sub(micros(LATELY));
+    lost.retain(|it| {
+        it.role == Role::Supervisor.as_str() && it.death.is_some() && it.gone_at >= lately
+    });
+    Ok(lost)
 }
 
 /// Forgets processes that went so long ago; true where there may be more of them.

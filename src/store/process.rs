@@ -517,6 +517,8 @@ pub struct Closed {
 pub struct Recovered {
     /// False: the process was alive, or had been recovered before.
     pub removed: bool,
+    /// The purpose that the process had, where its row was removed and this version knows it.
+    pub role: Option<Role>,
     /// Executions that may be claimed again.
     pub again: usize,
     /// Steps that are out of their crash budget.
@@ -574,12 +576,15 @@ pub async fn recover(
         if !removed && proven == 0 {
             return Ok(Recovered::default());
         }
+        let mut role = None;
         if let Some(row) = row {
+            role = row.get::<String>("role")?.parse().ok();
             departed::remember(conn, process, &row, Some(how)).await?;
         }
         failpoint!(conn, "recover.removed");
         let mut recovered = Recovered {
             removed,
+            role,
             ..Recovered::default()
         };
         give_back_executions(conn, process, &lost, limits, definitions, &mut recovered).await?;

@@ -8,7 +8,7 @@ use crate::store::delivery::COUNTED;
 
 use super::Time;
 use super::pipeline::PausedJson;
-use super::process::ProcessJson;
+use super::process::{DepartedJson, ProcessJson};
 
 /// Whether all is well.
 #[derive(Serialize)]
@@ -35,6 +35,8 @@ pub struct HealthJson<'a> {
     pub kept: Vec<KeptJson<'a>>,
     /// A collector that takes no traces, which is no fault of Ductwork's.
     pub untraced: Option<&'a str>,
+    /// Supervisors that others found dead within the last hour, which is no fault any more.
+    pub lost: Vec<DepartedJson<'a>>,
     /// All processes, where they were asked for.
     pub processes: Option<Vec<ProcessJson<'a>>>,
 }

@@ -185,6 +185,57 @@ on_every_database! {
         fixture.audited().await;
     }
 
+    async fn a_host_that_is_lost_is_told_of_after_others_have_recovered_it(db: Db) {
+        let settings = Settings { reaper_timeout: "3s", ..Settings::default() };
+        let fixture = DaemonFixture::new(&db, settings, &[QUICK]).await;
+        let mut lost = fixture.start();
+        lost.ready().await;
+        fixture.configure(ANY_PORT);
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let console = Console::of(&daemon).await;
+        let series = |text: String| {
+            let lost = text.lines().find(|line| line.starts_with("ductwork_supervisors_lost_total "));
+            lost.map(str::to_owned)
+        };
+        let counted = eventually(PATIENCE, "there is a series before anybody is lost", async || {
+            series(console.get("/metrics").body)
+        });
+        assert_eq!(counted.await, "ductwork_supervisors_lost_total 0");
+        let said = fixture.run(&[], &["health", "--json"]);
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        assert_eq!((&said["supervisors"], &said["lost"]), (&2.into(), &serde_json::json!([])));
+        // As a host that stands still does: nobody there can say farewell, and nobody else can see it die.
+        let frozen: Vec<i32> = lost.processes().iter().map(|it| it.pid).collect();
+        for pid in &frozen {
+            freeze(*pid).await;
+        }
+        let line = format!("1 supervisor died in the last hour; last pid {} on ", lost.pid());
+        for verb in ["health", "processes"] {
+            let said = eventually(PATIENCE, "it is told", async || {
+                let said = fixture.run(&[], &[verb]);
+                let text = String::from_utf8(said.stdout).unwrap();
+                (said.status.success() && text.contains(&line)).then_some(text)
+            })
+            .await;
+            assert!(said.contains(": its heartbeat stopped; `ductworkd processes --gone`"), "{said}");
+        }
+        let said = fixture.run(&[], &["health", "--json"]);
+        let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        assert_eq!((&said["healthy"], &said["supervisors"]), (&true.into(), &1.into()), "{said}");
+        assert_eq!(said["lost"][0]["pid"], lost.pid(), "{said}");
+        eventually(PATIENCE, "it is counted once, and its children are not", async || {
+            let counted = series(console.get("/metrics").body)?;
+            (counted == "ductwork_supervisors_lost_total 1").then_some(())
+        })
+        .await;
+        for pid in frozen {
+            send(pid, Signal::SIGKILL);
+        }
+        lost.ended(PATIENCE).await;
+        daemon.stop().await;
+    }
+
     async fn requests_are_timed_by_the_route_and_no_path_is_a_label(db: Db) {
         let fixture = DaemonFixture::new(&db, Settings::default(), &[QUICK]).await;
         fixture.configure(ANY_PORT);
