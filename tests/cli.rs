@@ -1627,7 +1627,38 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
             "{ended:?}"
         );
     }
+    // Beside a daemon the run goes on without anybody's doing.
+    let mut daemon = place.command();
+    let daemon = daemon.arg("start").stdout(Stdio::null());
+    let mut daemon = daemon.stderr(Stdio::piped()).spawn().unwrap();
+    until_said(&mut daemon, "ready");
+    let mut child = run_of(&place, &["Slow", "1"], Stdio::piped());
+    let said = until_said(&mut child, "triggered");
+    let id = said.lines().find(|line| line.ends_with("triggered")).unwrap();
+    let id = id.split(' ').nth(1).unwrap().to_owned();
+    for _ in 0..2 {
+        send(&child, SIGINT);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let told = format!("stopped; the run {id} goes on: the worker ");
+    assert!(ended.stderr.contains(&told), "{ended:?}");
+    assert!(!ended.stderr.contains("continue it"), "{ended:?}");
+    // Nor does the end of the waiting end it.
+    let mut command = place.command();
+    command.args(["trigger", "Slow", "1", "--wait"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let id = until_said(&mut child, "triggered");
+    let id = id.split(' ').nth(1).unwrap().to_owned();
+    send(&child, SIGINT);
+    let ended = Ended::of(child.wait_with_output().unwrap());
+    assert_eq!(ended.code, Some(130), "{ended:?}");
+    let told = format!("the run goes on; ductworkd watch {id} shows it\n");
+    assert!(ended.stderr.ends_with(&told), "{ended:?}");
+    send(&daemon, SIGTERM);
     std::fs::write(place.path().join("go"), "").unwrap();
+    daemon.wait().unwrap();
     let last = place.run(["start", "--until-idle"]);
     assert_eq!(last.code, Some(0), "{last:?}");
     let runs = place.run(["runs", "--json"]).json();
@@ -1637,7 +1668,7 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
         .iter()
         .map(|run| &run["status"])
         .collect();
-    assert_eq!(statuses, ["completed", "completed"]);
+    assert_eq!(statuses, ["completed"; 4]);
 }
 
 /// The step at work is let end, and it is the last one.

@@ -48,6 +48,17 @@ pub async fn note_pause(conn: &mut Conn, pipeline: &str) -> Result<bool, Failure
     Ok(true)
 }
 
+/// A living worker of a pipeline, if there is any.
+pub fn worker<'a>(
+    processes: &'a [ProcessRow],
+    witness: &Witness,
+    pipeline: &str,
+) -> Option<&'a ProcessRow> {
+    let works = |it: &&ProcessRow| it.pipeline.as_deref() == Some(pipeline);
+    let lives = |it: &&ProcessRow| witness.state(it) == State::Healthy;
+    processes.iter().find(|it| works(it) && lives(it))
+}
+
 /// Tells somebody who has just given work to a pipeline that it is paused; and a person at a terminal that no
 /// living process works it.
 pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<(), Failure> {
@@ -56,11 +67,11 @@ pub async fn note(conn: &mut Conn, config: &Config, pipeline: &str) -> Result<()
     }
     let processes = process::processes(conn).await?;
     let witness = Witness::of(config);
-    let works = |it: &ProcessRow| it.pipeline.as_deref() == Some(pipeline);
-    let lives = |it: &ProcessRow| witness.state(it) == State::Healthy;
-    if processes.iter().any(|it| works(it) && lives(it)) {
+    if worker(&processes, &witness, pipeline).is_some() {
         return Ok(());
     }
+    let works = |it: &ProcessRow| it.pipeline.as_deref() == Some(pipeline);
+    let lives = |it: &ProcessRow| witness.state(it) == State::Healthy;
     let daemon = |it: &&ProcessRow| it.role == Role::Supervisor && lives(it);
     let remedy = match processes.iter().find(daemon) {
         Some(daemon) if !processes.iter().any(works) => why::reload(pipeline, daemon.pid),

@@ -18,6 +18,7 @@ use crate::problem::{Problem, Problems};
 use crate::process::start::{self, Embedded, Options};
 use crate::process::supervisor::Handle;
 use crate::store;
+use crate::store::process;
 use crate::store::query::{self, NodeProgress};
 use crate::store::trigger::{self, NewRun, Triggered};
 use crate::store::{Conn, Location, Purpose};
@@ -28,8 +29,9 @@ use super::exit::{Code, Failure};
 use super::follow::{self, Follow, View, is_drawable, say};
 use super::live::{Screen, Style};
 use super::nobody;
-use super::out::Out;
+use super::out::{Out, clean};
 use super::outage::Outages;
+use super::processes::Witness;
 use super::terminal::Terminal;
 use super::trigger::{Answer, made, note_other_input};
 
@@ -75,6 +77,7 @@ pub fn run(
     shot: Shot,
 ) -> Result<ExitCode, Failure> {
     let location = config.location()?;
+    let witness = Witness::of(&config);
     let followed = RefCell::new(Followed::default());
     // Before there are children, which have what this process has.
     let drawn = !shot.out.json && is_drawable();
@@ -91,7 +94,7 @@ pub fn run(
     }
     // It was told to stop.
     if let Some(triggered) = followed.triggered {
-        let left = async { Ok(left(&location, &shot, &triggered).await) };
+        let left = async { Ok(left(&location, &witness, &shot, &triggered).await) };
         return start::run_local(left)?.map(|()| code);
     }
     Err(Failure::failed(match followed.asked {
@@ -102,19 +105,36 @@ pub fn run(
 }
 
 /// Says what became of a run that nobody followed to its end: the steps at work were let end, so it
-/// may have ended with them.
-async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result<(), Failure> {
+/// may have ended with them. Other daemons may go on with it.
+async fn left(
+    location: &Location,
+    witness: &Witness,
+    shot: &Shot,
+    triggered: &Triggered,
+) -> Result<(), Failure> {
     let id = triggered.run_id;
     let asked = async {
         let mut conn = location.connect(Purpose::Query).await?;
         let state = query::run_state(&mut conn, triggered.run_id).await?;
-        Ok::<_, store::Error>((conn, state))
+        let processes = process::processes(&mut conn).await?;
+        Ok::<_, store::Error>((conn, state, processes))
     };
+    let interrupted = |problem| Failure::Problems(Code::Interrupted, Problems(vec![problem]));
     let left = match asked.await {
-        Ok((mut conn, state)) => {
+        Ok((mut conn, state, processes)) => {
             let status = state.map(|state| state.status);
             if status != Some(RunStatus::InProgress) {
                 return report(&mut conn, shot, &shot.follow(triggered), triggered, status).await;
+            }
+            let pipeline = &shot.definition.pipeline;
+            if let Some(other) = nobody::worker(&processes, witness, pipeline) {
+                let (pid, host) = (other.pid, clean(&other.host));
+                return Err(interrupted(
+                    Problem::new(format!(
+                        "stopped; the run {id} goes on: the worker {pid} on {host} works on {pipeline}"
+                    ))
+                    .help(format!("follow it with `ductworkd watch {id}`")),
+                ));
             }
             format!("stopped, and the run {id} is left in progress")
         }
@@ -125,13 +145,9 @@ async fn left(location: &Location, shot: &Shot, triggered: &Triggered) -> Result
             format!("stopped, and the run {id} may be left in progress: {error}")
         }
     };
-    let problem = Problem::new(left).help(format!(
+    Err(interrupted(Problem::new(left).help(format!(
         "continue it with `ductworkd start`; then follow it with `ductworkd watch {id}`"
-    ));
-    Err(Failure::Problems(
-        Code::Interrupted,
-        Problems(vec![problem]),
-    ))
+    ))))
 }
 
 /// Follows a run to where it rests, and prints what came of it.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::model::{Caller, RunId, RunStatus};
@@ -104,6 +105,10 @@ impl Trigger {
             );
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
+            // Before anybody learns of the run, and can have enough of the waiting.
+            let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
+                Failure::failed(Problem::new(format!("signals cannot be caught: {error}")))
+            })?;
             if triggered.created {
                 setup::wake(&mut conn, &config.location()?, pipeline).await;
             }
@@ -131,7 +136,15 @@ impl Trigger {
             }
             if self.wait {
                 nobody::note_pause(&mut conn, pipeline).await?;
-                let end = wait(&mut conn, triggered.run_id, &config).await?;
+                let end = tokio::select! {
+                    biased;
+                    _ = enough.recv() => {
+                        let run = triggered.run_id;
+                        say(&format!("the run goes on; ductworkd watch {run} shows it"));
+                        return Err(Failure::Quiet(Code::Interrupted));
+                    }
+                    end = wait(&mut conn, triggered.run_id, &config) => end?,
+                };
                 answer.status = Some(end.status);
                 answer.output = end.output;
             }
