@@ -1079,16 +1079,11 @@ fn a_key_makes_one_run() {
     assert_eq!(second.json()["created"], false);
     assert_eq!(second.json()["run_id"], first.json()["run_id"]);
     let third = place.run(["trigger", "Hello", "2", "--key", "k"]);
-    assert_eq!(third.code, Some(0));
-    assert!(
-        third
-            .stderr
-            .contains("had a different input; your input was ignored"),
-        "{third:?}"
-    );
+    third.failed(1, "this key already belongs to the run ");
+    assert!(third.stderr.contains("give another key, or the same input"));
     let told = place.run(["trigger", "Hello", "2", "--key", "k", "--json"]);
-    assert_eq!(told.json()["input_differs"], true);
-    assert_eq!(second.json()["input_differs"], serde_json::Value::Null);
+    assert_eq!((told.code, told.stdout.as_str()), (Some(1), ""), "{told:?}");
+    assert!(told.stderr.contains("which had a different input"), "{told:?}");
     place
         .run(["trigger", "Hello", "1", "--key", ""])
         .failed(2, "a key has");
@@ -1750,12 +1745,14 @@ fn a_run_says_what_came_of_it() {
         (&told["status"], &told["output"], &told["created"]),
         (&"completed".into(), &1.into(), &true.into())
     );
-    let again = run(&["Slow", "2", "--key", "k", "--json"], Stdio::piped());
+    let again = run(&["Slow", "1", "--key", "k", "--json"], Stdio::piped());
     assert_eq!(
         (&again.json()["run_id"], &again.json()["created"]),
         (&told["run_id"], &false.into())
     );
-    assert!(again.stderr.contains("had a different input"), "{again:?}");
+    let other = run(&["Slow", "2", "--key", "k", "--json"], Stdio::piped());
+    assert_eq!((other.code, other.stdout.as_str()), (Some(1), ""), "{other:?}");
+    assert!(other.stderr.contains("had a different input"), "{other:?}");
     run(&["Slow", "1", "--key", ""], Stdio::piped()).failed(2, "a key has");
 
     let halted = run(&["Slow", "0", "--json"], Stdio::piped());

@@ -27,7 +27,7 @@ pub struct Run {
         allow_negative_numbers = true
     )]
     input: String,
-    /// A second run with this key returns the output of the first
+    /// A second run with this key and the same input returns the output of the first
     #[arg(long)]
     key: Option<String>,
 }

@@ -33,7 +33,7 @@ use super::out::{Out, clean};
 use super::outage::Outages;
 use super::processes::Witness;
 use super::terminal::Terminal;
-use super::trigger::{Answer, made, note_other_input};
+use super::trigger::{Answer, made, same_input};
 
 /// Between two looks at the run.
 const LOOK_EVERY: Duration = Duration::from_millis(80);
@@ -170,7 +170,7 @@ async fn follow(
     let triggered = &triggered[0];
     let id = triggered.run_id;
     followed.borrow_mut().triggered = Some(triggered.clone());
-    note_other_input(triggered);
+    same_input(triggered)?;
     let pipeline = &shot.definition.pipeline;
     if terminal.is_none() || !triggered.created {
         say(&format!("run {id} of {pipeline} {}", made(triggered)));
@@ -262,7 +262,6 @@ async fn report(
             run_id: triggered.run_id,
             pipeline: &shot.definition.pipeline,
             created: Some(triggered.created),
-            input_differs: triggered.input_differs.then_some(true),
             status,
             output,
         }),

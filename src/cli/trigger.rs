@@ -45,7 +45,7 @@ pub struct Trigger {
         allow_negative_numbers = true
     )]
     input: String,
-    /// A second trigger with this key returns the first run
+    /// A second trigger with this key and the same input returns the first run
     #[arg(long)]
     key: Option<String>,
     /// Wait for the end; exit 1 unless the run completes, 3 when it waits for a person
@@ -66,9 +66,6 @@ pub struct Answer<'a> {
     /// False: its key had started it before. Absent where nobody has just asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<bool>,
-    /// Only where its key had started it before with another input, and true then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_differs: Option<bool>,
     /// Its outcome, where the command waited for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
@@ -106,18 +103,18 @@ impl Trigger {
             let triggered = waiting(setup::CONNECTING, triggered).await?;
             let triggered = &triggered[0];
             // Before anybody learns of the run, and can have enough of the waiting.
-            let mut enough = signal(SignalKind::interrupt()).map_err(|error| {
-                Failure::failed(Problem::new(format!("signals cannot be caught: {error}")))
+            let enough = self.wait.then(|| signal(SignalKind::interrupt()));
+            let enough = enough.transpose().map_err(|error| {
+                Failure::failed(Problem::new(format!("signals cannot be read: {error}")))
             })?;
             if triggered.created {
                 setup::wake(&mut conn, &config.location()?, pipeline).await;
             }
-            note_other_input(triggered);
+            same_input(triggered)?;
             let mut answer = Answer {
                 run_id: triggered.run_id,
                 pipeline,
                 created: Some(triggered.created),
-                input_differs: triggered.input_differs.then_some(true),
                 status: None,
                 output: None,
             };
@@ -134,7 +131,7 @@ impl Trigger {
             if !self.wait {
                 nobody::note(&mut conn, &config, pipeline).await?;
             }
-            if self.wait {
+            if let Some(mut enough) = enough {
                 nobody::note_pause(&mut conn, pipeline).await?;
                 let end = tokio::select! {
                     biased;
@@ -193,14 +190,18 @@ pub fn made(triggered: &Triggered) -> &'static str {
     }
 }
 
-/// Says so where a key leads to a run with another input.
-pub fn note_other_input(triggered: &Triggered) {
-    if triggered.input_differs {
-        let run = triggered.run_id;
-        note(&format!(
-            "this key already belongs to run {run}, which had a different input; your input was ignored"
-        ));
+/// Refuses a key that leads to a run with another input: what becomes of that is no answer to this one.
+pub fn same_input(triggered: &Triggered) -> Result<(), Failure> {
+    if !triggered.input_differs {
+        return Ok(());
     }
+    let run = triggered.run_id;
+    let problem = Problem::new(format!(
+        "this key already belongs to the run {run}, which had a different input"
+    ));
+    Err(Failure::failed(problem.help(format!(
+        "give another key, or the same input; `ductworkd show {run}` shows that of the run"
+    ))))
 }
 
 /// Waits until a run has ended, or nothing of it goes on unless a person answers: by looking, ever less
@@ -248,9 +249,4 @@ async fn look(
         say(&line);
     }
     Ok(None)
-}
-
-/// A word to people, beside the output.
-fn note(text: &str) {
-    say(&format!("note: {text}"));
 }

@@ -78,7 +78,6 @@ impl Watch {
                     run_id: run,
                     pipeline: &found.pipeline,
                     created: None,
-                    input_differs: None,
                     status,
                     output,
                 })?,

@@ -3,8 +3,10 @@
 //! Owns: the rows of a new run: run, root branch, start step, execution, availability; all or
 //! nothing, many at once.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
+
+use serde_json::value::RawValue;
 
 use crate::definition::Definition;
 use crate::failpoint::failpoint;
@@ -255,8 +257,31 @@ fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
     Ok(Triggered {
         run_id: *run_id,
         created: false,
-        input_differs: input.as_deref() != Some(run.input),
+        input_differs: !input.as_deref().is_some_and(|it| is_same(it, run.input)),
     })
+}
+
+/// True where two JSON values are one, whatever the order of keys. Numbers and strings are as they are written: no
+/// number is so long that a part of it goes unseen.
+fn is_same(one: &str, other: &str) -> bool {
+    fn read<'a, T: serde::Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> {
+        let read = |text| serde_json::from_str(text).ok();
+        Some((read(one)?, read(other)?))
+    }
+    if one == other {
+        return true;
+    }
+    let same = |(one, other): (&&RawValue, &&RawValue)| is_same(one.get(), other.get());
+    match (one.as_bytes().first(), other.as_bytes().first()) {
+        (Some(b'{'), Some(b'{')) => read::<BTreeMap<String, &RawValue>>(one, other)
+            .is_some_and(|(one, other)| {
+                one.keys().eq(other.keys()) && one.values().zip(other.values()).all(same)
+            }),
+        (Some(b'['), Some(b'[')) => read::<Vec<&RawValue>>(one, other).is_some_and(
+            |(one, other)| one.len() == other.len() && one.iter().zip(&other).all(same),
+        ),
+        _ => false,
+    }
 }
 
 /// The keys of what a run begins with.

@@ -65,6 +65,29 @@ on_every_database! {
         }
     }
 
+    /// Keys may come in any order; all else is as it was written, so that no digit goes unseen.
+    async fn a_key_knows_its_input_whatever_the_order_of_its_keys(db: Db) {
+        let mut driver = Driver::new(&db).await;
+        for (at, (stored, asked, differs)) in [
+            (r#"[{"a":1,"b":{"c":2,"d":3}}]"#, r#"[{"b":{"d":3,"c":2},"a":1}]"#, false),
+            (r#"[{"a":1,"b":{"c":2,"d":3}}]"#, r#"[{"b":{"d":2,"c":3},"a":1}]"#, true),
+            (r#"{"a":1}"#, r#"{"b":1}"#, true),
+            ("[1,2]", "[2,1]", true),
+            ("[12345678901234567890123]", "[12345678901234567890132]", true),
+            ("[1,23]", "[12,3]", true),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let key = at.to_string();
+            for (input, expected) in [(stored, false), (asked, differs)] {
+                let runs = [NewRun { key: Some(&key), input }];
+                let made = trigger::trigger(&mut driver.conn, &one(), &runs, Duration::ZERO).await;
+                assert_eq!(made.unwrap()[0].input_differs, expected, "{stored} {input}");
+            }
+        }
+    }
+
     async fn a_claim_takes_no_more_inputs_than_fit_and_leaves_the_others_to_be_put_back(db: Db) {
         let mut driver = Driver::new(&db).await;
         let huge = text(BYTES_MAX).to_string();
