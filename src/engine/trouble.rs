@@ -28,11 +28,23 @@ pub enum Trouble {
     Listening,
     /// Traces cannot be sent.
     Exporting,
+    /// The configuration could not be read anew.
+    Reloading,
 }
 
-/// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
-/// is nobody's concern.
-const REPORT_AFTER: Duration = Duration::from_secs(15);
+impl Trouble {
+    /// Once it has lasted for so long, it is told with the process's row: what is over by the next attempt
+    /// is nobody's concern.
+    fn report_after(self) -> Duration {
+        Duration::from_secs(match self {
+            // Nobody attempts it again.
+            Self::Reloading => 0,
+            // A predecessor that drains has let it go by then.
+            Self::Listening => 6,
+            _ => 15,
+        })
+    }
+}
 
 /// Not met for so long, it is not told any more. Longer than the pause between two attempts.
 const REPORT_FOR: Duration = Duration::from_secs(90);
@@ -71,6 +83,9 @@ impl Troubles {
                 Trouble::Advancing => events::advancing_failed(text, lasted),
                 Trouble::Listening => events::not_listening(text, lasted),
                 Trouble::Exporting => events::not_exported(text, lasted),
+                // Whoever asked for it was told then.
+                Trouble::Reloading if lasted.is_zero() => {}
+                Trouble::Reloading => events::reload_failed(text, lasted),
             }
         }
         self.texts
@@ -91,8 +106,8 @@ impl Troubles {
 
     /// The one that has lasted longest, if one lasts.
     pub fn longest(&self, now: Instant) -> Option<Lasting> {
-        let lasting = self.lasting.met().filter(|(_, met)| {
-            met.last.saturating_duration_since(met.first) >= REPORT_AFTER
+        let lasting = self.lasting.met().filter(|((trouble, _), met)| {
+            met.last.saturating_duration_since(met.first) >= trouble.report_after()
                 && now.saturating_duration_since(met.last) < REPORT_FOR
         });
         let (key, met) = lasting.min_by_key(|(_, met)| met.first)?;
@@ -106,6 +121,21 @@ impl Troubles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_that_failed_is_told_at_once_and_a_taken_address_after_its_predecessor_has_drained() {
+        let start = Instant::now();
+        for (trouble, seconds) in [(Trouble::Reloading, 0), (Trouble::Listening, 6)] {
+            let mut troubles = Troubles::default();
+            troubles.meet(trouble, "", "text", start);
+            let after = start + Duration::from_secs(seconds);
+            assert_eq!(troubles.longest(start).is_some(), seconds == 0);
+            troubles.meet(trouble, "", "text", after);
+            assert!(troubles.longest(after).is_some());
+            troubles.over(trouble, "");
+            assert_eq!(troubles.longest(after), None);
+        }
+    }
 
     #[test]
     fn what_lasts_is_told_until_it_is_over_and_what_was_met_once_is_not() {

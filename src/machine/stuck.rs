@@ -21,6 +21,9 @@ pub const UNSENT: &str = "traces cannot be sent";
 /// A console whose collector is away says so in these words, and then which and why.
 pub const AWAY: &str = "traces cannot be sent to";
 
+/// A supervisor that could not read its configuration anew says so in these words, and then why.
+pub const NOT_RELOADED: &str = "the last reload failed";
+
 /// The cause of a process that cannot get on.
 const TROUBLE: &str = "trouble";
 
@@ -34,6 +37,9 @@ const READ_RUNS: &str =
 /// The remedy for one whose collector is away.
 const MEND_COLLECTOR: &str = "see that the collector of `console.traces` can be reached and takes what is sent; traces of runs that are \
      kept are sent then";
+
+/// The remedy for a supervisor that could not read its configuration anew.
+const RELOAD: &str = "`ductworkd check` finds the mistake; mend it, and send HUP again";
 
 /// The remedy for a console that cannot listen.
 const LISTEN_ELSEWHERE: &str = "end the program that has the place, or let `console.listen` or `console.socket` name another one";
@@ -205,8 +211,13 @@ impl Facts {
             // No work waits for it.
             Role::Console if trouble.starts_with(AWAY) => (UNTRACED, MEND_COLLECTOR.to_owned()),
             Role::Console if trouble.starts_with(UNSENT) => (TROUBLE, READ_RUNS.to_owned()),
+            Role::Supervisor if trouble.starts_with(NOT_RELOADED) => (TROUBLE, RELOAD.to_owned()),
             Role::Console => (TROUBLE, LISTEN_ELSEWHERE.to_owned()),
             _ => (TROUBLE, list()),
+        };
+        let state = match trouble.starts_with(NOT_RELOADED) {
+            true => "has worked with an old configuration",
+            false => "cannot get on",
         };
         Some(Stuck {
             cause,
@@ -214,7 +225,7 @@ impl Facts {
             run_id: None,
             since: *since,
             fact: format!(
-                "{}{of} (pid {} on {}, version {}) cannot get on for {}: {trouble}",
+                "{}{of} (pid {} on {}, version {}) {state} for {}: {trouble}",
                 process.role,
                 process.pid,
                 process.host,

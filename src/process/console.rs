@@ -25,8 +25,9 @@ use super::wakeup::Wakeup;
 /// Between two signs of progress.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// A child's port may be its predecessor's for so long, which drains: a little longer than that takes.
-const PREDECESSOR_WITHIN: Duration = Duration::from_secs(6);
+/// A child's port may be its predecessor's for so long, which drains, before anybody is told. One that waits for a
+/// request has it for longer: then nobody is answered meanwhile.
+const PREDECESSOR_WITHIN: Duration = Duration::from_secs(1);
 
 /// Between two attempts to have an address that is somebody else's.
 const AGAIN: Duration = Duration::from_secs(1);

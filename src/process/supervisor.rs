@@ -23,6 +23,7 @@ use crate::engine::reaper::{ProvenDeath, Sweeper};
 use crate::engine::shared::{Mode, Shared};
 use crate::engine::trouble::Trouble;
 use crate::engine::{Policy, Waker};
+use crate::machine::stuck::NOT_RELOADED;
 use crate::failpoint::failpoint;
 use crate::model::{ProcessId, Role};
 use crate::store::Location;
@@ -120,8 +121,8 @@ struct Supervisor {
     notify: Notify,
     stamp: Option<Stamp>,
     began: Instant,
-    /// The last reload failed.
-    not_reloaded: bool,
+    /// The last reload failed, and why.
+    not_reloaded: Option<String>,
     stopping: Option<Stopping>,
     exit: Option<u8>,
 }
@@ -277,7 +278,7 @@ impl Supervisor {
             notify: Notify::from_environment(),
             stamp: wakeup.stamp(),
             began: Instant::now(),
-            not_reloaded: false,
+            not_reloaded: None,
             stopping: None,
             exit: None,
         };
@@ -514,10 +515,11 @@ impl Supervisor {
                 )),
             }
         });
-        self.not_reloaded = read.is_err();
         match read {
             Ok((config, pipelines)) => {
                 tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
+                self.not_reloaded = None;
+                self.me.over(Trouble::Reloading, "");
                 // Their steps drain, and a step that outlasts that is killed: not for nothing.
                 let same = config == self.setup.config && pipelines == self.setup.pipelines;
                 self.policy.take_over(Arc::clone(&config));
@@ -532,6 +534,11 @@ impl Supervisor {
                     %problems,
                     "the configuration was not reloaded; the old one stays in use"
                 );
+                let first = problems.lines().next().unwrap_or_default();
+                let first = first.strip_prefix("error: ").unwrap_or(first);
+                // Another mistake is another trouble.
+                self.me.over(Trouble::Reloading, "");
+                self.not_reloaded = Some(format!("{NOT_RELOADED}: {first}"));
             }
         }
         self.notify.ready();
@@ -828,9 +835,12 @@ impl Supervisor {
             .roster
             .children()
             .filter(|child| child.standing == Standing::Up);
-        let failed = match self.not_reloaded {
-            true => "; reload failed, see the log",
-            false => "",
+        let failed = match &self.not_reloaded {
+            Some(why) => {
+                self.me.trouble(Trouble::Reloading, "", why);
+                "; reload failed, see the log"
+            }
+            None => "",
         };
         self.notify.status(&format!(
             "{} of {} processes up{failed}",

@@ -94,6 +94,15 @@ pub fn not_listening(text: &str, lasted: Duration) {
     );
 }
 
+/// The last reload failed: said now and then while no other follows.
+pub fn reload_failed(text: &str, lasted: Duration) {
+    warn!(
+        error = text,
+        seconds = lasted.as_secs(),
+        "the old configuration is still in use"
+    );
+}
+
 /// Traces cannot be sent. Said once, and now and then while it lasts.
 pub fn not_exported(text: &str, lasted: Duration) {
     warn!(

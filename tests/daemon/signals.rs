@@ -106,6 +106,14 @@ on_every_database! {
         daemon.send(Signal::SIGHUP);
         let said = daemon.says("not reloaded").await;
         assert!(said[0]["problems"].as_str().unwrap().contains("Broken.yml"), "{said:#?}");
+        let health = eventually(PATIENCE, "`health` tells of it", async || {
+            let health = fixture.run(&[], &["health"]);
+            (health.status.code() == Some(1)).then(|| String::from_utf8(health.stderr).unwrap())
+        })
+        .await;
+        let told = "has worked with an old configuration for ";
+        assert!(health.contains(told) && health.contains("the last reload failed: "), "{health}");
+        assert!(health.contains("send HUP again"), "{health}");
         std::fs::write(fixture.path("ductwork.yml"), "default: { job_workers: 1 }").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says_times("not reloaded", 2).await;
@@ -122,6 +130,10 @@ on_every_database! {
         daemon.child("worker Quick", None).await;
         fixture.run_ended(added).await;
         assert_eq!(fixture.output(added).await, 7);
+        eventually(PATIENCE, "`health` has nothing to tell", async || {
+            (fixture.run(&[], &["health"]).status.code() == Some(0)).then_some(())
+        })
+        .await;
         // A running step drains in the old worker, and is not disturbed.
         std::fs::write(fixture.path("go"), "").unwrap();
         fixture.completed(PATIENCE).await;
