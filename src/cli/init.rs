@@ -113,7 +113,9 @@ impl Init {
             false => format!("cd {} && ", out::clean(&self.dir.display().to_string())),
         };
         said.push_str(&format!(
-            "\nNext: {cd}ductworkd run Hello '[\"Ada\",\"Grace\"]'\n"
+            "\nNext: {cd}ductworkd run Hello '[\"Ada\",\"Grace\"]'\n\
+             Then: ductworkd start, with pages about every run at http://{}/\n",
+            crate::web::LISTEN
         ));
         cli.out.text(&said)
     }

@@ -278,6 +278,8 @@ impl Player {
         command.env("PATH", format!("{}:{path}", programs.display()));
         // The secret that a step of the guide asks for.
         command.env("API_KEY", "s3cret");
+        // Chapters are tried at the same time, and each has the port that `init` writes.
+        command.env("DUCTWORK_CONSOLE__LISTEN", "127.0.0.1:0");
         command.env("HOME", self.home.path());
         command.env("XDG_RUNTIME_DIR", self.home.path());
         command.envs([
