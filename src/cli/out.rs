@@ -142,6 +142,7 @@ pub const DIM: Style = Style::new().dimmed();
 pub const BOLD: Style = Style::new().bold();
 
 /// A cell of a table.
+#[derive(Clone)]
 pub struct Cell {
     text: String,
     style: Style,

@@ -18,10 +18,11 @@ use crate::problem::Problem;
 use crate::store::{Conn, Purpose, query};
 use crate::time;
 
+use super::columns;
 use super::exit::{Code, Failure};
 use super::follow::is_drawable;
 use super::live::{Frame, Screen};
-use super::out::{ASKS, BAD, Cell, DIM, paint, table};
+use super::out::{ASKS, BAD, Cell, DIM, paint, short, table};
 use super::outage::Outages;
 use super::setup::{self, CliContext};
 use super::terminal;
@@ -75,10 +76,11 @@ impl Top {
                 loop {
                     let began = Instant::now();
                     match read(&mut conn, lease, &mut window).await {
-                        Ok(now) => screen.draw(
-                            &[],
-                            &picture(&now, window.lately().as_ref(), &config.environment),
-                        ),
+                        Ok(now) => {
+                            let (env, width) = (&config.environment, screen.size().1);
+                            let lately = window.lately();
+                            screen.draw(&[], &picture(&now, lately.as_ref(), env, width));
+                        }
                         Err(failure) => {
                             let tell = &mut |line| screen.draw(&[], &away(line));
                             outages.ride_out(&mut conn, failure, tell).await?;
@@ -118,8 +120,38 @@ fn away(line: String) -> Frame {
     }
 }
 
-/// The picture of one reading.
-fn picture(now: &Now, lately: Option<&Lately>, env: &str) -> Frame {
+/// The columns of the table.
+const COLUMNS: [&str; 14] = [
+    "PIPELINE", "DUE", "OLDEST", "LATER", "HELD", "STARTED", "ENDED", "STEPS", "FAILED", "RETRIED",
+    "WAIT P95", "RUN P95", "HALTED", "WAITING",
+];
+
+/// Those that a narrow terminal does without, the first of them first.
+const SPARED: [&str; 10] = [
+    "RETRIED", "LATER", "STEPS", "RUN P95", "STARTED", "OLDEST", "WAITING", "WAIT P95", "FAILED",
+    "HELD",
+];
+
+/// The table with as many columns as a terminal of this width has room for; true where some are left out. A number
+/// that is cut would be another number.
+fn fitting(pipelines: &[Vec<Cell>], width: usize) -> (String, bool) {
+    let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
+    let mut spared = SPARED.iter();
+    loop {
+        let headings: Vec<&str> = kept.iter().map(|at| COLUMNS[*at]).collect();
+        let row = |row: &Vec<Cell>| kept.iter().map(|at| row[*at].clone()).collect();
+        let rows: Vec<Vec<Cell>> = pipelines.iter().map(row).collect();
+        let text = table(&headings, &rows);
+        let fits = text.lines().all(|line| columns::width(line) <= width);
+        match spared.next() {
+            Some(heading) if !fits => kept.retain(|at| COLUMNS[*at] != *heading),
+            _ => return (text, kept.len() < COLUMNS.len()),
+        }
+    }
+}
+
+/// The picture of one reading, for a terminal of this width.
+fn picture(now: &Now, lately: Option<&Lately>, env: &str, width: usize) -> Frame {
     let span = match lately {
         Some(lately) => format!("by the minute, over {}", time::whole(lately.span)),
         None => "by the minute, in a few seconds".to_owned(),
@@ -129,15 +161,15 @@ fn picture(now: &Now, lately: Option<&Lately>, env: &str) -> Frame {
         "ductworkd top  {env} · {} UTC · {span}",
         at.get(..19).unwrap_or(&at).replace('T', " ")
     );
-    let pipelines = pipelines(now, lately);
-    let rows = table(
-        &[
-            "PIPELINE", "DUE", "OLDEST", "LATER", "HELD", "STARTED", "ENDED", "STEPS", "FAILED",
-            "RETRIED", "WAIT P95", "RUN P95", "HALTED", "WAITING",
-        ],
-        &pipelines,
-    );
+    let pipelines = pipelines(now, lately, width);
+    let (rows, narrow) = fitting(&pipelines, width);
     let mut rows: Vec<String> = rows.lines().map(str::to_owned).collect();
+    let mut last = vec![String::new()];
+    if narrow {
+        last.push(paint(DIM, "a wider terminal shows more"));
+    }
+    last.extend(told("processes  ", &processes(now), width));
+    last.extend(told("a minute   ", &trouble(lately), width));
     if pipelines.is_empty() {
         rows.push(paint(DIM, "no pipeline has had a run so far"));
     }
@@ -145,12 +177,12 @@ fn picture(now: &Now, lately: Option<&Lately>, env: &str) -> Frame {
         title,
         rows,
         first: 0,
-        last: vec![String::new(), processes(now), trouble(lately)],
+        last,
         ended: false,
     }
 }
 
-fn pipelines(now: &Now, lately: Option<&Lately>) -> Vec<Vec<Cell>> {
+fn pipelines(now: &Now, lately: Option<&Lately>, width: usize) -> Vec<Vec<Cell>> {
     let of_readings = now.readings.iter().filter_map(|reading| {
         let place = reading
             .metric
@@ -166,11 +198,11 @@ fn pipelines(now: &Now, lately: Option<&Lately>) -> Vec<Vec<Cell>> {
     let names: BTreeSet<String> = of_readings.chain(of_counts).collect();
     names
         .iter()
-        .map(|name| pipeline(now, lately, name))
+        .map(|name| pipeline(now, lately, name, width))
         .collect()
 }
 
-fn pipeline(now: &Now, lately: Option<&Lately>, name: &str) -> Vec<Cell> {
+fn pipeline(now: &Now, lately: Option<&Lately>, name: &str, width: usize) -> Vec<Cell> {
     let gauge = |metric, labels: &[&str]| now.gauge(metric, labels).unwrap_or_default();
     let whole = |number: f64| Cell::number(grouped(number as u64));
     let wrong = |number: f64, style| match number > 0.0 {
@@ -203,10 +235,12 @@ fn pipeline(now: &Now, lately: Option<&Lately>, name: &str) -> Vec<Cell> {
         .filter(|age| *age > 0.0);
     let oldest = oldest.map_or_else(String::new, |age| time::whole(Duration::from_secs_f64(age)));
     let any = |_: &[&str]| true;
+    // Beside it there is room for numbers.
+    let shown = short(name, width / 3);
     vec![
         match now.gauge(&PIPELINE_PAUSED, &[name]) {
-            Some(_) => Cell::styled(format!("{name} (paused)"), ASKS),
-            None => Cell::new(name),
+            Some(_) => Cell::styled(format!("{shown} (paused)"), ASKS),
+            None => Cell::new(shown),
         },
         whole(gauge(&QUEUE_DEPTH, &[name, "due"])),
         Cell::number(oldest),
@@ -224,13 +258,30 @@ fn pipeline(now: &Now, lately: Option<&Lately>, name: &str) -> Vec<Cell> {
     ]
 }
 
+/// A list behind its name, in as many lines as it needs.
+fn told(name: &str, parts: &[String], width: usize) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), name.to_owned());
+    for (at, part) in parts.iter().enumerate() {
+        let between = if at == 0 { "" } else { " · " };
+        let more = format!("{between}{part}");
+        if columns::width(&line) + columns::width(&more) <= width {
+            line.push_str(&more);
+        } else {
+            let next = format!("{:indent$}{part}", "", indent = name.len());
+            lines.push(std::mem::replace(&mut line, next));
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 /// Processes by role and state.
-fn processes(now: &Now) -> String {
+fn processes(now: &Now) -> Vec<String> {
     let processes = now
         .readings
         .iter()
         .filter(|it| it.metric.name == PROCESSES.name);
-    let told = processes.filter_map(|reading| {
+    let parts = processes.filter_map(|reading| {
         let [role, state] = reading.labels.as_slice() else {
             return None;
         };
@@ -242,18 +293,18 @@ fn processes(now: &Now) -> String {
             _ => paint(BAD, &text),
         })
     });
-    format!("processes  {}", told.collect::<Vec<_>>().join(" · "))
+    parts.collect()
 }
 
 /// Faults that were mended.
-fn trouble(lately: Option<&Lately>) -> String {
-    let told = [
+fn trouble(lately: Option<&Lately>) -> Vec<String> {
+    let counts = [
         (&LEASES_EXPIRED, "leases expired"),
         (&STALE_WRITES, "late results refused"),
         (&RECOVERIES, "dead processes recovered"),
         (&DB_ERRORS, "database errors"),
     ];
-    let told = told.map(|(metric, name)| match lately {
+    let parts = counts.map(|(metric, name)| match lately {
         None => paint(DIM, &format!("{name} …")),
         Some(lately) => {
             let count: u64 = lately.counts.counters(metric).map(|(_, count)| count).sum();
@@ -261,7 +312,7 @@ fn trouble(lately: Option<&Lately>) -> String {
             if count > 0 { paint(ASKS, &text) } else { text }
         }
     });
-    format!("a minute   {}", told.join(" · "))
+    parts.to_vec()
 }
 
 impl Now {
@@ -278,5 +329,44 @@ fn rate(number: f64) -> String {
         0.0 => "0".to_owned(),
         small if small < 9.95 => format!("{small:.1}"),
         large => grouped(large.round() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_shows_fewer_columns_and_each_number_whole() {
+        let mut row = vec![Cell::new("A pipeline of some length")];
+        row.extend((1..COLUMNS.len()).map(|at| Cell::number(format!("7,{at:03}"))));
+        let mut columns = Vec::new();
+        for width in [60, 80, 100, 160] {
+            let (text, narrow) = fitting(&[row.clone()], width);
+            let mut lines = text.lines();
+            let headings = lines.next().unwrap();
+            assert!(
+                text.lines().all(|line| columns::width(line) <= width),
+                "{text}"
+            );
+            for (at, heading) in COLUMNS.iter().enumerate().skip(1) {
+                let number = format!("7,{at:03}");
+                assert_eq!(
+                    headings.contains(heading),
+                    text.contains(&number),
+                    "{heading}: {text}"
+                );
+            }
+            assert_eq!(narrow, width < 160, "{text}");
+            let faults = [
+                "leases expired 1,234".to_owned(),
+                "database errors 56".to_owned(),
+            ];
+            let lines = told("a minute   ", &faults, width.min(40));
+            assert_eq!(lines[1], "           database errors 56");
+            columns.push(headings.split("  ").filter(|it| !it.is_empty()).count());
+        }
+        assert!(columns.is_sorted() && columns[0] > 3, "{columns:?}");
+        assert_eq!(columns[3], COLUMNS.len());
     }
 }
