@@ -33,12 +33,19 @@ pub fn actor(given: Option<String>) -> Result<Actor, Failure> {
     }
 }
 
-/// The person at this terminal, as far as the environment tells; else the number of the user.
+/// The name of the account that this runs as.
+fn account() -> Option<String> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid());
+    Some(user.ok()??.name)
+}
+
+/// The person at this terminal, as far as the environment tells; else the account, by its name or its number.
 fn person() -> String {
     let given = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     let user = given
         .filter_map(|name| std::env::var(name).ok())
         .find(|user| is_name(user));
+    let user = user.or_else(|| account().filter(|user| is_name(user)));
     let user = user.unwrap_or_else(|| format!("uid {}", nix::unistd::getuid()));
     let host = Identity::current().host;
     format!("{user}@{host}").chars().take(NAME_MAX).collect()
