@@ -176,12 +176,15 @@ pub async fn find_run(conn: &mut Conn, given: &str) -> Result<RunId, Failure> {
     match query::find_run(conn, given).await? {
         Found::One(run) => Ok(run),
         Found::None => {
+            let mut help = "`ductworkd runs` lists them".to_owned();
+            if !store::metrics::has_at_most(conn, NEWEST as u64).await? {
+                let newest = grouped(NEWEST as u64);
+                help += &format!(
+                    "; runs older than the newest {newest} can be found only by their first digits"
+                );
+            }
             let problem = Problem::new(format!("there is no run {shown}"));
-            Err(Failure::failed(problem.help(format!(
-                "`ductworkd runs` lists them; runs older than the newest {} can be found only by their \
-                 first digits",
-                grouped(NEWEST as u64)
-            ))))
+            Err(Failure::failed(problem.help(help)))
         }
         Found::Ambiguous(runs) => Err(ambiguous(conn, &shown, &runs).await?),
         Found::Malformed => {

@@ -243,3 +243,11 @@ pub async fn runs(conn: &mut Conn) -> Result<Vec<Reading>, Error> {
     };
     Ok(metrics::bounded(counts.iter().map(reading).collect()))
 }
+
+/// True where there are no more than so many runs, but for halted ones that were revived; false where it takes more
+/// than a bounded count to tell.
+pub async fn has_at_most(conn: &mut Conn, n: u64) -> Result<bool, Error> {
+    let counts = overview::counts(conn, None, COUNTED).await?;
+    let all: u64 = counts.iter().map(|count| count.runs).sum();
+    Ok(all <= n && !counts.iter().any(|count| count.is_more))
+}
