@@ -134,6 +134,7 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
         valid: wanted.expires,
         parent: None,
     };
+    let before = namesakes(conn, &wanted.name).await?;
     token::create(conn, &new).await?;
     match cli.out.json {
         true => cli.out.value(&json!({
@@ -141,6 +142,13 @@ async fn create(cli: &CliContext, conn: &mut Conn, wanted: Create) -> Result<(),
             "pipelines": only, "payloads": new.payloads,
         })),
         false => {
+            if let Some(first) = before.first() {
+                let (name, n) = (&wanted.name, counted(before.len() as u64, "token"));
+                say(&format!(
+                    "note: {n} of the name {name} held before, and goes on to; once nobody uses it: \
+                     ductworkd token revoke {first}"
+                ));
+            }
             say("note: the token is shown this once");
             cli.out.text(&format!("{}\n", secret.reveal()))
         }
@@ -192,6 +200,18 @@ async fn revoke(cli: &CliContext, conn: &mut Conn, id: &str) -> Result<(), Failu
         true => format!("{public} revoked{sessions}\n"),
         false => format!("{public} was used before{sessions}\n"),
     })
+}
+
+/// The tokens of this name that hold.
+async fn namesakes(conn: &mut Conn, name: &str) -> Result<Vec<String>, Failure> {
+    let all = all(conn).await?.into_iter();
+    let namesake = |listed: Listed| match listed {
+        Listed::Token(it) if it.kind == TokenKind::Token && it.is_valid && it.name == name => {
+            Some(it.id)
+        }
+        _ => None,
+    };
+    Ok(all.filter_map(namesake).collect())
 }
 
 async fn all(conn: &mut Conn) -> Result<Vec<Listed>, Failure> {
