@@ -108,7 +108,7 @@ pub fn not_exported(text: &str, lasted: Duration) {
     warn!(
         error = text,
         seconds = lasted.as_secs(),
-        "traces of runs cannot be sent to their collector; it is tried again after a pause"
+        "traces of runs cannot be sent to their collector; the next attempt follows after a pause"
     );
 }
 

@@ -182,7 +182,8 @@ impl Sender {
             && let Follows::Again(wait) = follows(None, None, self.failures, chance())
         {
             // The next ones may be as unwelcome: of a collector that is mended soon little is lost.
-            self.rest(wait, format!("{why}; {spans} spans are given up"));
+            let are = if spans == 1 { "span is" } else { "spans are" };
+            self.rest(wait, format!("{why}; {spans} {are} given up"));
         }
     }
 

@@ -351,7 +351,7 @@ on_every_database! {
         daemon.says(BEGINS).await;
         let first = fixture.trigger("Plain", "1", 1).await[0];
         let told = daemon.says(CANNOT).await;
-        assert!(told[0].to_string().contains("1 spans are given up"), "{told:?}");
+        assert!(told[0].to_string().contains("1 span is given up"), "{told:?}");
         let second = fixture.trigger("Plain", "1", 1).await[0];
         let spans = collector.has(&[second]).await;
         daemon.says(AGAIN).await;
