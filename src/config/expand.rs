@@ -13,6 +13,7 @@ pub type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub fn node(node: &Node, vars: Variables) -> Result<(Node, Vec<String>), Vec<Fault>> {
     let mut expansion = Expansion {
         vars,
+        in_secret: false,
         used: Vec::new(),
         faults: Vec::new(),
     };
@@ -27,6 +28,7 @@ pub fn node(node: &Node, vars: Variables) -> Result<(Node, Vec<String>), Vec<Fau
 pub fn used(node: &Node, vars: Variables) -> Vec<String> {
     let mut expansion = Expansion {
         vars,
+        in_secret: false,
         used: Vec::new(),
         faults: Vec::new(),
     };
@@ -34,8 +36,13 @@ pub fn used(node: &Node, vars: Variables) -> Vec<String> {
     expansion.used
 }
 
+/// Keys below which secrets stand: nobody is to write one into the file as a default.
+const SECRETS: [&str; 2] = ["secret", "headers"];
+
 struct Expansion<'a> {
     vars: Variables<'a>,
+    /// It is below one of these.
+    in_secret: bool,
     used: Vec<String>,
     faults: Vec<Fault>,
 }
@@ -58,9 +65,15 @@ impl Expansion<'_> {
             Value::Map(entries) => Value::Map(
                 entries
                     .iter()
-                    .map(|entry| Entry {
-                        value: self.node(&entry.value),
-                        ..entry.clone()
+                    .map(|entry| {
+                        let above = self.in_secret;
+                        self.in_secret |= SECRETS.contains(&entry.key.as_str());
+                        let value = self.node(&entry.value);
+                        self.in_secret = above;
+                        Entry {
+                            value,
+                            ..entry.clone()
+                        }
                     })
                     .collect(),
             ),
@@ -71,7 +84,14 @@ impl Expansion<'_> {
     fn text(&mut self, text: &str, at: Mark) -> String {
         let used = |name: &str| self.used.push(name.to_owned());
         variables::expand(text, self.vars, used).unwrap_or_else(|wrong| {
-            let fault = |wrong: Unexpanded| Fault::new(at, wrong.message).help(wrong.help);
+            let in_secret = self.in_secret;
+            let fault = |wrong: Unexpanded| {
+                let help = match wrong.is_unset && in_secret {
+                    true => "set it where `ductworkd` starts: a secret has no default".to_owned(),
+                    false => wrong.help,
+                };
+                Fault::new(at, wrong.message).help(help)
+            };
             self.faults.extend(wrong.into_iter().map(fault));
             String::new()
         })

@@ -882,6 +882,11 @@ fn variables_of_webhooks_are_needed_where_a_console_starts_and_nowhere_else() {
         said(config.complete().unwrap_err()),
         ["5:43 the environment variable `UNSET` is not set"]
     );
+    let told = config.complete().unwrap_err().to_string();
+    assert!(
+        told.contains("a secret has no default") && !told.contains("UNSET:-"),
+        "{told}"
+    );
     // The others are hidden from steps all the same.
     for name in ["SET", "UNSET"] {
         assert!(

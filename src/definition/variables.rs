@@ -26,6 +26,8 @@ pub struct Unexpanded {
     pub message: String,
     /// The remedy.
     pub help: String,
+    /// It is a variable that is not set, and has no default.
+    pub is_unset: bool,
 }
 
 /// A piece of a value.
@@ -71,6 +73,7 @@ pub fn expand(
             (None, None) => wrong.push(Unexpanded {
                 message: format!("the environment variable `{name}` is not set"),
                 help: format!("set it, or give a default: `${{{name}:-…}}`"),
+                is_unset: true,
             }),
         }
     }
@@ -99,6 +102,7 @@ fn parts(text: &str) -> (Vec<Part<'_>>, Vec<Unexpanded>) {
                 wrong.push(Unexpanded {
                     message: "a `${` without its `}`".into(),
                     help: "write `$${` for the characters themselves".into(),
+                    is_unset: false,
                 });
                 return (parts, wrong);
             };
@@ -126,12 +130,14 @@ fn variable(inside: &str) -> Result<Part<'_>, Unexpanded> {
             message: format!("`${{{}}}` is not a variable", crate::yaml::shorten(inside)),
             help: "only `${VAR}` and `${VAR:-default}` are understood; `$$` is a dollar sign"
                 .into(),
+            is_unset: false,
         });
     }
     if default.is_some_and(|default| default.contains("${")) {
         return Err(Unexpanded {
             message: format!("the default of `{name}` names a variable"),
             help: "a default is text, and ends at the first `}`".into(),
+            is_unset: false,
         });
     }
     Ok(Part::Variable { name, default })
