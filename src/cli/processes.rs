@@ -141,6 +141,13 @@ pub(super) fn table(
     witness: &Witness,
     now: i64,
 ) -> String {
+    // Two daemons of one host have children of the same kinds.
+    let above = |process: &ProcessRow| {
+        let above = process.supervisor?;
+        let above = processes.iter().find(|it| it.id == above)?;
+        Some(above.pid.to_string())
+    };
+    let above = |process: &ProcessRow| above(process).unwrap_or_default();
     let row = |process: &ProcessRow| {
         let (word, style) = match witness.state(process) {
             State::Healthy if process.quiet => ("quiet", out::ASKS),
@@ -154,6 +161,7 @@ pub(super) fn table(
             Cell::new(process.pipeline.as_deref().unwrap_or("")),
             Cell::new(&process.host),
             Cell::new(process.pid.to_string()),
+            Cell::new(above(process)),
             Cell::styled(word, style),
             Cell::new(format!("{} ago", time::whole(process.age))),
             Cell::new(cli.out.time(process.started_at, now)),
@@ -166,6 +174,7 @@ pub(super) fn table(
         "PIPELINE",
         "HOST",
         "PID",
+        "UNDER",
         "STATE",
         "HEARTBEAT",
         "STARTED",

@@ -205,6 +205,14 @@ on_every_database! {
         let said = fixture.run(&[], &["health", "--json"]);
         let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
         assert_eq!((&said["supervisors"], &said["lost"]), (&2.into(), &serde_json::json!([])));
+        // Each worker stands under its own supervisor.
+        let said = fixture.run(&[], &["processes"]);
+        let said = String::from_utf8(said.stdout).unwrap();
+        for pid in [lost.pid(), daemon.pid()].map(|pid| pid.to_string()) {
+            let is_under = |line: &&str| line.split_whitespace().nth(4) == Some(&*pid);
+            let workers = said.lines().filter(|line| line.starts_with("worker"));
+            assert_eq!(workers.filter(is_under).count(), 1, "{pid}: {said}");
+        }
         // As a host that stands still does: nobody there can say farewell, and nobody else can see it die.
         let frozen: Vec<i32> = lost.processes().iter().map(|it| it.pid).collect();
         for pid in &frozen {
