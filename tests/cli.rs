@@ -50,6 +50,8 @@ impl Place {
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         // The wakeup sockets of this test are nobody else's.
         command.env("XDG_RUNTIME_DIR", self.path());
+        // Nor is the port that `init` writes.
+        command.env("DUCTWORK_CONSOLE__LISTEN", "none");
         command
     }
 
@@ -481,7 +483,8 @@ fn whoever_only_reads_leaves_no_database_behind() {
 #[test]
 fn a_scaffold_is_fine_and_overwrites_nothing() {
     let place = Place::empty();
-    place.run(["init", "a dir"]).fine();
+    let made = place.run(["init", "a dir"]);
+    made.fine();
     let dir = place.path().join("a dir");
     let check = Ended::of(
         place
@@ -493,6 +496,11 @@ fn a_scaffold_is_fine_and_overwrites_nothing() {
     );
     check.fine();
     assert!(check.stdout.contains("Hello"), "{check:?}");
+    // The page that a newcomer is led to is there.
+    let page = "with pages about every run at http://127.0.0.1:9410/\n";
+    assert!(made.stdout.ends_with(page), "{made:?}");
+    let written = std::fs::read_to_string(dir.join("ductwork.yml")).unwrap();
+    assert!(written.contains("\n  console: { listen: \"127.0.0.1:9410\" }\n"));
     let mode = dir
         .join("steps/greet.sh")
         .metadata()
@@ -877,9 +885,9 @@ fn a_run_is_found_by_either_end_of_its_id_and_by_nothing_else() {
     }
     let unknown = "ffffffff-ffff-7fff-8fff-ffffffffffff";
     for verb in ["show", "why", "cancel", "revive", "resume"] {
-        place
-            .run([verb, unknown])
-            .failed(1, "there is no run ffffffff");
+        let ended = place.run([verb, unknown]);
+        ended.failed(1, "there is no run ffffffff");
+        assert!(!ended.stderr.contains("newest"), "there are few: {ended:?}");
     }
     let other = place.trigger("2");
     assert_eq!(other[..4], id[..4], "made within the same minutes");
@@ -1068,6 +1076,39 @@ fn an_input_is_kept_to_the_letter() {
 }
 
 #[test]
+fn who_acts_without_a_name_is_recorded_by_the_name_of_the_account() {
+    let place = Place::ready();
+    place.trigger("1");
+    let conn = rusqlite::Connection::open(place.path().join("ductwork.db")).unwrap();
+    let by = "SELECT by_whom FROM ductwork_actions";
+    let by: String = conn.query_row(by, [], |row| row.get(0)).unwrap();
+    let account = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap();
+    let account = account.map_or_else(
+        || format!("uid {}", nix::unistd::getuid()),
+        |account| account.name,
+    );
+    assert_eq!(by.split('@').next(), Some(account.as_str()), "{by}");
+}
+
+#[test]
+fn a_token_beside_another_of_its_name_is_made_and_the_other_is_told_of() {
+    let place = Place::ready();
+    let first = place.run(["token", "create", "shop"]);
+    first.fine();
+    assert!(!first.stderr.contains("held before"), "{first:?}");
+    let second = place.run(["token", "create", "shop"]);
+    second.fine();
+    let note = "note: 1 token of the name shop held before, and goes on to; once nobody uses it: ductworkd token revoke ";
+    let id = second
+        .stderr
+        .lines()
+        .find_map(|line| line.strip_prefix(note));
+    place.run(["token", "revoke", id.unwrap()]).fine();
+    let other = place.run(["token", "create", "other", "--json"]);
+    assert_eq!(other.fine().stderr, "", "{other:?}");
+}
+
+#[test]
 fn a_key_makes_one_run() {
     let place = Place::ready();
     let first = place.run(["trigger", "Hello", "1", "--key", "k", "--json"]);
@@ -1083,7 +1124,10 @@ fn a_key_makes_one_run() {
     assert!(third.stderr.contains("give another key, or the same input"));
     let told = place.run(["trigger", "Hello", "2", "--key", "k", "--json"]);
     assert_eq!((told.code, told.stdout.as_str()), (Some(1), ""), "{told:?}");
-    assert!(told.stderr.contains("which had a different input"), "{told:?}");
+    assert!(
+        told.stderr.contains("which had a different input"),
+        "{told:?}"
+    );
     place
         .run(["trigger", "Hello", "1", "--key", ""])
         .failed(2, "a key has");
@@ -1115,7 +1159,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
         .failed(1, "only halted runs are revived");
     place
         .run(["resume", &id])
-        .failed(1, "does not wait for a person");
+        .failed(1, "is running: it does not wait for a person");
     place
         .run(["resume", &id, "{"])
         .failed(2, "the value is not one JSON value");
@@ -1629,7 +1673,10 @@ fn a_run_that_is_interrupted_is_no_success_and_goes_on_later() {
     until_said(&mut daemon, "ready");
     let mut child = run_of(&place, &["Slow", "1"], Stdio::piped());
     let said = until_said(&mut child, "triggered");
-    let id = said.lines().find(|line| line.ends_with("triggered")).unwrap();
+    let id = said
+        .lines()
+        .find(|line| line.ends_with("triggered"))
+        .unwrap();
     let id = id.split(' ').nth(1).unwrap().to_owned();
     for _ in 0..2 {
         send(&child, SIGINT);
@@ -1751,7 +1798,11 @@ fn a_run_says_what_came_of_it() {
         (&told["run_id"], &false.into())
     );
     let other = run(&["Slow", "2", "--key", "k", "--json"], Stdio::piped());
-    assert_eq!((other.code, other.stdout.as_str()), (Some(1), ""), "{other:?}");
+    assert_eq!(
+        (other.code, other.stdout.as_str()),
+        (Some(1), ""),
+        "{other:?}"
+    );
     assert!(other.stderr.contains("had a different input"), "{other:?}");
     run(&["Slow", "1", "--key", ""], Stdio::piped()).failed(2, "a key has");
 

@@ -6,6 +6,7 @@ use crate::model::{self, RunId, StepId};
 use crate::problem::Problem;
 use crate::store::resume::WaitingStep;
 use crate::store::{Conn, Purpose, query, resume};
+use crate::view::word;
 
 use super::exit::Failure;
 use super::nobody;
@@ -63,7 +64,8 @@ impl Resume {
                 }
                 resume::Resume::NotDampened(status) => {
                     let problem = Problem::new(format!(
-                        "the run {run} is {status}: it does not wait for a person"
+                        "the run {run} is {}: it does not wait for a person",
+                        word(status)
                     ));
                     return Err(Failure::failed(
                         problem.help(format!("`ductworkd why {run}` says what it waits for")),

@@ -123,7 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_that_failed_is_told_at_once_and_a_taken_address_after_its_predecessor_has_drained() {
+    fn a_reload_that_failed_is_told_at_once_and_a_taken_address_after_its_predecessor_has_drained()
+    {
         let start = Instant::now();
         for (trouble, seconds) in [(Trouble::Reloading, 0), (Trouble::Listening, 6)] {
             let mut troubles = Troubles::default();

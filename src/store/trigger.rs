@@ -273,13 +273,16 @@ fn is_same(one: &str, other: &str) -> bool {
     }
     let same = |(one, other): (&&RawValue, &&RawValue)| is_same(one.get(), other.get());
     match (one.as_bytes().first(), other.as_bytes().first()) {
-        (Some(b'{'), Some(b'{')) => read::<BTreeMap<String, &RawValue>>(one, other)
-            .is_some_and(|(one, other)| {
+        (Some(b'{'), Some(b'{')) => {
+            read::<BTreeMap<String, &RawValue>>(one, other).is_some_and(|(one, other)| {
                 one.keys().eq(other.keys()) && one.values().zip(other.values()).all(same)
-            }),
-        (Some(b'['), Some(b'[')) => read::<Vec<&RawValue>>(one, other).is_some_and(
-            |(one, other)| one.len() == other.len() && one.iter().zip(&other).all(same),
-        ),
+            })
+        }
+        (Some(b'['), Some(b'[')) => {
+            read::<Vec<&RawValue>>(one, other).is_some_and(|(one, other)| {
+                one.len() == other.len() && one.iter().zip(&other).all(same)
+            })
+        }
         _ => false,
     }
 }

@@ -37,7 +37,9 @@ pub fn error(result: &str, class: Option<&str>, message: Option<&str>) -> String
         (Some(status), _) => status,
         // Its message names the signal.
         (None, Some(class)) if class.starts_with("Signal(") && message.is_some() => String::new(),
-        (None, Some(class)) if class != result && result != "error" => {
+        // `process_crashed, crashed` would say it twice.
+        (None, Some(class)) if result.ends_with(class) => result.replace('_', " "),
+        (None, Some(class)) if result != "error" => {
             format!("{}, {class}", result.replace('_', " "))
         }
         (None, class) => class.unwrap_or(result).replace('_', " "),
@@ -92,6 +94,12 @@ mod tests {
                 Some("process_crashed"),
                 None,
                 "process crashed",
+            ),
+            (
+                "process_crashed",
+                Some("crashed"),
+                Some("killed by SIGKILL from outside"),
+                "process crashed: killed by SIGKILL from outside",
             ),
             ("timed_out", None, Some("after 3s"), "timed out: after 3s"),
             (

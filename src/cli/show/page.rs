@@ -451,8 +451,8 @@ fn counts(row: &NodeRow, glyphs: &Glyphs) -> String {
     }
     match row.copied {
         0 => {}
-        n if n == row.total => parts.push(paint(out::DIM, "copied")),
-        n => parts.push(paint(out::DIM, &format!("{n} copied"))),
+        n if n == row.total => parts.push(paint(out::DIM, "kept")),
+        n => parts.push(paint(out::DIM, &format!("{n} kept"))),
     }
     parts.join(" ")
 }

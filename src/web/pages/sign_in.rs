@@ -85,7 +85,7 @@ pub async fn sign_in(
             frame: Frame::without_time("sign-in"),
             link: None,
             to: to.clone(),
-            error: Some("This token or link is none, was used, or holds no longer."),
+            error: Some("This is no token or link, or it was used before, or it holds no longer."),
         })?;
         Ok(with_own_words(response, StatusCode::FORBIDDEN))
     };
