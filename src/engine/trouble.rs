@@ -83,7 +83,7 @@ impl Troubles {
                 Trouble::Advancing => events::advancing_failed(text, lasted),
                 Trouble::Listening => events::not_listening(text, lasted),
                 Trouble::Exporting => events::not_exported(text, lasted),
-                // Whoever asked for it was told then.
+                // The log told it when it was asked for.
                 Trouble::Reloading if lasted.is_zero() => {}
                 Trouble::Reloading => events::reload_failed(text, lasted),
             }

@@ -213,7 +213,7 @@ on_every_database! {
             let workers = said.lines().filter(|line| line.starts_with("worker"));
             assert_eq!(workers.filter(is_under).count(), 1, "{pid}: {said}");
         }
-        // As a host that stands still does: nobody there can say farewell, and nobody else can see it die.
+        // As a host that stands still does: nobody there can deregister, and nobody else can see it die.
         let frozen: Vec<i32> = lost.processes().iter().map(|it| it.pid).collect();
         for pid in &frozen {
             freeze(*pid).await;
