@@ -22,7 +22,7 @@ use super::over::{Over, unfit, until_idle};
 use super::roster::ChildKind;
 use super::signal::Signals;
 use super::spawn;
-use super::supervisor::{self, ChildArgv, Handle, Reload, Setup};
+use super::supervisor::{self, ChildArgv, Handle, Reload, Served, Setup};
 
 /// The hidden verb of a child's command line.
 pub const CHILD_VERB: &str = "child";
@@ -126,6 +126,15 @@ fn served(config: &Config, definitions: &[Definition]) -> Vec<String> {
     }
 }
 
+impl Served {
+    fn of(config: &Config, definitions: &[Definition]) -> Self {
+        Self {
+            names: served(config, definitions),
+            digests: definitions.iter().map(Definition::digest).collect(),
+        }
+    }
+}
+
 /// The runtime of every process: one thread, because what waits needs no more, and because
 /// commands die with the thread that started them.
 pub fn run_local<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -192,8 +201,8 @@ pub fn start_until(
     until: impl AsyncFnOnce(Handle, Arc<Config>) -> u8,
 ) -> Result<ExitCode, Error> {
     let definitions = pipelines(&config, &embedded)?;
-    let served = served(&config, &definitions);
-    if served.is_empty() {
+    let served = Served::of(&config, &definitions);
+    if served.names.is_empty() {
         return Err(Problems(vec![no_pipelines(&config)]).into());
     }
     run_local(async {
@@ -316,8 +325,8 @@ fn reloader(options: &Options, embedded: Embedded) -> Reload {
         let config = Config::load_here(file, env.clone()).map_err(|p| p.to_string())?;
         config.complete().map_err(|p| p.to_string())?;
         let definitions = pipelines(&config, &embedded).map_err(|p| p.to_string())?;
-        let served = served(&config, &definitions);
-        match served.is_empty() {
+        let served = Served::of(&config, &definitions);
+        match served.names.is_empty() {
             true => Err(no_pipelines(&config).to_string()),
             false => Ok((Arc::new(config), served)),
         }

@@ -59,14 +59,23 @@ const ORPHANS_BOUND: Duration = Duration::from_millis(250);
 pub type ChildArgv = Box<dyn Fn(&Config, &ChildKind, ProcessId) -> Vec<OsString>>;
 
 /// Reads the configuration and the pipelines again, instead of this one; what is wrong is shown as it is.
-pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Vec<String>), String>>;
+pub type Reload = Box<dyn Fn(&Config) -> Result<(Arc<Config>, Served), String>>;
+
+/// The pipelines of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Those that get a worker.
+    pub names: Vec<String>,
+    /// The digests of the definitions that this host has: another one is another definition.
+    pub digests: Vec<String>,
+}
 
 /// The set-up of a supervisor.
 pub struct Setup {
     /// The configuration.
     pub config: Arc<Config>,
-    /// The pipelines that get a worker.
-    pub pipelines: Vec<String>,
+    /// The pipelines.
+    pub pipelines: Served,
     /// How a child of this kind is started: its arguments.
     pub argv: ChildArgv,
     /// TSTP suspends it with all that it has started, and it has no console: it is a job of a terminal.
@@ -517,16 +526,23 @@ impl Supervisor {
         });
         match read {
             Ok((config, pipelines)) => {
-                tracing::info!(pipelines = pipelines.len(), "configuration reloaded");
+                tracing::info!(pipelines = pipelines.names.len(), "configuration reloaded");
                 self.not_reloaded = None;
                 self.me.over(Trouble::Reloading, "");
                 // Their steps drain, and a step that outlasts that is killed: not for nothing.
-                let same = config == self.setup.config && pipelines == self.setup.pipelines;
+                let before = &self.setup.pipelines;
+                let same = config == self.setup.config && pipelines.names == before.names;
+                let defined = pipelines.digests == before.digests;
                 self.policy.take_over(Arc::clone(&config));
                 self.setup.config = config;
                 self.setup.pipelines = pipelines;
                 if !same {
                     self.replace_all();
+                } else if !defined {
+                    // Runs carry their own, so nobody else has them from files.
+                    tracing::info!("definitions have changed: replacing the console");
+                    let at = self.at();
+                    self.handle(roster::Event::Redefined { at });
                 }
             }
             Err(problems) => {
@@ -826,7 +842,7 @@ impl Supervisor {
                 children = self.children.len(),
                 database = %self.setup.config.database.url,
                 config = self.setup.config.file.as_ref().map(|file| file.display().to_string()),
-                pipelines = named(&self.setup.pipelines),
+                pipelines = named(&self.setup.pipelines.names),
                 ms = self.began.elapsed().as_millis() as u64,
                 "ready"
             );
@@ -889,9 +905,13 @@ fn named(pipelines: &[String]) -> String {
 
 fn wanted(setup: &Setup) -> Vec<ChildKind> {
     let has_console = setup.config.console.is_wanted() && !setup.suspends;
-    let workers = setup.pipelines.iter().map(|pipeline| ChildKind::Worker {
-        pipeline: pipeline.clone(),
-    });
+    let workers = setup
+        .pipelines
+        .names
+        .iter()
+        .map(|pipeline| ChildKind::Worker {
+            pipeline: pipeline.clone(),
+        });
     std::iter::once(ChildKind::Advancer)
         .chain(workers)
         .chain(has_console.then_some(ChildKind::Console))

@@ -1,6 +1,7 @@
 //! The input that a pipeline asks for: by the API, and by a form that is made from it.
 
 use ductwork::model::RunId;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::fixture::*;
@@ -81,6 +82,38 @@ async fn started(db: &Db) -> (DaemonFixture, Daemon, Console) {
 }
 
 on_every_database! {
+    async fn an_edited_definition_holds_for_the_console_after_a_reload_and_a_wrong_one_changes_nothing(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        let worker = daemon.child("worker Plain", None).await;
+        let api = "/api/v1/pipelines/Plain/runs";
+        let anything = r#"{"input": 7}"#;
+        let before = sent(&console, api, "application/json", anything);
+        assert_eq!(before.status, 201, "{before:?}");
+
+        fixture.define("pipeline: Plain\nflow: [{ start: Nobody }]\n");
+        daemon.send(Signal::SIGHUP);
+        daemon.says("not reloaded").await;
+        let kept = sent(&console, api, "application/json", anything);
+        assert_eq!(kept.status, 201, "{kept:?}");
+
+        fixture.define(&format!("{PLAIN}input: {{ type: object }}\n"));
+        daemon.send(Signal::SIGHUP);
+        daemon.says("replacing the console").await;
+        let console = Console::after(&daemon, 1).await;
+        let refused = sent(&console, api, "application/json", anything);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        let after = sent(&console, api, "application/json", r#"{"input": {}}"#);
+        assert_eq!(after.status, 201, "{after:?}");
+        // Runs carry their definitions: nobody else has one that is old.
+        assert_eq!(daemon.children("worker Plain"), [worker]);
+        daemon.send(Signal::SIGHUP);
+        daemon.says_times("configuration reloaded", 2).await;
+        fixture.completed(PATIENCE).await;
+        assert_eq!(daemon.logged("replacing the console").len(), 1);
+        daemon.stop().await;
+        fixture.audited().await;
+    }
+
     async fn no_way_leads_to_a_run_whose_input_is_not_as_its_pipeline_asks(db: Db) {
         let (mut fixture, mut daemon, console) = started(&db).await;
         let api = "/api/v1/pipelines/Orders/runs";

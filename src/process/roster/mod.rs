@@ -135,6 +135,8 @@ pub struct Roster {
     database: Database,
     /// The children of a replacement that waits until those before them have drained.
     next: Option<Vec<ChildKind>>,
+    /// Those that hold definitions are to be replaced, when those before them have drained.
+    redefined: bool,
 }
 
 impl Roster {
@@ -150,6 +152,7 @@ impl Roster {
                 judge_from: Duration::ZERO,
             },
             next: None,
+            redefined: false,
         };
         for kind in wanted {
             roster.add(kind, Duration::ZERO);
@@ -195,6 +198,10 @@ impl Roster {
             Event::DatabaseBack { at } => self.database_back(at),
             Event::Replace { wanted, at } => {
                 self.next = Some(wanted);
+                self.replace_next(at, &mut orders);
+            }
+            Event::Redefined { at } => {
+                self.redefined = true;
                 self.replace_next(at, &mut orders);
             }
             Event::Quiet(quiet) => self.quiet(quiet, &mut orders),
@@ -503,6 +510,7 @@ impl Roster {
         };
         self.phase = Phase::Stopping { deadline };
         self.next = None;
+        self.redefined = false;
         self.slots
             .retain(|_, slot| !matches!(slot.state, State::Waiting { .. }));
         for (id, slot) in &mut self.slots {
@@ -562,13 +570,21 @@ impl Roster {
         if self.phase != Phase::Running || self.is_draining() {
             return;
         }
-        let Some(wanted) = self.next.take() else {
-            return;
+        // Children that have not been started yet read what holds then.
+        let redefined = std::mem::take(&mut self.redefined);
+        let (wanted, all) = match self.next.take() {
+            Some(wanted) => (wanted, true),
+            None if redefined => (self.holding_definitions(), false),
+            None => return,
         };
+        let is_replaced = |slot: &Slot| all || slot.kind.holds_definitions();
         let deadline = at + self.limits.shutdown_timeout;
         self.slots
-            .retain(|_, slot| !matches!(slot.state, State::Waiting { .. }));
+            .retain(|_, slot| !is_replaced(slot) || !matches!(slot.state, State::Waiting { .. }));
         for (id, slot) in &mut self.slots {
+            if !is_replaced(slot) {
+                continue;
+            }
             slot.wanted = false;
             if let State::Starting(_) | State::Up(_) = slot.state {
                 terminate(*id, slot, deadline, orders);
@@ -578,6 +594,15 @@ impl Roster {
             self.add(kind, at);
         }
         self.tick(at, orders);
+    }
+
+    fn holding_definitions(&self) -> Vec<ChildKind> {
+        let slots = self.slots.values().filter(|slot| slot.wanted);
+        let kinds = slots.map(|slot| &slot.kind);
+        kinds
+            .filter(|kind| kind.holds_definitions())
+            .cloned()
+            .collect()
     }
 
     fn quiet(&mut self, quiet: bool, orders: &mut Vec<Order>) {

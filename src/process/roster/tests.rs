@@ -591,6 +591,42 @@ fn order(slot: SlotId, kind: ChildKind) -> Order {
 }
 
 #[test]
+fn changed_definitions_replace_the_console_alone_one_after_the_other() {
+    let wanted = vec![ChildKind::Advancer, worker("w"), ChildKind::Console];
+    let mut roster = Roster::new(wanted, LIMITS);
+    let _ = roster.handle(Event::Tick { at: s(0) });
+    let up = |roster: &mut Roster, slot, pid| {
+        let slot = SlotId(slot);
+        roster.handle(Event::Spawned {
+            slot,
+            pid,
+            at: s(0),
+        })
+    };
+    for (slot, pid) in [(0, 10), (1, 11), (2, 12)] {
+        assert_eq!(up(&mut roster, slot, pid), vec![]);
+    }
+    assert_eq!(
+        roster.handle(Event::Redefined { at: s(1) }),
+        vec![
+            signal(SlotId(2), 12, Signal::SIGTERM),
+            order(SlotId(3), ChildKind::Console)
+        ]
+    );
+    assert_eq!(up(&mut roster, 3, 13), vec![]);
+    // The one before still drains: the next change waits for its end.
+    assert_eq!(roster.handle(Event::Redefined { at: s(2) }), vec![]);
+    assert_eq!(
+        roster.handle(Event::Exited { pid: 12, at: s(3) }),
+        vec![
+            ended(SlotId(2), 12),
+            signal(SlotId(3), 13, Signal::SIGTERM),
+            order(SlotId(4), ChildKind::Console)
+        ]
+    );
+}
+
+#[test]
 fn a_replacement_ends_everybody_and_starts_new_ones_at_once() {
     let mut roster = Roster::new(vec![ChildKind::Advancer, worker("old")], LIMITS);
     let _ = roster.handle(Event::Tick { at: s(0) });
@@ -780,6 +816,7 @@ fn every_state() -> Vec<(&'static str, Roster)> {
 fn every_event() -> Vec<Event> {
     let mut events = vec![Event::DatabaseLost, Event::Quiet(true), Event::Quiet(false)];
     for at in [s(0), s(8), s(1_000)] {
+        events.push(Event::Redefined { at });
         events.push(Event::Tick { at });
         events.push(Event::DatabaseBack { at });
         for immediate in [false, true] {
@@ -923,6 +960,7 @@ proptest! {
                     1 => vec![ChildKind::Advancer],
                     _ => vec![ChildKind::Advancer, ChildKind::Console, worker("c"), worker("c")],
                 }, at }),
+                13 => Some(Event::Redefined { at }),
                 _ if which < 64 => { world.stopped = true; Some(Event::Stop { at, immediate: which < 16 }) }
                 _ => Some(Event::Tick { at }),
             };

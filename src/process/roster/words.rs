@@ -38,6 +38,11 @@ impl ChildKind {
     pub fn moves_work(&self) -> bool {
         !matches!(self, Self::Console)
     }
+
+    /// True where it has read the definitions, to start runs by them; a run carries its own.
+    pub fn holds_definitions(&self) -> bool {
+        matches!(self, Self::Console)
+    }
 }
 
 impl fmt::Display for ChildKind {
@@ -134,6 +139,11 @@ pub enum Event {
     Replace {
         /// All children that there should be.
         wanted: Vec<ChildKind>,
+        /// Now.
+        at: Duration,
+    },
+    /// Definitions in files have changed, and nothing else: who holds them is to make room for one that reads them.
+    Redefined {
         /// Now.
         at: Duration,
     },
