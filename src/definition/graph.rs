@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::input::{Schema, Violation, judge};
+use super::input::{Schema, Violation, halves, judge};
 use crate::model::Hook;
 
 /// Position of a node in [`Definition::nodes`].
@@ -283,8 +283,11 @@ impl Definition {
 
     /// All that keeps a value from being the input of a run.
     pub fn violations(&self, input: &str) -> Vec<Violation> {
-        let schema = self.input.as_deref();
-        schema.map_or_else(Vec::new, |schema| judge(schema, input))
+        let halves = halves(input);
+        match self.input.as_deref() {
+            Some(schema) if halves.is_empty() => judge(schema, input),
+            _ => halves,
+        }
     }
 
     /// The step that this hook calls.

@@ -6,6 +6,7 @@
 
 mod decimal;
 mod format;
+mod halves;
 mod judge;
 mod pattern;
 pub(super) mod read;
@@ -13,6 +14,7 @@ mod schema;
 mod text;
 
 pub use format::Format;
+pub use halves::halves;
 pub use judge::{VIOLATIONS_MAX, Violation, judge, pointer_token};
 #[cfg(test)]
 pub use schema::KEYWORDS;

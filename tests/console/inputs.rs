@@ -90,7 +90,8 @@ on_every_database! {
         let before = sent(&console, api, "application/json", anything);
         assert_eq!(before.status, 201, "{before:?}");
 
-        fixture.define("pipeline: Plain\nflow: [{ start: Nobody }]\n");
+        let file = fixture.path("pipelines/Plain.yml");
+        std::fs::write(file, "pipeline: Plain\nflow: [{ start: Nobody }]\n").unwrap();
         daemon.send(Signal::SIGHUP);
         daemon.says("not reloaded").await;
         let kept = sent(&console, api, "application/json", anything);
@@ -143,6 +144,24 @@ on_every_database! {
         let right = r#"{"input": {"to": {"mail": "a@b"}, "amount": 1.0}}"#;
         let run: Value = serde_json::from_str(&sent(&console, api, "application/json", right).body).unwrap();
         fixture.run_ended(run["run_id"].as_str().unwrap().parse().unwrap()).await;
+        daemon.stop().await;
+    }
+
+    async fn an_input_with_half_a_character_is_refused_wherever_it_is_given(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db).await;
+        let api = "/api/v1/pipelines/Plain/runs";
+        let refused = sent(&console, api, "application/json", r#"{"input": {"name": ["\ud83d"]}}"#);
+        assert_eq!(refused.status, 422, "{refused:?}");
+        let problem: Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(problem["errors"][0]["pointer"], "/name/0", "{problem}");
+        let command = fixture.run(&[], &["trigger", "Plain", r#"["\ud83d"]"#]);
+        assert_eq!(command.status.code(), Some(2), "{command:?}");
+        let said = String::from_utf8_lossy(&command.stderr);
+        assert!(said.contains("half of a surrogate pair"), "{said}");
+        assert_eq!(console.get("/api/v1/runs").body.trim(), "[]", "nothing was started");
+        let whole = sent(&console, api, "application/json", r#"{"input": ["\ud83d\ude00"]}"#);
+        assert_eq!(whole.status, 201, "{whole:?}");
+        fixture.completed(PATIENCE).await;
         daemon.stop().await;
     }
 
