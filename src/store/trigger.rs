@@ -3,12 +3,11 @@
 //! Owns: the rows of a new run: run, root branch, start step, execution, availability; all or
 //! nothing, many at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
-
 use crate::definition::Definition;
+use crate::definition::input::Json;
 use crate::failpoint::failpoint;
 use crate::model::*;
 
@@ -34,9 +33,9 @@ statements! {
     INSERT_STARTS in Sqlite from "backend/sqlite/trigger.sql";
     INSERT_FIRST_EXECUTIONS in Sqlite from "backend/sqlite/trigger.sql";
     INSERT_FIRST_AVAILABILITIES in Sqlite from "backend/sqlite/trigger.sql";
-    /// An input of another length is another input, and need not be read to know it.
+    /// An input that is far longer is another one, and need not be read to know it.
     RUNS_BY_KEY = "
-        SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) = b.size THEN r.input END AS input
+        SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
     /// On SQLite.
@@ -222,7 +221,7 @@ async fn record(
     action::record(conn, by, Verb::Trigger, created.iter().copied(), None).await
 }
 
-/// The runs that keys had started, with their inputs where one of that length was asked for.
+/// The runs that keys had started, with their inputs where these may be the ones that were asked for.
 type Known = HashMap<String, (RunId, Option<String>)>;
 
 async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<Known, Error> {
@@ -232,17 +231,26 @@ async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<K
     let asked: HashSet<(&str, usize)> = asked.collect();
     let keys = Rows::new()
         .texts("trigger_key", asked.iter().map(|(key, _)| *key))
-        .ints("size", asked.iter().map(|(_, size)| *size as i64));
+        .ints(
+            "size",
+            asked.iter().map(|(_, size)| longest_spelling(*size)),
+        );
     let args = [("b", (&keys).into()), ("pipeline", pipeline.into())];
     let found = conn.fetch(&RUNS_BY_KEY, &args).await;
     let mut known = Known::new();
     for row in found.map_err(Error::after_commit)? {
-        // Once for each length that was asked for, of which at most one is its own.
+        // Once for each length that was asked for.
         let (id, input) = (RunId(row.get("id")?), row.get("input")?);
         let run = known.entry(row.get("trigger_key")?).or_insert((id, None));
         run.1 = run.1.take().or(input);
     }
     Ok(known)
+}
+
+/// Bytes of the longest text that may be the same value as one of so many: with white space and other escapes.
+fn longest_spelling(size: usize) -> i64 {
+    const ROOM: usize = 16 << 10;
+    size.saturating_mul(4).saturating_add(ROOM) as i64
 }
 
 /// The answer for a run whose key had started one before.
@@ -257,34 +265,14 @@ fn as_known(run: &NewRun<'_>, known: &Known) -> Result<Triggered, Error> {
     Ok(Triggered {
         run_id: *run_id,
         created: false,
-        input_differs: !input.as_deref().is_some_and(|it| is_same(it, run.input)),
+        input_differs: input.as_deref().is_none_or(|it| !is_same(it, run.input)),
     })
 }
 
-/// True where two JSON values are one, whatever the order of keys. Numbers and strings are as they are written: no
-/// number is so long that a part of it goes unseen.
+/// True for the same value, however it is spaced and its objects are ordered: whoever sends a request once more may
+/// write it anew.
 fn is_same(one: &str, other: &str) -> bool {
-    fn read<'a, T: serde::Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> {
-        let read = |text| serde_json::from_str(text).ok();
-        Some((read(one)?, read(other)?))
-    }
-    if one == other {
-        return true;
-    }
-    let same = |(one, other): (&&RawValue, &&RawValue)| is_same(one.get(), other.get());
-    match (one.as_bytes().first(), other.as_bytes().first()) {
-        (Some(b'{'), Some(b'{')) => {
-            read::<BTreeMap<String, &RawValue>>(one, other).is_some_and(|(one, other)| {
-                one.keys().eq(other.keys()) && one.values().zip(other.values()).all(same)
-            })
-        }
-        (Some(b'['), Some(b'[')) => {
-            read::<Vec<&RawValue>>(one, other).is_some_and(|(one, other)| {
-                one.len() == other.len() && one.iter().zip(&other).all(same)
-            })
-        }
-        _ => false,
-    }
+    one == other || Json::of(one).spelled() == Json::of(other).spelled()
 }
 
 /// The keys of what a run begins with.

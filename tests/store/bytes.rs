@@ -48,7 +48,7 @@ on_every_database! {
         assert_eq!(count, 6);
     }
 
-    /// Of the run that a key has started only an input of the length that was asked for is read.
+    /// Of the run that a key has started an input is read only where it may be the one that is asked with.
     async fn a_key_knows_its_input_whatever_the_lengths_of_those_it_is_asked_with(db: Db) {
         let mut driver = Driver::new(&db).await;
         let (stored, same_length) = (text(9).to_string(), text(8).to_string() + " ");

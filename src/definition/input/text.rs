@@ -62,7 +62,14 @@ impl<'a> Json<'a> {
     /// white space.
     pub fn canonical(self) -> String {
         let mut text = String::new();
-        self.write(&mut text);
+        self.write(&mut text, true);
+        text
+    }
+
+    /// The same, and each number as it was written.
+    pub fn spelled(self) -> String {
+        let mut text = String::new();
+        self.write(&mut text, false);
         text
     }
 
@@ -78,10 +85,12 @@ impl<'a> Json<'a> {
         }
     }
 
-    fn write(self, to: &mut String) {
+    fn write(self, to: &mut String, reads_numbers: bool) {
         match self.kind() {
             Kind::Null | Kind::Boolean => to.push_str(self.0),
-            Kind::Number | Kind::Integer if is_plain(self.0) => to.push_str(self.0),
+            Kind::Number | Kind::Integer if !reads_numbers || is_plain(self.0) => {
+                to.push_str(self.0);
+            }
             Kind::Number | Kind::Integer => match Decimal::read(self.0) {
                 Some(number) => {
                     // Writing to a string cannot fail.
@@ -96,7 +105,7 @@ impl<'a> Json<'a> {
                     if at > 0 {
                         to.push(',');
                     }
-                    element.write(to);
+                    element.write(to, reads_numbers);
                 }
                 to.push(']');
             }
@@ -111,7 +120,7 @@ impl<'a> Json<'a> {
                     }
                     to.push_str(&key);
                     to.push(':');
-                    value.write(to);
+                    value.write(to, reads_numbers);
                 }
                 to.push('}');
             }
