@@ -126,7 +126,7 @@ pub async fn changes(conn: &mut Conn, since: Since) -> Result<Changes, Error> {
         is_anew,
         started: found(conn, Kind::Started, behind(since.started)).await?,
         ended: found(conn, Kind::Ended, behind(since.ended)).await?,
-        waiting: page::dampened(conn, WAITING).await?,
+        waiting: page::dampened(conn, None, WAITING).await?,
     })
 }
 

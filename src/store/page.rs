@@ -505,10 +505,17 @@ pub async fn payload_of_step(
     Ok(row.map(|row| row.get("payload")).transpose()?.flatten())
 }
 
-/// Runs that wait for a person, and their pipelines: so many of the oldest of each.
-pub(super) async fn dampened(conn: &mut Conn, n: usize) -> Result<Vec<(RunId, String)>, Error> {
+/// Runs that wait for a person, and their pipelines: so many of the oldest of each. `only`: of these pipelines.
+pub(super) async fn dampened(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    n: usize,
+) -> Result<Vec<(RunId, String)>, Error> {
     let mut runs = Vec::new();
     for pipeline in list::pipelines_of(conn, RunStatus::Dampened).await? {
+        if only.is_some_and(|only| !only.contains(&pipeline)) {
+            continue;
+        }
         let args = [("pipeline", (&pipeline).into()), ("n", n.into())];
         for row in conn.fetch(&PAGE_DAMPENED, &args).await? {
             runs.push((RunId(row.get("id")?), pipeline.clone()));
@@ -518,9 +525,13 @@ pub(super) async fn dampened(conn: &mut Conn, n: usize) -> Result<Vec<(RunId, St
 }
 
 /// Steps that wait for a person, those first that have waited longest: of so many of the oldest runs of
-/// each pipeline.
-pub async fn waiting(conn: &mut Conn, n: usize) -> Result<Vec<WaitingStep>, Error> {
-    let dampened = dampened(conn, n).await?.into_iter();
+/// each pipeline, or of these pipelines alone.
+pub async fn waiting(
+    conn: &mut Conn,
+    only: Option<&[String]>,
+    n: usize,
+) -> Result<Vec<WaitingStep>, Error> {
+    let dampened = dampened(conn, only, n).await?.into_iter();
     let mut runs: Vec<RunId> = dampened.map(|(run, _)| run).collect();
     if runs.is_empty() {
         return Ok(Vec::new());

@@ -18,7 +18,7 @@ use crate::machine::pause::Pause;
 use crate::model::*;
 use crate::problem::nearest;
 use crate::step::output::parse_json;
-use crate::store::action::Actor;
+use crate::store::action::{self, Actor};
 use crate::store::cancel::{self, Cancel, Cancelling};
 use crate::store::pause::{self, REASON_MAX};
 use crate::store::resume::{self, Resume};
@@ -266,23 +266,33 @@ pub async fn resume(
     let asked = site.acts.read(async move |conn| {
         let value = value.as_deref().map(RawValue::get);
         let resumed = resume::resume(conn, run, step, value, Some(&by)).await?;
-        if let Resume::Done(_) = resumed {
-            wake_for(&shared, conn, run).await?;
+        let mut answered = None;
+        match resumed {
+            Resume::Done(_) => wake_for(&shared, conn, run).await?,
+            Resume::NotDampened(_) => answered = who_answered(conn, run).await?,
+            Resume::NotFound | Resume::Ambiguous(_) => {}
         }
-        Ok(resumed)
+        Ok((resumed, answered))
     });
-    match asked.await.map_err(unsure)? {
+    let (resumed, answered) = asked.await.map_err(unsure)?;
+    let answered = match &answered {
+        Some(by) => format!("{} has answered", clip(by, LETTERS)),
+        None => "somebody may have answered".to_owned(),
+    };
+    match resumed {
         Resume::Done(resumed) => Ok(resumed),
         Resume::NotFound => Err(no_run(run)),
         Resume::NotDampened(status) if status.is_terminal() => Err(conflict(format!(
-            "the run {run} has ended: it is {}",
+            "the run {run} has ended: it is {}; {answered}",
             word(status)
-        ))),
+        ))
+        .about(run)),
         Resume::NotDampened(_) => {
             let what = if step.is_some() { "this step" } else { "it" };
             Err(conflict(format!(
-                "the run {run}: {what} does not wait for a person; somebody may have answered"
-            )))
+                "the run {run}: {what} does not wait for a person; {answered}"
+            ))
+            .about(run))
         }
         Resume::Ambiguous(steps) => {
             let names: Vec<String> = steps
@@ -297,6 +307,18 @@ pub async fn resume(
             )))
         }
     }
+}
+
+/// Interventions in a run among which the last answer is looked for.
+const ACTIONS: usize = 20;
+
+/// The one who has answered this run last, if anybody has of late.
+async fn who_answered(conn: &mut Conn, run: RunId) -> Result<Option<String>, Error> {
+    let actions = action::latest(conn, action::Of::Run(run), None, ACTIONS).await?;
+    let answer = actions
+        .into_iter()
+        .find(|it| it.verb == Verb::Resume.as_str());
+    Ok(answer.map(|it| it.by))
 }
 
 /// Pauses a pipeline, unless it is paused: the pause, and whether this is who made it.

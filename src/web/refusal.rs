@@ -13,6 +13,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 
 use super::pages;
+use super::visitor::Asking;
 
 /// The form of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Refusal {
     remedy: Option<&'static str>,
     /// The parameters that cannot be as they are.
     faults: Vec<FaultJson>,
+    /// The page at which one goes on best: its path, and its name.
+    way: Option<(String, &'static str)>,
     /// Seconds after which the same may be possible.
     retry_after: Option<u16>,
 }
@@ -59,6 +62,7 @@ impl Refusal {
             detail: detail.into(),
             remedy: None,
             faults: Vec::new(),
+            way: None,
             retry_after: None,
         }
     }
@@ -108,14 +112,26 @@ impl Refusal {
         self
     }
 
+    /// It is about this run.
+    pub fn about(self, run: RunId) -> Self {
+        self.leads_to(format!("runs/{run}"), "The run")
+    }
+
+    /// One goes on best at this page.
+    pub fn leads_to(self, path: impl Into<String>, name: &'static str) -> Self {
+        let way = Some((path.into(), name));
+        Self { way, ..self }
+    }
+
     /// The same may be possible after so many seconds.
     pub fn later(mut self, seconds: u16) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Its response, in the form for this path. `headers`: those that the refusal was made with.
-    pub fn response(self, form: Form, mut headers: HeaderMap) -> Response {
+    /// Its response, in the form for this path. `headers`: those that the refusal was made with; `asking`: the
+    /// visitor who is refused, where that is known.
+    pub fn response(self, form: Form, mut headers: HeaderMap, asking: Option<Asking>) -> Response {
         let status = self.status;
         let title = status.canonical_reason().unwrap_or("Refused");
         let (kind, body) = match form {
@@ -132,7 +148,7 @@ impl Refusal {
                 let problem = serde_json::to_string(&problem);
                 ("application/problem+json", problem.unwrap_or_default())
             }
-            Form::Page => pages::refused(status, title, &self.detail),
+            Form::Page => pages::refused(status, title, &self.detail, self.way, asking),
             Form::Line => {
                 let detail = match self.detail.is_empty() {
                     true => String::new(),
@@ -240,10 +256,11 @@ pub fn worded(mut response: Response, form: Form, body_max: usize) -> Response {
     if !refuses || response.extensions().get::<Worded>().is_some() {
         return response;
     }
+    let asking = response.extensions_mut().remove::<Asking>();
     let refusal = response.extensions_mut().remove::<Refusal>();
     let refusal = refusal.unwrap_or_else(|| Refusal::new(status, detail(status, body_max)));
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(axum::http::header::CONTENT_LENGTH);
     *response.body_mut() = Body::empty();
-    refusal.response(form, headers)
+    refusal.response(form, headers, asking)
 }

@@ -35,8 +35,18 @@ use super::refusal::{Form, Refusal};
 use super::routes::Route;
 use super::strangers::{Remote, Strangers};
 
-/// The cookie of a browser's session.
-pub const COOKIE_NAME: &str = "ductwork_session";
+/// The name of the cookie of a browser's session. A browser keeps one for all ports of a host, so each port has its
+/// own: another console there signs nobody out.
+pub fn cookie_name(headers: &HeaderMap) -> String {
+    const NAME: &str = "ductwork_session";
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok());
+    let port = host.and_then(|it| it.rsplit_once(':')).map(|it| it.1);
+    let is_port = |it: &&str| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit());
+    match port.filter(is_port) {
+        Some(port) => format!("{NAME}_{port}"),
+        None => NAME.to_owned(),
+    }
+}
 
 /// A token that was found counts for so long without being looked up again.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
@@ -62,8 +72,20 @@ const FILTERED: &[&str] = &[
     "/api/v1/halted",
 ];
 
+/// The lists of which this parameter, a whole id, leaves nothing but what is of one run.
+const OF_A_RUN: &[(&str, &str)] = &[
+    ("/runs", "id"),
+    ("/actions", "run"),
+    ("/api/v1/actions", "run"),
+];
+
 /// Routes that see to it by themselves: their pipelines are in what they are sent, or in a row.
 const SEEN_TO: &[(&Method, &str)] = &[
+    (&Method::GET, "/"),
+    (&Method::GET, "/waiting"),
+    (&Method::GET, "/api/v1/openapi.json"),
+    (&Method::GET, "/api/v1/executions/{id}/log"),
+    (&Method::GET, "/api/v1/definitions/{digest}"),
     (&Method::GET, "/api/v1/events"),
     (&Method::GET, "/bulk/new"),
     (&Method::POST, "/bulk"),
@@ -127,19 +149,60 @@ impl Visitor {
     }
 }
 
+/// A visitor who asks, and the parts of this console that not every one has.
+#[derive(Clone)]
+pub struct Asking {
+    /// Who asks.
+    pub visitor: Arc<Visitor>,
+    /// Endpoints are configured.
+    pub has_webhooks: bool,
+}
+
+impl Asking {
+    fn new(site: &Site, visitor: Arc<Visitor>) -> Self {
+        let has_webhooks = !site.terms.webhooks.is_empty();
+        Self {
+            visitor,
+            has_webhooks,
+        }
+    }
+}
+
 tokio::task_local! {
     /// The visitor whose request this task answers.
-    static ASKING: Arc<Visitor>;
+    static ASKING: Asking;
+}
+
+/// The one whose request is being answered, with what this console has; none on a route for everybody.
+pub fn asked_by() -> Option<Asking> {
+    ASKING.try_with(Asking::clone).ok()
 }
 
 /// The visitor whose request is being answered; none on a route for everybody.
 pub fn asking() -> Option<Arc<Visitor>> {
-    ASKING.try_with(Arc::clone).ok()
+    ASKING.try_with(|asking| Arc::clone(&asking.visitor)).ok()
 }
 
 /// True when the visitor whose request is being answered may know of this pipeline.
 pub fn may_see(pipeline: &str) -> bool {
     asking().is_some_and(|visitor| visitor.may_see(pipeline))
+}
+
+/// Refuses a visitor who may not know of this pipeline.
+pub fn need(pipeline: &str) -> Result<(), Refusal> {
+    match asking() {
+        Some(visitor) if visitor.may_see(pipeline) => Ok(()),
+        asking => {
+            let only = asking.and_then(|it| it.pipelines.clone());
+            Err(alone(&only.unwrap_or_default()))
+        }
+    }
+}
+
+/// The refusal of what is beyond the pipelines that a token is for.
+pub fn alone(only: &[String]) -> Refusal {
+    let detail = format!("this token is for {} alone", names(only));
+    Refusal::new(StatusCode::FORBIDDEN, detail)
 }
 
 /// True when the visitor whose request is being answered may see what runs are given, make and print.
@@ -380,12 +443,13 @@ fn shown(headers: &HeaderMap, form: Form) -> Shown {
 
 /// The value of a browser's cookie.
 pub fn session(headers: &HeaderMap) -> Option<String> {
+    let own = cookie_name(headers);
     let lines = headers.get_all(COOKIE).iter();
     let pairs = lines
         .filter_map(|line| line.to_str().ok())
         .flat_map(|line| line.split(';'));
     let mut ours = pairs.filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = ours.find(|(name, _)| *name == COOKIE_NAME)?;
+    let (_, value) = ours.find(|(name, _)| *name == own)?;
     Some(value.to_owned())
 }
 
@@ -449,8 +513,12 @@ pub struct Gate {
 }
 
 /// Answers as this visitor is answered.
-pub async fn as_asked_by<T>(visitor: Arc<Visitor>, answer: impl Future<Output = T>) -> T {
-    ASKING.scope(visitor, answer).await
+pub async fn as_asked_by<T>(
+    site: &Site,
+    visitor: Arc<Visitor>,
+    answer: impl Future<Output = T>,
+) -> T {
+    ASKING.scope(Asking::new(site, visitor), answer).await
 }
 
 /// Lets a request through whose visitor has the rights that its route asks for.
@@ -473,15 +541,25 @@ pub async fn gate(
         request.headers().clone(),
     );
     let is_stream = live::is_wanted(&request);
-    let admitted = admitted(&gate, (peer, from), form, &path, &uri, &headers).await;
-    match admitted {
+    let known = known(&gate, (peer, from), form, &headers).await;
+    match known {
         Ok(Some(visitor)) => {
             let visitor = Arc::new(visitor);
             request.extensions_mut().insert(Arc::clone(&visitor));
-            match gate.route.is_live && live::is_wanted(&request) {
-                true => live::page(&gate.site, &visitor, from, request, next).into_response(),
-                false => as_asked_by(visitor, next.run(request)).await,
+            let site = &gate.site;
+            let mut response = match allowed(&gate, &visitor, form, &path, &uri).await {
+                Err(refusal) => refusal.into_response(),
+                Ok(()) if gate.route.is_live && live::is_wanted(&request) => {
+                    live::page(site, &visitor, from, request, next).into_response()
+                }
+                Ok(()) => as_asked_by(site, Arc::clone(&visitor), next.run(request)).await,
+            };
+            // The page of a refusal has a frame, too.
+            if !response.status().is_success() {
+                let asking = Asking::new(site, visitor);
+                response.extensions_mut().insert(asking);
             }
+            response
         }
         Ok(None) if form == Form::Page && !is_stream => sign_in(&method, &uri),
         Ok(None) => challenged(unknown("the console asks who its visitors are")),
@@ -509,20 +587,25 @@ fn sign_in(method: &Method, uri: &Uri) -> Response {
     (StatusCode::SEE_OTHER, [(LOCATION, path)]).into_response()
 }
 
-async fn admitted(
+async fn known(
     gate: &Gate,
     (peer, from): (Peer, Remote),
     form: Form,
-    path: &[(String, String)],
-    uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Option<Visitor>, Refusal> {
     if gate.route.method != Method::GET {
         same_site(headers)?;
     }
-    let Some(visitor) = visitor(&gate.site, peer, from, headers, form).await? else {
-        return Ok(None);
-    };
+    visitor(&gate.site, peer, from, headers, form).await
+}
+
+async fn allowed(
+    gate: &Gate,
+    visitor: &Visitor,
+    form: Form,
+    path: &[(String, String)],
+    uri: &Uri,
+) -> Result<(), Refusal> {
     if visitor.scope < gate.needs {
         let (needs, has) = (gate.needs, visitor.scope);
         let detail = match visitor.has_signed_in {
@@ -540,10 +623,10 @@ async fn admitted(
         };
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail).remedy(remedy));
     }
-    if let Some(only) = &visitor.pipelines {
-        within(gate, only, path, uri).await?;
+    match &visitor.pipelines {
+        Some(only) => within(gate, only, path, uri).await,
+        None => Ok(()),
     }
-    Ok(Some(visitor))
 }
 
 /// The pipelines that a token is for, in a refusal.
@@ -564,15 +647,30 @@ async fn within(
     if SEEN_TO.contains(&(&gate.route.method, gate.route.path)) {
         return Ok(());
     }
-    let own = names(only);
     let of = |name: &str| {
         path.iter()
             .find(|(it, _)| it == name)
             .map(|(_, value)| value)
     };
-    let named = match (of("name"), of("id")) {
+    let pairs = || form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    let asked = |name: &str| -> Vec<String> {
+        pairs()
+            .filter(|(it, _)| it == name)
+            .map(|(_, value)| value.trim().to_owned())
+            .filter(|value| !value.is_empty())
+            .collect()
+    };
+    let is_filtered = FILTERED.contains(&gate.route.path);
+    let by = OF_A_RUN.iter().find(|(path, _)| *path == gate.route.path);
+    let runs = by.map_or_else(Vec::new, |(_, name)| asked(name));
+    let id = match runs.as_slice() {
+        [one] => Some(one),
+        [] if gate.route.path.contains("/runs/") => of("id"),
+        _ => None,
+    };
+    let named = match (of("name"), id) {
         (Some(name), _) => vec![name.clone()],
-        (None, Some(id)) if gate.route.path.contains("/runs/") => {
+        (None, Some(id)) => {
             // Some digits of an id may be those of any run.
             let Ok(run) = id.parse::<RunId>() else {
                 let detail = "a token for some pipelines asks for a run by its whole id";
@@ -587,34 +685,21 @@ async fn within(
                 None => return Ok(()),
             }
         }
-        _ if FILTERED.contains(&gate.route.path) => {
-            let query = uri.query().unwrap_or_default().as_bytes();
-            let pairs = || form_urlencoded::parse(query);
-            match pairs().any(|(name, value)| name == "id" && !value.is_empty()) {
-                // Some digits of an id may be those of any run.
-                true => Vec::new(),
-                false => pairs()
-                    .filter(|(name, _)| name == "pipeline")
-                    .map(|(_, value)| value.trim().to_owned())
-                    .filter(|value| !value.is_empty())
-                    .collect(),
-            }
-        }
-        _ => Vec::new(),
+        (None, None) if is_filtered && runs.is_empty() => asked("pipeline"),
+        (None, None) => Vec::new(),
     };
     if named.is_empty() {
-        let detail = format!(
-            "this token is for {own} alone, and this tells of all pipelines: where there is a filter, ask with \
-             `pipeline=`"
-        );
+        let way = match is_filtered {
+            true => ": ask with `pipeline=`",
+            false => "",
+        };
+        let own = names(only);
+        let detail = format!("this token is for {own} alone, and this tells of all pipelines{way}");
         return Err(Refusal::new(StatusCode::FORBIDDEN, detail));
     }
     match named.iter().all(|it| only.contains(it)) {
         true => Ok(()),
-        false => {
-            let detail = format!("this token is for {own} alone");
-            Err(Refusal::new(StatusCode::FORBIDDEN, detail))
-        }
+        false => Err(alone(only)),
     }
 }
 

@@ -31,7 +31,7 @@ use super::deeds;
 use super::post::{self, Answer, Message};
 use super::refusal::Refusal;
 use super::source::ReadError;
-use super::visitor::{Visitor, names};
+use super::visitor::{Visitor, alone};
 
 /// Between two looks for runs,
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -494,9 +494,7 @@ pub fn pipelines(visitor: &Visitor, asked: Option<String>) -> Result<Option<Vec<
 }
 
 fn beyond(visitor: &Visitor) -> Refusal {
-    let own = names(visitor.pipelines.as_deref().unwrap_or_default());
-    let detail = format!("this token is for {own} alone");
-    Refusal::new(StatusCode::FORBIDDEN, detail)
+    alone(visitor.pipelines.as_deref().unwrap_or_default())
 }
 
 /// Has a message sent once more, at once.

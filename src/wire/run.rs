@@ -20,6 +20,8 @@ pub struct RunJson<'a> {
     id: RunId,
     /// Its pipeline.
     pipeline: &'a str,
+    /// The key that it was triggered with; a second trigger with it makes no other run.
+    key: Option<&'a str>,
     /// Its state.
     status: RunStatus,
     /// Its input.
@@ -57,6 +59,7 @@ impl<'a> RunJson<'a> {
         Self {
             id: run.id,
             pipeline: &run.pipeline,
+            key: run.trigger_key.as_deref(),
             status: run.status,
             input: &run.input,
             output: run.output.as_deref(),

@@ -472,12 +472,18 @@ on_every_database! {
         })
         .await;
         assert_eq!(stats("")["queue"]["depth"], 9);
-        assert_eq!(stats("?pipeline=Never")["queue"]["depth"], 0);
+        // A slip in a name is no pipeline that has nothing to do.
+        for path in ["stats", "halted"] {
+            let path = format!("/api/v1/{path}?pipeline=Plaim");
+            let missing = api.get(&path);
+            assert_eq!(missing.status, 404, "{path}: {missing:?}");
+            assert!(missing.body.contains("did you mean `Plain`"), "{missing:?}");
+        }
         let keyed = fixture.run(&[], &["trigger", "Plain", "5", "--key", "order 4711", "--json"]);
         assert!(keyed.status.success(), "{keyed:?}");
         let found = api.json("/api/v1/runs?pipeline=Plain&key=order+4711");
         assert_eq!(found.as_array().unwrap().len(), 1);
-        assert_eq!(found[0]["input"], 5);
+        assert_eq!((&found[0]["input"], &found[0]["key"]), (&5.into(), &"order 4711".into()));
         let ended = api.json("/api/v1/runs?pipeline=Plain&key=order+4711&status=completed");
         let others = api.json("/api/v1/runs?pipeline=Halts&key=order+4711");
         assert_eq!((ended, others), (Value::Array(Vec::new()), Value::Array(Vec::new())));

@@ -178,6 +178,22 @@ pub fn asked<'a>(route: &'a Route, path: &'a str) -> Ask<'a> {
     }
 }
 
+/// Each link of a page leads one with this session to a page that it may see.
+async fn led_to_nothing_else(page: &Answer, cookie: &str, console: &Console) {
+    let links = page.body.split("<a ").skip(1);
+    let links = links.filter_map(|it| it.split_once("href=\"/")?.1.split('"').next());
+    for link in links.filter(|it| !it.starts_with("assets/")) {
+        let path = format!("/{}", link.replace("&#38;", "&").replace("&amp;", "&"));
+        // A token is good for so many requests a second.
+        let answer = eventually(PATIENCE, "it is answered", async || {
+            let answer = Ask::get(&path).cookie(cookie).of(console);
+            (answer.status != 429).then_some(answer)
+        })
+        .await;
+        assert!(matches!(answer.status, 200 | 303), "{path}: {answer:?}");
+    }
+}
+
 on_every_database! {
     async fn every_route_asks_for_the_rights_that_the_table_says(db: Db) {
         let (fixture, mut daemon, console) = started(&db, KNOWN).await;
@@ -236,6 +252,9 @@ on_every_database! {
         let answer = Ask::form("/sign-in", &format!("secret={secret}&to=/runs")).of(&console);
         assert_eq!(answer.leads_to(), "/runs");
         let cookie = answer.cookie();
+        // A browser keeps one for all ports of a host: another console's is another one.
+        let (_, port) = console.address.rsplit_once(':').unwrap();
+        assert!(cookie.starts_with(&format!("ductwork_session_{port}=")), "{cookie}");
         assert_eq!(Ask::get("/runs").cookie(&cookie).of(&console).status, 200);
         assert_eq!(Ask::get("/api/v1/runs").bearer(&secret).of(&console).status, 200);
         // Neither in the other's place, nor something else.
@@ -297,6 +316,8 @@ on_every_database! {
             format!("/api/v1/runs/{own}/steps"),
             "/api/v1/runs?pipeline=Plain".to_owned(),
             "/api/v1/stats?pipeline=Plain".to_owned(),
+            format!("/api/v1/actions?run={own}"),
+            "/api/v1/openapi.json".to_owned(),
         ] {
             assert_eq!(status(Ask::get(&path)), 200, "{path}");
         }
@@ -312,14 +333,95 @@ on_every_database! {
             "/api/v1/processes?pipeline=Plain".to_owned(),
             "/api/v1/runs?pipeline=Plain&pipeline=Halts".to_owned(),
             format!("/api/v1/runs/{}", &other.to_string()[..8]),
+            format!("/api/v1/actions?run={other}"),
+            format!("/api/v1/actions?run={own}&run={other}"),
         ] {
             assert_eq!(status(Ask::get(&path)), 403, "{path}");
+        }
+        // What is found by its own id, and is of a run.
+        fixture.ended(PATIENCE).await;
+        let everything = token(&fixture, &[]);
+        let seen = |path: &str| Ask::get(path).bearer(&everything).of(&console).value();
+        for (run, expected) in [(own, 200), (other, 403)] {
+            let steps = seen(&format!("/api/v1/runs/{run}/steps"));
+            let attempt = steps[0]["executions"][0]["id"].as_str().unwrap();
+            assert_eq!(status(Ask::get(&format!("/api/v1/executions/{attempt}/log"))), expected, "{attempt}");
+            let digest = seen(&format!("/api/v1/runs/{run}"))["definition"].as_str().unwrap().to_owned();
+            assert_eq!(status(Ask::get(&format!("/api/v1/definitions/{digest}"))), expected, "{digest}");
         }
         let cancel = format!("/api/v1/runs/{other}/cancel");
         assert_eq!(status(Ask::json(&cancel, "{}")), 403);
         let input = r#"{"input": 1}"#;
         assert_eq!(status(Ask::json("/api/v1/pipelines/Halts/runs", input)), 403);
-        assert_eq!(status(Ask::json("/api/v1/pipelines/Plain/runs", input)), 201);
+        let made = Ask::json("/api/v1/pipelines/Plain/runs", input).bearer(&secret).of(&console);
+        assert_eq!(made.status, 201);
+        let path = format!("/api/v1/runs/{}", made.run());
+        assert_eq!(made.header("location"), Some(&*path));
+        daemon.stop().await;
+    }
+
+    async fn a_browser_with_a_token_for_some_pipelines_is_led_only_to_what_it_may_see(db: Db) {
+        let (mut fixture, mut daemon, console) = started(&db, KNOWN).await;
+        let run = fixture.trigger("Asks", "1", 1).await[0];
+        let other = fixture.trigger("Plain", "1", 1).await[0];
+        eventually(PATIENCE, "it asks", async || {
+            let state = query::run_state(&mut fixture.conn, run).await.unwrap().unwrap();
+            (state.status == RunStatus::Dampened).then_some(())
+        })
+        .await;
+        let signed_in = |more: &[&str]| {
+            let secret = token(&fixture, more);
+            let answer = Ask::form("/sign-in", &format!("secret={secret}")).of(&console);
+            assert_eq!(answer.leads_to(), "/");
+            answer.cookie()
+        };
+        let cookie = signed_in(&["--scope", "operate", "--pipeline", "Asks"]);
+        let get = async |path: &str| {
+            eventually(PATIENCE, "it is answered", async || {
+                let answer = Ask::get(path).cookie(&cookie).of(&console);
+                (answer.status != 429).then_some(answer)
+            })
+            .await
+        };
+        assert_eq!(get("/").await.leads_to(), "/runs?pipeline=Asks");
+        let pages = [
+            "/runs?pipeline=Asks".to_owned(),
+            "/waiting".to_owned(),
+            format!("/runs/{run}"),
+            format!("/actions?run={run}"),
+        ];
+        for path in pages {
+            let page = get(&path).await;
+            assert_eq!(page.status, 200, "{path}: {page:?}");
+            led_to_nothing_else(&page, &cookie, &console).await;
+        }
+        assert_eq!(get(&format!("/runs?id={run}")).await.leads_to(), format!("/runs/{run}"));
+        let waiting = get("/waiting").await;
+        assert!(waiting.body.contains(&run.to_string()), "{waiting:?}");
+        let forbidden = [
+            "/processes".to_owned(),
+            "/actions?pipeline=Asks".to_owned(),
+            "/runs?pipeline=Plain".to_owned(),
+            format!("/runs?id={other}"),
+            format!("/runs/{other}"),
+        ];
+        for path in forbidden {
+            let refused = get(&path).await;
+            assert_eq!(refused.status, 403, "{path}");
+            assert!(refused.body.contains("Sign out"), "{path}: {refused:?}");
+            assert!(!refused.body.contains("ask with `pipeline=`"), "{path}: {refused:?}");
+            led_to_nothing_else(&refused, &cookie, &console).await;
+        }
+        // One for another pipeline has no question of this one, and one for several has a choice.
+        let elsewhere = signed_in(&["--pipeline", "Plain"]);
+        let page = Ask::get("/waiting").cookie(&elsewhere).of(&console);
+        assert!(page.status == 200 && page.body.contains("No open questions"), "{page:?}");
+        let both = signed_in(&["--pipeline", "Plain", "--pipeline", "Asks"]);
+        let choice = Ask::get("/").cookie(&both).of(&console);
+        for name in ["Plain", "Asks"] {
+            assert!(choice.body.contains(&format!("\"/runs?pipeline={name}\"")), "{choice:?}");
+        }
+        led_to_nothing_else(&choice, &both, &console).await;
         daemon.stop().await;
     }
 
@@ -436,6 +538,8 @@ on_every_database! {
             (Ask::json(path, r#"{"input": 1, "dalay": "5m"}"#), 422, "unknown field `dalay`"),
             (Ask::json(path, r#"{"input": 1, "delay": "soon"}"#), 422, "delay"),
             (Ask::post(path, "input=1"), 415, "application/json"),
+            (Ask::post(path, r#"{"input": 1}"#).with("Content-Type", "application/json; charset=latin1"), 415, "UTF-8"),
+            (Ask::json(path, r#"{"input": 1}"#).with("Content-Encoding", "gzip"), 415, "Content-Encoding"),
             (Ask::json(path, &deep), 422, "deep"),
             (Ask::json(path, r#"{"input": 1}"#).with("Idempotency-Key", &"k".repeat(513)), 422, "512"),
             (Ask::json("/api/v1/pipelines/Plaim/runs", r#"{"input": 1}"#), 404, "did you mean `Plain`"),
@@ -478,13 +582,34 @@ on_every_database! {
         .await;
         let (_, rest) = waiting.body.split_once("name=\"step\" value=\"").unwrap();
         let step = rest.split('"').next().unwrap();
-        sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=2")).leads_to();
+        assert!(waiting.body.contains(&format!("id=\"step-{step}\"")), "{waiting:?}");
+        assert!(waiting.body.contains(&format!("\"{path}/cancel\"")), "{waiting:?}");
+        assert!(got(&path).body.contains(&format!("\"/waiting#step-{step}\"")), "{waiting:?}");
+        // What was typed is not lost.
+        let wrong = sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=%7Bbad"));
+        assert_eq!(wrong.status, 422, "{wrong:?}");
+        for part in ["{bad</textarea>", "not one JSON value", step, &format!("action=\"{path}/resume\"")] {
+            assert!(wrong.body.contains(part), "{part}: {wrong:?}");
+        }
+        let answer = format!("proof={proof}&step={step}&value=2");
+        sent(&format!("{path}/resume"), &answer).leads_to();
+        let late = sent(&format!("{path}/resume"), &answer);
+        assert_eq!(late.status, 409, "{late:?}");
+        for part in ["ana has answered", &format!("href=\"{path}\"")] {
+            assert!(late.body.contains(part), "{part}: {late:?}");
+        }
+        let none = got("/bulk/new?verb=revive");
+        assert!(none.status == 400 && none.body.contains("\"/runs\">Choose some runs"), "{none:?}");
+        let ended = got(&format!("/bulk/new?verb=revive&run={asks}"));
+        let links = ended.body.matches(&format!("\"/runs/{asks}\"")).count();
+        assert_eq!(links, 1, "{ended:?}");
         fixture.run_ended(asks).await;
         assert_eq!(fixture.output(asks).await, json!(2));
 
         let halted = fixture.trigger("Halts", "1", 1).await[0];
         fixture.run_ended(halted).await;
         assert!(got(&format!("/runs/{halted}")).body.contains("Revive</button>"));
+        assert!(!got(&format!("/runs/{halted}")).body.contains("newest definition"));
         let revived = sent(&format!("/runs/{halted}/revive"), &format!("proof={proof}"));
         assert_ne!(revived.leads_to(), format!("/runs/{halted}"));
 

@@ -138,7 +138,9 @@ fn answer(run_id: RunId, created: bool) -> Answered {
         true => StatusCode::CREATED,
         false => StatusCode::OK,
     };
-    Ok(Answer::json(&MadeJson { run_id, created })?.status(status))
+    let made = Answer::json(&MadeJson { run_id, created })?;
+    let path = format!("/api/v1/runs/{run_id}");
+    Ok(made.status(status).location(path))
 }
 
 /// `POST /api/v1/runs/{id}/revive`

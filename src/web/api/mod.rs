@@ -24,7 +24,8 @@ use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LINK,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH,
+    LINK, LOCATION,
 };
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -116,6 +117,8 @@ pub struct Answer {
     /// The parameter, and its value, that ask for the next page.
     next: Option<(&'static str, String)>,
     policy: Option<Policy>,
+    /// The path of what was made.
+    location: Option<String>,
 }
 
 impl Answer {
@@ -127,6 +130,12 @@ impl Answer {
     /// The same with another status.
     pub fn status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// The same with the path of what was made.
+    pub fn location(self, path: String) -> Self {
+        let location = Some(path);
+        Self { location, ..self }
     }
 
     /// A picture.
@@ -173,6 +182,7 @@ impl Answer {
             body,
             next: None,
             policy: None,
+            location: None,
         }
     }
 
@@ -279,9 +289,13 @@ pub fn serve_deed(
                     body: Bytes| {
             // A page of another site can send no JSON without asking.
             let kind = headers.get(CONTENT_TYPE).map(|it| it.to_str());
-            let is_json = |kind: &str| kind.split(';').next().is_some_and(|it| it.trim() == JSON);
-            if !body.is_empty() && !kind.is_some_and(|it| it.is_ok_and(is_json)) {
-                let detail = "send the body as `Content-Type: application/json`";
+            if !body.is_empty() && !kind.is_some_and(|it| it.is_ok_and(is_utf8_json)) {
+                let detail = "send the body as `Content-Type: application/json`, in UTF-8";
+                return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+            }
+            let mut encodings = headers.get_all(CONTENT_ENCODING).iter();
+            if encodings.any(|it| !it.as_bytes().eq_ignore_ascii_case(b"identity")) {
+                let detail = "send the body as it is, without a `Content-Encoding`";
                 return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
             }
             if headers.get_all(IDEMPOTENCY_KEY).iter().count() > 1 {
@@ -303,10 +317,30 @@ pub fn serve_deed(
             };
             let done = doer(deed).await?;
             let kind = [(CONTENT_TYPE, done.kind)];
-            Ok((done.status, kind, done.body).into_response())
+            let mut response = (done.status, kind, done.body).into_response();
+            let location = done.location.map(HeaderValue::try_from);
+            if let Some(Ok(location)) = location {
+                response.headers_mut().insert(LOCATION, location);
+            }
+            Ok(response)
         },
     )
     .layer(DefaultBodyLimit::max(BODY_MAX))
+}
+
+/// True for the type of JSON, which is UTF-8 and nothing else.
+fn is_utf8_json(kind: &str) -> bool {
+    let mut parts = kind.split(';').map(str::trim);
+    let is_json = parts.next().is_some_and(|it| it == JSON);
+    let charset = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        let is_charset = name.trim().eq_ignore_ascii_case("charset");
+        is_charset.then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+    };
+    is_json
+        && parts
+            .filter_map(charset)
+            .all(|it| matches!(it.as_str(), "utf-8" | "utf8"))
 }
 
 const JSON: &str = "application/json";

@@ -10,9 +10,9 @@ use crate::model::Role;
 use crate::store::definition::DAMAGED_REMEDY;
 use crate::store::overview::{self, Queue};
 use crate::store::{definition, pause, process, stuck};
-use crate::web::Site;
 use crate::web::refusal::Refusal;
 use crate::web::source::{ReadError, Source};
+use crate::web::{Site, deeds, visitor};
 use crate::wire::pipeline::{
     DefinitionJson, DepthJson, PauseJson, PipelineJson, QueueJson, StatsJson,
 };
@@ -94,6 +94,7 @@ pub async fn one_definition(site: Arc<Site>, given: Given) -> Answered {
         let remedy = "`/api/v1/pipelines` has the newest of each pipeline, and a run names its own";
         return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
     };
+    visitor::need(&stored.pipeline)?;
     if stored.is_damaged {
         let detail = format!(
             "definition {} of {} is damaged in the database: it is no JSON",
@@ -157,8 +158,14 @@ fn depth(queue: &Queue) -> DepthJson {
 pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
     let load = site.load.of(&site.source).await?;
     let stats = match given.get(&PIPELINE) {
-        // One that nobody has triggered has nothing to do.
-        Some(pipeline) => load.get(&pipeline.0).cloned().unwrap_or_default(),
+        Some(pipeline) => match load.get(&pipeline.0) {
+            Some(stats) => stats.clone(),
+            // One that nobody has triggered has nothing to do; a slip in a name would scale to nothing for good.
+            None => {
+                deeds::known(&site, &pipeline.0).await?;
+                StatsJson::default()
+            }
+        },
         None => load.values().fold(StatsJson::default(), |all, one| {
             let oldest = all.queue.oldest_seconds.max(one.queue.oldest_seconds);
             StatsJson {

@@ -13,9 +13,9 @@ use crate::store::query::{self, Run};
 use crate::store::{Conn, Error, fan_out, page, process, writable};
 use crate::svg;
 use crate::view::graph::{self, Progress};
-use crate::web::Site;
 use crate::web::refusal::{Refusal, no_run};
 use crate::web::visitor;
+use crate::web::{Site, deeds};
 use crate::wire::fan_out::HaltedJson;
 use crate::wire::process::State;
 use crate::wire::run::{AloneJson, HaltJson, RunJson, WhyJson};
@@ -279,8 +279,13 @@ pub async fn trace(site: Arc<Site>, given: Given) -> Answered {
 /// The runs that have halted, by kind.
 pub async fn halted(site: Arc<Site>, given: Given) -> Answered {
     let pipeline = given.get(&PIPELINE).map(|it| it.0);
+    let of = pipeline.clone();
     let read = site
         .source
-        .read(async move |conn| crate::store::halted::by_kind(conn, pipeline.as_deref()).await);
-    Answer::json(&HaltedJson::of(&read.await?))
+        .read(async move |conn| crate::store::halted::by_kind(conn, of.as_deref()).await);
+    let halted = read.await?;
+    if let Some(pipeline) = pipeline.filter(|_| halted.kinds.is_empty()) {
+        deeds::known(&site, &pipeline).await?;
+    }
+    Answer::json(&HaltedJson::of(&halted))
 }

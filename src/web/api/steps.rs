@@ -139,17 +139,26 @@ pub async fn elements(site: Arc<Site>, given: Given) -> Answered {
 pub async fn log(site: Arc<Site>, given: Given) -> Answered {
     let id = given.need(&EXECUTION)?;
     visitor::need_payloads()?;
+    let is_limited = visitor::asking().is_none_or(|it| !it.may_see_all());
     let read = site.source.read(async move |conn| {
         let Some(attempt) = logs::one(conn, id).await? else {
             return Ok(None);
         };
         let spreads = query::spreads(conn, attempt.branch_id).await?;
-        Ok(Some((attempt, spreads)))
+        // Only a visitor who may not see all is asked of which pipeline this is.
+        let state = match is_limited {
+            true => query::run_state(conn, attempt.run_id).await?,
+            false => None,
+        };
+        Ok(Some((attempt, spreads, state)))
     });
-    let Some((attempt, spreads)) = read.await? else {
+    let Some((attempt, spreads, state)) = read.await? else {
         let detail = format!("there is no execution {id}");
         let remedy = "`/api/v1/runs/{id}/steps` lists those of a run";
         return Err(Refusal::new(StatusCode::NOT_FOUND, detail).remedy(remedy));
     };
+    if is_limited {
+        visitor::need(&state.map_or_else(String::new, |it| it.pipeline))?;
+    }
     Answer::json(&LogJson::attempt(&attempt, &spreads))
 }

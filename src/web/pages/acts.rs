@@ -8,14 +8,14 @@ use askama::Template;
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State as Extract};
-use axum::http::Uri;
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use uuid::Uuid;
 
 use crate::model::*;
 use crate::store::action::{self, Action};
 use crate::store::query;
-use crate::web::refusal::{Refusal, no_run};
+use crate::web::refusal::{Refusal, no_run, with_own_words};
 use crate::web::visitor::Visitor;
 use crate::web::{Site, deeds};
 
@@ -192,6 +192,19 @@ pub async fn revive(
     Ok(elsewhere(&format!("/runs/{next}")))
 }
 
+#[derive(Template)]
+#[template(path = "answer.html")]
+struct Answer {
+    frame: Frame,
+    run: RunLink,
+    id: RunId,
+    /// The step that waits, where the form has named it.
+    step: Option<StepId>,
+    /// As it was typed.
+    value: String,
+    error: String,
+}
+
 /// `POST /runs/{id}/resume`
 pub async fn resume(
     Extract(site): Extract<Arc<Site>>,
@@ -205,11 +218,25 @@ pub async fn resume(
         Some(step) => Some(asked::id(step, "a step")?),
         None => None,
     };
-    let value = form
-        .get("value")
-        .map(|text| deeds::value("value", text, u64::MAX));
+    let given = form.get("value");
+    let value = given.map(|text| deeds::value("value", text, u64::MAX));
+    let value = match value.transpose() {
+        Ok(value) => value,
+        // What was typed is not lost.
+        Err(refusal) => {
+            let response = page(&Answer {
+                frame: Frame::without_time("waiting"),
+                run: parts::run(run),
+                id: run,
+                step,
+                value: given.unwrap_or_default().to_owned(),
+                error: refusal.into_detail(),
+            })?;
+            return Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY));
+        }
+    };
     let by = who.actor(Channel::Console);
-    deeds::resume(&site, run, step, value.transpose()?, by).await?;
+    deeds::resume(&site, run, step, value, by).await?;
     Ok(elsewhere(&format!("/runs/{run}")))
 }
 

@@ -184,7 +184,8 @@ fn wanted<'a>(get: impl Fn(&'static str) -> Vec<&'a str>) -> Result<Wanted, Refu
     let is_all = one("all")?.is_some();
     let selection = match is_all {
         false if runs.is_empty() => {
-            return Err(wrong("choose runs first, in the list of runs"));
+            let refusal = wrong("no run is chosen: choose some runs in the list first");
+            return Err(refusal.leads_to("runs", "Choose some runs"));
         }
         false => {
             let runs: Result<Vec<RunId>, Refusal> =

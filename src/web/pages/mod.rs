@@ -43,7 +43,7 @@ use crate::store::definition::VERSION;
 use crate::svg;
 
 use super::refusal::Refusal;
-use super::visitor::{self, Visitor};
+use super::visitor::{self, Asking, Visitor};
 
 pub use acts::{actions, ask_cancel, cancel, pause, resume, revive, unpause};
 pub use asked::encoded;
@@ -107,7 +107,7 @@ pub async fn asset(Path(name): Path<String>) -> Result<Response, Refusal> {
 /// The parts around every page.
 struct Frame {
     /// The pages that every page leads to: their paths, names, and whether this is one of them.
-    pages: [(&'static str, &'static str, bool); 9],
+    pages: Vec<(String, &'static str, bool)>,
     /// The database's time when it was read, for people.
     read_at: Option<String>,
     style: &'static str,
@@ -130,6 +130,32 @@ const PAGES: [(&str, &str); 9] = [
     ("trust", "Trust"),
 ];
 
+/// The pages that this visitor may see: of a token for one pipeline those of that pipeline.
+fn pages_for(asking: Option<&Asking>) -> Vec<(String, &'static str)> {
+    let only = asking.and_then(|it| it.visitor.pipelines.as_deref());
+    let mut pages: Vec<(String, &str)> = match only {
+        None => PAGES.map(|(path, name)| (path.to_owned(), name)).into(),
+        Some([]) => Vec::new(),
+        Some([one]) => {
+            let one = encoded(one);
+            vec![
+                (format!("runs?pipeline={one}"), "Runs"),
+                (format!("halted?pipeline={one}"), "Halted"),
+                ("waiting".to_owned(), "Waiting"),
+                (format!("pipelines/{one}"), "Pipeline"),
+            ]
+        }
+        Some(_) => vec![
+            (String::new(), "Pipelines"),
+            ("waiting".to_owned(), "Waiting"),
+        ],
+    };
+    if asking.is_some_and(|it| it.has_webhooks) && !pages.is_empty() {
+        pages.push(("webhooks".to_owned(), "Webhooks"));
+    }
+    pages
+}
+
 impl Frame {
     /// Of a page that was read at this time (µs since 1970, by the database); `here` is the first part of its
     /// path.
@@ -141,15 +167,38 @@ impl Frame {
     }
 
     fn without_time(here: &'static str) -> Self {
+        Self::asked_by(visitor::asked_by(), here)
+    }
+
+    fn asked_by(asking: Option<Asking>, here: &'static str) -> Self {
+        let pages = pages_for(asking.as_ref()).into_iter();
+        let is_here = |path: &str| path.split(['?', '/']).next() == Some(here);
         Self {
-            pages: PAGES.map(|(path, name)| (path, name, path == here)),
+            pages: pages
+                .map(|(path, name)| (is_here(&path), path, name))
+                .map(|(is_here, path, name)| (path, name, is_here))
+                .collect(),
             read_at: None,
             style: &STYLE_NAME,
             script: &SCRIPT_NAME,
             keys: &KEYS_NAME,
             version: VERSION,
-            visitor: visitor::asking(),
+            visitor: asking.map(|it| it.visitor),
         }
+    }
+
+    /// The way to a page that tells of all pipelines: for a visitor who may not see these, to the own first page.
+    fn way<'a>(&self, path: &'a str) -> &'a str {
+        match self.sees_all() {
+            true => path,
+            false => "/",
+        }
+    }
+
+    /// True where no page is beyond the visitor's rights.
+    fn sees_all(&self) -> bool {
+        let visitor = self.visitor.as_ref();
+        visitor.is_none_or(|it| it.may_see_all())
     }
 
     /// The proof for forms that act on this pipeline; none where the visitor may not.
@@ -208,15 +257,32 @@ struct Refused<'a> {
     code: u16,
     title: &'a str,
     detail: &'a str,
+    /// Where the visitor may go on: paths and names.
+    ways: Vec<(String, &'static str)>,
 }
 
 /// The page of a request that is refused, and its kind.
-pub fn refused(status: StatusCode, title: &str, detail: &str) -> (&'static str, String) {
+pub fn refused(
+    status: StatusCode,
+    title: &str,
+    detail: &str,
+    way: Option<(String, &'static str)>,
+    asking: Option<Asking>,
+) -> (&'static str, String) {
+    let is_limited = asking.as_ref().is_some_and(|it| !it.visitor.may_see_all());
+    let mut ways = match is_limited {
+        true => pages_for(asking.as_ref()),
+        false => vec![(String::new(), "Overview"), ("runs".to_owned(), "All runs")],
+    };
+    if let Some(way) = way {
+        ways.insert(0, way);
+    }
     let refused = Refused {
-        frame: Frame::without_time("nowhere"),
+        frame: Frame::asked_by(asking, "nowhere"),
         code: status.as_u16(),
         title,
         detail,
+        ways,
     };
     match refused.render() {
         Ok(page) => (HTML, text::visible(&page)),

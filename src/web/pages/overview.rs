@@ -15,9 +15,9 @@ use crate::number::grouped;
 use crate::store::overview::{self, Count, Queue};
 use crate::store::{halted, page as store};
 use crate::time;
-use crate::web::Site;
 use crate::web::refusal::Refusal;
 use crate::web::series::Glance;
+use crate::web::{Site, visitor};
 use crate::wire::process::State as Judged;
 
 use super::asked::{Asked, encoded};
@@ -25,7 +25,7 @@ use super::halted::Kind;
 use super::parts::{self, State};
 use super::rates::{self, LastDay, Rate};
 use super::text::clip;
-use super::{Frame, page};
+use super::{Frame, elsewhere, page};
 
 /// Numbers are counted up to this.
 const MOST: u64 = 10_000;
@@ -112,9 +112,35 @@ const STATES: [RunStatus; 5] = [
     RunStatus::Cancelled,
 ];
 
+#[derive(Template)]
+#[template(path = "own.html")]
+struct Own {
+    frame: Frame,
+    /// Names, and their parts of an address.
+    pipelines: Vec<(String, String)>,
+}
+
+/// The first page of a visitor whose token is for some pipelines: the runs of that one, or a choice.
+fn own(only: &[String]) -> Result<Response, Refusal> {
+    match only {
+        [] => Err(visitor::alone(only)),
+        [one] => Ok(elsewhere(&format!("/runs?pipeline={}", encoded(one)))),
+        several => {
+            let several = several.iter().map(|it| (clip(it, NAME), encoded(it)));
+            page(&Own {
+                frame: Frame::without_time(""),
+                pipelines: several.collect(),
+            })
+        }
+    }
+}
+
 /// `GET /`
 pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
+    if let Some(only) = visitor::asking().and_then(|it| it.pipelines.clone()) {
+        return own(&only);
+    }
     let stale_after = site.terms.witness.stale_after;
     let read = site.source.read(async move |conn| {
         Ok((
@@ -122,7 +148,7 @@ pub async fn overview(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Res
             overview::queues(conn, MOST).await?,
             crate::store::stuck::facts(conn, stale_after).await?,
             halted::by_kind(conn, None).await?,
-            store::waiting(conn, QUESTIONS).await?,
+            store::waiting(conn, None, QUESTIONS).await?,
         ))
     });
     let (counts, queues, facts, halted, waiting) = read.await?;

@@ -12,7 +12,7 @@ use crate::definition::{Definition, NodeIndex};
 use crate::machine::layout::{Layout, Part};
 use crate::machine::timeline::{self, Facts as Times, Timeline};
 use crate::machine::why::{self, Facts, Why};
-use crate::model::{FanOutId, RunId, RunStatus, StepStatus};
+use crate::model::{FanOutId, RunId, RunStatus, StepId, StepStatus};
 use crate::number::grouped;
 use crate::store::Error;
 use crate::store::action::{self, Action};
@@ -101,6 +101,10 @@ struct Page {
     more_fan_outs: usize,
     steps: Vec<Row>,
     is_cut: bool,
+    /// The first step that waits for a person.
+    asks: Option<StepId>,
+    /// The configuration's definition is another one than the run's.
+    is_redefined: bool,
     node: Option<String>,
     /// The other filters of the steps: their names and addresses.
     filters: Vec<Filter>,
@@ -230,7 +234,12 @@ pub async fn run(
     let Some(read) = read.await? else {
         return Err(no_run(id));
     };
-    page(&shown(&read, node, status))
+    let newest = site.terms.definition_of(&read.head.pipeline);
+    let is_redefined = read.head.status == RunStatus::Halted
+        && newest.is_some_and(|it| it.digest() != read.head.definition);
+    let mut shown = shown(&read, node, status);
+    shown.is_redefined = is_redefined;
+    page(&shown)
 }
 
 async fn read(
@@ -337,6 +346,12 @@ fn shown(read: &Read, node: Option<String>, status: Option<StepStatus>) -> Page 
     Page {
         proof: frame.proof_on(&head.pipeline),
         is_halted: head.status == RunStatus::Halted,
+        is_redefined: false,
+        asks: read
+            .steps
+            .iter()
+            .find(|step| step.status == StepStatus::Waiting)
+            .map(|step| step.id),
         actions: read
             .actions
             .iter()
@@ -521,7 +536,11 @@ fn fan(run: RunId, it: &FanOut, now: i64) -> Fan {
         },
         done: of(it.arrived).max(failed),
         failed,
-        fired: it.fired_at.map(|at| parts::ago(at, now)),
+        // Where every branch halted, nothing went on.
+        fired: it
+            .fired_at
+            .filter(|_| it.halted == 0 || it.arrived > it.halted)
+            .map(|at| parts::ago(at, now)),
     }
 }
 
@@ -573,7 +592,11 @@ fn row(run: RunId, step: &StepHead, fan_outs: &FanOuts<'_>, holders: &[Holder], 
         step: (step.step != step.node).then(|| step.step.clone()),
         element: element(run, step, fan_outs),
         state: parts::of_step(step),
-        attempts: latest.map_or(0, |it| it.number),
+        // The one that waits in the queue is none yet.
+        attempts: latest.map_or(0, |it| {
+            let is_queued = it.claimed_at.is_none() && it.result.is_none();
+            it.number.saturating_sub(u32::from(is_queued))
+        }),
         took: match claimed {
             Some(claimed) => view::took(claimed, ended, now),
             None => String::new(),

@@ -19,7 +19,7 @@ use crate::web::deeds::unsure;
 use crate::web::peer::Peer;
 use crate::web::refusal::{Refusal, with_own_words};
 use crate::web::strangers::Remote;
-use crate::web::visitor::{self, COOKIE_NAME, token_of};
+use crate::web::visitor::{self, cookie_name, token_of};
 
 use super::asked::Asked;
 use super::form::Form;
@@ -134,8 +134,9 @@ fn with_cookie(mut response: Response, asked: &HeaderMap, value: &str, age: Dura
         .is_some_and(|it| it == "https");
     let secure = if over_tls { "; Secure" } else { "" };
     let age = age.as_secs();
+    let name = cookie_name(asked);
     let cookie =
-        format!("{COOKIE_NAME}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}");
+        format!("{name}={value}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict{secure}");
     if let Ok(cookie) = HeaderValue::try_from(cookie) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }

@@ -57,6 +57,9 @@ struct Page {
     delay: String,
     /// All that belongs to no field.
     errors: Vec<String>,
+    /// What is wrong with the input, where that is written as JSON, and with the delay.
+    input_errors: Vec<String>,
+    delay_error: Option<String>,
     /// Fields with errors of their own.
     marked: usize,
 }
@@ -131,16 +134,37 @@ struct Typed {
     note: String,
 }
 
+/// What is wrong beside the rules of the input.
+#[derive(Default)]
+struct Faults {
+    /// With the input, where it is written as JSON.
+    input_errors: Vec<String>,
+    /// With the delay.
+    delay_error: Option<String>,
+    /// With something that has no field.
+    errors: Vec<String>,
+}
+
+impl Faults {
+    fn is_none(&self) -> bool {
+        self.input_errors.is_empty() && self.delay_error.is_none() && self.errors.is_empty()
+    }
+}
+
 fn form(
     pipeline: &str,
     definition: &Definition,
     typed: Typed,
     violations: &[Violation],
-    errors: Vec<String>,
+    faults: Faults,
 ) -> Result<Response, Refusal> {
     let schema = definition.input.as_deref();
     let whole = schema.and_then(Part::of);
-    let mut errors = errors;
+    let Faults {
+        mut input_errors,
+        delay_error,
+        mut errors,
+    } = faults;
     let mut rows = Vec::new();
     let by_fields = typed.json.is_none().then_some(whole.as_ref()).flatten();
     let mut marked = BTreeSet::new();
@@ -155,6 +179,7 @@ fn form(
                 marked.insert(pointer.clone());
                 of_fields.push((pointer, detail));
             }
+            None if by_fields.is_none() => input_errors.push(sentence(&violation.to_string())),
             None => errors.push(sentence(&violation.to_string())),
         }
     }
@@ -186,7 +211,11 @@ fn form(
         key: typed.key,
         delay: typed.delay,
         errors,
-        marked: marked.len(),
+        marked: marked.len()
+            + usize::from(!input_errors.is_empty())
+            + usize::from(delay_error.is_some()),
+        input_errors,
+        delay_error,
     })
 }
 
@@ -299,7 +328,7 @@ pub async fn ask_trigger(
         None => (asked.one("input")?.map(str::to_owned), String::new()),
     };
     let typed = typed(&definition, given, is_json, note);
-    form(&pipeline, &definition, typed, &[], Vec::new())
+    form(&pipeline, &definition, typed, &[], Faults::default())
 }
 
 /// The form's beginning: an input that somebody had, or the defaults.
@@ -401,12 +430,12 @@ pub async fn trigger(
         delay: given("delay"),
         note: String::new(),
     };
-    let again = |violations: &[Violation], errors: Vec<String>| {
-        let response = form(&pipeline, &definition, typed(), violations, errors)?;
+    let again = |violations: &[Violation], faults: Faults| {
+        let response = form(&pipeline, &definition, typed(), violations, faults)?;
         Ok(with_own_words(response, StatusCode::UNPROCESSABLE_ENTITY))
     };
     // All that is wrong is told at once.
-    let (mut violations, mut errors) = (Vec::new(), Vec::new());
+    let (mut violations, mut faults) = (Vec::new(), Faults::default());
     let input = match by_fields {
         None => given("input"),
         Some(whole) => whole.input(&values).unwrap_or_else(|wrong| {
@@ -416,7 +445,13 @@ pub async fn trigger(
     };
     let max = (site.terms.max_payload)(&pipeline);
     let input = deeds::value("input", &input, max);
-    let input = input.map_err(|refusal| errors.push(refusal.into_detail()));
+    let input = input.map_err(|refusal| {
+        let detail = sentence(&refusal.into_detail());
+        match by_fields {
+            None => faults.input_errors.push(detail),
+            Some(_) => faults.errors.push(detail),
+        }
+    });
     // Another look at what was typed, and no deed.
     if let (Some(way), Ok(input)) = (sent.get("show"), &input)
         && violations.is_empty()
@@ -432,23 +467,25 @@ pub async fn trigger(
             delay: given("delay"),
             ..other
         };
-        return form(&pipeline, &definition, shown, &[], Vec::new());
+        return form(&pipeline, &definition, shown, &[], Faults::default());
     }
     let delay = sent.get("delay").map(duration::parse).transpose();
     let delay = delay.unwrap_or_else(|problem| {
-        errors.push(format!("The delay: {problem}; {}", duration::NOTATION));
+        faults.delay_error = Some(format!("The delay: {problem}; {}.", duration::NOTATION));
         None
     });
     let key = sent.get("key").map(str::to_owned);
-    errors.extend(deeds::key_fault(key.as_deref()).map(|fault| sentence(&fault)));
+    faults
+        .errors
+        .extend(deeds::key_fault(key.as_deref()).map(|fault| sentence(&fault)));
     if let Ok(input) = &input {
         let mut of_rules = definition.violations(input.get());
         of_rules.retain(|it| !Part::is_due_to(it, &violations));
         violations.extend(of_rules);
     }
     let input = match input {
-        Ok(input) if violations.is_empty() && errors.is_empty() => input,
-        _ => return again(&violations, errors),
+        Ok(input) if violations.is_empty() && faults.is_none() => input,
+        _ => return again(&violations, faults),
     };
     let delay = delay.unwrap_or_default();
     let by = who.actor(Channel::Console);
@@ -456,10 +493,13 @@ pub async fn trigger(
     match made.input_differs {
         true => again(
             &[],
-            vec![format!(
-                "This key already belongs to the run {}, which had a different input.",
-                made.run_id
-            )],
+            Faults {
+                errors: vec![format!(
+                    "This key already belongs to the run {}, which had a different input.",
+                    made.run_id
+                )],
+                ..Faults::default()
+            },
         ),
         false => Ok(elsewhere(&format!("/runs/{}", made.run_id))),
     }

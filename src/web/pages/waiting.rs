@@ -10,8 +10,8 @@ use axum::response::Response;
 
 use crate::model::*;
 use crate::store::{page as store, query};
-use crate::web::Site;
 use crate::web::refusal::Refusal;
+use crate::web::{Site, visitor};
 
 use super::asked::Asked;
 use super::parts::{self, Moment, RunLink};
@@ -50,9 +50,10 @@ struct Question {
 /// `GET /waiting`
 pub async fn waiting(Extract(site): Extract<Arc<Site>>, uri: Uri) -> Result<Response, Refusal> {
     Asked::of(&uri, &[])?;
+    let only = visitor::asking().and_then(|it| it.pipelines.clone());
     let definitions = Arc::clone(&site.definitions);
     let read = site.source.read(async move |conn| {
-        let waiting = store::waiting(conn, QUESTIONS + 1).await?;
+        let waiting = store::waiting(conn, only.as_deref(), QUESTIONS + 1).await?;
         let mut known = HashMap::new();
         for step in &waiting {
             if !known.contains_key(&step.definition) {

@@ -240,7 +240,7 @@ pub async fn webhooks(
     });
     let unreadable = listed().filter(|it| it.delivery().is_none());
     page(&List {
-        frame: Frame::of("actions", now),
+        frame: Frame::of("webhooks", now),
         states,
         names: names
             .into_iter()
