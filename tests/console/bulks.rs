@@ -165,7 +165,7 @@ on_every_database! {
         let nothing = format!("proof={}&verb=cancel", question.proof());
         let refused = Ask::form("/bulk", &nothing).cookie(&cookie).of(&console);
         assert_eq!(refused.status, 400, "{refused:?}");
-        assert!(refused.body.contains("choose runs first"), "{refused:?}");
+        assert!(refused.body.contains("choose some runs"), "{refused:?}");
         let letters = format!("{nothing}&run=%ff");
         assert_eq!(Ask::form("/bulk", &letters).cookie(&cookie).of(&console).status, 400);
         let stop = format!("{path}/stop");
