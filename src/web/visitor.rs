@@ -152,7 +152,7 @@ impl Visitor {
 /// A visitor who asks, and the parts of this console that not every one has.
 #[derive(Clone)]
 pub struct Asking {
-    /// Who asks.
+    /// The visitor.
     pub visitor: Arc<Visitor>,
     /// Endpoints are configured.
     pub has_webhooks: bool,

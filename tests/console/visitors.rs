@@ -338,7 +338,7 @@ on_every_database! {
         ] {
             assert_eq!(status(Ask::get(&path)), 403, "{path}");
         }
-        // What is found by its own id, and is of a run.
+        // Routes that find a row by its own id, and the row is of a run.
         fixture.ended(PATIENCE).await;
         let everything = token(&fixture, &[]);
         let seen = |path: &str| Ask::get(path).bearer(&everything).of(&console).value();
@@ -569,6 +569,7 @@ on_every_database! {
         let got = |path: &str| Ask::get(path).cookie(&cookie).of(&console);
         let sent = |path: &str, body: &str| Ask::form(path, body).cookie(&cookie).of(&console);
         let page = got("/pipelines/Asks/trigger");
+        assert!(!page.body.contains("\"/webhooks\""), "no endpoint is configured: {page:?}");
         let proof = page.proof().to_owned();
         let wrong = sent("/pipelines/Asks/trigger", &format!("proof={proof}&input=%7B"));
         assert_eq!(wrong.status, 422, "{wrong:?}");
@@ -585,7 +586,7 @@ on_every_database! {
         assert!(waiting.body.contains(&format!("id=\"step-{step}\"")), "{waiting:?}");
         assert!(waiting.body.contains(&format!("\"{path}/cancel\"")), "{waiting:?}");
         assert!(got(&path).body.contains(&format!("\"/waiting#step-{step}\"")), "{waiting:?}");
-        // What was typed is not lost.
+        // The text that was typed is not lost.
         let wrong = sent(&format!("{path}/resume"), &format!("proof={proof}&step={step}&value=%7Bbad"));
         assert_eq!(wrong.status, 422, "{wrong:?}");
         for part in ["{bad</textarea>", "not one JSON value", step, &format!("action=\"{path}/resume\"")] {

@@ -221,6 +221,7 @@ on_every_database! {
         let page = Ask::get("/webhooks").cookie(&cookie).of(&console);
         assert!(page.body.contains("run.halted") && page.body.contains("crm"), "{page:?}");
         assert!(page.body.contains("no message waits"), "{page:?}");
+        assert!(page.body.contains("<a href=\"/webhooks\" aria-current=\"page\">"), "{page:?}");
         let (_, rest) = page.body.split_once("action=\"/webhooks/").unwrap();
         let path = format!("/webhooks/{}", rest.split('"').next().unwrap());
         let form = format!("proof={}", page.proof());

@@ -56,7 +56,7 @@ on_every_database! {
         assert!(!again[0].created && again[0].input_differs);
         assert!(again[1].created && !again[2].created && again[3].created);
         assert_eq!(again[1].run_id, again[2].run_id);
-        // Whoever sends it once more may write it anew.
+        // A caller that sends it once more may write it anew.
         for (input, differs) in [
             (r#"{"a":1,"b":[2.0,{"c":"x","d":null}]}"#, false),
             (" { \"b\" : [ 2.0 , { \"d\" : null , \"c\" : \"\\u0078\" } ] ,\n \"a\" : 1 } ", false),

@@ -222,7 +222,7 @@ pub async fn resume(
     let value = given.map(|text| deeds::value("value", text, u64::MAX));
     let value = match value.transpose() {
         Ok(value) => value,
-        // What was typed is not lost.
+        // The text that was typed is not lost.
         Err(refusal) => {
             let response = page(&Answer {
                 frame: Frame::without_time("waiting"),

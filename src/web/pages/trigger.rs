@@ -57,7 +57,7 @@ struct Page {
     delay: String,
     /// All that belongs to no field.
     errors: Vec<String>,
-    /// What is wrong with the input, where that is written as JSON, and with the delay.
+    /// Faults of the input, where that is written as JSON, and the fault of the delay.
     input_errors: Vec<String>,
     delay_error: Option<String>,
     /// Fields with errors of their own.
@@ -134,7 +134,7 @@ struct Typed {
     note: String,
 }
 
-/// What is wrong beside the rules of the input.
+/// Faults beside the rules of the input.
 #[derive(Default)]
 struct Faults {
     /// With the input, where it is written as JSON.
