@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::problem::nearest;
+use crate::store::backend::postgres::hosts::{self, Hosts};
 use crate::store::conn::percent_decoded;
 
 /// The address of the database. `Debug` and `Display` show `***` for its password.
@@ -69,35 +70,12 @@ impl DatabaseUrl {
         &self.url
     }
 
-    /// Host and port of a server, as the address has them.
+    /// Host and port of each server, as the address has them.
     pub fn server(&self) -> Option<String> {
-        let rest = match &self.path {
-            Some(_) => return None,
-            None => self.url.split_once("://")?.1,
-        };
-        let (authority, query) = match rest.split_once(['/', '?']) {
-            Some((authority, _)) => (authority, rest.split_once('?').map(|(_, query)| query)),
-            None => (rest, None),
-        };
-        let host = authority
-            .rsplit_once('@')
-            .map_or(authority, |(_, host)| host);
-        let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
-        let query = query.unwrap_or_default();
-        let named = |wanted: &str| {
-            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-            let value = pairs.find(|(name, _)| *name == wanted)?.1;
-            percent_decoded(value)
-        };
-        let port = named("port").unwrap_or_else(|| "5432".to_owned());
-        Some(match (host, after.contains(':')) {
-            ("", _) => {
-                let host = named("host").or_else(|| named("hostaddr"));
-                format!("{}:{port}", host.unwrap_or_else(|| "localhost".to_owned()))
-            }
-            (host, true) => host.to_owned(),
-            (host, false) => format!("{host}:{port}"),
-        })
+        match &self.path {
+            Some(_) => None,
+            None => Some(Hosts::places(&self.url).join(",")),
+        }
     }
 
     /// The file of an SQLite database, absolute where the configuration's directory is.
@@ -313,7 +291,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
     {
         return not_encoded();
     }
-    if bad_port(host) {
+    if !host.contains(',') && bad_port(host) {
         return refuse(
             "the port of the PostgreSQL address is not a number from 1 to 65535",
             POSTGRES_HELP,
@@ -326,6 +304,10 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
             judged => judged?,
         }
     }
+    Hosts::parse(text).map_err(|mistake| UrlError {
+        message: mistake.message.to_owned(),
+        help: mistake.help,
+    })?;
     Ok(DatabaseUrl {
         url: text.to_owned(),
         path: None,
@@ -334,7 +316,7 @@ fn postgres(text: &str) -> Result<DatabaseUrl, UrlError> {
 
 /// The parameters of an address that the driver understands. All else it leaves out with a warning: also a
 /// misspelt wish for TLS.
-const PARAMETERS: [&str; 18] = [
+const PARAMETERS: [&str; 19] = [
     "sslmode",
     "ssl-mode",
     "sslrootcert",
@@ -353,6 +335,8 @@ const PARAMETERS: [&str; 18] = [
     "password",
     "application_name",
     "options",
+    // Ours, for lists of hosts.
+    hosts::ATTRS,
 ];
 
 const SSL_MODES: [&str; 6] = [
@@ -398,13 +382,15 @@ fn parameter(pair: &str) -> Result<(), UrlError> {
     Ok(())
 }
 
-fn bad_port(host: &str) -> bool {
-    // The colons of an IPv6 address stand in brackets.
-    let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
-    match after.split_once(':') {
-        Some((_, port)) => !port.parse::<u16>().is_ok_and(|port| port > 0),
-        None => false,
-    }
+fn bad_port(hosts: &str) -> bool {
+    hosts.split(',').any(|host| {
+        // The colons of an IPv6 address stand in brackets.
+        let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
+        match after.split_once(':') {
+            Some((_, port)) => !port.parse::<u16>().is_ok_and(|port| port > 0),
+            None => false,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -422,6 +408,8 @@ mod tests {
             ("postgres://[::1]:6000/x", "[::1]:6000"),
             ("postgres:///x?host=%2Frun%2Fpg&port=7", "/run/pg:7"),
             ("postgres://localhost", "localhost:5432"),
+            ("postgres://u:p%40ss,x@h1:1,h2/x", "h1:1,h2:5432"),
+            ("postgres:///x?host=h1,%2Frun%2Fpg&port=7", "h1:7,/run/pg:7"),
         ] {
             let url = DatabaseUrl::parse(url, Path::new("/")).unwrap();
             assert_eq!(url.server().as_deref(), Some(server));
@@ -523,6 +511,8 @@ mod tests {
             assert!(!shown.contains("s3cret"), "{shown}");
             assert!(shown.contains("u:***@h:5432/db?sslmode=require&password=***"));
         }
+        let parsed = parse("postgres://u:s3cret,x@h1,h2:5433/db").unwrap();
+        assert_eq!(parsed.to_string(), "postgres://u:***@h1,h2:5433/db");
     }
 
     #[test]
@@ -546,6 +536,8 @@ mod tests {
             "postgres:///db?host=/run/postgresql&user=a@b",
             "postgres://u:p@[::1]:5432/db",
             "postgres://u:p@[::1]/db?application_name=a@b",
+            "postgres://u:p,q@h1:5432,[::1],h3:5433/db?target_session_attrs=read-write",
+            "postgres:///db?host=h1,/run/pg&port=5432,5433",
         ] {
             assert_eq!(parse(text).unwrap().expose(), text);
         }
@@ -581,6 +573,24 @@ mod tests {
             ("postgres://h:0/db", "the port"),
             ("postgres://h:99999/db", "the port"),
             ("postgres://u:s3 cret@h/db", "a blank"),
+            ("postgres://u:s3cret@h1,,h2/db", "a host of the"),
+            ("postgres://u:s3cret@h1:0,h2/db", "a port of the"),
+            ("postgres://u:s3cret@h1,h2/db?port=1,2,3", "number of ports"),
+            (
+                "postgres://u:s3cret@h/db?target_session_attrs=standby",
+                "takes no writes",
+            ),
+            (
+                "postgres://u:s3cret@h/db?target_session_attrs=first",
+                "no such value",
+            ),
+            (
+                "postgres://h/db?target_session_attr=any",
+                "the parameter `target_session_attr`",
+            ),
+            ("postgres://u:p@h1,v:s3cret@h2/db", "percent-encoded"),
+            ("postgres://u:s3,cret/x@h1,h2/db", "percent-encoded"),
+            ("postgres://u:12,s3/cret@h1,h2/db", "percent-encoded"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.message.contains(message), "{text}: {error:?}");

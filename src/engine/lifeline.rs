@@ -132,7 +132,7 @@ impl Lifeline {
                     link.worked();
                     self.shared.beaten();
                     self.connected.send_replace(true);
-                    events::registered(self.row.id);
+                    events::registered(self.row.id, self.location.server());
                     self.waker.registered();
                     return conn;
                 }
@@ -160,6 +160,12 @@ impl Lifeline {
                 }
                 continue;
             };
+            // The other connection has found the heir of this one's server.
+            if open.is_broken() {
+                self.connected.send_replace(false);
+                conn = None;
+                continue;
+            }
             let next = self.next(open, &mut agenda, &mut stopped).await;
             let done = match next {
                 Next::Stop => {

@@ -121,6 +121,9 @@ impl Link {
     /// processes of a deployment do not all come back at once.
     pub fn failed(&mut self, error: &Error) -> Duration {
         self.give_up();
+        if error.is_unavailable() {
+            self.location.doubt();
+        }
         self.failures += 1;
         match self.outages.failed(error.is_not_now(), Instant::now()) {
             Say::Nothing => {}
@@ -136,7 +139,7 @@ impl Link {
     /// Takes note of a success.
     pub fn worked(&mut self) {
         if self.failures > 0 && self.outages.over() {
-            events::database_back(self.failures, self.reached);
+            events::database_back(self.failures, self.reached, self.location.server());
         }
         self.reached = true;
         self.failures = 0;

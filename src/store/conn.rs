@@ -14,9 +14,10 @@ use std::time::Duration;
 
 use rusqlite::types::Value;
 use sqlx::Row as _;
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgRow;
 
 use super::backend::postgres::connection::Postgres;
+use super::backend::postgres::servers::{Berth, Servers};
 use super::backend::sqlite::connection::{self as sqlite, Answer, Sqlite};
 use super::backend::sqlite::file::{File, Side};
 use super::backend::sqlite::packed;
@@ -45,7 +46,7 @@ pub struct Location {
 
 #[derive(Clone)]
 enum Target {
-    Postgres(Box<PgConnectOptions>),
+    Postgres(Box<Servers>),
     Sqlite(File),
 }
 
@@ -68,8 +69,8 @@ pub enum Purpose {
 }
 
 impl Location {
-    /// A PostgreSQL or SQLite database. `url` is `postgres://…` or `sqlite://path`, of which `%20`
-    /// is a blank.
+    /// A PostgreSQL or SQLite database. `url` is `postgres://…`, with several hosts where one of them is the
+    /// primary, or `sqlite://path`, of which `%20` is a blank.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let target = if let Some(path) = url.strip_prefix("sqlite:") {
             let path = path.strip_prefix("//").unwrap_or(path);
@@ -78,9 +79,9 @@ impl Location {
                 .ok_or_else(|| Error::Configured(format!("not a path in a URL: {path}")))?;
             Target::Sqlite(File::at(PathBuf::from(path)))
         } else {
-            let options = PgConnectOptions::from_str(url)
+            let servers = Servers::parse(url)
                 .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
-            Target::Postgres(Box::new(options))
+            Target::Postgres(Box::new(servers))
         };
         Ok(Self::of(target))
     }
@@ -164,23 +165,35 @@ impl Location {
                     _ => format!("sqlite:{}", path.display()),
                 }
             }
-            Target::Postgres(options) => format!(
-                "postgres:{}:{}/{}?{}",
-                options.get_host(),
-                options.get_port(),
-                options.get_database().unwrap_or(options.get_username()),
-                options.get_options().unwrap_or_default(),
-            ),
+            Target::Postgres(servers) => servers.identity(),
+        }
+    }
+
+    /// A connection was lost: of several servers another one may be the right one by now.
+    pub fn doubt(&self) {
+        if let Target::Postgres(servers) = &self.target {
+            servers.doubt();
+        }
+    }
+
+    /// The server of several to which the last connection led.
+    pub fn server(&self) -> Option<String> {
+        match &self.target {
+            Target::Postgres(servers) => servers.current(),
+            _ => None,
         }
     }
 
     /// Opens a connection.
     pub async fn connect(&self, purpose: Purpose) -> Result<Conn, Error> {
         let patience = Patience::of(purpose, self.lease);
+        let mut berth = None;
         let inner = match &self.target {
-            Target::Postgres(options) => {
-                let connected = Postgres::connect(options, purpose, patience, CONNECT_TIMEOUT);
-                Inner::Postgres(connected.await?)
+            Target::Postgres(servers) => {
+                let connected = Postgres::connect(servers, purpose, patience, CONNECT_TIMEOUT);
+                let (connected, at) = connected.await?;
+                berth = at;
+                Inner::Postgres(connected)
             }
             Target::Sqlite(file) => {
                 let file = file.clone();
@@ -188,18 +201,25 @@ impl Location {
                 Inner::Sqlite(Sqlite::open(file, purpose, waits, CONNECT_TIMEOUT).await?)
             }
         };
-        Ok(Conn::of(inner, patience))
+        Ok(Conn {
+            berth,
+            ..Conn::of(inner, patience)
+        })
     }
 
     /// Opens a connection for a lifeline, which also hears notifications where the database has
     /// them.
     pub async fn listen(&self, channel: &str) -> Result<Conn, Error> {
-        let Target::Postgres(options) = &self.target else {
+        let Target::Postgres(servers) = &self.target else {
             return self.connect(Purpose::Lifeline).await;
         };
         let patience = Patience::of(Purpose::Lifeline, self.lease);
-        let listener = Postgres::listen(options, channel, patience, CONNECT_TIMEOUT).await?;
-        Ok(Conn::of(Inner::Postgres(listener), patience))
+        let listener = Postgres::listen(servers, channel, patience, CONNECT_TIMEOUT);
+        let (listener, berth) = listener.await?;
+        Ok(Conn {
+            berth,
+            ..Conn::of(Inner::Postgres(listener), patience)
+        })
     }
 }
 
@@ -229,6 +249,8 @@ pub struct Conn {
     inner: Inner,
     /// An error left its state unknown.
     pub(super) broken: bool,
+    /// The server to which it leads, of several.
+    berth: Option<Berth>,
     /// Round trips made, for those who count them.
     statements: u64,
     /// Digests of the definitions that were stored on it.
@@ -335,6 +357,7 @@ impl Conn {
         Self {
             inner,
             broken: false,
+            berth: None,
             statements: 0,
             saved: HashSet::new(),
             bounds: Bounds::Sent,
@@ -379,9 +402,10 @@ impl Conn {
         }
     }
 
-    /// True when an error left its state unknown: close it and open another.
+    /// True when an error left its state unknown, or this process works on another server by now: close it
+    /// and open another.
     pub fn is_broken(&self) -> bool {
-        self.broken
+        self.broken || self.berth.as_ref().is_some_and(Berth::is_left)
     }
 
     /// Questions put to the database since this was last asked: statements, BEGIN and COMMIT; on

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::backend::postgres::nobody::Nobody;
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 
@@ -12,6 +13,9 @@ pub enum Source {
     /// PostgreSQL's.
     #[error("{}", _0.describe())]
     Postgres(sqlx::Error),
+    /// The word of each server of an address, none of which is the one that is meant.
+    #[error("{}", _0.describe())]
+    Servers(Nobody),
     /// SQLite's.
     #[error("{}", _0.describe())]
     Sqlite(rusqlite::Error),
@@ -262,6 +266,7 @@ impl Source {
     fn driver(&self) -> Option<&dyn DriverError> {
         match self {
             Self::Postgres(error) => Some(error),
+            Self::Servers(error) => Some(error),
             Self::Sqlite(error) => Some(error),
             Self::Io(_) | Self::Gone => None,
         }

@@ -46,11 +46,11 @@ pub fn database_comes_and_goes(error: &crate::store::Error) {
     );
 }
 
-/// The database is back, or does its part again.
-pub fn database_back(attempts: u32, reached: bool) {
+/// The database is back, or does its part again; of several servers, this one.
+pub fn database_back(attempts: u32, reached: bool, server: Option<String>) {
     match reached {
-        true => info!(attempts, "the database does its part again"),
-        false => info!(attempts, "the database is back"),
+        true => info!(attempts, server, "the database does its part again"),
+        false => info!(attempts, server, "the database is back"),
     }
 }
 
@@ -63,9 +63,9 @@ pub fn statement_failed(error: &crate::store::Error) {
     );
 }
 
-/// A process is in the database, and works.
-pub fn registered(process: ProcessId) {
-    info!(process_id = %process, "registered");
+/// A process is in the database, of several servers in this one, and works.
+pub fn registered(process: ProcessId, server: Option<String>) {
+    info!(process_id = %process, server, "registered");
 }
 
 /// The row of a process that ends could not be removed: it will be reaped.

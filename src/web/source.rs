@@ -286,7 +286,7 @@ impl Reader {
     }
 
     async fn connected(&mut self) -> Result<&mut Conn, Error> {
-        let conn = match self.conn.take() {
+        let conn = match self.conn.take().filter(|conn| !conn.is_broken()) {
             Some(conn) => conn,
             None => self.connect().await?,
         };

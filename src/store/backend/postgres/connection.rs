@@ -4,11 +4,12 @@
 //! arguments, its rows, notifications. Never: knows what a statement is for, or what its error
 //! means (`store::error`).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as _};
 
+use super::servers::{Berth, Chosen, Servers};
 use crate::store::conn::Purpose;
 use crate::store::dialect::Dialect;
 use crate::store::error::{Error, Source};
@@ -25,23 +26,28 @@ pub enum Postgres {
 }
 
 impl Postgres {
-    /// Connects, within so long.
+    /// Connects to the server that is meant, within so long; of several, to this one.
     ///
     /// # Errors
-    /// `Schema` when the server cannot be used as it is, `Unavailable` for all else.
+    /// `Configured` when the server cannot be used as it is, `Unavailable` for all else.
     pub async fn connect(
-        options: &PgConnectOptions,
+        servers: &Servers,
         purpose: Purpose,
         patience: Patience,
         within: Duration,
-    ) -> Result<Self, Error> {
-        let options = configured(options, purpose, patience);
+    ) -> Result<(Self, Option<Berth>), Error> {
+        let configured = |options: &PgConnectOptions| configured(options, purpose, patience);
+        let Some(only) = servers.only() else {
+            let chosen = servers.choose(configured, purpose, within).await?;
+            return Ok((Self::Plain(chosen.conn), Some(chosen.berth)));
+        };
+        let options = configured(only);
         let attempt = async {
             let mut conn = PgConnection::connect_with(&options).await?;
             settings_arrived(&mut conn).await?;
             Ok(Self::Plain(conn))
         };
-        bounded(attempt, within).await
+        Ok((bounded(attempt, within).await?, None))
     }
 
     /// Connects for the engine, and listens.
@@ -49,12 +55,37 @@ impl Postgres {
     /// # Errors
     /// As of [`Postgres::connect`].
     pub async fn listen(
-        options: &PgConnectOptions,
+        servers: &Servers,
         channel: &str,
         patience: Patience,
         within: Duration,
+    ) -> Result<(Self, Option<Berth>), Error> {
+        let purpose = Purpose::Lifeline;
+        let configured = |options: &PgConnectOptions| configured(options, purpose, patience);
+        let Some(only) = servers.only() else {
+            let until = Instant::now() + within;
+            // The listener opens a connection of its own, with which the server is asked again.
+            let Chosen { berth, conn } = servers.choose(configured, purpose, within).await?;
+            drop(conn);
+            let options = configured(servers.options(&berth));
+            let within = until.saturating_duration_since(Instant::now());
+            let mut conn = Self::listener(options, channel, within).await?;
+            if let Self::Listener(listener) = &mut conn {
+                let confirmed = servers.confirm(&berth, listener.get(), purpose);
+                let confirmed = tokio::time::timeout_at(until.into(), confirmed).await;
+                confirmed.map_err(|_| Error::too_late(within))??;
+            }
+            return Ok((conn, Some(berth)));
+        };
+        let listener = Self::listener(configured(only), channel, within).await?;
+        Ok((listener, None))
+    }
+
+    async fn listener(
+        options: PgConnectOptions,
+        channel: &str,
+        within: Duration,
     ) -> Result<Self, Error> {
-        let options = configured(options, Purpose::Lifeline, patience);
         let attempt = async {
             // The listener wants a pool; of one connection, which is the listener's.
             let pool = PgPoolOptions::new()
@@ -222,7 +253,7 @@ const ASKED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Asks for one of the settings of every connection, without a prepared statement. A limit on idle
 /// sessions is lifted: a heartbeat is all that some of ours say. Servers before version 14 have none.
-async fn settings_arrived<'c>(
+pub(super) async fn settings_arrived<'c>(
     conn: impl Executor<'c, Database = sqlx::Postgres>,
 ) -> Result<(), sqlx::Error> {
     const ASK: &str = "
@@ -243,7 +274,7 @@ const IDLE_TIMEOUT: &str = "10s";
 /// A connection that cannot be opened is unavailable, whatever the reason: a server that is
 /// starting says so in many ways. Wrong passwords and missing databases are told apart by
 /// their text, which is shown.
-fn connect_error(error: sqlx::Error) -> Error {
+pub(super) fn connect_error(error: sqlx::Error) -> Error {
     match error {
         sqlx::Error::Configuration(text) => Error::Configured(text.to_string()),
         sqlx::Error::Database(error) if error.message().contains("startup parameter") => {

@@ -1,10 +1,14 @@
 //! PostgreSQL.
 //!
-//! Owns: its fragments and settings. `connection` is the way to the server, `error` the meaning of
-//! its errors, and the `.sql` files are its statements of the hot operations.
+//! Owns: its fragments and settings. `connection` is the way to the server, `hosts` and `servers` find the
+//! one that is meant among several, `error` is the meaning of its errors, and the `.sql` files are its
+//! statements of the hot operations.
 
 pub mod connection;
 pub mod error;
+pub mod hosts;
+pub mod nobody;
+pub mod servers;
 
 use std::fmt::Write;
 

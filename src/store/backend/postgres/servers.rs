@@ -1,0 +1,602 @@
+//! The servers of an address, and which of them is the one to work on.
+//!
+//! Owns: the question to a server, the choice among those that answer, and what a process remembers of
+//! the server that it has worked on. Never: reads the list (`hosts`), or knows what a connection is for
+//! (`connection`).
+//!
+//! A list names servers of which one takes writes, and may be another one tomorrow. A process that works on
+//! one opens further connections there. Where it works on none yet, or has lost a connection, it asks all of
+//! them at once, and of those that take writes the one with the latest history is chosen: PostgreSQL counts a
+//! *timeline* on with each promotion, so that an old primary that came back as a server of its own is told
+//! from its heir, as long as both answer, or this process has worked on the heir.
+
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection, Executor, PgConnection, Row as _};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::connection::{connect_error, settings_arrived};
+use super::hosts::{Hosts, Wanted};
+use super::nobody::{Nobody, Passed, Refusal};
+use crate::store::conn::Purpose;
+use crate::store::error::{Error, Source};
+
+/// A server that takes writes waits so long for what the others say. Longer than a handshake across a
+/// data centre; a host that says nothing costs a process so much when it starts, and not again.
+const OTHERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// The servers of an address. Clones share what is remembered.
+#[derive(Clone)]
+pub struct Servers {
+    /// In the order of the address; never empty.
+    list: Vec<PgConnectOptions>,
+    wanted: Wanted,
+    known: Arc<Mutex<Known>>,
+}
+
+/// The last server that was the right one.
+#[derive(Default)]
+struct Known {
+    at: Option<usize>,
+    /// No connection to it was lost since.
+    sure: bool,
+    history: Option<History>,
+}
+
+/// The history of a server: its cluster, and how often one of that has been promoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct History {
+    system: String,
+    timeline: u32,
+}
+
+impl History {
+    /// True of the same cluster before a promotion that the other one has seen. Two clusters are not
+    /// compared.
+    fn is_before(&self, other: &Self) -> bool {
+        self.system == other.system && self.timeline < other.timeline
+    }
+}
+
+/// The answer of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    is_standby: bool,
+    only_reads: bool,
+    /// `None` where it does not tell, as a proxy or a service that keeps its log elsewhere.
+    history: Option<History>,
+}
+
+/// Whether a server is the one that is meant, for a process that has worked on `known`.
+fn judge(wanted: Wanted, answer: &Answer, known: Option<&History>) -> Result<(), Passed> {
+    if wanted != Wanted::Any && answer.is_standby {
+        return Err(Passed::Standby);
+    }
+    if wanted == Wanted::ReadWrite && answer.only_reads {
+        return Err(Passed::OnlyReads);
+    }
+    match (&answer.history, known) {
+        (Some(its), Some(known)) if its.is_before(known) => {
+            Err(Passed::Before(its.timeline, known.timeline))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The best of several that are what is meant, in this order: the first, or its latest heir.
+fn best<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Option<usize> {
+    let mut best: Option<(usize, &Answer)> = None;
+    for (at, answer) in answers.into_iter().enumerate() {
+        let better = match best.map(|(_, best)| (&best.history, &answer.history)) {
+            None => true,
+            Some((Some(best), Some(its))) => best.is_before(its),
+            Some(_) => false,
+        };
+        if better {
+            best = Some((at, answer));
+        }
+    }
+    best.map(|(at, _)| at)
+}
+
+/// The server that was chosen, and the connection by which it was asked.
+pub struct Chosen {
+    /// The server.
+    pub berth: Berth,
+    /// Open.
+    pub conn: PgConnection,
+}
+
+/// The server to which a connection leads, among several.
+pub struct Berth {
+    at: usize,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Berth {
+    /// True when another connection has found another server to be the right one. This one may go on to
+    /// read what nobody writes any more, or to beat where nobody looks.
+    pub fn is_left(&self) -> bool {
+        locked(&self.known).at.is_some_and(|at| at != self.at)
+    }
+}
+
+fn locked(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Servers {
+    /// Those of a URL.
+    pub fn parse(url: &str) -> Result<Self, String> {
+        let hosts = Hosts::parse(url).map_err(|mistake| mistake.message.to_owned())?;
+        let options = hosts.urls.iter().map(|url| PgConnectOptions::from_str(url));
+        let list = options.collect::<Result<_, _>>();
+        Ok(Self {
+            list: list.map_err(|error| error.to_string())?,
+            wanted: hosts.wanted,
+            known: Arc::default(),
+        })
+    }
+
+    /// The one server, where there is nothing to choose.
+    pub fn only(&self) -> Option<&PgConnectOptions> {
+        match self.list.as_slice() {
+            [only] if self.wanted == Wanted::Any => Some(only),
+            _ => None,
+        }
+    }
+
+    /// One of them.
+    pub fn options(&self, berth: &Berth) -> &PgConnectOptions {
+        &self.list[berth.at]
+    }
+
+    /// The name of the database on this host, whatever the order of the list. Holds no secret.
+    pub fn identity(&self) -> String {
+        let places = match self.list.as_slice() {
+            [only] => format!("{}:{}", only.get_host(), only.get_port()),
+            several => {
+                let mut places: Vec<String> = several.iter().map(place).collect();
+                places.sort_unstable();
+                places.dedup();
+                places.join(",")
+            }
+        };
+        let first = &self.list[0];
+        format!(
+            "postgres:{places}/{}?{}",
+            first.get_database().unwrap_or(first.get_username()),
+            first.get_options().unwrap_or_default(),
+        )
+    }
+
+    /// Host and port of the server that was last worked on, of several.
+    pub fn current(&self) -> Option<String> {
+        self.known().at.map(|at| place(&self.list[at]))
+    }
+
+    /// A connection was lost: whichever server it led to, another one may be the right one by now.
+    pub fn doubt(&self) {
+        self.known().sure = false;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        locked(&self.known)
+    }
+
+    /// The server that was last worked on, and the one that is asked before the others.
+    fn begins_with(&self) -> (Option<usize>, Option<usize>) {
+        let known = self.known();
+        let first = known.at.filter(|_| known.sure && self.list.len() > 1);
+        (known.at, first)
+    }
+
+    /// Connects to the right one, within so long, each with the settings that `configured` adds.
+    ///
+    /// # Errors
+    /// `Configured` where none of them can ever be used, `Unavailable` for all else.
+    pub async fn choose(
+        &self,
+        configured: impl Fn(&PgConnectOptions) -> PgConnectOptions,
+        purpose: Purpose,
+        within: Duration,
+    ) -> Result<Chosen, Error> {
+        let until = Instant::now() + within;
+        let mut refused: Vec<(usize, Refusal)> = Vec::new();
+        let (last, first) = self.begins_with();
+        if let Some(at) = first {
+            let asked = asked(configured(&self.list[at]), purpose, self.wanted);
+            // Half of the time is for the others.
+            match timeout(within / 2, asked).await {
+                Ok(Ok((conn, answer))) => match self.take(at, &answer) {
+                    Ok(berth) => return Ok(Chosen { berth, conn }),
+                    Err(passed) => refused.push((at, Refusal::Passed(passed))),
+                },
+                Ok(Err(error)) => refused.push((at, Refusal::Failed(error))),
+                Err(_) => refused.push((at, Refusal::Silent)),
+            }
+        }
+        let others = (0..self.list.len()).filter(|at| Some(*at) != first);
+        let mut asking = JoinSet::new();
+        for at in others.clone() {
+            let asked = asked(configured(&self.list[at]), purpose, self.wanted);
+            asking.spawn(async move { (at, asked.await) });
+        }
+        let mut found: Vec<(usize, PgConnection, Answer)> = Vec::new();
+        let mut waits = until;
+        while let Ok(Some(joined)) = timeout_at(waits, asking.join_next()).await {
+            match joined.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+                (at, Err(error)) => refused.push((at, Refusal::Failed(error))),
+                (at, Ok((conn, answer))) => {
+                    let known = self.known().history.clone();
+                    match judge(self.wanted, &answer, known.as_ref()) {
+                        Ok(()) => {
+                            found.push((at, conn, answer));
+                            waits = until.min(Instant::now() + OTHERS_WITHIN).min(waits);
+                        }
+                        Err(passed) => refused.push((at, Refusal::Passed(passed))),
+                    }
+                }
+            }
+        }
+        // Of two that cannot be told apart the one that was worked on is still right.
+        found.sort_unstable_by_key(|(at, ..)| (Some(*at) != last, *at));
+        while let Some(best) = best(found.iter().map(|(.., answer)| answer)) {
+            let (at, conn, answer) = found.remove(best);
+            match self.take(at, &answer) {
+                Ok(berth) => return Ok(Chosen { berth, conn }),
+                // Another connection of this process has just found its heir.
+                Err(passed) => refused.push((at, Refusal::Passed(passed))),
+            }
+        }
+        for at in others {
+            if !refused.iter().any(|(other, _)| *other == at) {
+                refused.push((at, Refusal::Silent));
+            }
+        }
+        Err(self.nobody(refused))
+    }
+
+    /// Asks again, on another connection to the server that was chosen.
+    pub async fn confirm<C>(
+        &self,
+        berth: &Berth,
+        conn: &mut C,
+        purpose: Purpose,
+    ) -> Result<(), Error>
+    where
+        for<'c> &'c mut C: Executor<'c, Database = sqlx::Postgres>,
+    {
+        let asked = ask(conn, purpose, self.wanted).await;
+        let answer = asked.map_err(|error| Error::unavailable(Source::Postgres(error)))?;
+        let taken = self.take(berth.at, &answer);
+        let passed = |passed| self.nobody(vec![(berth.at, Refusal::Passed(passed))]);
+        taken.map(drop).map_err(passed)
+    }
+
+    /// Remembers a server, unless a later one was found meanwhile.
+    fn take(&self, at: usize, answer: &Answer) -> Result<Berth, Passed> {
+        let mut known = self.known();
+        judge(self.wanted, answer, known.history.as_ref())?;
+        // Where any will do the order of the list decides each time.
+        if self.wanted != Wanted::Any {
+            (known.at, known.sure) = (Some(at), true);
+            if answer.history.is_some() {
+                known.history.clone_from(&answer.history);
+            }
+        }
+        let known = Arc::clone(&self.known);
+        Ok(Berth { at, known })
+    }
+
+    fn nobody(&self, mut refused: Vec<(usize, Refusal)>) -> Error {
+        refused.sort_unstable_by_key(|(at, _)| *at);
+        // A person has to correct the address, where no server of it can be used.
+        let configured = |(_, refusal): &(usize, Refusal)| {
+            matches!(refusal, Refusal::Failed(sqlx::Error::Configuration(_)))
+        };
+        if refused.len() == self.list.len()
+            && refused.iter().all(configured)
+            && let Some((_, Refusal::Failed(error))) = refused.pop()
+        {
+            return connect_error(error);
+        }
+        let named = |(at, refusal)| (place(&self.list[at]), refusal);
+        Error::unavailable(Source::Servers(Nobody {
+            wanted: self.wanted,
+            refused: refused.into_iter().map(named).collect(),
+        }))
+    }
+}
+
+/// Host and port, as people write them.
+fn place(options: &PgConnectOptions) -> String {
+    let port = options.get_port();
+    match options.get_socket() {
+        Some(socket) => format!("{}:{port}", socket.display()),
+        None => match options.get_host() {
+            host if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+            host => format!("{host}:{port}"),
+        },
+    }
+}
+
+async fn asked(
+    options: PgConnectOptions,
+    purpose: Purpose,
+    wanted: Wanted,
+) -> Result<(PgConnection, Answer), sqlx::Error> {
+    let mut conn = PgConnection::connect_with(&options).await?;
+    settings_arrived(&mut conn).await?;
+    let answer = ask(&mut conn, purpose, wanted).await?;
+    Ok((conn, answer))
+}
+
+/// Asks a server what it is. Nothing is asked where any will do.
+async fn ask<C>(conn: &mut C, purpose: Purpose, wanted: Wanted) -> Result<Answer, sqlx::Error>
+where
+    for<'c> &'c mut C: Executor<'c, Database = sqlx::Postgres>,
+{
+    const STATE: &str =
+        "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'";
+    // A standby has its primary's.
+    const HISTORY: &str = "
+        SELECT CAST(system_identifier AS text), left(pg_walfile_name(pg_current_wal_lsn()), 8)
+          FROM pg_control_system()";
+    let mut answer = Answer {
+        is_standby: false,
+        only_reads: false,
+        history: None,
+    };
+    if wanted == Wanted::Any {
+        return Ok(answer);
+    }
+    let row = conn.fetch_one(sqlx::raw_sql(STATE)).await?;
+    let is = |at: usize| row.try_get_unchecked::<&str, _>(at).map(|text| text == "t");
+    answer.is_standby = is(0)?;
+    // A page only reads, by its own wish.
+    answer.only_reads = is(1)? && purpose != Purpose::Page;
+    if answer.is_standby {
+        return Ok(answer);
+    }
+    answer.history = match conn.fetch_one(sqlx::raw_sql(HISTORY)).await {
+        Ok(row) => {
+            let timeline = u32::from_str_radix(row.try_get_unchecked(1)?, 16);
+            let system = row.try_get_unchecked(0)?;
+            timeline.ok().map(|timeline| History { system, timeline })
+        }
+        // It speaks the protocol, and has no such functions, or keeps them from us.
+        Err(sqlx::Error::Database(_)) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::UNREACHED;
+    use super::*;
+    use crate::store::patience::{LEASE, Patience};
+    use crate::telemetry;
+
+    fn history(system: &str, timeline: u32) -> Option<History> {
+        let system = system.to_owned();
+        Some(History { system, timeline })
+    }
+
+    fn primary(history: Option<History>) -> Answer {
+        Answer {
+            is_standby: false,
+            only_reads: false,
+            history,
+        }
+    }
+
+    #[test]
+    fn a_standby_what_only_reads_and_an_old_primary_are_passed_over() {
+        let known = history("a", 2);
+        let known = known.as_ref();
+        let standby = Answer {
+            is_standby: true,
+            only_reads: true,
+            history: None,
+        };
+        let only_reads = Answer {
+            only_reads: true,
+            ..primary(history("a", 3))
+        };
+        for (wanted, standby_is, only_reads_is) in [
+            (
+                Wanted::ReadWrite,
+                Err(Passed::Standby),
+                Err(Passed::OnlyReads),
+            ),
+            (Wanted::Primary, Err(Passed::Standby), Ok(())),
+            (Wanted::Any, Ok(()), Ok(())),
+        ] {
+            assert_eq!(judge(wanted, &standby, known), standby_is, "{wanted:?}");
+            assert_eq!(judge(wanted, &only_reads, known), only_reads_is);
+            assert_eq!(judge(wanted, &primary(None), known), Ok(()));
+        }
+        for (its, known, judged) in [
+            (history("a", 1), history("a", 2), Err(Passed::Before(1, 2))),
+            (history("a", 2), history("a", 2), Ok(())),
+            (history("a", 11), history("a", 2), Ok(())),
+            // Another cluster is not compared, nor what is not known.
+            (history("b", 1), history("a", 2), Ok(())),
+            (history("a", 1), None, Ok(())),
+            (None, history("a", 2), Ok(())),
+        ] {
+            let answer = primary(its);
+            assert_eq!(judge(Wanted::ReadWrite, &answer, known.as_ref()), judged);
+        }
+    }
+
+    #[test]
+    fn of_several_that_take_writes_the_first_is_chosen_or_its_latest_heir() {
+        for (histories, chosen) in [
+            (vec![], None),
+            (vec![None, None], Some(0)),
+            (vec![history("a", 1), history("a", 1)], Some(0)),
+            (vec![history("a", 1), history("a", 2)], Some(1)),
+            (
+                vec![history("a", 2), history("a", 1), history("a", 3)],
+                Some(2),
+            ),
+            (vec![history("a", 1), history("b", 2)], Some(0)),
+            (
+                vec![history("a", 1), history("b", 9), history("a", 2)],
+                Some(2),
+            ),
+            (vec![None, history("a", 2)], Some(0)),
+            (vec![history("a", 1), None, history("a", 2)], Some(2)),
+        ] {
+            let answers: Vec<Answer> = histories.into_iter().map(primary).collect();
+            assert_eq!(best(&answers), chosen, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_has_worked_on_the_heir_does_not_go_back() {
+        let servers = Servers::parse("postgres://h1,h2/d").expect("a list");
+        assert_eq!(servers.current(), None);
+        let first = servers.take(0, &primary(history("a", 1))).expect("a berth");
+        assert_eq!(servers.current().as_deref(), Some("h1:5432"));
+        assert!(!first.is_left());
+        let heir = servers.take(1, &primary(history("a", 2))).expect("a berth");
+        // Connections to the first one have to follow.
+        assert!(first.is_left() && !heir.is_left());
+        servers.doubt();
+        let back = servers.clone().take(0, &primary(history("a", 1)));
+        assert_eq!(back.err(), Some(Passed::Before(1, 2)));
+        assert_eq!(servers.current().as_deref(), Some("h2:5432"));
+        assert!(first.is_left() && !heir.is_left());
+        // Where any will do nothing is remembered.
+        let servers = Servers::parse("postgres://h1,h2/d?target_session_attrs=any");
+        let servers = servers.expect("a list");
+        let [one, other] = [0, 1].map(|at| servers.take(at, &primary(None)).expect("a berth"));
+        assert_eq!(servers.current(), None);
+        assert!(!one.is_left() && !other.is_left());
+    }
+
+    #[test]
+    fn the_name_of_a_deployment_is_the_same_for_every_order_of_its_list() {
+        let identity = |url: &str| Servers::parse(url).expect(url).identity();
+        let name = "postgres:[::1]:7,h1:5432,h2:6/d?-c a=b";
+        for url in [
+            "postgres://u:p@h1,h2:6,[::1]:7/d?options=-c%20a=b",
+            "postgres://u@[::1]:7,h2:6,h1:5432/d?options=-c%20a=b&target_session_attrs=primary",
+            "postgres://u@/d?host=h2,h1,::1&port=6,5432,7&options=-c%20a=b",
+            "postgres://u@h1,h2:6,h1:5432,[::1]:7/d?options=-c%20a=b",
+        ] {
+            assert_eq!(identity(url), name, "{url}");
+        }
+        assert_eq!(
+            identity("postgres:///d?host=/run/b,/run/a"),
+            "postgres:/run/a:5432,/run/b:5432/d?"
+        );
+        // Of one host it is as it always was.
+        for url in ["postgres://u:p@h/d", "postgres://h,h/d"] {
+            assert_eq!(identity(url), "postgres:h:5432/d?", "{url}");
+        }
+        assert_eq!(identity("postgres://u@[::1]:6"), "postgres:[::1]:6/u?");
+    }
+
+    #[tokio::test]
+    async fn where_no_server_is_the_one_each_is_named_with_its_reason_and_no_password() {
+        let url = "postgres://u:s3cret@127.0.0.1:1,127.0.0.1:2/d";
+        let servers = Servers::parse(url).expect("a list");
+        let chosen = servers.choose(Clone::clone, Purpose::Query, LEASE).await;
+        let error = chosen.err().expect("nobody listens there");
+        let text = telemetry::chain(&error);
+        let begin =
+            "the database cannot be reached: no server of the list takes writes: 127.0.0.1:1: ";
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.contains("; 127.0.0.1:2: "), "{text}");
+        assert!(!text.contains("s3cret"), "{text}");
+        assert_eq!(error.remedy(), Some(UNREACHED));
+    }
+
+    #[test]
+    fn what_is_in_the_way_decides_about_the_remedy() {
+        let servers = Servers::parse("postgres://h1,h2/d").expect("a list");
+        let refused = || Refusal::Failed(sqlx::Error::PoolTimedOut);
+        for (refusals, said, remedy) in [
+            (
+                [Refusal::Passed(Passed::Standby), refused()],
+                "the database cannot be used: no server of the list takes writes: h1:5432: it is a standby; h2:5432: ",
+                "promote a standby",
+            ),
+            (
+                [Refusal::Silent, refused()],
+                "the database cannot be reached: no server of the list takes writes: h1:5432: no answer in time; ",
+                "the server is running",
+            ),
+            (
+                [refused(), Refusal::Passed(Passed::Before(1, 2))],
+                "h2:5432: it is an old primary, on timeline 1, and this process has worked on timeline 2",
+                "stop the old primary",
+            ),
+            (
+                [refused(), Refusal::Passed(Passed::OnlyReads)],
+                "h2:5432: default_transaction_read_only is on there",
+                "promote a standby",
+            ),
+        ] {
+            let error = servers.nobody(refusals.into_iter().enumerate().rev().collect());
+            let text = telemetry::chain(&error);
+            assert!(text.contains(said), "{text}");
+            assert!(error.remedy().is_some_and(|it| it.contains(remedy)));
+            assert!(error.is_unavailable());
+        }
+        // No server of the list can ever be used: a person has to correct that.
+        let pooler = || Refusal::Failed(sqlx::Error::Configuration("a pooler".into()));
+        let error = servers.nobody(vec![(0, pooler()), (1, pooler())]);
+        assert!(matches!(error, Error::Configured(_)), "{error:?}");
+        let error = servers.nobody(vec![(0, pooler()), (1, refused())]);
+        assert!(error.is_unavailable(), "{error:?}");
+    }
+
+    /// Enough for two hosts, one of which lets it pass.
+    const WITHIN: Duration = Duration::from_secs(6);
+
+    /// Its packets may vanish: nobody answers, and nobody refuses.
+    #[tokio::test]
+    async fn a_host_that_says_nothing_keeps_nobody_from_the_one_that_does() {
+        let url = std::env::var("DUCTWORK_TEST_POSTGRES_URL");
+        let url = url.expect("DUCTWORK_TEST_POSTGRES_URL: scripts/test starts a server");
+        let listening = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let silent = listening.local_addr().expect("an address");
+        let (begin, rest) = url.split_once('@').expect("a user");
+        let (place, rest) = rest.split_once('/').expect("a database");
+        for list in [format!("{silent},{place}"), format!("{place},{silent}")] {
+            let servers = Servers::parse(&format!("{begin}@{list}/{rest}")).expect("a list");
+            let patience = Patience::of(Purpose::Lifeline, LEASE);
+            let connect = async || {
+                let connected = super::super::connection::Postgres::listen(
+                    &servers, "channel", patience, WITHIN,
+                );
+                connected.await.map(drop)
+            };
+            connect().await.expect("a connection");
+            assert_eq!(servers.current().as_deref(), Some(place));
+            // Nor is it in the way when it was the right one, whether or not that is in doubt.
+            let right = servers.known().at.expect("one of two");
+            for sure in [true, false] {
+                let at = Some(1 - right);
+                *servers.known() = Known {
+                    at,
+                    sure,
+                    history: None,
+                };
+                connect().await.expect("a connection");
+                assert_eq!(servers.current().as_deref(), Some(place));
+            }
+        }
+        drop(listening);
+    }
+}
