@@ -146,7 +146,7 @@ async fn a_promoted_standby_that_lacks_the_last_commits_is_worked_on_from_where_
     fixture.trigger("Holding", "1", 2).await;
     fixture.said("holds", 2).await;
     let mut kept = fixture.trigger("Work", "1", 100).await;
-    let standby = primary.standby();
+    let mut standby = primary.standby();
     // The standby has these too, and then hears nothing more.
     kept.extend(fixture.trigger("Work", "2", 20).await);
     let wanted = followed(&mut fixture.conn).await;

@@ -41,6 +41,7 @@ mod namespaces;
 mod outage;
 mod pauses;
 mod pooler;
+mod promotion;
 mod refused;
 mod relay;
 mod resources;

@@ -2,6 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// The system takes so long, at most, to wait for orphans that were killed.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// A server of its own, with its data and its port, that can be stopped and started.
 pub struct Cluster {
@@ -14,27 +21,24 @@ impl Cluster {
     /// Makes and starts it.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let said = postgres(&["start", path(dir.path())]);
-        let url = said
-            .lines()
-            .find_map(|line| line.split_once("TEST_POSTGRES_URL="))
-            .map(|(_, url)| url.replace('\\', ""));
-        let url = url.unwrap_or_else(|| panic!("no URL: {said}"));
+        let url = url(&postgres(&["start", path(dir.path())]));
         Self { dir, url }
     }
 
     /// A standby of this one, which follows it as long as both run.
     pub fn standby(&self) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        postgres(&["standby", path(dir.path()), path(self.dir.path())]);
-        Self {
-            dir,
-            url: self.url.clone(),
-        }
+        let url = url(&postgres(&[
+            "standby",
+            path(dir.path()),
+            path(self.dir.path()),
+        ]));
+        Self { dir, url }
     }
 
     /// Starts it where `other` was, which is down.
-    pub fn up_instead_of(&self, other: &Self) {
+    pub fn up_instead_of(&mut self, other: &Self) {
+        self.url.clone_from(&other.url);
         std::fs::copy(other.dir.path().join("port"), self.dir.path().join("port")).expect("a port");
         self.up();
     }
@@ -47,6 +51,44 @@ impl Cluster {
     /// A file of its data directory.
     pub fn data(&self, name: &str) -> PathBuf {
         self.dir.path().join("data").join(name)
+    }
+
+    /// Host and port.
+    pub fn place(&self) -> &str {
+        let rest = self.url.rsplit_once('@').expect("a user").1;
+        rest.split_once('/').expect("a database").0
+    }
+
+    /// Stops it in order: it ends its sessions, and leaves nothing that a standby has not got.
+    pub fn stop(&self) {
+        postgres(&["stop", path(self.dir.path()), "fast"]);
+    }
+
+    /// Kills all of its processes at once, as the loss of its host would.
+    pub fn kill(&self) {
+        let pid = std::fs::read_to_string(self.data("postmaster.pid")).expect("a server");
+        let pid: i32 = pid
+            .lines()
+            .next()
+            .and_then(|pid| pid.parse().ok())
+            .expect("a pid");
+        let signal = |pid: i32, signal| {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(pid), signal);
+        };
+        // It starts nobody meanwhile, and tells nobody.
+        signal(pid, Signal::SIGSTOP);
+        let mut all = children(pid);
+        all.push(pid);
+        for pid in &all {
+            signal(*pid, Signal::SIGKILL);
+        }
+        // As long as nobody has waited for it, it passes for a server that runs.
+        let began = Instant::now();
+        while all.iter().any(|pid| parent(*pid).is_some()) {
+            assert!(began.elapsed() < GONE_WITHIN, "nobody waits for orphans");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Stops it as a crash would.
@@ -68,6 +110,27 @@ impl Drop for Cluster {
             self.down();
         }
     }
+}
+
+fn url(said: &str) -> String {
+    let url = said
+        .lines()
+        .find_map(|line| line.split_once("TEST_POSTGRES_URL="))
+        .map(|(_, url)| url.replace('\\', ""));
+    url.unwrap_or_else(|| panic!("no URL: {said}"))
+}
+
+/// The parent of a process; `None`: there is none.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    fields.nth(1)?.parse().ok()
+}
+
+fn children(of: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent(*pid) == Some(of)).collect()
 }
 
 fn path(path: &Path) -> &str {
