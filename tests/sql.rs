@@ -24,6 +24,7 @@ fn golden(dialect: Dialect) -> PathBuf {
     let directory = match dialect {
         Dialect::Postgres => "postgres",
         Dialect::Sqlite => "sqlite",
+        Dialect::Mysql => "mysql",
     };
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/sql")

@@ -19,6 +19,15 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// As a fragment names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Text => "text",
+            Self::Int => "int",
+        }
+    }
+
     /// The type that a fragment names.
     pub(super) fn named(name: &str) -> Self {
         match name {

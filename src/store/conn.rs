@@ -16,6 +16,9 @@ use rusqlite::types::Value;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
+use super::backend::mysql::connection::{self as mysql, Mysql};
+use super::backend::mysql::url::Address;
+use super::backend::mysql::value as mysql_value;
 use super::backend::postgres::connection::Postgres;
 use super::backend::postgres::servers::{Berth, Servers};
 use super::backend::sqlite::connection::{self as sqlite, Answer, Sqlite};
@@ -48,6 +51,7 @@ pub struct Location {
 enum Target {
     Postgres(Box<Servers>),
     Sqlite(File),
+    Mysql(Box<Address>),
 }
 
 /// The purpose of a connection.
@@ -78,6 +82,17 @@ impl Location {
             let path = percent_decoded(path)
                 .ok_or_else(|| Error::Configured(format!("not a path in a URL: {path}")))?;
             Target::Sqlite(File::at(PathBuf::from(path)))
+        } else if Address::is_of(url) {
+            // Some operations have no statements for it yet: nobody is to begin what cannot go on.
+            if !cfg!(feature = "internals") {
+                return Err(Error::Configured(
+                    "this ductworkd does not work with MySQL and MariaDB yet: use PostgreSQL or SQLite".to_owned(),
+                ));
+            }
+            let address = Address::parse(url).map_err(|error| {
+                Error::Configured(format!("not a database URL: {error}"))
+            })?;
+            Target::Mysql(Box::new(address))
         } else {
             let servers = Servers::parse(url)
                 .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
@@ -105,7 +120,7 @@ impl Location {
     /// SQLite's file.
     pub fn file(&self) -> Option<&Path> {
         match &self.target {
-            Target::Postgres(_) => None,
+            Target::Postgres(_) | Target::Mysql(_) => None,
             Target::Sqlite(file) => Some(file.path()),
         }
     }
@@ -121,7 +136,7 @@ impl Location {
     /// Fails with `Misplaced` when SQLite's file is not the one that was opened here first.
     pub fn check_file(&self) -> Result<(), Error> {
         match &self.target {
-            Target::Postgres(_) => Ok(()),
+            Target::Postgres(_) | Target::Mysql(_) => Ok(()),
             Target::Sqlite(file) => file.check(),
         }
     }
@@ -129,7 +144,7 @@ impl Location {
     /// True when SQLite's file, which this process has open, was deleted: its commits are nobody's.
     pub fn is_deleted(&self) -> bool {
         match &self.target {
-            Target::Postgres(_) => false,
+            Target::Postgres(_) | Target::Mysql(_) => false,
             Target::Sqlite(file) => file.is_deleted(),
         }
     }
@@ -146,6 +161,7 @@ impl Location {
         match self.target {
             Target::Postgres(_) => Dialect::Postgres,
             Target::Sqlite(_) => Dialect::Sqlite,
+            Target::Mysql(_) => Dialect::Mysql,
         }
     }
 
@@ -165,6 +181,7 @@ impl Location {
                     _ => format!("sqlite:{}", path.display()),
                 }
             }
+            Target::Mysql(address) => address.identity(),
             Target::Postgres(servers) => servers.identity(),
         }
     }
@@ -199,6 +216,10 @@ impl Location {
                 let file = file.clone();
                 let waits = patience.lock.filter(|_| patience.hurried);
                 Inner::Sqlite(Sqlite::open(file, purpose, waits, CONNECT_TIMEOUT).await?)
+            }
+            Target::Mysql(address) => {
+                let connected = Mysql::connect(address, purpose, patience, CONNECT_TIMEOUT);
+                Inner::Mysql(Box::new(connected.await?))
             }
         };
         Ok(Conn {
@@ -259,8 +280,8 @@ pub struct Conn {
     patience: Patience,
 }
 
-/// A transaction's bounds. On SQLite they travel with its first and its last statement: each trip
-/// to the connection's thread and back costs as much as a small statement.
+/// A transaction's bounds. Where statements are asked in turn they travel with its first and its last one: each
+/// trip to SQLite's thread and back costs as much as a small statement, and MariaDB takes them as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bounds {
     /// There is none, or they are sent for themselves.
@@ -274,8 +295,31 @@ enum Bounds {
 enum Inner {
     Postgres(Postgres),
     Sqlite(Sqlite),
+    Mysql(Box<Mysql>),
     #[cfg(test)]
     Local(Box<Local>),
+}
+
+/// The answer of a database that is asked in turn.
+struct Answered {
+    /// The rows of all statements, one after the other.
+    rows: Vec<Row>,
+    /// How many rows they wrote, all together.
+    written: u64,
+}
+
+impl From<Answer> for Answered {
+    fn from(Answer { rows, written }: Answer) -> Self {
+        let rows = rows.into_iter().map(Row::Sqlite).collect();
+        Self { rows, written }
+    }
+}
+
+impl From<mysql::Answer> for Answered {
+    fn from(mysql::Answer { rows, written }: mysql::Answer) -> Self {
+        let rows = rows.into_iter().map(Row::Mysql).collect();
+        Self { rows, written }
+    }
 }
 
 /// One row of an answer.
@@ -284,16 +328,24 @@ pub enum Row {
     Postgres(PgRow),
     /// Of SQLite.
     Sqlite(sqlite::Row),
+    /// Of MySQL or MariaDB.
+    Mysql(mysql_value::Row),
 }
 
 /// A type that a column can be read as, from each database.
 pub trait Read:
-    for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + sqlite::FromValue
+    for<'r> sqlx::Decode<'r, sqlx::Postgres>
+    + sqlx::Type<sqlx::Postgres>
+    + sqlite::FromValue
+    + mysql_value::FromValue
 {
 }
 
 impl<T> Read for T where
-    T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + sqlite::FromValue
+    T: for<'r> sqlx::Decode<'r, sqlx::Postgres>
+        + sqlx::Type<sqlx::Postgres>
+        + sqlite::FromValue
+        + mysql_value::FromValue
 {
 }
 
@@ -306,6 +358,7 @@ impl Row {
                 value.map_err(|error| Error::Corrupt(error.to_string()))
             }
             Self::Sqlite(row) => row.get(column),
+            Self::Mysql(row) => row.get(column),
         }
     }
 
@@ -379,6 +432,7 @@ impl Conn {
         match self.inner {
             Inner::Postgres(_) => Dialect::Postgres,
             Inner::Sqlite(_) => Dialect::Sqlite,
+            Inner::Mysql(_) => Dialect::Mysql,
             #[cfg(test)]
             Inner::Local(_) => Dialect::Sqlite,
         }
@@ -417,7 +471,7 @@ impl Conn {
     /// Runs a statement; how many rows it wrote.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
-            return Ok(self.ask_sqlite(statement, args, None).await?.written);
+            return Ok(self.ask_in_turn(statement, args, None).await?.written);
         };
         self.statements += 1;
         let done = self.patience.answered(conn.execute(statement, args)).await;
@@ -470,8 +524,7 @@ impl Conn {
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
-            let answer = self.ask_sqlite(statement, args, None).await?;
-            return Ok(answer.rows.into_iter().map(Row::Sqlite).collect());
+            return Ok(self.ask_in_turn(statement, args, None).await?.rows);
         };
         self.statements += 1;
         match self.patience.answered(conn.fetch(statement, args)).await {
@@ -480,7 +533,7 @@ impl Conn {
         }
     }
 
-    /// Runs the last statement of a transaction; its rows. On SQLite its COMMIT goes with it: what
+    /// Runs the last statement of a transaction; its rows. Where statements are asked in turn its COMMIT goes with it: what
     /// must not be committed has to fail in it, and nothing may be decided by its rows.
     pub async fn fetch_and_commit(
         &mut self,
@@ -490,9 +543,9 @@ impl Conn {
         if let Inner::Postgres(_) = self.inner {
             return self.fetch(statement, args).await;
         }
-        let answer = self.ask_sqlite(statement, args, Some("COMMIT")).await?;
+        let answer = self.ask_in_turn(statement, args, Some("COMMIT")).await?;
         self.bounds = Bounds::Ended;
-        Ok(answer.rows.into_iter().map(Row::Sqlite).collect())
+        Ok(answer.rows)
     }
 
     /// The text to send before the next statement, with it.
@@ -505,34 +558,47 @@ impl Conn {
         Some(begin)
     }
 
-    async fn ask_sqlite(
+    async fn ask_in_turn(
         &mut self,
         statement: &Statement,
         args: Args<'_>,
         end: Option<&'static str>,
-    ) -> Result<Answer, Error> {
-        self.statements += 1;
+    ) -> Result<Answered, Error> {
         let begin = self.begins();
         let answer = match &mut self.inner {
             Inner::Sqlite(conn) => {
+                self.statements += 1;
                 let asked = statement.rendered(Dialect::Sqlite).asked;
-                conn.run([begin, end], asked, sqlite_values(statement, args))
-                    .await
+                let answer = conn.run([begin, end], asked, sqlite_values(statement, args));
+                let answer = answer.await.map_err(|failed| (failed.source, failed.at_end));
+                answer.map(Answered::from)
+            }
+            Inner::Mysql(conn) => {
+                let answer = async { Ok::<_, Source>(conn.ask([begin, end], statement, args).await) };
+                let answer = self.patience.answered(answer).await;
+                self.statements += conn.take_sent();
+                match answer {
+                    Ok(answer) => answer
+                        .map(Answered::from)
+                        .map_err(|failed| (failed.source, failed.at_end)),
+                    Err(source) => Err((source, end.is_some())),
+                }
             }
             #[cfg(test)]
             Inner::Local(local) => {
+                self.statements += 1;
                 let answer = local.run(statement, args)?;
                 return match end {
-                    Some(end) => local.script(end, end).map(|()| answer),
-                    None => Ok(answer),
+                    Some(end) => local.script(end, end).map(|()| answer.into()),
+                    None => Ok(answer.into()),
                 };
             }
-            _ => unreachable!("only SQLite's are asked"),
+            Inner::Postgres(_) => unreachable!("PostgreSQL is asked all at once"),
         };
-        answer.map_err(|failed| match self.failed(failed.source, statement.name) {
+        answer.map_err(|(source, at_end)| match self.failed(source, statement.name) {
             Error::Unavailable { source, .. } => Error::Unavailable {
                 source,
-                in_commit: failed.at_end,
+                in_commit: at_end,
             },
             error => error,
         })
@@ -581,6 +647,7 @@ impl Conn {
         let prepared = match &mut self.inner {
             Inner::Postgres(conn) => self.patience.answered(conn.check(sql)).await,
             Inner::Sqlite(conn) => conn.check(sql).await,
+            Inner::Mysql(conn) => self.patience.answered(conn.check(sql)).await,
             #[cfg(test)]
             Inner::Local(_) => return Ok(()),
         };
@@ -596,9 +663,21 @@ impl Conn {
         let done = match &mut self.inner {
             Inner::Postgres(conn) => self.patience.answered(conn.script(text)).await,
             Inner::Sqlite(conn) => conn.script(text).await,
+            Inner::Mysql(conn) => self.patience.answered(conn.script(text)).await,
             #[cfg(test)]
             Inner::Local(local) => return local.script(name, text),
         };
+        done.map_err(|error| self.failed(error, name))
+    }
+
+    /// Changes the schema by `'static` text of several statements, in a transaction where one undoes that, and
+    /// otherwise each alone, as if it had not been run before.
+    pub(super) async fn change_schema(&mut self, name: &'static str, text: &'static str) -> Result<(), Error> {
+        let Inner::Mysql(conn) = &mut self.inner else {
+            return self.script(name, text).await;
+        };
+        let done = self.patience.answered(conn.change_schema(text)).await;
+        self.statements += conn.take_sent();
         done.map_err(|error| self.failed(error, name))
     }
 
@@ -660,7 +739,7 @@ impl Conn {
     }
 
     async fn begin(&mut self, begin: &'static str) -> Result<(), Error> {
-        if let Inner::Sqlite(_) = self.inner {
+        if let Inner::Sqlite(_) | Inner::Mysql(_) = self.inner {
             self.bounds = Bounds::ToBegin(begin);
             return Ok(());
         }
@@ -710,6 +789,9 @@ impl Conn {
             // It may have gone silent meanwhile; then it is closed all the same.
             Inner::Postgres(conn) => drop(self.patience.answered(conn.close()).await),
             Inner::Sqlite(conn) => conn.close().await,
+            // In the middle of a question it is not asked to say goodbye.
+            Inner::Mysql(conn) if self.broken => drop(conn),
+            Inner::Mysql(conn) => drop(self.patience.answered(conn.close()).await),
             #[cfg(test)]
             Inner::Local(_) => {}
         }

@@ -7,11 +7,13 @@ pub enum Dialect {
     Postgres,
     /// SQLite, bundled.
     Sqlite,
+    /// MySQL, MariaDB, and clusters of them.
+    Mysql,
 }
 
 impl Dialect {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Postgres, Self::Sqlite];
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::Sqlite, Self::Mysql];
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 }

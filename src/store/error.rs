@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::backend::postgres::nobody::Nobody;
+use super::backend::mysql::error::Failure;
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 
@@ -19,6 +20,9 @@ pub enum Source {
     /// SQLite's.
     #[error("{}", _0.describe())]
     Sqlite(rusqlite::Error),
+    /// MySQL's or MariaDB's.
+    #[error("{}", _0.describe())]
+    Mysql(Failure),
     /// The system's.
     #[error(transparent)]
     Io(#[from] std::io::Error),
@@ -30,6 +34,12 @@ pub enum Source {
 impl From<rusqlite::Error> for Source {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
+    }
+}
+
+impl From<Failure> for Source {
+    fn from(failure: Failure) -> Self {
+        Self::Mysql(failure)
     }
 }
 
@@ -268,6 +278,7 @@ impl Source {
             Self::Postgres(error) => Some(error),
             Self::Servers(error) => Some(error),
             Self::Sqlite(error) => Some(error),
+            Self::Mysql(error) => Some(error),
             Self::Io(_) | Self::Gone => None,
         }
     }

@@ -35,6 +35,8 @@ macro_rules! migration {
                     include_str!(concat!("../../migrations/postgres/", $file));
                 texts[Dialect::Sqlite as usize] =
                     include_str!(concat!("../../migrations/sqlite/", $file));
+                texts[Dialect::Mysql as usize] =
+                    include_str!(concat!("../../migrations/mysql/", $file));
                 texts
             },
         }
@@ -220,6 +222,9 @@ enum Applied {
 
 async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
     let dialect = conn.dialect();
+    if !dialect.backend().undoes_schema() {
+        return apply_again(conn, migration).await;
+    }
     let mut is_locked = false;
     failpoint!(conn, "migrate.begin");
     let applied = conn
@@ -252,6 +257,31 @@ async fn apply(conn: &mut Conn, migration: &'static Migration) -> Result<Applied
         Ok(()) => Ok(Applied::Now),
         Err(Error::Constraint { .. }) => Ok(Applied::ByAnother),
         Err(_) if is_locked => Ok(Applied::Locked),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a statement that changes the schema commits by itself, each is made alone, and the record comes last. All
+/// starters do so at once: of two that come to the same statement one is told that it was done, and so is one that
+/// comes back after it was killed half-way.
+async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<Applied, Error> {
+    let args = [
+        ("version", migration.version.into()),
+        ("name", migration.name.into()),
+    ];
+    failpoint!(conn, "migrate.begin");
+    let applied = async {
+        conn.set(Setting::MigrationLockWait).await?;
+        conn.change_schema(migration.name, migration.sql(conn.dialect())).await?;
+        failpoint!(conn, "migrate.written");
+        conn.execute(&RECORD, &args).await
+    };
+    let applied = applied.await;
+    failpoint!(conn, "migrate.end");
+    match applied {
+        Ok(_) => Ok(Applied::Now),
+        Err(Error::Constraint { .. }) => Ok(Applied::ByAnother),
+        Err(Error::Retryable { .. }) => Ok(Applied::Locked),
         Err(error) => Err(error),
     }
 }

@@ -29,6 +29,7 @@
 //! | `{made:kind;n}` | an id that is made from two numbers, in the order of the second |
 //! | `{hex:id}` | the digits of an id as a text, in lower case |
 //! | `{id}`, `{int}` | the types of a key and of a number |
+//! | `{whole:n;m}` | on MySQL, a statement that fails unless the two numbers are the same |
 //!
 //! `{into:…}`, `{from:…}` take a batch that `batch` declares as well: `{into:table;held}`, `{from:held}`.
 //! The columns of a batch have other names than the columns of the table that an UPDATE names without
@@ -38,11 +39,37 @@ use std::fmt::Write;
 
 use super::backend::Backend;
 
-/// Renders the text of a statement: fragments replaced, `:names` numbered.
+/// Renders the text of a statement: fragments replaced, `:names` by `$1` or `?1` …, the same name by the same
+/// number; or by `?`, where a database counts them by their places.
 ///
-/// Returns the SQL and the names of its parameters, in the order of their numbers.
+/// Returns the SQL and the names of its parameters, in the order of their numbers or places.
 /// Panics on a malformed statement: they are all `'static`, and a test renders each.
 pub(super) fn render(backend: &dyn Backend, text: &str) -> (String, Vec<String>) {
+    let mut names: Vec<String> = Vec::new();
+    let (mark, numbers) = (backend.mark(), backend.numbers());
+    let sql = replaced(&expanded(backend, text), |name, sql| {
+        let known = names.iter().position(|known| known == name);
+        let index = known.filter(|_| numbers).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        sql.push(mark);
+        if numbers {
+            write!(sql, "{}", index + 1).expect("a string takes all");
+        }
+    });
+    (sql, names)
+}
+
+/// Renders the text with a variable of the session, `@d_name`, in the place of each `:name`.
+pub(super) fn with_variables(backend: &dyn Backend, text: &str) -> String {
+    replaced(&expanded(backend, text), |name, sql| {
+        write!(sql, "@d_{name}").expect("a string takes all");
+    })
+}
+
+/// The text with its fragments replaced.
+fn expanded(backend: &dyn Backend, text: &str) -> String {
     let mut expanded = String::with_capacity(text.len() + 128);
     let mut rest = text;
     while let Some(start) = rest.find('{') {
@@ -55,13 +82,12 @@ pub(super) fn render(backend: &dyn Backend, text: &str) -> (String, Vec<String>)
         rest = &rest[end + 1..];
     }
     expanded.push_str(rest);
-    number(&expanded, backend.mark())
+    expanded
 }
 
-/// Replaces `:name` by `$1` / `?1` …; the same name gets the same number.
-fn number(text: &str, mark: char) -> (String, Vec<String>) {
+/// The text with something else for each `:name`.
+fn replaced(text: &str, mut replace: impl FnMut(&str, &mut String)) -> String {
     let mut sql = String::with_capacity(text.len());
-    let mut names: Vec<String> = Vec::new();
     let mut rest = text;
     while let Some(colon) = rest.find(':') {
         sql.push_str(&rest[..colon]);
@@ -76,16 +102,11 @@ fn number(text: &str, mark: char) -> (String, Vec<String>) {
             .unwrap_or(after.len());
         let name = &after[..length];
         assert!(!name.is_empty(), "a parameter has a name: {text}");
-        let index = names.iter().position(|known| known == name);
-        let index = index.unwrap_or_else(|| {
-            names.push(name.to_owned());
-            names.len() - 1
-        });
-        write!(sql, "{mark}{}", index + 1).expect("a string takes all");
+        replace(name, &mut sql);
         rest = &after[length..];
     }
     sql.push_str(rest);
-    (sql, names)
+    sql
 }
 
 #[cfg(test)]
@@ -108,6 +129,18 @@ mod tests {
             "SELECT b.id FROM (SELECT c0 AS id, c1 AS n FROM ductwork_rows(?1)) AS b WHERE b.n > ?2 AND ?2 > 0"
         );
         assert_eq!(names, ["b", "min"]);
+        let (sql, names) = render(Dialect::Mysql.backend(), text);
+        assert_eq!(
+            sql,
+            "SELECT b.id FROM (SELECT UNHEX(j.c0) AS id, j.c1 AS n FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) \
+             PATH '$[0]', c1 bigint PATH '$[1]')) AS j) AS b WHERE b.n > ? AND ? > 0"
+        );
+        assert_eq!(names, ["b", "min", "min"]);
+        let text = "DELETE FROM t WHERE id = :id AND n > :min";
+        assert_eq!(
+            with_variables(Dialect::Mysql.backend(), text),
+            "DELETE FROM t WHERE id = @d_id AND n > @d_min"
+        );
     }
 
     #[test]

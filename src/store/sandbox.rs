@@ -1,7 +1,7 @@
 //! A place in the configured database that nobody else uses: what a benchmark or a drill
 //! writes must never be found among real runs.
 //!
-//! Owns: making and removing it: a schema on PostgreSQL, a file beside the configured one on
+//! Owns: making and removing it: a schema on PostgreSQL, a database on MySQL, a file beside the configured one on
 //! SQLite. Never: touches anything outside of it.
 
 use std::path::{Path, PathBuf};
@@ -9,13 +9,16 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::conn::{Conn, Location, Purpose};
+use super::dialect::Dialect;
 use super::error::Error;
 use super::migrate;
-use super::statement::Statement;
+use super::statement::{Only, Statement};
 
-/// PostgreSQL only.
-static CURRENT_SCHEMA: Statement =
-    Statement::new("CURRENT_SCHEMA", "SELECT current_schema()::text AS name");
+/// The schema or the database of a connection.
+static CURRENT: [Statement; 2] = [
+    Statement::only(Only::Postgres, "CURRENT_SCHEMA", "SELECT current_schema()::text AS name"),
+    Statement::only(Only::Mysql, "CURRENT_SCHEMA", "SELECT DATABASE() AS name"),
+];
 
 /// A schema or a file of its own.
 pub struct Sandbox {
@@ -56,10 +59,10 @@ impl Sandbox {
             created?;
         }
         let mut conn = self.location.connect(Purpose::Query).await?;
-        if self.file().is_none() {
+        if let Some(current) = CURRENT.iter().find(|one| one.is_for(conn.dialect())) {
             // A pooler in between may ignore the options of a connection. Without them all of
             // this would be written among the real runs.
-            let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await?;
+            let row = conn.fetch_optional(current, &[]).await?;
             let current = row.map(|row| row.get::<Option<String>>("name"));
             if current.transpose()?.flatten().as_deref() != Some(&self.name) {
                 return Err(Error::Configured(
@@ -77,7 +80,12 @@ impl Sandbox {
     pub async fn remove(&self) -> Result<(), Error> {
         let Some(file) = self.file() else {
             let mut conn = self.around.connect(Purpose::Query).await?;
-            let dropped = conn.script("DROP SCHEMA", self.sql("DROP SCHEMA IF EXISTS", "CASCADE"));
+            // Where a schema is a database, all that is in it goes with it.
+            let cascade = match conn.dialect() {
+                Dialect::Mysql => "",
+                _ => "CASCADE",
+            };
+            let dropped = conn.script("DROP SCHEMA", self.sql("DROP SCHEMA IF EXISTS", cascade));
             let dropped = dropped.await;
             conn.close().await;
             return dropped;
@@ -164,14 +172,14 @@ mod tests {
         let sandbox = Sandbox::beside(&url, "test").unwrap();
         sandbox.remove().await.unwrap();
         let mut conn = sandbox.create().await.unwrap();
-        let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await.unwrap();
+        let row = conn.fetch_optional(&CURRENT[0], &[]).await.unwrap();
         let current: String = row.unwrap().get("name").unwrap();
         assert_eq!(current, sandbox.name());
         conn.close().await;
         sandbox.remove().await.unwrap();
         // Nothing can be made in a schema that is not there.
         let mut conn = sandbox.location().connect(Purpose::Query).await.unwrap();
-        let row = conn.fetch_optional(&CURRENT_SCHEMA, &[]).await.unwrap();
+        let row = conn.fetch_optional(&CURRENT[0], &[]).await.unwrap();
         let current: Option<String> = row.unwrap().get("name").unwrap();
         assert_eq!(current, None);
     }

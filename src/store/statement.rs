@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use uuid::Uuid;
 
 use super::dialect::Dialect;
-use super::render::render;
+use super::render::{render, with_variables};
 
 /// A statement with `:named` parameters and `{fragments}`.
 pub struct Statement {
@@ -28,6 +28,8 @@ pub enum Only {
     Sqlite,
     /// On PostgreSQL alone, likewise.
     Postgres,
+    /// On MySQL and MariaDB alone, likewise.
+    Mysql,
     /// Nowhere: it is several in a row.
     Row,
 }
@@ -49,6 +51,8 @@ pub struct Asked {
 pub(crate) struct Rendered {
     pub(crate) sql: &'static str,
     pub(crate) parameters: Vec<String>,
+    /// With variables in the place of its parameters, for a database that runs several statements as one.
+    pub(crate) compound: String,
     /// The same as SQLite is asked: by one statement, or by several in a row.
     pub(crate) asked: &'static [Asked],
 }
@@ -85,6 +89,7 @@ impl Statement {
             None => true,
             Some(Only::Sqlite) => dialect == Dialect::Sqlite,
             Some(Only::Postgres) => dialect == Dialect::Postgres,
+            Some(Only::Mysql) => dialect == Dialect::Mysql,
             Some(Only::Row) => false,
         }
     }
@@ -122,12 +127,17 @@ impl Statement {
             let mut text = String::new();
             self.write_text(&mut text);
             let (sql, parameters) = render(dialect.backend(), &text);
+            let compound = match dialect {
+                Dialect::Mysql => with_variables(dialect.backend(), &text),
+                _ => String::new(),
+            };
             // Once per statement and database, for the life of the process.
             let sql = Box::leak(sql.into_boxed_str());
             Rendered {
                 asked: Box::leak(self.asked(sql, &parameters, dialect)),
                 sql,
                 parameters,
+                compound,
             }
         })
     }
@@ -366,6 +376,26 @@ impl<'a> Rows<'a> {
         let values = values.into_iter().collect();
         self.columns.push((name, Column::Ints(values)));
         self
+    }
+}
+
+impl Rows<'_> {
+    /// How many rows there are.
+    pub(super) fn len(&self) -> usize {
+        self.columns.first().map_or(0, |(_, column)| column.len())
+    }
+
+    /// Bytes of its values, about.
+    pub(super) fn weight(&self) -> usize {
+        let of = |column: &Column<'_>| match column {
+            Column::Ids(values) => values.len() * 20,
+            Column::Texts(values) => {
+                let texts = values.iter().flatten().map(|text| text.len());
+                texts.sum::<usize>() + values.len() * 8
+            }
+            Column::Ints(values) => values.len() * 8,
+        };
+        self.columns.iter().map(|(_, column)| of(column)).sum()
     }
 }
 

@@ -7,6 +7,7 @@
 //! for the manner in which it is sent.
 
 mod fragment;
+pub mod mysql;
 pub mod postgres;
 pub mod sqlite;
 
@@ -53,6 +54,11 @@ pub(in crate::store) trait Backend: Sync {
     /// The mark before the number of a parameter.
     fn mark(&self) -> char;
 
+    /// True where a number behind the mark says which parameter it is; otherwise the place does.
+    fn numbers(&self) -> bool {
+        true
+    }
+
     /// Writes the SQL of the fragment `{name:argument}`; false when there is none of this name.
     fn fragment(&self, name: &str, argument: &str, to: &mut String) -> bool;
 
@@ -67,6 +73,12 @@ pub(in crate::store) trait Backend: Sync {
 
     /// True where two transactions write at once, and lock what they read and write row by row.
     fn locks_rows(&self) -> bool;
+
+    /// True where a change of the schema is undone with the transaction that it is in; otherwise it commits by
+    /// itself, and may be tried again.
+    fn undoes_schema(&self) -> bool {
+        true
+    }
 
     /// True where a process wakes those of other hosts through the database.
     fn notifies(&self) -> bool;
@@ -89,6 +101,7 @@ impl Dialect {
         match self {
             Self::Postgres => &postgres::Postgres,
             Self::Sqlite => &sqlite::Sqlite,
+            Self::Mysql => &mysql::Mysql,
         }
     }
 
@@ -129,6 +142,19 @@ pub(in crate::store) trait DriverError {
     fn is_out_of_memory(&self) -> bool {
         false
     }
+}
+
+/// Drops a driver's connection and nothing more. Left to itself it would say goodbye, in a task of its own, and
+/// wait for the answer; on a connection that has gone silent none comes, and the socket would stay open.
+pub(in crate::store) fn abandon<T>(connection: T) {
+    // Its task is given to a runtime that ends before it begins.
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else {
+        return;
+    };
+    let entered = runtime.enter();
+    drop(connection);
+    drop(entered);
+    runtime.shutdown_background();
 }
 
 /// The remedy where the server was not reached.

@@ -69,6 +69,12 @@ static SERVER: [Statement; Dialect::COUNT] = [
         "SERVER",
         "SELECT 'SQLite ' || sqlite_version() || ' (WAL, synchronous full)' AS server",
     ),
+    Statement::only(
+        Only::Mysql,
+        "SERVER",
+        "SELECT version() || ' (innodb_flush_log_at_trx_commit ' || @@innodb_flush_log_at_trx_commit
+             || ', sync_binlog ' || @@sync_binlog || ')' AS server",
+    ),
 ];
 
 /// How many runs are in progress.

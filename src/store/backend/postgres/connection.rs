@@ -10,6 +10,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgListener, PgPoolOptions, P
 use sqlx::{Arguments, ConnectOptions, Connection, Executor, PgConnection, Row as _};
 
 use super::servers::{Berth, Chosen, Servers};
+use crate::store::backend::abandon;
 use crate::store::conn::Purpose;
 use crate::store::dialect::Dialect;
 use crate::store::error::{Error, Source};
@@ -206,9 +207,7 @@ impl Postgres {
     }
 }
 
-/// The driver's listener, which goes when it is dropped. Left to itself it would say goodbye, in
-/// a task of its own, and wait for the answer; on a connection that has gone silent none comes, and
-/// the socket would stay open.
+/// The driver's listener, which goes when it is dropped.
 pub struct Listener(Option<PgListener>);
 
 impl Listener {
@@ -219,15 +218,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Its task is given to a runtime that ends before it begins.
-        let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let (Some(listener), Ok(runtime)) = (self.0.take(), runtime) else {
-            return;
-        };
-        let entered = runtime.enter();
-        drop(listener);
-        drop(entered);
-        runtime.shutdown_background();
+        self.0.take().into_iter().for_each(abandon);
     }
 }
 

@@ -1,0 +1,9 @@
+-- Questions that wait for a person, and the time at which each is decided without one: `approve`, or `halt`.
+CREATE TABLE ductwork_deadlines (
+    branch_id  binary(16) NOT NULL PRIMARY KEY,
+    answer_by  bigint NOT NULL,
+    unanswered varchar(16) NOT NULL
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
+CREATE INDEX ductwork_deadlines_due ON ductwork_deadlines (answer_by, branch_id);
+-- The person who answered at a step, as the person's program tells it.
+ALTER TABLE ductwork_steps ADD COLUMN answered_by longtext;

@@ -1,0 +1,103 @@
+//! Several statements as one: MariaDB's `BEGIN NOT ATOMIC … END`.
+//!
+//! Owns: the text of such a statement. It is one to the server and to the protocol, so an error in it is one
+//! answer; several statements in one packet may lose theirs. Its parts return no rows. Their texts are
+//! constant, and their values are in variables, which `literal` writes. Never: sends anything.
+
+use std::fmt::Write;
+
+use super::literal;
+use crate::store::dialect::Dialect;
+use crate::store::statement::{Arg, Args, Rows, Statement, find};
+
+/// What is longer is sent before it, as values and not as text.
+pub const LONGEST: usize = 1 << 20;
+
+/// True of a statement that is several, none of which returns rows.
+pub fn is_fit(statement: &Statement) -> bool {
+    let row = statement.in_row();
+    let writes = |one: &&Statement| {
+        let sql = one.sql(Dialect::Mysql).trim_start();
+        let words = ["INSERT ", "UPDATE ", "DELETE ", super::WHOLE];
+        words.iter().any(|word| sql.starts_with(word))
+    };
+    !row.is_empty() && row.iter().all(writes)
+}
+
+/// The text of one.
+pub struct Compound(String);
+
+impl Compound {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self("BEGIN NOT ATOMIC\n".to_owned())
+    }
+
+    /// Adds a statement without values.
+    pub fn then(&mut self, sql: &str) {
+        self.0.push_str(sql.trim());
+        self.0.push_str(";\n");
+    }
+
+    /// Sets the variables of a statement.
+    pub fn set(&mut self, statement: &Statement, args: Args<'_>) {
+        let mut names: Vec<&str> = Vec::new();
+        for name in &statement.rendered(Dialect::Mysql).parameters {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        for (index, name) in names.iter().enumerate() {
+            let mark = if index == 0 { "SET" } else { "," };
+            write!(self.0, "{mark} @d_{name} = ").expect("a string takes all");
+            literal::write(&mut self.0, find(statement, args, name));
+        }
+        if !names.is_empty() {
+            self.0.push_str(";\n");
+        }
+    }
+
+    /// Fills the table of a declared batch.
+    pub fn stage(&mut self, batch: &str, rows: &Rows<'_>) {
+        let table = super::staged(batch);
+        self.then(&format!("DELETE FROM {table}"));
+        for at in 0..rows.len() {
+            match at {
+                0 => write!(self.0, "INSERT INTO {table} VALUES ").expect("a string takes all"),
+                _ => self.0.push_str(",\n"),
+            }
+            literal::row(&mut self.0, rows, at);
+        }
+        if rows.len() > 0 {
+            self.0.push_str(";\n");
+        }
+    }
+
+    /// Adds the statements of a row.
+    pub fn run(&mut self, statement: &Statement) {
+        for one in statement.in_row() {
+            self.then(&one.rendered(Dialect::Mysql).compound);
+        }
+    }
+
+    /// Its length so far.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The whole.
+    pub fn end(mut self) -> String {
+        self.0.push_str("END");
+        self.0
+    }
+}
+
+/// Bytes that the literals of some arguments take, about.
+pub fn weight(args: Args<'_>) -> usize {
+    let of = |arg: &Arg<'_>| match arg {
+        Arg::Id(_) | Arg::Int(_) => 32,
+        Arg::Text(text) => text.map_or(4, |text| text.len() * 2 + 16),
+        Arg::Rows(rows) => rows.weight() * 2,
+    };
+    args.iter().map(|(_, arg)| of(arg)).sum()
+}

@@ -1,0 +1,527 @@
+//! A connection to a MySQL or MariaDB server.
+//!
+//! Owns: connecting to the first address that can be worked with, a question of one or more statements, their
+//! rows and counts. A server is sent one statement at a time, and the next after its answer: of several in one
+//! packet the error of one may be lost. Never: knows what a statement is for, or what its error means (`error`).
+
+use std::time::Duration;
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{ClientIdentity, Conn, Opts, OptsBuilder, Params, SslOpts, Value};
+use tokio_rustls::rustls;
+
+use super::compound::{self, Compound};
+use super::error::Failure;
+use super::session::{self, Server, Told};
+use super::url::{Address, Host, Mode};
+use super::value::{self, Row};
+use super::{WHOLE, script, staged, staging};
+use crate::store::backend::abandon;
+use crate::store::batch;
+use crate::store::conn::Purpose;
+use crate::store::dialect::Dialect;
+use crate::store::error::{Error, Source};
+use crate::store::patience::Patience;
+use crate::store::statement::{Arg, Args, Rows, Statement};
+
+/// Statements that stay prepared, on the server as well.
+const PREPARED: usize = 256;
+
+/// An address is given so long at least, however many there are.
+const WITHIN_MIN: Duration = Duration::from_secs(2);
+
+/// A connection.
+pub struct Mysql {
+    conn: Option<Conn>,
+    server: Server,
+    /// The session's own wait for a lock, which a transaction may change for itself.
+    lock_wait: String,
+    is_lock_wait_changed: bool,
+    /// Packets sent since this was last asked.
+    sent: u64,
+}
+
+/// The answer to a question.
+#[derive(Default)]
+pub struct Answer {
+    /// The rows of all statements, one after the other.
+    pub rows: Vec<Row>,
+    /// How many rows they wrote, all together.
+    pub written: u64,
+}
+
+/// Why a question was not answered.
+pub struct Failed {
+    /// The reason.
+    pub source: Source,
+    /// It failed in what was to end the transaction, or may have.
+    pub at_end: bool,
+}
+
+impl Failed {
+    fn before_end(failure: impl Into<Failure>) -> Self {
+        let source = Source::Mysql(failure.into());
+        Self {
+            source,
+            at_end: false,
+        }
+    }
+
+    fn at_end(failure: impl Into<Failure>) -> Self {
+        let source = Source::Mysql(failure.into());
+        Self {
+            source,
+            at_end: true,
+        }
+    }
+}
+
+impl Mysql {
+    /// Connects to the first address whose server can be worked with, within so long.
+    ///
+    /// # Errors
+    /// `Configured` when the server cannot be used as it is, `Unavailable` for all else.
+    pub async fn connect(
+        address: &Address,
+        purpose: Purpose,
+        patience: Patience,
+        within: Duration,
+    ) -> Result<Self, Error> {
+        let hosts: Vec<Option<&Host>> = match address.socket {
+            Some(_) => vec![None],
+            None => address.hosts.iter().map(Some).collect(),
+        };
+        let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let each = (within / count).max(WITHIN_MIN.min(within));
+        let mut failed = None;
+        for host in hosts {
+            let attempt = Self::open(address, host, purpose, patience);
+            // A connection attempt is the one future that may be dropped: it holds nothing yet.
+            let error = match tokio::time::timeout(each, attempt).await {
+                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Err(error)) => error,
+                Err(_) => Error::too_late(each),
+            };
+            // Another node may be in better health; a mistake is one everywhere.
+            match error.is_unavailable() {
+                true => failed = Some(error),
+                false => return Err(error),
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::too_late(within)))
+    }
+
+    async fn open(
+        address: &Address,
+        host: Option<&Host>,
+        purpose: Purpose,
+        patience: Patience,
+    ) -> Result<Self, Error> {
+        let conn = handshake(address, host, patience).await?;
+        let mut opened = Self {
+            conn: Some(conn),
+            server: Server {
+                is_mariadb: false,
+                version: (0, 0, 0),
+            },
+            lock_wait: session::lock_wait(patience),
+            is_lock_wait_changed: false,
+            sent: 0,
+        };
+        match opened.set_up(purpose, patience).await {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                opened.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    async fn set_up(&mut self, purpose: Purpose, patience: Patience) -> Result<(), Error> {
+        let version = self.first("SELECT VERSION()").await?.unwrap_or_default();
+        self.server = Server::told(&version).ok_or_else(|| {
+            Error::Configured(format!(
+                "the server says that it is {version:?}, and that is neither MariaDB nor MySQL"
+            ))
+        })?;
+        self.server.check()?;
+        let in_cluster = session::is_in_cluster(&self.told(session::READ_BACK).await?);
+        if in_cluster {
+            session::check_node(&self.told(session::CLUSTER).await?)?;
+        }
+        for setting in session::settings(self.server, purpose, patience, in_cluster) {
+            self.send(&setting).await?;
+        }
+        session::check(&self.told(session::READ_BACK).await?, self.server, patience)?;
+        self.check_engine().await?;
+        self.check_pooler().await?;
+        if purpose != Purpose::Page {
+            self.check_counts().await?;
+            for table in session::staging(self.server) {
+                self.send(&table).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_engine(&mut self) -> Result<(), Error> {
+        const SUPPORT: &str = "SELECT max(SUPPORT) FROM information_schema.ENGINES WHERE ENGINE = 'InnoDB'";
+        const OTHERS: &str = "
+            SELECT max(TABLE_NAME || ' is a table of ' || ENGINE) FROM information_schema.TABLES
+             WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'ductwork\\_%' AND ENGINE <> 'InnoDB'";
+        let support = self.first(SUPPORT).await?.unwrap_or_default();
+        if !["DEFAULT", "YES"].contains(&support.as_str()) {
+            return Err(session::wrong_engine("the server has no InnoDB"));
+        }
+        match self.first(OTHERS).await? {
+            Some(what) => Err(session::wrong_engine(&what)),
+            None => Ok(()),
+        }
+    }
+
+    /// A session has to outlive the transactions in it.
+    async fn check_pooler(&mut self) -> Result<(), Error> {
+        const ASK: &str = "SELECT CONNECTION_ID() || '/' || hex(coalesce(@d_probe, ''))";
+        let probe = uuid::Uuid::new_v4().simple();
+        self.send(&format!("SET @d_probe = x'{probe}'")).await?;
+        self.send("START TRANSACTION").await?;
+        let within = self.first(ASK).await?;
+        self.send("COMMIT").await?;
+        let behind = self.first(ASK).await?;
+        let ours = |told: &Option<String>| {
+            let probe = probe.to_string().to_uppercase();
+            told.as_ref().is_some_and(|told| told.ends_with(&format!("/{probe}")))
+        };
+        match within == behind && ours(&within) {
+            true => Ok(()),
+            false => Err(session::pooled()),
+        }
+    }
+
+    /// A write counts the rows that it finds, and not those that it changes.
+    async fn check_counts(&mut self) -> Result<(), Error> {
+        self.send("CREATE TEMPORARY TABLE ductwork_counts (n bigint NOT NULL PRIMARY KEY, m bigint) ENGINE=InnoDB")
+            .await?;
+        self.send("INSERT INTO ductwork_counts VALUES (1, 1)").await?;
+        let counted = self.send("UPDATE ductwork_counts SET m = 1 WHERE n = 1").await?;
+        self.send("DROP TEMPORARY TABLE ductwork_counts").await?;
+        match counted {
+            1 => Ok(()),
+            _ => Err(session::counts_changes()),
+        }
+    }
+
+    /// Packets sent since this was last asked.
+    pub fn take_sent(&mut self) -> u64 {
+        std::mem::take(&mut self.sent)
+    }
+
+    fn conn(&mut self) -> Result<&mut Conn, Failure> {
+        self.sent += 1;
+        let closed = mysql_async::DriverError::ConnectionClosed;
+        let closed = Failure::Driver(mysql_async::Error::Driver(closed));
+        self.conn.as_mut().ok_or(closed)
+    }
+
+    /// Sends one statement without values; how many rows it wrote.
+    async fn text(&mut self, sql: &str) -> Result<u64, Failure> {
+        let answer = self.conn()?.query_iter(sql).await?;
+        let written = answer.affected_rows();
+        answer.drop_result().await?;
+        Ok(written)
+    }
+
+    /// The same, while the session is made.
+    async fn send(&mut self, sql: &str) -> Result<u64, Error> {
+        self.text(sql).await.map_err(refused)
+    }
+
+    /// The first value of an answer.
+    async fn first(&mut self, sql: &str) -> Result<Option<String>, Error> {
+        let asked = async {
+            let row: Option<mysql_async::Row> = self.conn()?.query_first(sql).await?;
+            Ok(row.and_then(|row| text_of(row.as_ref(0)?)))
+        };
+        asked.await.map_err(refused)
+    }
+
+    /// Names and values.
+    async fn told(&mut self, sql: &str) -> Result<Told, Error> {
+        let asked = async {
+            let rows: Vec<mysql_async::Row> = self.conn()?.query(sql).await?;
+            let pair = |row: &mysql_async::Row| Some((text_of(row.as_ref(0)?)?.to_lowercase(), text_of(row.as_ref(1)?)?));
+            Ok(rows.iter().filter_map(pair).collect())
+        };
+        asked.await.map_err(refused)
+    }
+
+    /// Sends one statement with its values, prepared.
+    async fn one(&mut self, sql: &str, values: Vec<Value>, answer: &mut Answer) -> Result<u64, Failure> {
+        let params = match values.is_empty() {
+            true => Params::Empty,
+            false => Params::Positional(values),
+        };
+        let mut asked = self.conn()?.exec_iter(sql, params).await?;
+        let rows: Vec<mysql_async::Row> = asked.collect().await?;
+        let written = asked.affected_rows();
+        asked.drop_result().await?;
+        answer.rows.extend(rows.into_iter().map(Row::of));
+        answer.written += written;
+        Ok(written)
+    }
+
+    /// Puts a question: the statements of it one after the other, between what begins and what ends a
+    /// transaction, if that is to be sent with them. Stops at the first that fails.
+    pub async fn ask(
+        &mut self,
+        bounds: [Option<&'static str>; 2],
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Answer, Failed> {
+        match self.server.is_mariadb && compound::is_fit(statement) {
+            true => self.ask_at_once(bounds, statement, args).await,
+            false => self.ask_in_turn(bounds, statement, args).await,
+        }
+    }
+
+    async fn ask_in_turn(
+        &mut self,
+        [begin, end]: [Option<&'static str>; 2],
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Answer, Failed> {
+        let mut answer = Answer::default();
+        if let Some(begin) = begin {
+            self.script(begin).await.map_err(Failed::before_end)?;
+        }
+        for (batch, rows) in batches(statement, args) {
+            self.stage(batch, rows).await.map_err(Failed::before_end)?;
+        }
+        let values = value::parameters(statement, args);
+        let mut written = 0;
+        for asked in statement.rendered(Dialect::Mysql).asked {
+            let mut given = asked.given.iter().map(|index| values[*index].clone());
+            if asked.sql.trim_start().starts_with(WHOLE) {
+                check_count(written, given.next()).map_err(Failed::before_end)?;
+                continue;
+            }
+            let run = self.one(asked.sql, given.collect(), &mut answer).await;
+            written = run.map_err(Failed::before_end)?;
+        }
+        if let Some(end) = end {
+            self.script(end).await.map_err(Failed::at_end)?;
+        }
+        Ok(answer)
+    }
+
+    /// As one statement. What is long goes before it.
+    async fn ask_at_once(
+        &mut self,
+        [begin, end]: [Option<&'static str>; 2],
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Answer, Failed> {
+        let staged = batches(statement, args);
+        let mut text = Compound::new();
+        text.set(statement, args);
+        let is_long = text.len() + compound::weight(args) > compound::LONGEST;
+        for (batch, rows) in staged {
+            match is_long {
+                true => self.stage(batch, rows).await.map_err(Failed::before_end)?,
+                false => text.stage(batch, rows),
+            }
+        }
+        begin.into_iter().for_each(|begin| text.then(begin));
+        text.run(statement);
+        end.into_iter().for_each(|end| text.then(end));
+        let done = self.text(&text.end()).await;
+        // Of several there is one count, that of the last; the parts check theirs.
+        done.map(|_| Answer::default()).map_err(|failure| match end {
+            Some(_) => Failed::at_end(failure),
+            None => Failed::before_end(failure),
+        })
+    }
+
+    /// Fills the table of a declared batch.
+    async fn stage(&mut self, batch: &str, rows: &Rows<'_>) -> Result<(), Failure> {
+        self.text(&format!("DELETE FROM {}", staged(batch))).await?;
+        let written = self
+            .one(&staging(batch), vec![value::value(&Arg::Rows(rows))], &mut Answer::default())
+            .await?;
+        check_count(written, Some(Value::Int(rows.len() as i64)))
+    }
+
+    /// Runs text of several statements without parameters, one after the other. `{bin}` in it is the collation
+    /// by which texts are the same where their bytes are.
+    pub async fn script(&mut self, text: &str) -> Result<(), Failure> {
+        let text = text.replace("{bin}", self.server.collation());
+        for one in script::statements(&text) {
+            self.text(&one).await?;
+            self.is_lock_wait_changed |= one.starts_with("SET SESSION") && one.contains("lock_wait_timeout");
+            if self.is_lock_wait_changed && ["COMMIT", "ROLLBACK"].contains(&one.as_str()) {
+                let lock_wait = self.lock_wait.clone();
+                self.text(&lock_wait).await?;
+                self.is_lock_wait_changed = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the schema by a text of several statements, each of which may have been run before.
+    pub async fn change_schema(&mut self, text: &str) -> Result<(), Failure> {
+        let text = text.replace("{bin}", self.server.collation());
+        for one in script::statements(&text) {
+            match self.text(&one).await {
+                Err(failure) if failure.is_done_already() => {}
+                done => drop(done?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the server parse a statement and look up its names, without running it.
+    #[cfg(feature = "internals")]
+    pub async fn check(&mut self, sql: &'static str) -> Result<(), Failure> {
+        let prepared = self.conn()?.prep(sql).await?;
+        self.conn()?.close(prepared).await?;
+        Ok(())
+    }
+
+    /// Ends the connection politely.
+    pub async fn close(mut self) -> Result<(), Failure> {
+        match self.conn.take() {
+            Some(conn) => Ok(conn.disconnect().await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends it without a word: it is in the middle of a question, or has gone silent.
+    pub fn give_up(&mut self) {
+        self.conn.take().into_iter().for_each(abandon);
+    }
+}
+
+impl Drop for Mysql {
+    /// Left to itself the driver would read the rest of an answer, in a task of its own, and say goodbye; on a
+    /// connection that has gone silent nothing comes, and the socket would stay open.
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// The batches of a statement that have a table of their own.
+fn batches<'a>(statement: &Statement, args: Args<'a>) -> Vec<(&'static str, &'a Rows<'a>)> {
+    let sql = statement.sql(Dialect::Mysql);
+    let uses = |batch: &&str| sql.contains(&format!("{} ", staged(batch)));
+    let used = batch::NAMES.into_iter().filter(uses);
+    let rows = used.filter_map(|batch| {
+        let (_, arg) = args.iter().find(|(name, _)| *name == batch)?;
+        match arg {
+            Arg::Rows(rows) => Some((batch, *rows)),
+            _ => None,
+        }
+    });
+    rows.collect()
+}
+
+fn check_count(written: u64, wanted: Option<Value>) -> Result<(), Failure> {
+    let written = i64::try_from(written).unwrap_or(i64::MAX);
+    match wanted {
+        Some(Value::Int(wanted)) if wanted != written => Err(Failure::Count { wanted, written }),
+        _ => Ok(()),
+    }
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::Bytes(bytes) => String::from_utf8(bytes.clone()).ok(),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// A connection that cannot be opened is unavailable, whatever the reason: a server that is starting says so in
+/// many ways.
+fn refused(failure: Failure) -> Error {
+    Error::unavailable(Source::Mysql(failure))
+}
+
+async fn handshake(address: &Address, host: Option<&Host>, patience: Patience) -> Result<Conn, Error> {
+    let failed = match Conn::new(options(address, host, patience, None)).await {
+        Ok(conn) => return Ok(conn),
+        Err(error) => error,
+    };
+    let Some(name) = certified(&failed).filter(|_| address.tls.mode == Mode::VerifyCa) else {
+        return Err(configured(failed));
+    };
+    // The authority is what counts. The driver would look at the name as well, so it is asked for one that the
+    // certificate is for.
+    let again = Conn::new(options(address, host, patience, Some(name))).await;
+    again.map_err(configured)
+}
+
+/// Files of the configuration that are not there, or hold nothing, are no reason to wait.
+fn configured(error: mysql_async::Error) -> Error {
+    match &error {
+        mysql_async::Error::Driver(mysql_async::DriverError::NoKeyFound) => {
+            Error::Configured("the file of ssl-key in `database.url` holds no private key".to_owned())
+        }
+        _ => refused(Failure::Driver(error)),
+    }
+}
+
+/// The first name that a certificate is for, when it is not for the host that was asked for.
+fn certified(error: &mysql_async::Error) -> Option<String> {
+    use rustls::{CertificateError, Error as Tls};
+    let tls = match error {
+        mysql_async::Error::Io(mysql_async::IoError::Tls(mysql_async::TlsError::Tls(tls))) => tls,
+        mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.get_ref()?.downcast_ref::<Tls>()?,
+        _ => return None,
+    };
+    let Tls::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) = tls else {
+        return None;
+    };
+    let named = presented.iter().find_map(|name| {
+        let dns = name.strip_prefix("DnsName(\"").and_then(|name| name.strip_suffix("\")"));
+        let ip = name.strip_prefix("IpAddress(").and_then(|name| name.strip_suffix(')'));
+        dns.or(ip)
+    })?;
+    // A certificate for all names of a domain is for one of them.
+    Some(named.replacen('*', "any", 1))
+}
+
+fn options(address: &Address, host: Option<&Host>, patience: Patience, name: Option<String>) -> Opts {
+    let builder = OptsBuilder::default()
+        .user(Some(&address.user))
+        .pass(address.password.0.clone())
+        .db_name(Some(&address.database))
+        .prefer_socket(false)
+        .stmt_cache_size(PREPARED)
+        .client_found_rows(true)
+        .tcp_keepalive(Some(patience.silence / 2))
+        .tcp_nodelay(true)
+        .ssl_opts(tls(address, name));
+    let builder = match host {
+        Some(host) => builder.ip_or_hostname(&host.name).tcp_port(host.port),
+        None => builder.socket(address.socket.as_deref()),
+    };
+    builder.into()
+}
+
+fn tls(address: &Address, name: Option<String>) -> Option<SslOpts> {
+    let tls = &address.tls;
+    if tls.mode == Mode::Disabled {
+        return None;
+    }
+    let authorities = tls.authorities.iter().map(|file| file.clone().into());
+    let identity = tls.identity.clone();
+    let identity = identity.map(|(certificate, key)| ClientIdentity::new(certificate.into(), key.into()));
+    let options = SslOpts::default()
+        .with_disable_built_in_roots(tls.authorities.is_some())
+        .with_root_certs(authorities.collect())
+        .with_client_identity(identity)
+        .with_danger_accept_invalid_certs(tls.mode == Mode::Required)
+        .with_danger_tls_hostname_override(name);
+    Some(options)
+}

@@ -1,0 +1,266 @@
+//! The meaning of MySQL's and MariaDB's errors.
+//!
+//! Owns: the one table of the servers' error numbers. A number that is not in it is the program's
+//! own mistake. Never: connects, or decides what follows from an error.
+
+use mysql_async::{Error as Driver, IoError, ServerError};
+
+use super::super::{DriverError, UNREACHED};
+use crate::store::blame::Blame;
+
+/// A question that was not answered as it should have been.
+#[derive(Debug)]
+pub enum Failure {
+    /// The driver's word, or the server's.
+    Driver(Driver),
+    /// A server that answers, and that is not to be worked with now: a node that its cluster has
+    /// left behind, or one that takes no writes.
+    Node(String),
+    /// A write that did not write as many rows as it had to.
+    Count {
+        /// As many as these.
+        wanted: i64,
+        /// And it wrote these.
+        written: i64,
+    },
+}
+
+impl From<Driver> for Failure {
+    fn from(error: Driver) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl Failure {
+    fn server(&self) -> Option<&ServerError> {
+        match self {
+            Self::Driver(Driver::Server(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The server's error number; zero where it did not answer with an error.
+    pub fn code(&self) -> u16 {
+        self.server().map_or(0, |error| error.code)
+    }
+}
+
+impl Failure {
+    /// True when a change of the schema was made already: the table, the column, the index or the constraint is
+    /// there, or is not there any more.
+    pub fn is_done_already(&self) -> bool {
+        matches!(self.code(), 1050 | 1060 | 1061 | 1091 | 1826 | 3822)
+    }
+}
+
+/// The driver refuses what the server would refuse, with these words.
+const TOO_LARGE: &str = "Packet is larger than max_allowed_packet";
+
+impl DriverError for Failure {
+    /// The server's own message. That of a duplicate repeats the value, which is nobody's business.
+    fn describe(&self) -> String {
+        match self {
+            Self::Driver(Driver::Server(error)) => match (error.code, key(&error.message)) {
+                (1062 | 1586, Some(key)) => format!("there is such a row already, says {key}"),
+                _ => error.message.clone(),
+            },
+            Self::Driver(Driver::Io(IoError::Io(error))) => error.to_string(),
+            Self::Driver(Driver::Io(IoError::Tls(error))) => error.to_string(),
+            Self::Driver(Driver::Driver(error)) => error.to_string(),
+            Self::Driver(error) => error.to_string(),
+            Self::Node(text) => text.clone(),
+            Self::Count { wanted, written } => {
+                format!("it was to write {wanted} rows, and wrote {written}")
+            }
+        }
+    }
+
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Driver(Driver::Server(error)) => of_code(error.code, &error.state),
+            Self::Driver(Driver::Io(IoError::Io(error))) if error.to_string().contains(TOO_LARGE) => {
+                Blame::Value
+            }
+            Self::Driver(Driver::Io(_) | Driver::Other(_)) | Self::Node(_) => Blame::Connection,
+            Self::Driver(Driver::Driver(error)) => match error {
+                mysql_async::DriverError::PacketTooLarge => Blame::Value,
+                // Too many parameters, or of another number than the statement's: the program's.
+                mysql_async::DriverError::StmtParamsMismatch { .. }
+                | mysql_async::DriverError::StmtParamsNumberExceedsLimit { .. }
+                | mysql_async::DriverError::MixedParams
+                | mysql_async::DriverError::Params(_)
+                | mysql_async::DriverError::FromValue { .. }
+                | mysql_async::DriverError::FromRow { .. } => Blame::Program,
+                _ => Blame::Connection,
+            },
+            Self::Driver(Driver::Url(_)) => Blame::Program,
+            // Some servers answer a statement that was killed while it waited with success, and no rows.
+            Self::Count { .. } => Blame::Contention,
+        }
+    }
+
+    fn constraint(&self) -> Option<String> {
+        let error = self.server()?;
+        match error.code {
+            1062 | 1586 | 3819 | 4025 => {
+                Some(key(&error.message).unwrap_or_else(|| error.message.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    fn remedy(&self) -> &'static str {
+        match self {
+            Self::Node(_) => {
+                "wait until the node has joined its cluster again, or name another node in `database.url`"
+            }
+            Self::Driver(Driver::Io(IoError::Tls(_))) => TLS,
+            // The driver hands on what its TLS library says as an error of the way to the server.
+            Self::Driver(Driver::Io(IoError::Io(error)))
+                if error.get_ref().is_some_and(|inner| inner.to_string().contains("certificate")) =>
+            {
+                TLS
+            }
+            Self::Driver(Driver::Driver(mysql_async::DriverError::NoClientSslFlagFromServer)) => {
+                "the server speaks no TLS: give it a certificate, or, where nobody else can listen, set \
+                 ssl-mode=disabled in `database.url`"
+            }
+            _ => of_answer(self.code()),
+        }
+    }
+
+    fn has_answered(&self) -> bool {
+        matches!(self, Self::Driver(Driver::Server(_)) | Self::Node(_) | Self::Count { .. })
+    }
+
+    fn is_out_of_memory(&self) -> bool {
+        matches!(self.code(), 1037 | 1038 | 1041)
+    }
+}
+
+/// The remedy where no TLS came about.
+const TLS: &str = "let ssl-ca in `database.url` name the authority that signed the server's certificate, and \
+                   the host be one that it is for";
+
+fn of_answer(code: u16) -> &'static str {
+    match code {
+        0 => UNREACHED,
+        1045 | 1698 | 1251 | 4151 => "check the user and the password in `database.url`, and the host from which the server lets this user in",
+        1044 | 1142 | 1227 | 1370 => "give the user of `database.url` all rights on its database",
+        1049 => "create the database, or correct its name in `database.url`",
+        1130 => "let the server accept this user from this host",
+        1040 | 1203 | 1226 => "raise max_connections, or the limit of the user, or end other sessions",
+        1290 | 1792 | 1836 => "the server takes no writes: is it a replica, or is read_only on?",
+        1047 | 3168 | 3169 => "the node is not part of its cluster's majority: see to it, or name another node in `database.url`",
+        1153 => "raise max_allowed_packet of the server",
+        _ => "the server answers, and says what is in the way",
+    }
+}
+
+/// The index or the constraint that a message names, without the name of its table.
+fn key(message: &str) -> Option<String> {
+    // "Duplicate entry '…' for key 'table.name'", where the entry may have any text in it.
+    let name = match message.rsplit_once(" for key '") {
+        Some((_, rest)) => rest.strip_suffix('\'')?,
+        // "CONSTRAINT `name` failed for `database`.`table`"; "Check constraint 'name' is violated."
+        None => message.split(['`', '\'']).nth(1)?,
+    };
+    let name = name.rsplit('.').next().unwrap_or(name);
+    Some(name.to_owned())
+}
+
+/// Of the servers' numbers.
+fn of_code(code: u16, state: &str) -> Blame {
+    match code {
+        // A deadlock, or the first of two nodes to commit; a lock that was not to be had in time; a row
+        // that has changed since it was read (snapshot isolation); a table that a DDL changed meanwhile; a
+        // statement to be prepared anew; a count that was not what it had to be.
+        1213 | 1205 | 1020 | 1412 | 1615 | 1690 | 3101 | 3572 => Blame::Contention,
+        // Somebody killed the statement, or it ran out of time. It leaves its transaction open.
+        1317 | 1969 | 3024 => Blame::Contention,
+        // The fate of a COMMIT that failed in the engine or in the cluster is not known.
+        1180 => Blame::Connection,
+        // Too many connections; a node without a majority; shutdown; the wire; a user's limits; read
+        // only; killed; gone; the session was ended for its silence.
+        1040 | 1047 | 1053 | 1077..=1081 | 1129 | 1130 | 1152 | 1154..=1161 | 1184 | 1189 | 1190 | 1203 | 1226 | 1290
+        | 1792 | 1836 | 1927 | 2006 | 2013 | 3168 | 3169 | 4031 => Blame::Connection,
+        // No such user, database or way to authenticate.
+        1044 | 1045 | 1049 | 1251 | 1698 | 1862 | 1873 | 4151 => Blame::Connection,
+        // A duplicate; a check; a key of another table.
+        1022 | 1062 | 1586 | 3819 | 4025 | 1216 | 1217 | 1451 | 1452 => Blame::Value,
+        // Too large a packet; out of range; cut; no text of its charset; null; too long.
+        1048 | 1118 | 1139 | 1153 | 1162 | 1260 | 1264 | 1265 | 1292 | 1300 | 1301 | 1366 | 1367 | 1406 | 1411 | 3140
+        | 3141 | 3854 | 4038 | 4037 => Blame::Value,
+        // Somebody's trigger.
+        1643..=1645 => Blame::Value,
+        // Memory, files, the disk; temporary space.
+        1021 | 1023..=1026 | 1030 | 1037 | 1038 | 1041 | 1114 | 1135 | 1194 | 1195 | 1197 | 1206 | 1296 | 1297 | 1534 | 1598 | 1665 | 1785
+        | 3170 | 3186 => Blame::Environment,
+        // A right that was revoked is granted again.
+        1142 | 1143 | 1227 | 1370 => Blame::Environment,
+        _ => of_state(state),
+    }
+}
+
+/// Of a number that is in no table: a class of the SQL standard.
+fn of_state(state: &str) -> Blame {
+    match state.get(..2).unwrap_or_default() {
+        "08" => Blame::Connection,
+        "40" => Blame::Contention,
+        "22" | "23" | "44" => Blame::Value,
+        _ => Blame::Program,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(code: u16, message: &str) -> Failure {
+        Failure::Driver(Driver::Server(ServerError {
+            code,
+            message: message.to_owned(),
+            state: "HY000".to_owned(),
+        }))
+    }
+
+    #[test]
+    fn every_number_that_a_running_system_meets_has_its_blame() {
+        for (blame, codes) in [
+            (
+                Blame::Contention,
+                [1213, 1205, 1020, 1317, 1412, 1615, 1690, 1969, 3024, 3101].as_slice(),
+            ),
+            (
+                Blame::Connection,
+                &[
+                    1180, 1040, 1047, 1053, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1203, 1226,
+                    1290, 1792, 1836, 1927, 2006, 2013, 3168, 3169, 4031, 1045, 1049, 1044,
+                ],
+            ),
+            (Blame::Value, &[1062, 3819, 4025, 1153, 1264, 1301, 1366, 1406]),
+            (Blame::Environment, &[1021, 1114, 1030, 1142]),
+            (Blame::Program, &[1064, 1146, 1054, 1210, 1267]),
+        ] {
+            for code in codes {
+                assert_eq!(of(*code, "").blame(), blame, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_constraint_is_known_by_its_name_and_a_value_stays_untold() {
+        for (code, message, name) in [
+            (1062, "Duplicate entry 'a' for key 'x' for key 'ductwork_runs_trigger_key'", "ductwork_runs_trigger_key"),
+            (1062, "Duplicate entry 'a' for key 'ductwork_runs.PRIMARY'", "PRIMARY"),
+            (4025, "CONSTRAINT `ductwork_runs_times` failed for `d`.`ductwork_runs`", "ductwork_runs_times"),
+            (3819, "Check constraint 'ductwork_runs_times' is violated.", "ductwork_runs_times"),
+        ] {
+            let failure = of(code, message);
+            assert_eq!(failure.constraint().as_deref(), Some(name), "{message}");
+        }
+        let failure = of(1062, "Duplicate entry 'secret' for key 'k'");
+        assert_eq!(failure.describe(), "there is such a row already, says k");
+        assert_eq!(of(1064, "near 'x'").constraint(), None);
+    }
+}

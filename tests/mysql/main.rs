@@ -1,0 +1,68 @@
+//! The store's way to a MySQL or MariaDB server: its session, its fragments, its schema and its errors, on a real
+//! one.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+mod errors;
+mod fragments;
+mod schema;
+mod servers;
+mod statements;
+
+use std::sync::Arc;
+
+use ductwork::store::sandbox::Sandbox;
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Error, Purpose, Row};
+
+/// Names the server that tests may use.
+const MYSQL: &str = "DUCTWORK_TEST_MYSQL_URL";
+
+/// The server's address.
+fn url() -> String {
+    std::env::var(MYSQL).unwrap_or_else(|_| {
+        panic!(
+            "{MYSQL} is not set, so nothing was tested on MySQL. Run scripts/mariadb, which starts a server, or set \
+             it to a server on which tests may make databases."
+        )
+    })
+}
+
+/// Runs a test in a database of its own, with the schema; the database goes with it.
+async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Sandbox>, Conn) -> F) {
+    let sandbox = Arc::new(Sandbox::beside(&url(), "test").unwrap());
+    let conn = sandbox.create().await.unwrap();
+    let body = test(Arc::clone(&sandbox), conn);
+    let local = tokio::task::LocalSet::new();
+    let done = local.run_until(async { tokio::task::spawn_local(body).await }).await;
+    // What the body left behind holds locks: away with it first.
+    drop(local);
+    sandbox.remove().await.unwrap();
+    if let Err(error) = done {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Another connection to the same database.
+async fn another(sandbox: &Sandbox, purpose: Purpose) -> Conn {
+    sandbox.location().connect(purpose).await.unwrap()
+}
+
+/// A statement of a test.
+fn statement(sql: impl Into<String>) -> &'static Statement {
+    let sql = Box::leak(sql.into().into_boxed_str());
+    Box::leak(Box::new(Statement::new("TEST", sql)))
+}
+
+async fn rows(conn: &mut Conn, sql: impl Into<String>) -> Result<Vec<Row>, Error> {
+    conn.fetch(statement(sql), &[]).await
+}
+
+/// The one text that a statement answers with.
+async fn text(conn: &mut Conn, sql: impl Into<String>) -> String {
+    let rows = rows(conn, sql).await.unwrap();
+    rows[0].get("it").unwrap()
+}

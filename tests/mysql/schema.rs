@@ -1,0 +1,133 @@
+//! The schema on a real server, made once, twice, at once and after being killed half-way.
+
+use ductwork::store::migrate;
+use ductwork::store::{Dialect, Purpose};
+
+use crate::{another, statement, text, with};
+
+/// Tables with their columns and indexes, as the server tells them.
+const ALL: &str = "
+    SELECT md5(group_concat(it ORDER BY it SEPARATOR '\\n')) AS it FROM (
+        SELECT TABLE_NAME || '.' || COLUMN_NAME || ' ' || COLUMN_TYPE || ' ' || coalesce(COLLATION_NAME, '') AS it
+          FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
+        UNION ALL
+        SELECT TABLE_NAME || ' ' || INDEX_NAME || ' ' || SEQ_IN_INDEX || ' ' || COLUMN_NAME
+          FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE()
+        UNION ALL
+        SELECT TABLE_NAME || ' ' || CONSTRAINT_NAME || ' ' || CONSTRAINT_TYPE
+          FROM information_schema.TABLE_CONSTRAINTS WHERE TABLE_SCHEMA = DATABASE()) x";
+
+#[tokio::test]
+async fn a_migration_may_be_run_again_from_its_start() {
+    with(|_sandbox, mut conn| async move {
+        let before = text(&mut conn, ALL).await;
+        let forget = statement("DELETE FROM ductwork_migrations");
+        conn.execute(forget, &[]).await.unwrap();
+        let done = migrate::migrate(&mut conn).await.unwrap();
+        assert_eq!(done.len(), migrate::MIGRATIONS.len());
+        assert_eq!(text(&mut conn, ALL).await, before);
+        assert!(migrate::migrate(&mut conn).await.unwrap().is_empty());
+        conn.close().await;
+    })
+    .await;
+}
+
+/// Each statement of each migration is the last that a killed starter came to.
+#[tokio::test]
+async fn a_starter_that_is_killed_behind_any_statement_leaves_what_the_next_one_finishes() {
+    with(|sandbox, mut conn| async move {
+        let whole = text(&mut conn, ALL).await;
+        let text_of = |migration: &migrate::Migration| {
+            let lines = migration.sql(Dialect::Mysql).lines();
+            let lines = lines.map(|line| line.split("--").next().unwrap_or_default());
+            let sql: Vec<&str> = lines.collect();
+            let statements: Vec<String> = sql.join("\n").split(';').map(|it| it.trim().to_owned()).collect();
+            statements.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>()
+        };
+        let drop_all = "
+            SELECT 'DROP ' || CASE TABLE_TYPE WHEN 'VIEW' THEN 'VIEW ' ELSE 'TABLE ' END || TABLE_NAME AS it
+              FROM information_schema.TABLES
+             WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_TYPE DESC";
+        let mut tried = 0;
+        for (at, migration) in migrate::MIGRATIONS.iter().enumerate() {
+            let statements = text_of(migration);
+            for killed_behind in 1..=statements.len() {
+                // One of many is enough of the longest, and all of the others.
+                if at == 0 && killed_behind % 7 != 0 {
+                    continue;
+                }
+                let rows = crate::rows(&mut conn, drop_all).await.unwrap();
+                for row in rows {
+                    let drop: String = row.get("it").unwrap();
+                    conn.script("DROP", Box::leak(drop.into_boxed_str())).await.unwrap();
+                }
+                let made = conn
+                    .script("RECORD", "CREATE TABLE ductwork_migrations (
+                        version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)")
+                    .await;
+                made.unwrap();
+                for earlier in &migrate::MIGRATIONS[..at] {
+                    conn.script(earlier.name, earlier.sql(Dialect::Mysql)).await.unwrap();
+                    let record = statement(
+                        "INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (:version, 'x', 1)",
+                    );
+                    conn.execute(record, &[("version", earlier.version.into())]).await.unwrap();
+                }
+                for one in &statements[..killed_behind] {
+                    conn.script("PART", one.clone().leak()).await.unwrap();
+                }
+                let mut next = another(&sandbox, Purpose::Query).await;
+                let done = migrate::migrate(&mut next).await.unwrap();
+                assert_eq!(done.len(), migrate::MIGRATIONS.len() - at, "{} {killed_behind}", migration.name);
+                assert_eq!(text(&mut next, ALL).await, whole, "{} {killed_behind}", migration.name);
+                next.close().await;
+                tried += 1;
+            }
+        }
+        conn.close().await;
+        assert!(tried > 40, "{tried}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn starters_at_once_make_one_schema() {
+    with(|sandbox, mut conn| async move {
+        let whole = text(&mut conn, ALL).await;
+        for _ in 0..3 {
+            let drop = format!("DROP DATABASE {0}; CREATE DATABASE {0}; USE {0}", sandbox.name());
+            conn.script("DROP", drop.leak()).await.unwrap();
+            let start = || async {
+                let mut conn = another(&sandbox, Purpose::Query).await;
+                let done = migrate::migrate(&mut conn).await.unwrap().len();
+                conn.close().await;
+                done
+            };
+            let (a, b, c) = tokio::join!(start(), start(), start());
+            assert!(a + b + c >= migrate::MIGRATIONS.len(), "{a} {b} {c}");
+            assert_eq!(text(&mut conn, ALL).await, whole);
+        }
+        conn.close().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn texts_are_the_same_where_their_bytes_are() {
+    with(|_sandbox, mut conn| async move {
+        let insert = statement(
+            "INSERT INTO ductwork_pauses (pipeline, reason, paused_by, paused_at) VALUES (:name, '', '', 1)",
+        );
+        for name in ["a", "a ", "A", "á", "𝄞", ""] {
+            conn.execute(insert, &[("name", name.into())]).await.unwrap();
+        }
+        let find = statement("SELECT pipeline AS it FROM ductwork_pauses WHERE pipeline = :name");
+        for name in ["a", "a ", "A", "á", "𝄞", ""] {
+            let found = conn.fetch(find, &[("name", name.into())]).await.unwrap();
+            assert_eq!(found.len(), 1, "{name:?}");
+            assert_eq!(found[0].get::<String>("it").unwrap(), name);
+        }
+        conn.close().await;
+    })
+    .await;
+}
