@@ -261,7 +261,8 @@ impl Mysql {
             true => Params::Empty,
             false => Params::Positional(values),
         };
-        let mut asked = self.conn()?.exec_iter(sql, params).await?;
+        let sql = self.server.words(sql);
+        let mut asked = self.conn()?.exec_iter(sql.as_ref(), params).await?;
         let rows: Vec<mysql_async::Row> = asked.collect().await?;
         let written = asked.affected_rows();
         asked.drop_result().await?;
@@ -334,7 +335,8 @@ impl Mysql {
         begin.into_iter().for_each(|begin| text.then(begin));
         text.run(statement);
         end.into_iter().for_each(|end| text.then(end));
-        let done = self.text(&text.end()).await;
+        let text = text.end();
+        let done = self.text(&text).await;
         // Of several there is one count, that of the last; the parts check theirs.
         done.map(|_| Answer::default()).map_err(|failure| match end {
             Some(_) => Failed::at_end(failure),
@@ -382,7 +384,8 @@ impl Mysql {
     /// Lets the server parse a statement and look up its names, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&mut self, sql: &'static str) -> Result<(), Failure> {
-        let prepared = self.conn()?.prep(sql).await?;
+        let sql = self.server.words(sql);
+        let prepared = self.conn()?.prep(sql.as_ref()).await?;
         self.conn()?.close(prepared).await?;
         Ok(())
     }

@@ -184,6 +184,10 @@ impl Backend for Mysql {
     }
 }
 
+/// A text whose collation is told: that of the database may be any. It is MariaDB's name of it; a connection to
+/// MySQL writes another (`session::Server::collation`).
+const TEXT: &str = "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin";
+
 /// Fails with 1690, out of range, where what follows is true.
 pub(in crate::store) const WHOLE: &str = "SET @d_whole = 9223372036854775807 + ";
 
@@ -222,7 +226,7 @@ fn json_table(argument: &str) -> String {
         let kind = match *kind {
             "id" => "char(32)",
             "int" => "bigint",
-            "text" => "longtext",
+            "text" => TEXT,
             other => unreachable!("unknown column type {other:?}"),
         };
         format!("c{index} {kind} PATH '$[{index}]'")

@@ -3,6 +3,7 @@
 //! Owns: the settings of a session, what is read back of them, and the servers that are refused, each with one
 //! clear error. Never: sends anything (`connection`).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -60,6 +61,14 @@ impl Server {
         match self.is_mariadb {
             true => "utf8mb4_nopad_bin",
             false => "utf8mb4_0900_bin",
+        }
+    }
+
+    /// A statement in this server's words: the collation has another name on each.
+    pub fn words(self, sql: &str) -> Cow<'_, str> {
+        match self.is_mariadb {
+            true => Cow::Borrowed(sql),
+            false => Cow::Owned(sql.replace("utf8mb4_nopad_bin", self.collation())),
         }
     }
 
