@@ -450,6 +450,12 @@ mod tests {
                     let widened = after.first().filter(|next| next.starts_with(&again));
                     widened.is_some_and(|new| widens(before, is_list, new))
                 }
+                ["alter", "table", _, "drop", "constraint", name, "add", "constraint", again, "check", ..]
+                    if name.strip_suffix(',') == Some(*again) =>
+                {
+                    let is_list = |it: &&String| it.contains(&format!("constraint {again} check"));
+                    widens(before, is_list, statement)
+                }
                 // With the one before it, which was looked at.
                 ["alter", "domain", _, "add", "constraint", ..] => true,
                 _ => false,

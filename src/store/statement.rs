@@ -45,6 +45,9 @@ pub struct Asked {
     pub(super) sql: &'static str,
     /// For each of these the place of its value.
     pub(crate) given: Vec<usize>,
+    /// The text in which the types of the values are told, where a database needs that: known with the first
+    /// values that it is given, and the same ever after.
+    pub(super) typed: OnceLock<String>,
 }
 
 /// A statement as one database takes it.
@@ -149,12 +152,14 @@ impl Statement {
             Asked {
                 sql: own.sql,
                 given: own.parameters.iter().filter_map(place).collect(),
+                typed: OnceLock::new(),
             }
         };
         match self.in_row() {
             [] => Box::new([Asked {
                 sql,
                 given: (0..parameters.len()).collect(),
+                typed: OnceLock::new(),
             }]),
             row => row.iter().map(one).collect(),
         }

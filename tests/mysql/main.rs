@@ -6,11 +6,13 @@
     reason = "a test fails by it, outside of the functions that the linter takes for tests too"
 )]
 
+mod compound;
 mod errors;
 mod fragments;
 mod schema;
 mod servers;
 mod statements;
+mod wire;
 
 use std::sync::Arc;
 

@@ -301,12 +301,14 @@ impl Mysql {
         let values = value::parameters(statement, args);
         let mut written = 0;
         for asked in statement.rendered(Dialect::Mysql).asked {
-            let mut given = asked.given.iter().map(|index| values[*index].clone());
+            let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();
             if asked.sql.trim_start().starts_with(WHOLE) {
-                check_count(written, given.next()).map_err(Failed::before_end)?;
+                check_count(written, given.first().copied()).map_err(Failed::before_end)?;
                 continue;
             }
-            let run = self.one(asked.sql, given.collect(), &mut answer).await;
+            let sql = asked.typed.get_or_init(|| value::typed(asked.sql, &given));
+            let given = given.into_iter().map(value::value).collect();
+            let run = self.one(sql, given, &mut answer).await;
             written = run.map_err(Failed::before_end)?;
         }
         if let Some(end) = end {
@@ -350,7 +352,7 @@ impl Mysql {
         let written = self
             .one(&staging(batch), vec![value::value(&Arg::Rows(rows))], &mut Answer::default())
             .await?;
-        check_count(written, Some(Value::Int(rows.len() as i64)))
+        check_count(written, Some(&Arg::Int(Some(rows.len() as i64))))
     }
 
     /// Runs text of several statements without parameters, one after the other. `{bin}` in it is the collation
@@ -427,10 +429,10 @@ fn batches<'a>(statement: &Statement, args: Args<'a>) -> Vec<(&'static str, &'a 
     rows.collect()
 }
 
-fn check_count(written: u64, wanted: Option<Value>) -> Result<(), Failure> {
+fn check_count(written: u64, wanted: Option<&Arg<'_>>) -> Result<(), Failure> {
     let written = i64::try_from(written).unwrap_or(i64::MAX);
     match wanted {
-        Some(Value::Int(wanted)) if wanted != written => Err(Failure::Count { wanted, written }),
+        Some(&Arg::Int(Some(wanted))) if wanted != written => Err(Failure::Count { wanted, written }),
         _ => Ok(()),
     }
 }
@@ -469,6 +471,11 @@ fn configured(error: mysql_async::Error) -> Error {
     match &error {
         mysql_async::Error::Driver(mysql_async::DriverError::NoKeyFound) => {
             Error::Configured("the file of ssl-key in `database.url` holds no private key".to_owned())
+        }
+        // Something else than a server's first words.
+        mysql_async::Error::Io(mysql_async::IoError::Io(io)) if io.to_string().starts_with("Packet") => {
+            let other = std::io::Error::other("what answers there is no MySQL server");
+            refused(Failure::Driver(mysql_async::Error::Io(other.into())))
         }
         _ => refused(Failure::Driver(error)),
     }

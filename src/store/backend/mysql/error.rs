@@ -77,6 +77,12 @@ impl DriverError for Failure {
 
     fn blame(&self) -> Blame {
         match self {
+            // "Unknown error" is the number of a value that is longer than a packet.
+            Self::Driver(Driver::Server(error))
+                if error.code == 1105 && error.message.contains("max_allowed_packet") =>
+            {
+                Blame::Value
+            }
             Self::Driver(Driver::Server(error)) => of_code(error.code, &error.state),
             Self::Driver(Driver::Io(IoError::Io(error))) if error.to_string().contains(TOO_LARGE) => {
                 Blame::Value

@@ -1,0 +1,131 @@
+//! Several statements as one question: with all their writes or with none.
+
+use ductwork::store::statement::{Only, Rows, Statement};
+use ductwork::store::{Conn, Error};
+use uuid::Uuid;
+
+use crate::{text, with};
+
+static INSERT: Statement = Statement::new(
+    "INSERT",
+    "INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at)
+     SELECT new_runs.id, :pipeline, '', new_runs.input, new_runs.trigger_key, {now} FROM {rows:new_runs}",
+);
+static MOVE: Statement = Statement::new(
+    "MOVE",
+    "UPDATE {into:ductwork_runs;new_runs} SET revived_from = new_runs.step_id, dampened = :n {from:new_runs}
+      WHERE ductwork_runs.id = new_runs.id AND ductwork_runs.status = 'in_progress'",
+);
+static ALL: Statement = Statement::only(Only::Mysql, "ALL", "{whole:ROW_COUNT();:count}");
+static QUEUE: Statement = Statement::new(
+    "QUEUE",
+    "INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+     SELECT new_runs.execution_id, :pipeline, {now} + :n FROM {rows:new_runs}",
+);
+static LATER: Statement = Statement::new(
+    "LATER",
+    "UPDATE ductwork_availabilities SET due_at = due_at + 1 WHERE pipeline = :pipeline AND execution_id = :first",
+);
+static ROW: Statement = Statement::row("ROW", &[&INSERT, &MOVE, &ALL, &QUEUE, &LATER]);
+/// The same, which answers with rows: each of its parts is sent alone.
+static READ: Statement = Statement::new("READ", "SELECT new_runs.input AS it FROM {rows:new_runs} ORDER BY new_runs.id");
+static ALONE: Statement = Statement::row("ALONE", &[&INSERT, &MOVE, &ALL, &READ, &QUEUE]);
+
+const INPUTS: [&str; 3] = ["\"it's\"", "\"\\u0000 \\\\ 𝄞\"", "null"];
+
+fn id(of: u128, at: u128) -> Uuid {
+    Uuid::from_u128((of << 100) + 0xff00_0000_0000_c328 + at)
+}
+
+fn batch(of: u128, input: &str) -> Rows<'_> {
+    let inputs = INPUTS.iter().map(|it| if input.is_empty() { it } else { input });
+    let ids = |kind: u128| (0..3).map(move |at| id(of, kind * 8 + at));
+    Rows::new()
+        .ids("id", ids(1))
+        .texts("input", inputs)
+        .optional_texts("trigger_key", [Some("a'b"), None, Some("𝄞")])
+        .ids("branch_id", ids(2))
+        .ids("step_id", ids(3))
+        .ids("execution_id", ids(4))
+}
+
+async fn run(conn: &mut Conn, statement: &'static Statement, of: u128, count: i64, input: &str, commit: bool) -> Result<usize, Error> {
+    let rows = batch(of, input);
+    let pipeline = format!("p{of}");
+    let args = [
+        ("new_runs", (&rows).into()),
+        ("pipeline", pipeline.as_str().into()),
+        ("n", 7_i64.into()),
+        ("count", count.into()),
+        ("first", id(of, 32).into()),
+    ];
+    conn.transaction(async |conn| {
+        let rows = match commit {
+            true => conn.fetch_and_commit(statement, &args).await?,
+            false => conn.fetch(statement, &args).await?,
+        };
+        Ok(rows.len())
+    })
+    .await
+}
+
+const WRITTEN: &str = "
+    SELECT coalesce(group_concat(hex(r.id) || hex(r.revived_from) || r.dampened || r.input || coalesce(r.trigger_key, '-') ORDER BY r.id), '')
+           || ' ' || (SELECT count(*) FROM ductwork_availabilities) AS it
+      FROM ductwork_runs r";
+
+#[tokio::test]
+async fn all_is_written_or_nothing_however_it_is_sent() {
+    with(|_sandbox, mut conn| async move {
+        let conn = &mut conn;
+        let nothing = text(conn, WRITTEN).await;
+        for (statement, answers) in [(&ROW, 0), (&ALONE, 3)] {
+            for commit in [false, true] {
+                // A part wrote fewer than it had to.
+                let error = run(conn, statement, 1, 4, "", commit).await.unwrap_err();
+                assert!(matches!(error, Error::Retryable { .. }), "{error:?}");
+                assert!(!conn.is_broken());
+                assert_eq!(text(conn, WRITTEN).await, nothing, "{}", statement.name);
+                conn.take_statements();
+                assert_eq!(run(conn, statement, 1, 3, "", commit).await.unwrap(), answers);
+                let sent = conn.take_statements();
+                let written = text(conn, WRITTEN).await;
+                for input in INPUTS {
+                    assert!(written.contains(input), "{written}");
+                }
+                assert!(written.ends_with(" 3"), "{written}");
+                // One packet, where no answer is waited for within; else each of them.
+                let packets = match (answers, commit) {
+                    (0, true) => 1,
+                    (0, false) => 2,
+                    _ => 8,
+                };
+                assert_eq!(sent, packets, "{} {commit}", statement.name);
+                conn.script("EMPTY", "DELETE FROM ductwork_runs; DELETE FROM ductwork_availabilities").await.unwrap();
+            }
+        }
+        // The second duplicate fails in the middle.
+        run(conn, &ROW, 1, 3, "", true).await.unwrap();
+        let before = text(conn, WRITTEN).await;
+        for statement in [&ROW, &ALONE] {
+            let error = run(conn, statement, 1, 3, "", true).await.unwrap_err();
+            assert!(matches!(&error, Error::Constraint { constraint, .. } if constraint == "PRIMARY"), "{error:?}");
+            assert_eq!(text(conn, WRITTEN).await, before);
+        }
+    })
+    .await;
+}
+
+/// Beyond a MiB its rows go before it, as values.
+#[tokio::test]
+async fn a_large_batch_is_staged_before() {
+    with(|_sandbox, mut conn| async move {
+        let large = format!("\"{}\"", "𝄞".repeat(1 << 18));
+        run(&mut conn, &ROW, 2, 3, &large, true).await.unwrap();
+        let is = text(&mut conn, "SELECT group_concat(DISTINCT md5(input) || length(input)) AS it FROM ductwork_runs").await;
+        let expected = text(&mut conn, "SELECT md5(it) || length(it) AS it FROM (SELECT CONCAT('\"', REPEAT('𝄞', 262144), '\"') AS it) x").await;
+        assert_eq!(is, expected);
+        conn.close().await;
+    })
+    .await;
+}
