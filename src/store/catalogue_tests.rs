@@ -10,6 +10,7 @@ use super::catalogue;
 /// Statements that all databases are sent.
 fn shared() -> impl Iterator<Item = &'static Statement> {
     let all = catalogue().into_iter();
+    let all = all.filter(|statement| !statement.has_form_on_mysql());
     all.filter(|statement| Dialect::ALL.iter().all(|it| statement.is_for(*it)))
 }
 

@@ -35,13 +35,20 @@ statements! {
     /// `a_claim_that_waits_for_a_pause_takes_nothing` and `a_pause_waits_for_a_claim_that_is_under_way`.
     pub(crate) TOUCH_PROCESS = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
-         WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment, paused";
+         WHERE id = :process AND epoch <= :epoch RETURNING id, last_heartbeat_at AS moment, paused",
+        on Mysql [&TOUCH, &TOUCHED];
+    TOUCHED in Mysql = "
+        SELECT id, last_heartbeat_at AS moment, paused FROM ductwork_processes
+         WHERE id = :process AND epoch <= :epoch";
     /// The same for those who need not know whether they are paused.
     TOUCH = "
         UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
          WHERE id = :process AND epoch <= :epoch";
     CLAIM in Postgres from "backend/postgres/claim.sql";
-    TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql";
+    TAKE_AVAILABILITIES in Sqlite from "backend/sqlite/claim.sql", on Mysql [&DUE_AVAILABILITIES];
+    DUE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
+    DUE_READABLE in Mysql from "backend/mysql/claim.sql";
+    REMOVE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
     /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due
     /// before it has enough, so it is for processes that have met such a thing.
@@ -58,7 +65,8 @@ statements! {
              ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked})
         DELETE FROM ductwork_availabilities
          WHERE execution_id IN (SELECT execution_id FROM due)
-        RETURNING execution_id AS id, due_at, {now} - due_at AS waited";
+        RETURNING execution_id AS id, due_at, {now} - due_at AS waited",
+        on Mysql [&DUE_READABLE];
     /// An input of up to 16 KiB comes along with its claim: of a thousand such the answer has 16 MiB.
     /// Longer ones are asked for, as many at once as fit.
     LOAD_CLAIMED = "
@@ -304,6 +312,10 @@ pub async fn claim_behind(
         }
         failpoint!(conn, "claim.taken");
         let rows = Rows::new().ids("id", ids(&taken)?);
+        if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
+            let args = [("b", (&rows).into())];
+            conn.write(&REMOVE_AVAILABILITIES, &args, taken.len()).await?;
+        }
         let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
         // I2: what is available is unclaimed.
         conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;

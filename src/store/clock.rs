@@ -13,6 +13,31 @@ use super::conn::Conn;
 use super::error::Error;
 use super::statement::statements;
 
+/// What waits for a time that was written when the clock went before. On MySQL alone it is told apart first.
+macro_rules! overtaken_availabilities {
+    () => {
+        "(SELECT a.execution_id, a.pipeline,
+                 CASE WHEN a.due_at > coalesce(p.completed_at, s.created_at)
+                      THEN a.due_at - coalesce(p.completed_at, s.created_at) ELSE 0 END AS delay
+            FROM ductwork_availabilities a
+            JOIN ductwork_executions e ON e.id = a.execution_id
+            JOIN ductwork_steps s ON s.id = e.step_id
+            LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
+           WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now})"
+    };
+}
+
+/// The same of branches that wait for an advancer.
+macro_rules! overtaken_branches {
+    () => {
+        "(SELECT br.id, CASE WHEN t.id IS NULL THEN s.completed_at ELSE br.last_advanced_at END AS since
+            FROM ductwork_branches br
+            JOIN ductwork_steps s ON s.id = br.step_id
+            LEFT JOIN ductwork_transitions t ON t.from_step_id = br.step_id AND t.completed_at IS NULL
+           WHERE br.ready_at > {now})"
+    };
+}
+
 statements! {
     /// An availability that was put into the queue later than now: it waits for as long as it was meant to.
     DUE_AGAIN = "
@@ -26,7 +51,13 @@ statements! {
                   LEFT JOIN ductwork_executions p ON p.step_id = e.step_id AND p.attempt = e.attempt - 1
                  WHERE a.due_at > {now} AND coalesce(p.completed_at, s.created_at) > {now}) w
          WHERE ductwork_availabilities.execution_id = w.execution_id
-        RETURNING ductwork_availabilities.pipeline AS pipeline";
+        RETURNING ductwork_availabilities.pipeline AS pipeline",
+        on Mysql [&OVERTAKEN_AVAILABILITIES, &DUE_AGAIN_ALONE];
+    OVERTAKEN_AVAILABILITIES in Mysql = concat!("SELECT w.pipeline FROM ", overtaken_availabilities!(), " w");
+    DUE_AGAIN_ALONE in Mysql = concat!("
+        UPDATE ", overtaken_availabilities!(), " w STRAIGHT_JOIN ductwork_availabilities
+           SET due_at = {now} + w.delay
+         WHERE ductwork_availabilities.execution_id = w.execution_id");
     /// A branch that was claimed before waits since it was given back, any other since its step's end.
     READY_AGAIN = "
         UPDATE ductwork_branches
@@ -42,7 +73,15 @@ statements! {
                  WHERE br.ready_at > {now}) w
          WHERE ductwork_branches.id = w.id AND ductwork_branches.ready_at > {now}
            AND w.since > {now}
-        RETURNING ductwork_branches.id AS id";
+        RETURNING ductwork_branches.id AS id",
+        on Mysql [&OVERTAKEN_BRANCHES, &READY_AGAIN_ALONE];
+    OVERTAKEN_BRANCHES in Mysql = concat!("SELECT w.id FROM ", overtaken_branches!(), " w WHERE w.since > {now}");
+    READY_AGAIN_ALONE in Mysql = concat!("
+        UPDATE ", overtaken_branches!(), " w STRAIGHT_JOIN ductwork_branches
+           SET ductwork_branches.ready_at = {now} + CASE WHEN ductwork_branches.ready_at > w.since
+                                                         THEN ductwork_branches.ready_at - w.since ELSE 0 END,
+               ductwork_branches.last_advanced_at = {now}
+         WHERE ductwork_branches.id = w.id AND ductwork_branches.ready_at > {now} AND w.since > {now}");
 }
 
 /// The work that was put right.

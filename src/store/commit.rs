@@ -8,8 +8,8 @@
 //! result still counts. So a batch is one table of rows (`batch::ResultRow`), and one sequence of
 //! statements, of which the first lets through the rows whose execution is still ours. On
 //! PostgreSQL (`backend/postgres/commit.sql`) they are parts of one statement in one round trip, which
-//! read what the first returned. On SQLite (`backend/sqlite/commit.sql`) they follow one another; those
-//! after the guard are given its rows, in one trip to the connection's thread.
+//! read what the first returned. On SQLite and MySQL (`commit.sql` of each) they follow one another; those
+//! after the guard are given its rows, in one trip to SQLite's thread, or as one statement of MariaDB's.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -37,19 +37,28 @@ use super::transition::Crossed;
 statements! {
     COMMIT in Postgres from "backend/postgres/commit.sql";
     COMMIT_SIMPLE in Postgres from "backend/postgres/commit.sql";
-    CLOSE_EXECUTIONS in Sqlite from "backend/sqlite/commit.sql";
-    LAST_AT_BARRIERS in Sqlite from "backend/sqlite/commit.sql";
-    ARRIVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql";
-    END_STEPS in Sqlite from "backend/sqlite/commit.sql";
-    MOVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql";
-    ALL_MOVED in Sqlite from "backend/sqlite/commit.sql";
-    INSERT_NEXT_STEPS in Sqlite from "backend/sqlite/commit.sql";
-    INSERT_ATTEMPTS in Sqlite from "backend/sqlite/commit.sql";
-    QUEUE_ATTEMPTS in Sqlite from "backend/sqlite/commit.sql";
-    RECORD_TRANSITIONS in Sqlite from "backend/sqlite/commit.sql";
-    RECORD_ADVANCEMENTS in Sqlite from "backend/sqlite/commit.sql";
-    END_RUNS in Sqlite from "backend/sqlite/commit.sql";
-    /// The guard, on SQLite.
+    CLOSE_EXECUTIONS in Sqlite from "backend/sqlite/commit.sql", on Mysql [&HELD_RESULTS, &CLOSE_HELD, &ALL_CLOSED];
+    LAST_AT_BARRIERS in Sqlite from "backend/sqlite/commit.sql", on Mysql [&LOCKED_LAST];
+    ARRIVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql", on Mysql [&ARRIVE_COUNTED];
+    END_STEPS in Sqlite from "backend/sqlite/commit.sql", on Mysql [&END_HELD_STEPS];
+    MOVE_WITH_RESULT in Sqlite from "backend/sqlite/commit.sql", on Mysql [&MOVE_HELD];
+    ALL_MOVED in Sqlite from "backend/sqlite/commit.sql", on Mysql [&ALL_HELD_MOVED];
+    INSERT_NEXT_STEPS in InTurn from "backend/sqlite/commit.sql";
+    INSERT_ATTEMPTS in InTurn from "backend/sqlite/commit.sql";
+    QUEUE_ATTEMPTS in InTurn from "backend/sqlite/commit.sql";
+    RECORD_TRANSITIONS in InTurn from "backend/sqlite/commit.sql";
+    RECORD_ADVANCEMENTS in InTurn from "backend/sqlite/commit.sql";
+    END_RUNS in Sqlite from "backend/sqlite/commit.sql", on Mysql [&END_HELD_RUNS];
+    HELD_RESULTS in Mysql from "backend/mysql/commit.sql";
+    CLOSE_HELD in Mysql from "backend/mysql/commit.sql";
+    ALL_CLOSED in Mysql from "backend/mysql/commit.sql";
+    LOCKED_LAST in Mysql from "backend/mysql/commit.sql";
+    ARRIVE_COUNTED in Mysql from "backend/mysql/commit.sql";
+    END_HELD_STEPS in Mysql from "backend/mysql/commit.sql";
+    MOVE_HELD in Mysql from "backend/mysql/commit.sql";
+    ALL_HELD_MOVED in Mysql from "backend/mysql/commit.sql";
+    END_HELD_RUNS in Mysql from "backend/mysql/commit.sql";
+    /// The guard, where statements are asked in turn.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
     /// The statements that follow the guard.
     WRITE_RESULTS runs [

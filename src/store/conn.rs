@@ -620,6 +620,9 @@ impl Conn {
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
+        if matches!(self.inner, Inner::Mysql(_)) && !statement.parts(Dialect::Mysql).is_empty() {
+            return self.fetch_parts(statement, args).await;
+        }
         let mut attempt = 1;
         loop {
             match self.fetch(statement, args).await {
@@ -639,6 +642,18 @@ impl Conn {
         }
     }
 
+    /// Runs a statement that is several on this database, in a transaction of its own.
+    async fn fetch_parts(&mut self, statement: &Statement, args: Args<'_>) -> Result<Vec<Row>, Error> {
+        let work = async |conn: &mut Conn| conn.fetch_and_commit(statement, args).await;
+        Box::pin(self.transaction(work)).await.map_err(|error| match error {
+            Error::Unavailable { source, .. } => Error::Unavailable {
+                source,
+                in_commit: true,
+            },
+            error => error,
+        })
+    }
+
     /// Lets the database parse a statement and look up its names, without running it.
     #[cfg(feature = "internals")]
     pub async fn check(&mut self, statement: &Statement) -> Result<(), Error> {
@@ -647,7 +662,10 @@ impl Conn {
         let prepared = match &mut self.inner {
             Inner::Postgres(conn) => self.patience.answered(conn.check(sql)).await,
             Inner::Sqlite(conn) => conn.check(sql).await,
-            Inner::Mysql(conn) => self.patience.answered(conn.check(sql)).await,
+            Inner::Mysql(conn) => {
+                let asked = statement.rendered(Dialect::Mysql).asked;
+                self.patience.answered(conn.check(asked)).await
+            }
             #[cfg(test)]
             Inner::Local(_) => return Ok(()),
         };

@@ -81,7 +81,14 @@ statements! {
     /// Proven by `of_two_who_would_send_a_message_one_does`.
     LEASE_DELIVERIES = "
         UPDATE ductwork_deliveries SET due_at = {now} + :lease
-         WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id";
+         WHERE {any:id;b(id id)} AND due_at <= {now} RETURNING id",
+        on Mysql [&LOCK_DUE_DELIVERIES, &LEASE_LOCKED_DELIVERIES];
+    LOCK_DUE_DELIVERIES in Mysql = "
+        SELECT d.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_deliveries d ON d.id = b.id
+         WHERE d.due_at <= {now} ORDER BY d.id {lock}";
+    LEASE_LOCKED_DELIVERIES in Mysql = "
+        UPDATE {into:ductwork_deliveries;b(id id)} SET due_at = {now} + :lease
+         WHERE {of:ductwork_deliveries.id;b(id id)} AND due_at <= {now}";
     /// RACE: a sender stalled so long that another has sent it as well, or a person asked for it once more. Each
     /// attempt counts once. Proven by `a_late_result_of_an_attempt_changes_nothing`.
     RECORD_DELIVERIES = "
@@ -91,7 +98,18 @@ statements! {
           {from:b(id id, made int, pause int, outcome text, code int, reason text)}
          WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
            AND ductwork_deliveries.attempts = b.made
-        RETURNING ductwork_deliveries.id AS id";
+        RETURNING ductwork_deliveries.id AS id",
+        on Mysql [&LOCK_ATTEMPTED_DELIVERIES, &RECORD_LOCKED_DELIVERIES];
+    LOCK_ATTEMPTED_DELIVERIES in Mysql = "
+        SELECT d.id FROM {rows:b(id id, made int, pause int, outcome text, code int, reason text)}
+          STRAIGHT_JOIN ductwork_deliveries d ON d.id = b.id
+         WHERE d.due_at IS NOT NULL AND d.attempts = b.made ORDER BY d.id {lock}";
+    RECORD_LOCKED_DELIVERIES in Mysql = "
+        UPDATE {into:ductwork_deliveries;b(id id, made int, pause int, outcome text, code int, reason text)}
+           SET attempts = b.made + 1, due_at = {now} + b.pause, state = b.outcome, tried_at = {now},
+               status = b.code, error = b.reason
+         WHERE {key:ductwork_deliveries.id;b.id} AND ductwork_deliveries.due_at IS NOT NULL
+           AND ductwork_deliveries.attempts = b.made";
     /// A message that cannot be read cannot be sent, and would be in the way of the others for ever.
     PUT_DELIVERIES_ASIDE = "
         UPDATE {into:ductwork_deliveries;b(id id)}

@@ -17,7 +17,14 @@ statements! {
     TAKE_DUTY = "
         INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, {now} + :lease)
         ON CONFLICT (name) DO UPDATE SET holder = :holder, until = {now} + :lease
-         WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}";
+         WHERE ductwork_duties.holder = :holder OR ductwork_duties.until <= {now}",
+        on Mysql [&OFFER_DUTY, &TAKE_OFFERED_DUTY];
+    /// One that nobody has had is over.
+    OFFER_DUTY in Mysql = "
+        INSERT INTO ductwork_duties (name, holder, until) VALUES (:name, :holder, 0) {keep:ductwork_duties;name}";
+    TAKE_OFFERED_DUTY in Mysql = "
+        UPDATE ductwork_duties SET holder = :holder, until = {now} + :lease
+         WHERE name = :name AND (holder = :holder OR until <= {now})";
 }
 
 /// Takes a duty, or keeps it, for so long; false while another has it.

@@ -48,6 +48,28 @@ statements! {
                (SELECT count(*) FROM (
                     SELECT 1 FROM ductwork_availabilities a
                      WHERE a.pipeline = n.pipeline AND a.due_at > {now} LIMIT :most) x) AS later
+          FROM names n WHERE n.pipeline IS NOT NULL",
+        on Mysql [&COUNTED_QUEUES];
+    /// The same without a table that names a column of what is around it: up to the place at which there are enough.
+    COUNTED_QUEUES in Mysql = "
+        WITH RECURSIVE names (pipeline) AS (
+            SELECT min(pipeline) FROM ductwork_availabilities
+            UNION ALL
+            SELECT (SELECT min(a.pipeline) FROM ductwork_availabilities a WHERE a.pipeline > n.pipeline)
+              FROM names n WHERE n.pipeline IS NOT NULL)
+        SELECT n.pipeline, {now} AS now,
+               (SELECT min(a.due_at) FROM ductwork_availabilities a WHERE a.pipeline = n.pipeline) AS first_due_at,
+               least(:most, (
+                    SELECT count(*) FROM ductwork_availabilities a
+                     WHERE a.pipeline = n.pipeline AND a.due_at <= {now} AND a.due_at <= coalesce(
+                           (SELECT x.due_at FROM ductwork_availabilities x WHERE x.pipeline = n.pipeline
+                             ORDER BY x.due_at LIMIT 1 OFFSET :most), {now}))) AS due,
+               least(:most, (
+                    SELECT count(*) FROM ductwork_availabilities a
+                     WHERE a.pipeline = n.pipeline AND a.due_at > {now} AND a.due_at <= coalesce(
+                           (SELECT x.due_at FROM ductwork_availabilities x
+                             WHERE x.pipeline = n.pipeline AND x.due_at > {now}
+                             ORDER BY x.due_at LIMIT 1 OFFSET :most), 9223372036854775807))) AS later
           FROM names n WHERE n.pipeline IS NOT NULL";
 }
 

@@ -20,6 +20,18 @@ use super::statement::{Arg, Args, Rows, Statement, statements};
 use super::transition::insert::{self, NewExecution};
 use super::{metrics, micros, pause};
 
+macro_rules! beat {
+    () => {
+        "
+        UPDATE ductwork_processes
+           SET beat_seq = beat_seq + 1, last_heartbeat_at = {now},
+               worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END,
+               claimed = :claimed, succeeded = :succeeded, errored = :errored, crashed = :crashed,
+               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
+         WHERE id = :id"
+    };
+}
+
 statements! {
     REGISTER = "
         INSERT INTO ductwork_processes
@@ -27,13 +39,9 @@ statements! {
              version, started_at, last_heartbeat_at, paused)
         VALUES (:id, :supervisor, :role, :pipeline, :host, :boot_id, :pid_namespace, :pid,
                 :pid_started_at, :version, {now}, {now}, :paused)";
-    BEAT = "
-        UPDATE ductwork_processes
-           SET beat_seq = beat_seq + 1, last_heartbeat_at = {now},
-               worked_at = CASE WHEN claimed = :claimed AND advanced = :advanced THEN worked_at ELSE {now} END,
-               claimed = :claimed, succeeded = :succeeded, errored = :errored, crashed = :crashed,
-               advanced = :advanced, stale = :stale, statements = :statements, quiet = :quiet
-         WHERE id = :id RETURNING paused";
+    BEAT = concat!(beat!(), " RETURNING paused"), on Mysql [&BEAT_ALONE, &PAUSED];
+    BEAT_ALONE in Mysql = beat!();
+    PAUSED in Mysql = "SELECT paused FROM ductwork_processes WHERE id = :id";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
     /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a

@@ -63,7 +63,11 @@ statements! {
     FORGET_SERIES = "
         DELETE FROM ductwork_series
          WHERE (pipeline, grain, at) IN (SELECT s.pipeline, s.grain, s.at FROM ductwork_series s
-                WHERE s.grain = :grain AND s.at <= {now} - :age ORDER BY s.grain, s.at LIMIT :n)";
+                WHERE s.grain = :grain AND s.at <= {now} - :age ORDER BY s.grain, s.at LIMIT :n)",
+        on Mysql [&FORGET_OLDEST];
+    FORGET_OLDEST in Mysql = "
+        DELETE FROM ductwork_series
+         WHERE grain = :grain AND at <= {now} - :age ORDER BY grain, at LIMIT :n";
     // A row that somebody has damaged may have texts of any length: so much of them is read.
     SERIES_OF_PIPELINE = concat!("
         SELECT ", columns!(), ", substr(s.waited, 1, 10000) AS waited, substr(s.lasted, 1, 10000) AS lasted

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use uuid::Uuid;
 
+use super::backend::Asks;
 use super::dialect::Dialect;
 use super::render::{render, with_variables};
 
@@ -18,6 +19,8 @@ pub struct Statement {
     pub name: &'static str,
     text: Text,
     only: Option<Only>,
+    /// The statements that do the same on MySQL, one after the other; none where it takes this one.
+    on_mysql: &'static [&'static Statement],
     rendered: [OnceLock<Rendered>; Dialect::COUNT],
 }
 
@@ -26,6 +29,8 @@ pub struct Statement {
 pub enum Only {
     /// On SQLite alone: a hot operation, or a question that only SQLite can be asked.
     Sqlite,
+    /// Where a hot operation is several statements, each of which sees the writes of those before it.
+    InTurn,
     /// On PostgreSQL alone, likewise.
     Postgres,
     /// On MySQL and MariaDB alone, likewise.
@@ -60,6 +65,14 @@ pub(crate) struct Rendered {
     pub(crate) asked: &'static [Asked],
 }
 
+impl Asked {
+    /// A text, and the places of its values.
+    pub(super) fn new(sql: &'static str, given: Vec<usize>) -> Self {
+        let typed = OnceLock::new();
+        Self { sql, given, typed }
+    }
+}
+
 impl Statement {
     /// One text for all databases.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
@@ -82,14 +95,31 @@ impl Statement {
             name,
             text,
             only,
+            on_mysql: &[],
             rendered: [const { OnceLock::new() }; Dialect::COUNT],
         }
     }
 
+    /// The same, with the statements that do it on MySQL: it returns no rows of what it writes.
+    pub const fn on_mysql(mut self, statements: &'static [&'static Statement]) -> Self {
+        self.on_mysql = statements;
+        self
+    }
+
+    /// True where it has a form of its own on MySQL.
+    #[cfg(test)]
+    pub(crate) fn has_form_on_mysql(&self) -> bool {
+        !self.on_mysql.is_empty()
+    }
+
     /// True where it can be sent to `dialect` as it is.
     pub fn is_for(&self, dialect: Dialect) -> bool {
+        if dialect == Dialect::Mysql && !self.on_mysql.is_empty() {
+            return true;
+        }
         match self.only {
             None => true,
+            Some(Only::InTurn) => dialect.backend().asks() == Asks::InTurn,
             Some(Only::Sqlite) => dialect == Dialect::Sqlite,
             Some(Only::Postgres) => dialect == Dialect::Postgres,
             Some(Only::Mysql) => dialect == Dialect::Mysql,
@@ -97,8 +127,14 @@ impl Statement {
         }
     }
 
-    fn write_text(&self, to: &mut String) {
+    fn write_text(&self, dialect: Dialect, to: &mut String) {
         match self.text {
+            _ if dialect == Dialect::Mysql && !self.on_mysql.is_empty() => {
+                for statement in self.on_mysql {
+                    statement.write_text(dialect, to);
+                    to.push_str(";\n");
+                }
+            }
             Text::One(text) => {
                 #[cfg(feature = "failpoints")]
                 let text = &crate::failpoint::lacking(self.name, text);
@@ -109,11 +145,24 @@ impl Statement {
             }
             Text::Row(statements) => {
                 for statement in statements {
-                    statement.write_text(to);
+                    statement.write_text(dialect, to);
                     to.push_str(";\n");
                 }
             }
         }
+    }
+
+    /// The statements that this is several of on `dialect`, in a row; none when it is one there.
+    pub(crate) fn parts(&self, dialect: Dialect) -> Vec<&'static Statement> {
+        let parts = match dialect {
+            Dialect::Mysql if !self.on_mysql.is_empty() => self.on_mysql,
+            _ => self.in_row(),
+        };
+        let inner = |part: &&'static Statement| match part.parts(dialect) {
+            parts if parts.is_empty() => vec![*part],
+            parts => parts,
+        };
+        parts.iter().flat_map(inner).collect()
     }
 
     /// The statements that this is several of, in a row; none when it is one.
@@ -128,7 +177,7 @@ impl Statement {
     pub(crate) fn rendered(&self, dialect: Dialect) -> &Rendered {
         self.rendered[dialect as usize].get_or_init(|| {
             let mut text = String::new();
-            self.write_text(&mut text);
+            self.write_text(dialect, &mut text);
             let (sql, parameters) = render(dialect.backend(), &text);
             let compound = match dialect {
                 Dialect::Mysql => with_variables(dialect.backend(), &text),
@@ -149,19 +198,11 @@ impl Statement {
         let place = |name: &String| parameters.iter().position(|known| known == name);
         let one = |statement: &&Statement| {
             let own = statement.rendered(dialect);
-            Asked {
-                sql: own.sql,
-                given: own.parameters.iter().filter_map(place).collect(),
-                typed: OnceLock::new(),
-            }
+            Asked::new(own.sql, own.parameters.iter().filter_map(place).collect())
         };
-        match self.in_row() {
-            [] => Box::new([Asked {
-                sql,
-                given: (0..parameters.len()).collect(),
-                typed: OnceLock::new(),
-            }]),
-            row => row.iter().map(one).collect(),
+        match self.parts(dialect) {
+            parts if parts.is_empty() => Box::new([Asked::new(sql, (0..parameters.len()).collect())]),
+            parts => parts.iter().map(one).collect(),
         }
     }
 
@@ -221,11 +262,13 @@ const fn starts(bytes: &[u8], at: usize, wanted: &[u8]) -> bool {
 /// Declares statements, and the list of them for the catalogue.
 ///
 /// `NAME = "…";` is for all databases, and `NAME in Postgres = "…";` for one. `NAME in Sqlite from "backend/sqlite/….sql";` is the section of
-/// that name, for one. `NAME runs [&FIRST, …];` sends several at once, to SQLite.
+/// that name, for one. `NAME runs [&FIRST, …];` sends several at once, where they are asked in turn.
+/// `NAME = "…", on Mysql [&FIRST, …];` are these on MySQL.
 macro_rules! statements {
-    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(from $file:literal)? $(runs $row:tt)? $(= $text:expr)?;)*) => {
+    ($($(#[$doc:meta])* $vis:vis $name:ident $(in $only:ident)? $(from $file:literal)? $(runs $row:tt)? $(= $text:expr)? $(, on Mysql $parts:tt)?;)*) => {
         $($(#[$doc])* $vis static $name: $crate::store::statement::Statement =
-            $crate::store::statement::statements!(@ $name $(in $only)? $(from $file)? $(runs $row)? $(= $text)?);)*
+            $crate::store::statement::statements!(@ $name $(in $only)? $(from $file)? $(runs $row)? $(= $text)?)
+                $(.on_mysql(&$parts))?;)*
 
         /// Every statement of this module.
         #[cfg_attr(not(feature = "internals"), allow(dead_code, reason = "the catalogue is for tests"))]

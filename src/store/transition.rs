@@ -90,7 +90,16 @@ statements! {
                arrived = arrived + b.arriving, halted = halted + b.halting
           {from:b(id id, arriving int, halting int)}
          WHERE {key:ductwork_fan_outs.id;b.id}
-        RETURNING ductwork_fan_outs.id AS id, width, arrived, halted, branch_id";
+        RETURNING ductwork_fan_outs.id AS id, width, arrived, halted, branch_id",
+        on Mysql [&ARRIVE_ALONE, &ARRIVED];
+    ARRIVE_ALONE in Mysql = "
+        UPDATE {into:ductwork_fan_outs;b(id id, arriving int, halting int)}
+           SET fired_at = CASE WHEN arrived + b.arriving = width THEN {now} END,
+               arrived = arrived + b.arriving, halted = halted + b.halting
+         WHERE {key:ductwork_fan_outs.id;b.id}";
+    ARRIVED in Mysql = "
+        SELECT f.id, f.width, f.arrived, f.halted, f.branch_id
+          FROM {rows:b(id id, arriving int, halting int)} STRAIGHT_JOIN ductwork_fan_outs f ON f.id = b.id";
     WAITING_BRANCHES = "
         SELECT br.id, br.run_id, br.pipeline, br.fan_out_id, br.ordinal, br.step_id,
                s.ordinal AS step_ordinal, s.node, r.definition

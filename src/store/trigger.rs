@@ -27,18 +27,20 @@ const CHUNK: usize = 1_000;
 statements! {
     TRIGGER in Postgres from "backend/postgres/trigger.sql";
     TRIGGER_KEYED in Postgres from "backend/postgres/trigger.sql";
-    INSERT_RUNS in Sqlite from "backend/sqlite/trigger.sql";
-    INSERT_KEYED_RUNS in Sqlite from "backend/sqlite/trigger.sql";
-    INSERT_ROOTS in Sqlite from "backend/sqlite/trigger.sql";
-    INSERT_STARTS in Sqlite from "backend/sqlite/trigger.sql";
-    INSERT_FIRST_EXECUTIONS in Sqlite from "backend/sqlite/trigger.sql";
-    INSERT_FIRST_AVAILABILITIES in Sqlite from "backend/sqlite/trigger.sql";
+    INSERT_RUNS in InTurn from "backend/sqlite/trigger.sql";
+    INSERT_KEYED_RUNS in Sqlite from "backend/sqlite/trigger.sql", on Mysql [&KEEP_KEYED_RUNS, &MADE_RUNS];
+    KEEP_KEYED_RUNS in Mysql from "backend/mysql/trigger.sql";
+    MADE_RUNS in Mysql from "backend/mysql/trigger.sql";
+    INSERT_ROOTS in InTurn from "backend/sqlite/trigger.sql";
+    INSERT_STARTS in InTurn from "backend/sqlite/trigger.sql";
+    INSERT_FIRST_EXECUTIONS in InTurn from "backend/sqlite/trigger.sql";
+    INSERT_FIRST_AVAILABILITIES in InTurn from "backend/sqlite/trigger.sql";
     /// An input that is far longer is another one, and need not be read to know it.
     RUNS_BY_KEY = "
         SELECT r.id, r.trigger_key, CASE WHEN octet_length(r.input) <= b.size THEN r.input END AS input
           FROM {rows:b(trigger_key text, size int)}
           JOIN ductwork_runs r ON r.pipeline = :pipeline AND r.trigger_key = b.trigger_key";
-    /// On SQLite.
+    /// Where statements are asked in turn.
     BEGIN_RUNS runs [
         &INSERT_ROOTS,
         &INSERT_STARTS,

@@ -73,6 +73,21 @@ statements! {
                coalesce({now} + b.due_in,
                         CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
                         {now})
+          FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline", on Mysql [&INSERT_BEFORE_HEADS];
+    /// The server does not know again what it groups by.
+    INSERT_BEFORE_HEADS in Mysql = "
+        INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+        WITH b AS (
+            SELECT * FROM {rows:b(execution_id id, pipeline text, due_in int)}),
+        heads AS (
+            SELECT p.pipeline,
+                   (SELECT min(a.due_at) FROM ductwork_availabilities a
+                     WHERE a.pipeline = p.pipeline) AS due_at
+              FROM (SELECT DISTINCT b.pipeline FROM b WHERE b.due_in IS NULL) p)
+        SELECT b.execution_id, b.pipeline,
+               coalesce({now} + b.due_in,
+                        CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
+                        {now})
           FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline";
 }
 

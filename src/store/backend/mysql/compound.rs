@@ -15,13 +15,13 @@ pub const LONGEST: usize = 1 << 20;
 
 /// True of a statement that is several, none of which returns rows.
 pub fn is_fit(statement: &Statement) -> bool {
-    let row = statement.in_row();
-    let writes = |one: &&Statement| {
+    let parts = statement.parts(Dialect::Mysql);
+    let writes = |one: &&'static Statement| {
         let sql = one.sql(Dialect::Mysql).trim_start();
         let words = ["INSERT ", "UPDATE ", "DELETE ", super::WHOLE];
         words.iter().any(|word| sql.starts_with(word))
     };
-    !row.is_empty() && row.iter().all(writes)
+    parts.len() > 1 && parts.iter().all(writes)
 }
 
 /// The text of one.
@@ -75,7 +75,7 @@ impl Compound {
 
     /// Adds the statements of a row.
     pub fn run(&mut self, statement: &Statement) {
-        for one in statement.in_row() {
+        for one in statement.parts(Dialect::Mysql) {
             self.then(&one.rendered(Dialect::Mysql).compound);
         }
     }

@@ -22,6 +22,8 @@ use crate::store::conn::Purpose;
 use crate::store::dialect::Dialect;
 use crate::store::error::{Error, Source};
 use crate::store::patience::Patience;
+#[cfg(feature = "internals")]
+use crate::store::statement::Asked;
 use crate::store::statement::{Arg, Args, Rows, Statement};
 
 /// Statements that stay prepared, on the server as well.
@@ -46,7 +48,7 @@ pub struct Mysql {
 pub struct Answer {
     /// The rows of all statements, one after the other.
     pub rows: Vec<Row>,
-    /// How many rows they wrote, all together.
+    /// How many rows the last of them wrote, or found.
     pub written: u64,
 }
 
@@ -267,7 +269,7 @@ impl Mysql {
         let written = asked.affected_rows();
         asked.drop_result().await?;
         answer.rows.extend(rows.into_iter().map(Row::of));
-        answer.written += written;
+        answer.written = written;
         Ok(written)
     }
 
@@ -299,17 +301,23 @@ impl Mysql {
             self.stage(batch, rows).await.map_err(Failed::before_end)?;
         }
         let values = value::parameters(statement, args);
-        let mut written = 0;
+        let (mut written, mut found) = (0, 0);
         for asked in statement.rendered(Dialect::Mysql).asked {
             let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();
             if asked.sql.trim_start().starts_with(WHOLE) {
-                check_count(written, given.first().copied()).map_err(Failed::before_end)?;
+                let rows = Arg::Int(Some(found));
+                let wanted = given.first().copied().unwrap_or(&rows);
+                check_count(written, wanted).map_err(Failed::before_end)?;
                 continue;
             }
             let sql = asked.typed.get_or_init(|| value::typed(asked.sql, &given));
             let given = given.into_iter().map(value::value).collect();
+            let before = answer.rows.len();
             let run = self.one(sql, given, &mut answer).await;
             written = run.map_err(Failed::before_end)?;
+            if answer.rows.len() > before || sql.trim_start().starts_with("SELECT") {
+                found = (answer.rows.len() - before) as i64;
+            }
         }
         if let Some(end) = end {
             self.script(end).await.map_err(Failed::at_end)?;
@@ -352,7 +360,7 @@ impl Mysql {
         let written = self
             .one(&staging(batch), vec![value::value(&Arg::Rows(rows))], &mut Answer::default())
             .await?;
-        check_count(written, Some(&Arg::Int(Some(rows.len() as i64))))
+        check_count(written, &Arg::Int(Some(rows.len() as i64)))
     }
 
     /// Runs text of several statements without parameters, one after the other. `{bin}` in it is the collation
@@ -385,10 +393,12 @@ impl Mysql {
 
     /// Lets the server parse a statement and look up its names, without running it.
     #[cfg(feature = "internals")]
-    pub async fn check(&mut self, sql: &'static str) -> Result<(), Failure> {
-        let sql = self.server.words(sql);
-        let prepared = self.conn()?.prep(sql.as_ref()).await?;
-        self.conn()?.close(prepared).await?;
+    pub async fn check(&mut self, asked: &'static [Asked]) -> Result<(), Failure> {
+        for one in asked {
+            let sql = self.server.words(one.sql);
+            let prepared = self.conn()?.prep(sql.as_ref()).await?;
+            self.conn()?.close(prepared).await?;
+        }
         Ok(())
     }
 
@@ -429,10 +439,10 @@ fn batches<'a>(statement: &Statement, args: Args<'a>) -> Vec<(&'static str, &'a 
     rows.collect()
 }
 
-fn check_count(written: u64, wanted: Option<&Arg<'_>>) -> Result<(), Failure> {
+fn check_count(written: u64, wanted: &Arg<'_>) -> Result<(), Failure> {
     let written = i64::try_from(written).unwrap_or(i64::MAX);
     match wanted {
-        Some(&Arg::Int(Some(wanted))) if wanted != written => Err(Failure::Count { wanted, written }),
+        &Arg::Int(Some(wanted)) if wanted != written => Err(Failure::Count { wanted, written }),
         _ => Ok(()),
     }
 }

@@ -627,7 +627,7 @@ mod tests {
             ("INSERT INTO parent VALUES ('no number')", false),
         ] {
             let given = Vec::new();
-            let failed = session.run_all(bounds, &[Asked { sql, given }], &[]);
+            let failed = session.run_all(bounds, &[Asked::new(sql, given)], &[]);
             assert_eq!(
                 failed.err().map(|failed| failed.at_end),
                 Some(at_end),

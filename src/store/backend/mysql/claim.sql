@@ -1,0 +1,24 @@
+-- Claims executions: one statement after the other, in one transaction.
+
+-- name: DUE_AVAILABILITIES
+-- What another has locked is somebody else's. Those that were taken before are passed over by their place, which
+-- is said twice: a server looks no pair up by an index. They are deleted by id afterwards: a DELETE that looks for
+-- the first ones itself locks what it walks over, and meets those of others.
+SELECT execution_id AS id, due_at, {now} - due_at AS waited FROM ductwork_availabilities
+ WHERE pipeline = :pipeline AND due_at <= {now}
+   AND due_at >= :behind AND (due_at > :behind OR execution_id > :behind_id)
+ ORDER BY due_at, execution_id LIMIT :n {skip_locked}
+
+-- name: DUE_READABLE
+SELECT q.execution_id AS id, q.due_at, {now} - q.due_at AS waited FROM ductwork_availabilities q
+ WHERE q.pipeline = :pipeline AND q.due_at <= {now}
+   AND q.due_at >= :behind AND (q.due_at > :behind OR q.execution_id > :behind_id)
+   AND q.execution_id NOT IN (SELECT x.id FROM {rows:x(id id)})
+   AND (SELECT r.definition FROM ductwork_executions e
+          JOIN ductwork_steps s ON s.id = e.step_id
+          JOIN ductwork_runs r ON r.id = s.run_id
+         WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
+ ORDER BY q.due_at, q.execution_id LIMIT :n {skip_locked}
+
+-- name: REMOVE_AVAILABILITIES
+{delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}

@@ -1,0 +1,82 @@
+-- Commits what executions came to: one statement after the other, in one transaction. Each is named after that of
+-- `../sqlite/commit.sql` that does the same there. A table that is written from a batch says whose column it sets,
+-- because the batch has some of the same name.
+
+-- name: HELD_RESULTS
+-- The results whose execution is still ours, which stays so: its row is locked.
+SELECT e.id AS execution_id
+  FROM {rows:results} STRAIGHT_JOIN ductwork_executions e ON e.id = results.execution_id
+ WHERE e.process_id = :process AND e.result IS NULL
+ ORDER BY e.id {lock}
+
+-- name: CLOSE_HELD
+-- The claim's fence (I4, I5): see `../postgres/commit.sql`.
+UPDATE {into:ductwork_executions;results}
+   SET ductwork_executions.completed_at = {now}, ductwork_executions.result = results.result,
+       ductwork_executions.error_class = results.error_class,
+       ductwork_executions.error_message = results.error_message,
+       ductwork_executions.error_backtrace = results.error_backtrace, ductwork_executions.log = results.log
+  {from:results}
+ WHERE ductwork_executions.id = results.execution_id
+   AND ductwork_executions.process_id = :process
+   AND ductwork_executions.result IS NULL
+
+-- name: ALL_CLOSED
+-- As many as are locked.
+{whole:ROW_COUNT();FOUND_ROWS()}
+
+-- name: LOCKED_LAST
+-- RACE: two workers with the last two siblings. The barrier's row is locked before it is read, so the second sees
+-- the first's arrival, and exactly one of them is the last. Proven by
+-- `the_last_two_siblings_at_two_workers_leave_one_to_the_advancer`. (I13)
+SELECT execution_id FROM (
+    SELECT execution_id,
+           CASE WHEN missing = row_number() OVER (PARTITION BY arrives_at ORDER BY step_id)
+                THEN 1 ELSE 0 END AS last
+      FROM (SELECT b.execution_id, b.step_id, b.arrives_at, f.width - f.arrived AS missing
+              FROM {rows:b(execution_id id, step_id id, arrives_at id)}
+              STRAIGHT_JOIN ductwork_fan_outs f ON f.id = b.arrives_at
+             ORDER BY f.id DESC {lock}) barriers) numbered
+ WHERE last = 1
+
+-- name: ARRIVE_COUNTED
+UPDATE (SELECT held.arrives_at AS id, count(*) AS n FROM {rows:held}
+         WHERE held.arrives_at IS NOT NULL AND held.last = 0 GROUP BY held.arrives_at) a
+       STRAIGHT_JOIN ductwork_fan_outs
+   SET ductwork_fan_outs.arrived = ductwork_fan_outs.arrived + a.n
+ WHERE ductwork_fan_outs.id = a.id
+
+-- name: END_HELD_STEPS
+UPDATE {into:ductwork_steps;held}
+   SET ductwork_steps.status = CASE WHEN held.last = 1 THEN 'advancing' ELSE held.step_status END,
+       ductwork_steps.output = held.output, ductwork_steps.completed_at = {now}
+  {from:held}
+ WHERE ductwork_steps.id = held.step_id
+   AND held.step_status IS NOT NULL
+   AND ductwork_steps.status = 'in_progress'
+
+-- name: MOVE_HELD
+UPDATE {into:ductwork_branches;held}
+   SET ductwork_branches.status = CASE WHEN held.ends = 1 AND held.last = 0 THEN 'completed' ELSE 'in_progress' END,
+       ductwork_branches.step_id = coalesce(held.next_step_id, held.step_id),
+       ductwork_branches.ready_at = CASE WHEN held.ready = 1 OR held.last = 1 THEN {now} END,
+       ductwork_branches.last_advanced_at = CASE WHEN held.ready = 1 OR held.last = 1
+                                                 THEN ductwork_branches.last_advanced_at ELSE {now} END
+  {from:held}
+ WHERE ductwork_branches.id = held.branch_id
+   AND (held.ready = 1 OR held.transition_id IS NOT NULL)
+   AND ductwork_branches.step_id = held.step_id
+   AND ductwork_branches.status = 'in_progress'
+
+-- name: ALL_HELD_MOVED
+-- All or nothing: refused when a branch was not where its result says (I9).
+{whole:ROW_COUNT();:moves}
+
+-- name: END_HELD_RUNS
+UPDATE {into:ductwork_runs;held}
+   SET ductwork_runs.status = 'completed', ductwork_runs.completed_at = {now}, ductwork_runs.output = held.output
+  {from:held}
+ WHERE ductwork_runs.id = held.run_id
+   AND held.ends = 1
+   AND held.arrives_at IS NULL
+   AND ductwork_runs.status IN ('in_progress', 'dampened')

@@ -1,0 +1,14 @@
+-- Starts runs of keys: one statement after the other, in one transaction.
+
+-- name: KEEP_KEYED_RUNS
+-- The unique index lets the first trigger of a key win; a second writes nothing (T1). A run that is there counts
+-- as one that was written, so those that were made are asked for by their ids, which are ours alone.
+INSERT INTO ductwork_runs (id, pipeline, definition, input, trigger_key, triggered_at, trace_parent, trace_state,
+                           baggage)
+SELECT new_runs.id, :pipeline, :definition, new_runs.input, new_runs.trigger_key, {now}, :trace_parent,
+       :trace_state, :baggage
+  FROM {rows:new_runs}
+{keep:ductwork_runs;id}
+
+-- name: MADE_RUNS
+SELECT r.id FROM {rows:new_runs} STRAIGHT_JOIN ductwork_runs r ON r.id = new_runs.id
