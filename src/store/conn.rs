@@ -751,7 +751,7 @@ impl Conn {
                     again_after(attempt).await;
                     attempt += 1;
                 }
-                failed => return Err(failed),
+                failed => return Err(failed.persistent()),
             }
         }
     }

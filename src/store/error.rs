@@ -238,6 +238,17 @@ impl Error {
         Self::unavailable(Source::Io(error))
     }
 
+    /// The same, of what was tried again and again, or is not to be. A count that is not right once may be the
+    /// server's fault; one that never is, is what the rows say.
+    pub(super) fn persistent(self) -> Self {
+        match self {
+            Self::Retryable { statement, source } if source.is_count() => {
+                Self::Corrupt(format!("a part of {statement} found less than it was to write"))
+            }
+            other => other,
+        }
+    }
+
     /// The classification of a driver's error during `statement`.
     pub(crate) fn of(source: Source, statement: &'static str) -> Self {
         let (blame, constraint) = (source.blame(), source.constraint());
@@ -281,6 +292,11 @@ impl Source {
             Self::Mysql(error) => Some(error),
             Self::Io(_) | Self::Gone => None,
         }
+    }
+
+    /// True where a write did not write as many rows as it had to.
+    fn is_count(&self) -> bool {
+        matches!(self, Self::Mysql(failure) if failure.is_count())
     }
 
     /// True for the word of the database itself, and not of the way to it.

@@ -51,13 +51,7 @@ impl Sandbox {
 
     /// Makes it, with the schema of this program; a connection to it.
     pub async fn create(&self) -> Result<Conn, Error> {
-        if self.file().is_none() {
-            let mut conn = self.around.connect(Purpose::Query).await?;
-            let created = conn.script("CREATE SCHEMA", self.sql("CREATE SCHEMA", ""));
-            let created = created.await;
-            conn.close().await;
-            created?;
-        }
+        self.make().await?;
         let mut conn = self.location.connect(Purpose::Query).await?;
         if let Some(current) = CURRENT.iter().find(|one| one.is_for(conn.dialect())) {
             // A pooler in between may ignore the options of a connection. Without them all of
@@ -74,6 +68,17 @@ impl Sandbox {
         }
         migrate::migrate(&mut conn).await?;
         Ok(conn)
+    }
+
+    /// Makes it, empty, unless it is a file, which is made by the first who connects.
+    pub async fn make(&self) -> Result<(), Error> {
+        if self.file().is_some() {
+            return Ok(());
+        }
+        let mut conn = self.around.connect(Purpose::Query).await?;
+        let created = conn.script("CREATE SCHEMA", self.sql("CREATE SCHEMA", "")).await;
+        conn.close().await;
+        created
     }
 
     /// Removes it with all that is in it; that it was never made is no error.

@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ductwork::store::sandbox::Sandbox;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
 
 /// Names the PostgreSQL server that tests may use.
 const POSTGRES: &str = "DUCTWORK_TEST_POSTGRES_URL";
+/// Names the MySQL or MariaDB server that tests may use.
+const MYSQL: &str = "DUCTWORK_TEST_MYSQL_URL";
 
 /// A database that nobody else uses.
 #[derive(Clone)]
@@ -22,6 +25,7 @@ pub struct Db {
 enum Kept {
     Sqlite { _dir: tempfile::TempDir },
     Postgres { server: String, schema: String },
+    Mysql { sandbox: Sandbox },
 }
 
 impl Db {
@@ -58,6 +62,23 @@ impl Db {
         }
     }
 
+    /// A fresh database on the MySQL or MariaDB server.
+    pub async fn mysql() -> Self {
+        let server = std::env::var(MYSQL).unwrap_or_else(|_| {
+            panic!(
+                "{MYSQL} is not set, so nothing was tested on MySQL. Run scripts/test, which starts a server, or set \
+                 it to a server that tests may use."
+            )
+        });
+        let sandbox = Sandbox::beside(&server, "test").expect("the server's URL");
+        sandbox.make().await.expect("a database for the test");
+        Self {
+            location: sandbox.location().clone(),
+            url: sandbox.url().to_owned(),
+            kept: Arc::new(Kept::Mysql { sandbox }),
+        }
+    }
+
     /// A connection to the database as it is.
     pub async fn connect(&self) -> Conn {
         let conn = self.location.connect(Purpose::Engine).await;
@@ -75,6 +96,9 @@ impl Db {
     pub async fn remove(self) {
         if let Kept::Postgres { server, schema } = &*self.kept {
             run(server, format!("DROP SCHEMA {schema} CASCADE")).await;
+        }
+        if let Kept::Mysql { sandbox } = &*self.kept {
+            sandbox.remove().await.expect("a database that nobody uses any more");
         }
     }
 }
@@ -120,6 +144,11 @@ macro_rules! on_every_database {
             #[tokio::test]
             async fn postgres() {
                 $crate::support::with(Db::postgres().await, body).await;
+            }
+
+            #[tokio::test]
+            async fn mysql() {
+                $crate::support::with(Db::mysql().await, body).await;
             }
         }
     )*};

@@ -74,21 +74,15 @@ statements! {
                         CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
                         {now})
           FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline", on Mysql [&INSERT_BEFORE_HEADS];
-    /// The server does not know again what it groups by.
+    /// The head of a pipeline's queue is looked up for each row, which is one entry of an index.
     INSERT_BEFORE_HEADS in Mysql = "
         INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
-        WITH b AS (
-            SELECT * FROM {rows:b(execution_id id, pipeline text, due_in int)}),
-        heads AS (
-            SELECT p.pipeline,
-                   (SELECT min(a.due_at) FROM ductwork_availabilities a
-                     WHERE a.pipeline = p.pipeline) AS due_at
-              FROM (SELECT DISTINCT b.pipeline FROM b WHERE b.due_in IS NULL) p)
         SELECT b.execution_id, b.pipeline,
                coalesce({now} + b.due_in,
-                        CASE WHEN heads.due_at < {now} THEN heads.due_at - 1 END,
+                        (SELECT CASE WHEN min(a.due_at) < {now} THEN min(a.due_at) - 1 END
+                           FROM ductwork_availabilities a WHERE a.pipeline = b.pipeline),
                         {now})
-          FROM b LEFT JOIN heads ON heads.pipeline = b.pipeline";
+          FROM {rows:b(execution_id id, pipeline text, due_in int)}";
 }
 
 pub(super) async fn insert_fan_outs(

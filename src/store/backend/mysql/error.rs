@@ -46,6 +46,11 @@ impl Failure {
 }
 
 impl Failure {
+    /// True where a write did not write as many rows as it had to: the only sum of ours that is out of range.
+    pub fn is_count(&self) -> bool {
+        matches!(self, Self::Count { .. }) || self.code() == 1690
+    }
+
     /// True when a change of the schema was made already: the table, the column, the index or the constraint is
     /// there, or is not there any more.
     pub fn is_done_already(&self) -> bool {
