@@ -624,16 +624,53 @@ fn migrate(made: &mut BTreeSet<String>, sql: &str) {
     }
 }
 
+/// The names of the migrations of a database.
+fn migrations(of: &str) -> BTreeSet<String> {
+    let directory = fs::read_dir(root().join("migrations").join(of)).expect("migrations");
+    let names = directory.map(|entry| entry.expect("a file").file_name());
+    names
+        .map(|name| name.to_str().expect("a plain name").to_owned())
+        .collect()
+}
+
+/// MySQL has no partial index. Columns stand in for their conditions, and some indexes for two.
+const OTHERWISE_ON_MYSQL: [&str; 8] = [
+    "ductwork_runs.ended_at",
+    "ductwork_executions.only_step",
+    "ductwork_executions.holder",
+    "ductwork_transitions.open_branch",
+    "ductwork_advancements.open_branch",
+    "ductwork_advancements.holder",
+    "ductwork_runs_completed",
+    "ductwork_branches_halted",
+];
+
+#[test]
+fn mysql_has_the_schema_of_the_others() {
+    let names = migrations("postgres");
+    assert_eq!(
+        names,
+        migrations("mysql"),
+        "each migration has a file of the same name"
+    );
+    let [mut postgres_has, mut mysql_has] = [BTreeSet::new(), BTreeSet::new()];
+    for name in names {
+        migrate(
+            &mut postgres_has,
+            &read(&format!("migrations/postgres/{name}")),
+        );
+        migrate(&mut mysql_has, &read(&format!("migrations/mysql/{name}")));
+    }
+    let differ: BTreeSet<&str> = postgres_has
+        .symmetric_difference(&mysql_has)
+        .map(String::as_str)
+        .collect();
+    assert_eq!(differ, BTreeSet::from(OTHERWISE_ON_MYSQL));
+}
+
 #[test]
 fn both_databases_have_the_same_schema() {
-    let names = |of: &str| -> BTreeSet<String> {
-        let directory = fs::read_dir(root().join("migrations").join(of)).expect("migrations");
-        let names = directory.map(|entry| entry.expect("a file").file_name());
-        names
-            .map(|name| name.to_str().expect("a plain name").to_owned())
-            .collect()
-    };
-    let (postgres, sqlite) = (names("postgres"), names("sqlite"));
+    let (postgres, sqlite) = (migrations("postgres"), migrations("sqlite"));
     assert_eq!(
         postgres, sqlite,
         "each migration has a file of the same name for each database"

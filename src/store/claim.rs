@@ -314,7 +314,8 @@ pub async fn claim_behind(
         let rows = Rows::new().ids("id", ids(&taken)?);
         if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
             let args = [("b", (&rows).into())];
-            conn.write(&REMOVE_AVAILABILITIES, &args, taken.len()).await?;
+            conn.write(&REMOVE_AVAILABILITIES, &args, taken.len())
+                .await?;
         }
         let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
         // I2: what is available is unclaimed.

@@ -89,9 +89,8 @@ impl Location {
                     "this ductworkd does not work with MySQL and MariaDB yet: use PostgreSQL or SQLite".to_owned(),
                 ));
             }
-            let address = Address::parse(url).map_err(|error| {
-                Error::Configured(format!("not a database URL: {error}"))
-            })?;
+            let address = Address::parse(url)
+                .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
             Target::Mysql(Box::new(address))
         } else {
             let servers = Servers::parse(url)
@@ -570,11 +569,14 @@ impl Conn {
                 self.statements += 1;
                 let asked = statement.rendered(Dialect::Sqlite).asked;
                 let answer = conn.run([begin, end], asked, sqlite_values(statement, args));
-                let answer = answer.await.map_err(|failed| (failed.source, failed.at_end));
+                let answer = answer
+                    .await
+                    .map_err(|failed| (failed.source, failed.at_end));
                 answer.map(Answered::from)
             }
             Inner::Mysql(conn) => {
-                let answer = async { Ok::<_, Source>(conn.ask([begin, end], statement, args).await) };
+                let answer =
+                    async { Ok::<_, Source>(conn.ask([begin, end], statement, args).await) };
                 let answer = self.patience.answered(answer).await;
                 self.statements += conn.take_sent();
                 match answer {
@@ -595,13 +597,15 @@ impl Conn {
             }
             Inner::Postgres(_) => unreachable!("PostgreSQL is asked all at once"),
         };
-        answer.map_err(|(source, at_end)| match self.failed(source, statement.name) {
-            Error::Unavailable { source, .. } => Error::Unavailable {
-                source,
-                in_commit: at_end,
+        answer.map_err(
+            |(source, at_end)| match self.failed(source, statement.name) {
+                Error::Unavailable { source, .. } => Error::Unavailable {
+                    source,
+                    in_commit: at_end,
+                },
+                error => error,
             },
-            error => error,
-        })
+        )
     }
 
     /// Runs a statement that yields at most one row.
@@ -643,15 +647,21 @@ impl Conn {
     }
 
     /// Runs a statement that is several on this database, in a transaction of its own.
-    async fn fetch_parts(&mut self, statement: &Statement, args: Args<'_>) -> Result<Vec<Row>, Error> {
+    async fn fetch_parts(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
         let work = async |conn: &mut Conn| conn.fetch_and_commit(statement, args).await;
-        Box::pin(self.transaction(work)).await.map_err(|error| match error {
-            Error::Unavailable { source, .. } => Error::Unavailable {
-                source,
-                in_commit: true,
-            },
-            error => error,
-        })
+        Box::pin(self.transaction(work))
+            .await
+            .map_err(|error| match error {
+                Error::Unavailable { source, .. } => Error::Unavailable {
+                    source,
+                    in_commit: true,
+                },
+                error => error,
+            })
     }
 
     /// Lets the database parse a statement and look up its names, without running it.
@@ -690,7 +700,11 @@ impl Conn {
 
     /// Changes the schema by `'static` text of several statements, in a transaction where one undoes that, and
     /// otherwise each alone, as if it had not been run before.
-    pub(super) async fn change_schema(&mut self, name: &'static str, text: &'static str) -> Result<(), Error> {
+    pub(super) async fn change_schema(
+        &mut self,
+        name: &'static str,
+        text: &'static str,
+    ) -> Result<(), Error> {
         let Inner::Mysql(conn) = &mut self.inner else {
             return self.script(name, text).await;
         };

@@ -242,9 +242,9 @@ impl Error {
     /// server's fault; one that never is, is what the rows say.
     pub(super) fn persistent(self) -> Self {
         match self {
-            Self::Retryable { statement, source } if source.is_count() => {
-                Self::Corrupt(format!("a part of {statement} found less than it was to write"))
-            }
+            Self::Retryable { statement, source } if source.is_count() => Self::Corrupt(format!(
+                "a part of {statement} found less than it was to write"
+            )),
             other => other,
         }
     }

@@ -272,7 +272,8 @@ async fn apply_again(conn: &mut Conn, migration: &'static Migration) -> Result<A
     failpoint!(conn, "migrate.begin");
     let applied = async {
         conn.set(Setting::MigrationLockWait).await?;
-        conn.change_schema(migration.name, migration.sql(conn.dialect())).await?;
+        conn.change_schema(migration.name, migration.sql(conn.dialect()))
+            .await?;
         failpoint!(conn, "migrate.written");
         conn.execute(&RECORD, &args).await
     };
@@ -450,9 +451,19 @@ mod tests {
                     let widened = after.first().filter(|next| next.starts_with(&again));
                     widened.is_some_and(|new| widens(before, is_list, new))
                 }
-                ["alter", "table", _, "drop", "constraint", name, "add", "constraint", again, "check", ..]
-                    if name.strip_suffix(',') == Some(*again) =>
-                {
+                [
+                    "alter",
+                    "table",
+                    _,
+                    "drop",
+                    "constraint",
+                    name,
+                    "add",
+                    "constraint",
+                    again,
+                    "check",
+                    ..,
+                ] if name.strip_suffix(',') == Some(*again) => {
                     let is_list = |it: &&String| it.contains(&format!("constraint {again} check"));
                     widens(before, is_list, statement)
                 }

@@ -16,7 +16,11 @@ use super::statement::{Only, Statement};
 
 /// The schema or the database of a connection.
 static CURRENT: [Statement; 2] = [
-    Statement::only(Only::Postgres, "CURRENT_SCHEMA", "SELECT current_schema()::text AS name"),
+    Statement::only(
+        Only::Postgres,
+        "CURRENT_SCHEMA",
+        "SELECT current_schema()::text AS name",
+    ),
     Statement::only(Only::Mysql, "CURRENT_SCHEMA", "SELECT DATABASE() AS name"),
 ];
 
@@ -76,7 +80,9 @@ impl Sandbox {
             return Ok(());
         }
         let mut conn = self.around.connect(Purpose::Query).await?;
-        let created = conn.script("CREATE SCHEMA", self.sql("CREATE SCHEMA", "")).await;
+        let created = conn
+            .script("CREATE SCHEMA", self.sql("CREATE SCHEMA", ""))
+            .await;
         conn.close().await;
         created
     }

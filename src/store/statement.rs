@@ -201,7 +201,9 @@ impl Statement {
             Asked::new(own.sql, own.parameters.iter().filter_map(place).collect())
         };
         match self.parts(dialect) {
-            parts if parts.is_empty() => Box::new([Asked::new(sql, (0..parameters.len()).collect())]),
+            parts if parts.is_empty() => {
+                Box::new([Asked::new(sql, (0..parameters.len()).collect())])
+            }
             parts => parts.iter().map(one).collect(),
         }
     }

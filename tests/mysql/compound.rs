@@ -28,7 +28,10 @@ static LATER: Statement = Statement::new(
 );
 static ROW: Statement = Statement::row("ROW", &[&INSERT, &MOVE, &ALL, &QUEUE, &LATER]);
 /// The same, which answers with rows: each of its parts is sent alone.
-static READ: Statement = Statement::new("READ", "SELECT new_runs.input AS it FROM {rows:new_runs} ORDER BY new_runs.id");
+static READ: Statement = Statement::new(
+    "READ",
+    "SELECT new_runs.input AS it FROM {rows:new_runs} ORDER BY new_runs.id",
+);
 static ALONE: Statement = Statement::row("ALONE", &[&INSERT, &MOVE, &ALL, &READ, &QUEUE]);
 
 const INPUTS: [&str; 3] = ["\"it's\"", "\"\\u0000 \\\\ 𝄞\"", "null"];
@@ -38,7 +41,9 @@ fn id(of: u128, at: u128) -> Uuid {
 }
 
 fn batch(of: u128, input: &str) -> Rows<'_> {
-    let inputs = INPUTS.iter().map(|it| if input.is_empty() { it } else { input });
+    let inputs = INPUTS
+        .iter()
+        .map(|it| if input.is_empty() { it } else { input });
     let ids = |kind: u128| (0..3).map(move |at| id(of, kind * 8 + at));
     Rows::new()
         .ids("id", ids(1))
@@ -49,7 +54,14 @@ fn batch(of: u128, input: &str) -> Rows<'_> {
         .ids("execution_id", ids(4))
 }
 
-async fn run(conn: &mut Conn, statement: &'static Statement, of: u128, count: i64, input: &str, commit: bool) -> Result<usize, Error> {
+async fn run(
+    conn: &mut Conn,
+    statement: &'static Statement,
+    of: u128,
+    count: i64,
+    input: &str,
+    commit: bool,
+) -> Result<usize, Error> {
     let rows = batch(of, input);
     let pipeline = format!("p{of}");
     let args = [
@@ -87,7 +99,10 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
                 assert!(!conn.is_broken());
                 assert_eq!(text(conn, WRITTEN).await, nothing, "{}", statement.name);
                 conn.take_statements();
-                assert_eq!(run(conn, statement, 1, 3, "", commit).await.unwrap(), answers);
+                assert_eq!(
+                    run(conn, statement, 1, 3, "", commit).await.unwrap(),
+                    answers
+                );
                 let sent = conn.take_statements();
                 let written = text(conn, WRITTEN).await;
                 for input in INPUTS {
@@ -101,7 +116,12 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
                     _ => 8,
                 };
                 assert_eq!(sent, packets, "{} {commit}", statement.name);
-                conn.script("EMPTY", "DELETE FROM ductwork_runs; DELETE FROM ductwork_availabilities").await.unwrap();
+                conn.script(
+                    "EMPTY",
+                    "DELETE FROM ductwork_runs; DELETE FROM ductwork_availabilities",
+                )
+                .await
+                .unwrap();
             }
         }
         // The second duplicate fails in the middle.
@@ -109,7 +129,10 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
         let before = text(conn, WRITTEN).await;
         for statement in [&ROW, &ALONE] {
             let error = run(conn, statement, 1, 3, "", true).await.unwrap_err();
-            assert!(matches!(&error, Error::Constraint { constraint, .. } if constraint == "PRIMARY"), "{error:?}");
+            assert!(
+                matches!(&error, Error::Constraint { constraint, .. } if constraint == "PRIMARY"),
+                "{error:?}"
+            );
             assert_eq!(text(conn, WRITTEN).await, before);
         }
     })

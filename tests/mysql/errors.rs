@@ -8,7 +8,9 @@ use crate::{another, statement, text, with};
 /// The class of an error, by its variant and whether it blames the value.
 fn class(error: &Error) -> (&'static str, bool) {
     let variant = match error {
-        Error::Unavailable { in_commit: true, .. } => "unknown",
+        Error::Unavailable {
+            in_commit: true, ..
+        } => "unknown",
         Error::Unavailable { .. } => "unavailable",
         Error::Hindered { .. } => "hindered",
         Error::Retryable { .. } => "retryable",
@@ -39,16 +41,52 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
     with(|_sandbox, mut conn| async move {
         conn.script("SETUP", SETUP).await.unwrap();
         for (sql, variant, blames) in [
-            ("INSERT INTO checked VALUES (1, 'c', NULL)", "constraint", true),
-            ("INSERT INTO checked VALUES (3, 'a', NULL)", "constraint", true),
-            ("INSERT INTO checked VALUES (0, 'c', NULL)", "constraint", true),
+            (
+                "INSERT INTO checked VALUES (1, 'c', NULL)",
+                "constraint",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (3, 'a', NULL)",
+                "constraint",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (0, 'c', NULL)",
+                "constraint",
+                true,
+            ),
             ("INSERT INTO referring VALUES (7)", "refused", true),
-            ("INSERT INTO checked VALUES (NULL, 'c', NULL)", "refused", true),
-            ("INSERT INTO checked VALUES (3, 'long', NULL)", "refused", true),
-            ("INSERT INTO checked VALUES (99999999999, 'c', NULL)", "refused", true),
-            ("INSERT INTO checked VALUES ('x', 'c', NULL)", "refused", true),
-            ("INSERT INTO checked VALUES (3, x'ff', NULL)", "refused", true),
-            ("INSERT INTO checked VALUES (3, 'c', x'0123456789abcdef0123456789abcdef01')", "refused", true),
+            (
+                "INSERT INTO checked VALUES (NULL, 'c', NULL)",
+                "refused",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (3, 'long', NULL)",
+                "refused",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (99999999999, 'c', NULL)",
+                "refused",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES ('x', 'c', NULL)",
+                "refused",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (3, x'ff', NULL)",
+                "refused",
+                true,
+            ),
+            (
+                "INSERT INTO checked VALUES (3, 'c', x'0123456789abcdef0123456789abcdef01')",
+                "refused",
+                true,
+            ),
             ("SELECT 9223372036854775807 + (1 <> 2)", "retryable", false),
             ("SELECT nothing FROM checked", "refused", false),
             ("SELECT 1 FROM nowhere", "refused", false),
@@ -62,10 +100,23 @@ async fn what_one_statement_can_raise_is_blamed_on_the_value_or_on_the_program()
         let error = raised(&mut conn, "INSERT INTO checked VALUES (3, 'a', NULL)").await;
         assert_eq!(error.to_string(), "the constraint texts refused the write");
         let error = raised(&mut conn, "INSERT INTO checked VALUES (0, 'c', NULL)").await;
-        assert_eq!(error.to_string(), "the constraint positive refused the write");
+        assert_eq!(
+            error.to_string(),
+            "the constraint positive refused the write"
+        );
         // Nothing was cut, and nothing was left open.
-        assert_eq!(text(&mut conn, "SELECT CAST(count(*) AS CHAR) AS it FROM checked").await, "2");
-        assert_eq!(text(&mut conn, "SELECT CAST(@@in_transaction AS CHAR) AS it").await, "0");
+        assert_eq!(
+            text(
+                &mut conn,
+                "SELECT CAST(count(*) AS CHAR) AS it FROM checked"
+            )
+            .await,
+            "2"
+        );
+        assert_eq!(
+            text(&mut conn, "SELECT CAST(@@in_transaction AS CHAR) AS it").await,
+            "0"
+        );
         conn.close().await;
     })
     .await;
@@ -116,7 +167,9 @@ async fn when_within(sandbox: &Sandbox, id: &str, like: &str, then: &str) {
     while text(&mut conn, sql.clone()).await != "1" {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    conn.script("THEN", then.replace("ID", id).leak()).await.unwrap();
+    conn.script("THEN", then.replace("ID", id).leak())
+        .await
+        .unwrap();
     conn.close().await;
 }
 
@@ -126,10 +179,15 @@ async fn a_statement_that_is_killed_or_takes_too_long_is_tried_again_and_leaves_
         conn.script("SETUP", SETUP).await.unwrap();
         let session = id(&mut conn).await;
         let sleep = "SELECT sleep(60) FROM checked";
-        let (error, ()) = tokio::join!(raised(&mut conn, sleep), when_within(&sandbox, &session, "SELECT sleep%", "KILL QUERY ID"));
+        let (error, ()) = tokio::join!(
+            raised(&mut conn, sleep),
+            when_within(&sandbox, &session, "SELECT sleep%", "KILL QUERY ID")
+        );
         assert_eq!(class(&error), ("retryable", false), "{error:?}");
         assert!(!conn.is_broken());
-        conn.script("SET", "SET SESSION max_statement_time = 0.05").await.unwrap();
+        conn.script("SET", "SET SESSION max_statement_time = 0.05")
+            .await
+            .unwrap();
         let error = raised(&mut conn, sleep).await;
         assert_eq!(class(&error), ("retryable", false), "{error:?}");
         assert!(!conn.is_broken());
@@ -145,7 +203,10 @@ async fn a_session_that_is_killed_is_unavailable() {
         conn.script("SETUP", SETUP).await.unwrap();
         let session = id(&mut conn).await;
         let sleep = "SELECT sleep(60) FROM checked";
-        let (error, ()) = tokio::join!(raised(&mut conn, sleep), when_within(&sandbox, &session, "SELECT sleep%", "KILL ID"));
+        let (error, ()) = tokio::join!(
+            raised(&mut conn, sleep),
+            when_within(&sandbox, &session, "SELECT sleep%", "KILL ID")
+        );
         assert_eq!(class(&error), ("unavailable", false), "{error:?}");
         assert!(conn.is_broken());
         conn.close().await;
@@ -155,16 +216,28 @@ async fn a_session_that_is_killed_is_unavailable() {
         let mut killer = another(&sandbox, Purpose::Query).await;
         let error = conn
             .transaction(async |conn| {
-                conn.execute(statement("UPDATE checked SET text = 'x' WHERE n = 1"), &[]).await?;
-                killer.script("KILL", format!("KILL {session}").leak()).await.unwrap();
-                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 2"), &[]).await
+                conn.execute(statement("UPDATE checked SET text = 'x' WHERE n = 1"), &[])
+                    .await?;
+                killer
+                    .script("KILL", format!("KILL {session}").leak())
+                    .await
+                    .unwrap();
+                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 2"), &[])
+                    .await
             })
             .await
             .unwrap_err();
         assert_eq!(class(&error), ("unavailable", false), "{error:?}");
         assert!(conn.is_broken());
         conn.close().await;
-        assert_eq!(text(&mut killer, "SELECT group_concat(text ORDER BY n) AS it FROM checked").await, "a,b");
+        assert_eq!(
+            text(
+                &mut killer,
+                "SELECT group_concat(text ORDER BY n) AS it FROM checked"
+            )
+            .await,
+            "a,b"
+        );
         killer.close().await;
     })
     .await;
@@ -174,22 +247,38 @@ async fn a_session_that_is_killed_is_unavailable() {
 async fn a_lock_is_waited_for_as_long_as_the_connection_waits_and_rolled_back() {
     with(|sandbox, mut conn| async move {
         conn.script("SETUP", SETUP).await.unwrap();
-        conn.script("BEGIN", "START TRANSACTION; UPDATE checked SET text = 'x' WHERE n = 1").await.unwrap();
+        conn.script(
+            "BEGIN",
+            "START TRANSACTION; UPDATE checked SET text = 'x' WHERE n = 1",
+        )
+        .await
+        .unwrap();
         // It waits for a second at most, and is not tried again at once.
         let mut bulk = another(&sandbox, Purpose::Bulk).await;
         let error = bulk
             .transaction(async |conn| {
-                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 2"), &[]).await?;
-                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 1"), &[]).await
+                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 2"), &[])
+                    .await?;
+                conn.execute(statement("UPDATE checked SET text = 'y' WHERE n = 1"), &[])
+                    .await
             })
             .await
             .unwrap_err();
         assert_eq!(class(&error), ("retryable", false), "{error:?}");
         assert!(!bulk.is_broken());
         // The server rolls back that statement alone; we, the transaction.
-        conn.script("UPDATE", "UPDATE checked SET text = 'z' WHERE n = 2").await.unwrap();
+        conn.script("UPDATE", "UPDATE checked SET text = 'z' WHERE n = 2")
+            .await
+            .unwrap();
         conn.script("COMMIT", "COMMIT").await.unwrap();
-        assert_eq!(text(&mut bulk, "SELECT group_concat(text ORDER BY n) AS it FROM checked").await, "x,z");
+        assert_eq!(
+            text(
+                &mut bulk,
+                "SELECT group_concat(text ORDER BY n) AS it FROM checked"
+            )
+            .await,
+            "x,z"
+        );
         bulk.close().await;
         conn.close().await;
     })
@@ -199,12 +288,25 @@ async fn a_lock_is_waited_for_as_long_as_the_connection_waits_and_rolled_back() 
 #[tokio::test]
 async fn a_value_that_no_packet_holds_is_to_blame_itself() {
     with(|_sandbox, mut conn| async move {
-        conn.script("SETUP", "CREATE TABLE large (text longtext CHARACTER SET utf8mb4) ENGINE=InnoDB").await.unwrap();
+        conn.script(
+            "SETUP",
+            "CREATE TABLE large (text longtext CHARACTER SET utf8mb4) ENGINE=InnoDB",
+        )
+        .await
+        .unwrap();
         let insert = statement("INSERT INTO large VALUES (:text)");
         let fits = "x".repeat(16 << 20);
-        assert_eq!(conn.execute(insert, &[("text", fits.as_str().into())]).await.unwrap(), 1);
+        assert_eq!(
+            conn.execute(insert, &[("text", fits.as_str().into())])
+                .await
+                .unwrap(),
+            1
+        );
         let too_large = "x".repeat(65 << 20);
-        let error = conn.execute(insert, &[("text", too_large.as_str().into())]).await.unwrap_err();
+        let error = conn
+            .execute(insert, &[("text", too_large.as_str().into())])
+            .await
+            .unwrap_err();
         assert_eq!(class(&error), ("refused", true), "{error:?}");
         conn.close().await;
     })

@@ -26,7 +26,10 @@ async fn answer(conn: &mut Conn, sql: &str, args: Args<'_>) -> Result<Vec<Option
 }
 
 async fn same(mysql: &mut Conn, sqlite: &mut Conn, sql: &str, args: Args<'_>) {
-    let (ours, theirs) = (answer(mysql, sql, args).await, answer(sqlite, sql, args).await);
+    let (ours, theirs) = (
+        answer(mysql, sql, args).await,
+        answer(sqlite, sql, args).await,
+    );
     let theirs = theirs.unwrap_or_else(|error| panic!("SQLite: {sql}: {error:?}"));
     let ours = ours.unwrap_or_else(|error| panic!("MySQL: {sql}: {error:?}"));
     assert!(!theirs.is_empty(), "{sql}");
@@ -115,27 +118,52 @@ async fn a_fragment_means_what_it_means_on_sqlite() {
 }
 
 async fn mysql_clock(mysql: &mut Conn) {
-    let rows = mysql.fetch(statement("SELECT {now} AS it"), &[]).await.unwrap();
+    let rows = mysql
+        .fetch(statement("SELECT {now} AS it"), &[])
+        .await
+        .unwrap();
     let now: i64 = rows[0].get("it").unwrap();
-    let ours = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
+    let ours = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_micros() as i64;
     assert!((now - ours).abs() < 60_000_000, "{now} {ours}");
 }
 
 /// A sum that does not depend on the order of its rows, and does on each of them.
 async fn fingerprints(mysql: &mut Conn) {
     let of = async |mysql: &mut Conn, salt: &str, weight: &str, condition: &str| {
-        let sql = format!("SELECT {{fingerprint:id;{salt};{weight};{condition}}} AS it FROM ductwork_steps");
-        answer(mysql, &sql, &[]).await.unwrap().pop().flatten().unwrap()
+        let sql = format!(
+            "SELECT {{fingerprint:id;{salt};{weight};{condition}}} AS it FROM ductwork_steps"
+        );
+        answer(mysql, &sql, &[])
+            .await
+            .unwrap()
+            .pop()
+            .flatten()
+            .unwrap()
     };
     let all = of(mysql, "", "", "id IS NOT NULL").await;
-    assert!(all.len() > 15 && all.bytes().all(|byte| byte.is_ascii_digit()), "{all}");
+    assert!(
+        all.len() > 15 && all.bytes().all(|byte| byte.is_ascii_digit()),
+        "{all}"
+    );
     assert_eq!(of(mysql, "", "", "ordinal > 9").await, "0");
     let salted = of(mysql, "run_id", "", "id IS NOT NULL").await;
     assert_ne!(all, salted);
     let weighted = of(mysql, "", "2", "id IS NOT NULL").await;
-    assert_eq!(weighted.parse::<u128>().unwrap(), 2 * all.parse::<u128>().unwrap());
-    let some = of(mysql, "", "", "ordinal > 2").await.parse::<u128>().unwrap();
-    let others = of(mysql, "", "", "ordinal <= 2").await.parse::<u128>().unwrap();
+    assert_eq!(
+        weighted.parse::<u128>().unwrap(),
+        2 * all.parse::<u128>().unwrap()
+    );
+    let some = of(mysql, "", "", "ordinal > 2")
+        .await
+        .parse::<u128>()
+        .unwrap();
+    let others = of(mysql, "", "", "ordinal <= 2")
+        .await
+        .parse::<u128>()
+        .unwrap();
     assert_eq!(some + others, all.parse::<u128>().unwrap());
 }
 
@@ -143,15 +171,30 @@ async fn fingerprints(mysql: &mut Conn) {
 async fn values_come_back_as_they_were_sent() {
     with(|_sandbox, mut conn| async move {
         for text in TEXTS {
-            let sent = conn.fetch(statement("SELECT :it AS it"), &[("it", text.into())]).await.unwrap();
-            assert_eq!(sent[0].get::<Option<String>>("it").unwrap().as_deref(), text);
+            let sent = conn
+                .fetch(statement("SELECT :it AS it"), &[("it", text.into())])
+                .await
+                .unwrap();
+            assert_eq!(
+                sent[0].get::<Option<String>>("it").unwrap().as_deref(),
+                text
+            );
         }
         for number in [i64::MIN, -1, 0, i64::MAX] {
-            let sent = conn.fetch(statement("SELECT :it AS it"), &[("it", number.into())]).await.unwrap();
+            let sent = conn
+                .fetch(statement("SELECT :it AS it"), &[("it", number.into())])
+                .await
+                .unwrap();
             assert_eq!(sent[0].get::<i64>("it").unwrap(), number);
         }
         for id in [0, 0xff, 0xc3_28 << 64, u128::MAX].map(Uuid::from_u128) {
-            let sent = conn.fetch(statement("SELECT CAST(:it AS {id}) AS it"), &[("it", id.into())]).await.unwrap();
+            let sent = conn
+                .fetch(
+                    statement("SELECT CAST(:it AS {id}) AS it"),
+                    &[("it", id.into())],
+                )
+                .await
+                .unwrap();
             assert_eq!(sent[0].get::<Uuid>("it").unwrap(), id);
         }
         conn.close().await;

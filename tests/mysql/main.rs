@@ -39,7 +39,9 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Sandbox>, 
     let conn = sandbox.create().await.unwrap();
     let body = test(Arc::clone(&sandbox), conn);
     let local = tokio::task::LocalSet::new();
-    let done = local.run_until(async { tokio::task::spawn_local(body).await }).await;
+    let done = local
+        .run_until(async { tokio::task::spawn_local(body).await })
+        .await;
     // What the body left behind holds locks: away with it first.
     drop(local);
     sandbox.remove().await.unwrap();

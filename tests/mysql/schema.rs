@@ -92,7 +92,10 @@ async fn starters_at_once_make_one_schema() {
     with(|sandbox, mut conn| async move {
         let whole = text(&mut conn, ALL).await;
         for _ in 0..3 {
-            let drop = format!("DROP DATABASE {0}; CREATE DATABASE {0}; USE {0}", sandbox.name());
+            let drop = format!(
+                "DROP DATABASE {0}; CREATE DATABASE {0}; USE {0}",
+                sandbox.name()
+            );
             conn.script("DROP", drop.leak()).await.unwrap();
             let start = || async {
                 let mut conn = another(&sandbox, Purpose::Query).await;

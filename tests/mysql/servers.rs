@@ -11,7 +11,8 @@ use crate::{rows, statement, text, url};
 const DIRECTORY: &str = "DUCTWORK_TEST_MYSQL_DIR";
 
 fn directory() -> String {
-    std::env::var(DIRECTORY).unwrap_or_else(|_| panic!("{DIRECTORY} is not set: run scripts/mariadb"))
+    std::env::var(DIRECTORY)
+        .unwrap_or_else(|_| panic!("{DIRECTORY} is not set: run scripts/mariadb"))
 }
 
 /// User and password, host and port, database.
@@ -38,7 +39,11 @@ async fn told(url: &str) -> String {
         Err(error) => {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
             let remedy = error.remedy().map(|remedy| format!(" ({remedy})"));
-            format!("{error}{}{}", cause.unwrap_or_default(), remedy.unwrap_or_default())
+            format!(
+                "{error}{}{}",
+                cause.unwrap_or_default(),
+                remedy.unwrap_or_default()
+            )
         }
     }
 }
@@ -59,9 +64,15 @@ async fn a_session_is_what_the_engine_counts_on() {
         assert_eq!(text(&mut conn, sql).await, value, "{variable}");
     }
     conn.close().await;
-    let page = Location::parse(&url()).unwrap().connect(Purpose::Page).await;
+    let page = Location::parse(&url())
+        .unwrap()
+        .connect(Purpose::Page)
+        .await;
     let mut page = page.unwrap();
-    let refused = page.script("WRITE", "CREATE TABLE ductwork_x (n int)").await.unwrap_err();
+    let refused = page
+        .script("WRITE", "CREATE TABLE ductwork_x (n int)")
+        .await
+        .unwrap_err();
     assert!(format!("{refused:?}").contains("1792"), "{refused:?}");
     page.close().await;
 }
@@ -70,7 +81,8 @@ async fn a_session_is_what_the_engine_counts_on() {
 async fn a_connection_is_as_safe_as_its_address_asks() {
     let (directory, [_, host, _]) = (directory(), parts());
     let port = host.split_once(':').unwrap().1;
-    let [ca, certificate, key] = ["ca.pem", "client.pem", "client.key"].map(|file| format!("{directory}/tls/{file}"));
+    let [ca, certificate, key] =
+        ["ca.pem", "client.pem", "client.key"].map(|file| format!("{directory}/tls/{file}"));
     // A name that the certificate does not know.
     let elsewhere = Wire::between("127.0.0.2", &host).at;
     let identity = format!("&ssl-cert={certificate}&ssl-key={key}");
@@ -81,19 +93,49 @@ async fn a_connection_is_as_safe_as_its_address_asks() {
         (to(&host, "?ssl-mode=required"), true),
         (to(&elsewhere.to_string(), "?ssl-mode=required"), true),
         (to(&host, &format!("?ssl-ca={ca}")), true),
-        (to(&format!("localhost:{port}"), &format!("?ssl-mode=verify_identity&ssl-ca={ca}")), true),
-        (to(&host, &format!("?ssl-mode=VERIFY_CA&ssl-ca={ca}{identity}")), true),
-        (to(&elsewhere.to_string(), &format!("?ssl-mode=verify_ca&ssl-ca={ca}")), true),
+        (
+            to(
+                &format!("localhost:{port}"),
+                &format!("?ssl-mode=verify_identity&ssl-ca={ca}"),
+            ),
+            true,
+        ),
+        (
+            to(&host, &format!("?ssl-mode=VERIFY_CA&ssl-ca={ca}{identity}")),
+            true,
+        ),
+        (
+            to(
+                &elsewhere.to_string(),
+                &format!("?ssl-mode=verify_ca&ssl-ca={ca}"),
+            ),
+            true,
+        ),
     ] {
-        let mut conn = connect(&url).await.unwrap_or_else(|error| panic!("{url}: {error:?}"));
-        let cipher: String = rows(&mut conn, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").await.unwrap()[0].get("Value").unwrap();
+        let mut conn = connect(&url)
+            .await
+            .unwrap_or_else(|error| panic!("{url}: {error:?}"));
+        let cipher: String = rows(&mut conn, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+            .await
+            .unwrap()[0]
+            .get("Value")
+            .unwrap();
         assert_eq!(!cipher.is_empty(), is_encrypted, "{url}: {cipher}");
         conn.close().await;
     }
-    let wrong_name = to(&elsewhere.to_string(), &format!("?ssl-mode=verify_identity&ssl-ca={ca}"));
+    let wrong_name = to(
+        &elsewhere.to_string(),
+        &format!("?ssl-mode=verify_identity&ssl-ca={ca}"),
+    );
     let told_of = told(&wrong_name).await;
-    assert!(told_of.contains("certificate not valid for name \"127.0.0.2\""), "{told_of}");
-    assert!(told_of.contains("let ssl-ca in `database.url` name the authority"), "{told_of}");
+    assert!(
+        told_of.contains("certificate not valid for name \"127.0.0.2\""),
+        "{told_of}"
+    );
+    assert!(
+        told_of.contains("let ssl-ca in `database.url` name the authority"),
+        "{told_of}"
+    );
     for mode in ["verify_identity", "verify_ca"] {
         let told_of = told(&to(&host, &format!("?ssl-mode={mode}"))).await;
         assert!(told_of.contains("UnknownIssuer"), "{mode}: {told_of}");
@@ -178,7 +220,9 @@ async fn the_next_address_is_tried_when_one_does_not_answer() {
         free.local_addr().unwrap()
     };
     let silent = says(b"", true);
-    let mut conn = connect(&to(&format!("{closed},{silent},{host}"), "")).await.unwrap();
+    let mut conn = connect(&to(&format!("{closed},{silent},{host}"), ""))
+        .await
+        .unwrap();
     assert_eq!(text(&mut conn, "SELECT 'here' AS it").await, "here");
     conn.close().await;
     // A mistake is one everywhere; a wrong password may be one of a node.
@@ -197,19 +241,42 @@ async fn a_connection_that_falls_silent_is_given_up_and_its_socket_with_it() {
     let mut conn = location.connect(Purpose::Lifeline).await.unwrap();
     assert_eq!(text(&mut conn, "SELECT 'here' AS it").await, "here");
     wire.fall_silent();
-    let error = conn.fetch(statement("SELECT 1 AS it"), &[]).await.err().unwrap();
-    assert!(matches!(&error, Error::Unavailable { in_commit: false, .. }), "{error:?}");
+    let error = conn
+        .fetch(statement("SELECT 1 AS it"), &[])
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            &error,
+            Error::Unavailable {
+                in_commit: false,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
     assert!(conn.is_broken());
     conn.close().await;
     let sockets = |port: u16| {
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
         let remote = format!(":{port:04X} ");
-        let established = |line: &&str| line.contains(&remote) && line.split_whitespace().nth(2).is_some_and(|it| it.ends_with(&remote[..5])) && line.split_whitespace().nth(3) == Some("01");
+        let established = |line: &&str| {
+            line.contains(&remote)
+                && line
+                    .split_whitespace()
+                    .nth(2)
+                    .is_some_and(|it| it.ends_with(&remote[..5]))
+                && line.split_whitespace().nth(3) == Some("01")
+        };
         table.lines().filter(established).count()
     };
     let until = std::time::Instant::now() + Duration::from_secs(10);
     while sockets(wire.at.port()) > 0 {
-        assert!(std::time::Instant::now() < until, "the socket is still open");
+        assert!(
+            std::time::Instant::now() < until,
+            "the socket is still open"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

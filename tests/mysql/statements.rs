@@ -16,7 +16,10 @@ async fn a_server_understands_every_statement_that_has_a_form_for_it() {
             }
             let rendered = std::panic::catch_unwind(|| statement.sql(Dialect::Mysql));
             let checked = match rendered {
-                Ok(_) => conn.check(statement).await.map_err(|error| format!("{error:?}")),
+                Ok(_) => conn
+                    .check(statement)
+                    .await
+                    .map_err(|error| format!("{error:?}")),
                 Err(_) => Err("it has a fragment without a form".to_owned()),
             };
             match checked {
@@ -25,7 +28,12 @@ async fn a_server_understands_every_statement_that_has_a_form_for_it() {
             }
         }
         conn.close().await;
-        assert!(wrong.is_empty(), "{fine} are fine, {} are not:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(
+            wrong.is_empty(),
+            "{fine} are fine, {} are not:\n{}",
+            wrong.len(),
+            wrong.join("\n")
+        );
     })
     .await;
 }

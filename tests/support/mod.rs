@@ -98,7 +98,10 @@ impl Db {
             run(server, format!("DROP SCHEMA {schema} CASCADE")).await;
         }
         if let Kept::Mysql { sandbox } = &*self.kept {
-            sandbox.remove().await.expect("a database that nobody uses any more");
+            sandbox
+                .remove()
+                .await
+                .expect("a database that nobody uses any more");
         }
     }
 }

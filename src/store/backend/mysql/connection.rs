@@ -167,7 +167,8 @@ impl Mysql {
     }
 
     async fn check_engine(&mut self) -> Result<(), Error> {
-        const SUPPORT: &str = "SELECT max(SUPPORT) FROM information_schema.ENGINES WHERE ENGINE = 'InnoDB'";
+        const SUPPORT: &str =
+            "SELECT max(SUPPORT) FROM information_schema.ENGINES WHERE ENGINE = 'InnoDB'";
         const OTHERS: &str = "
             SELECT max(TABLE_NAME || ' is a table of ' || ENGINE) FROM information_schema.TABLES
              WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME LIKE 'ductwork\\_%' AND ENGINE <> 'InnoDB'";
@@ -192,7 +193,8 @@ impl Mysql {
         let behind = self.first(ASK).await?;
         let ours = |told: &Option<String>| {
             let probe = probe.to_string().to_uppercase();
-            told.as_ref().is_some_and(|told| told.ends_with(&format!("/{probe}")))
+            told.as_ref()
+                .is_some_and(|told| told.ends_with(&format!("/{probe}")))
         };
         match within == behind && ours(&within) {
             true => Ok(()),
@@ -204,8 +206,11 @@ impl Mysql {
     async fn check_counts(&mut self) -> Result<(), Error> {
         self.send("CREATE TEMPORARY TABLE ductwork_counts (n bigint NOT NULL PRIMARY KEY, m bigint) ENGINE=InnoDB")
             .await?;
-        self.send("INSERT INTO ductwork_counts VALUES (1, 1)").await?;
-        let counted = self.send("UPDATE ductwork_counts SET m = 1 WHERE n = 1").await?;
+        self.send("INSERT INTO ductwork_counts VALUES (1, 1)")
+            .await?;
+        let counted = self
+            .send("UPDATE ductwork_counts SET m = 1 WHERE n = 1")
+            .await?;
         self.send("DROP TEMPORARY TABLE ductwork_counts").await?;
         match counted {
             1 => Ok(()),
@@ -251,14 +256,24 @@ impl Mysql {
     async fn told(&mut self, sql: &str) -> Result<Told, Error> {
         let asked = async {
             let rows: Vec<mysql_async::Row> = self.conn()?.query(sql).await?;
-            let pair = |row: &mysql_async::Row| Some((text_of(row.as_ref(0)?)?.to_lowercase(), text_of(row.as_ref(1)?)?));
+            let pair = |row: &mysql_async::Row| {
+                Some((
+                    text_of(row.as_ref(0)?)?.to_lowercase(),
+                    text_of(row.as_ref(1)?)?,
+                ))
+            };
             Ok(rows.iter().filter_map(pair).collect())
         };
         asked.await.map_err(refused)
     }
 
     /// Sends one statement with its values, prepared.
-    async fn one(&mut self, sql: &str, values: Vec<Value>, answer: &mut Answer) -> Result<u64, Failure> {
+    async fn one(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        answer: &mut Answer,
+    ) -> Result<u64, Failure> {
         let params = match values.is_empty() {
             true => Params::Empty,
             false => Params::Positional(values),
@@ -348,17 +363,22 @@ impl Mysql {
         let text = text.end();
         let done = self.text(&text).await;
         // Of several there is one count, that of the last; the parts check theirs.
-        done.map(|_| Answer::default()).map_err(|failure| match end {
-            Some(_) => Failed::at_end(failure),
-            None => Failed::before_end(failure),
-        })
+        done.map(|_| Answer::default())
+            .map_err(|failure| match end {
+                Some(_) => Failed::at_end(failure),
+                None => Failed::before_end(failure),
+            })
     }
 
     /// Fills the table of a declared batch.
     async fn stage(&mut self, batch: &str, rows: &Rows<'_>) -> Result<(), Failure> {
         self.text(&format!("DELETE FROM {}", staged(batch))).await?;
         let written = self
-            .one(&staging(batch), vec![value::value(&Arg::Rows(rows))], &mut Answer::default())
+            .one(
+                &staging(batch),
+                vec![value::value(&Arg::Rows(rows))],
+                &mut Answer::default(),
+            )
             .await?;
         check_count(written, &Arg::Int(Some(rows.len() as i64)))
     }
@@ -369,7 +389,8 @@ impl Mysql {
         let text = text.replace("{bin}", self.server.collation());
         for one in script::statements(&text) {
             self.text(&one).await?;
-            self.is_lock_wait_changed |= one.starts_with("SET SESSION") && one.contains("lock_wait_timeout");
+            self.is_lock_wait_changed |=
+                one.starts_with("SET SESSION") && one.contains("lock_wait_timeout");
             if self.is_lock_wait_changed && ["COMMIT", "ROLLBACK"].contains(&one.as_str()) {
                 let lock_wait = self.lock_wait.clone();
                 self.text(&lock_wait).await?;
@@ -462,7 +483,11 @@ fn refused(failure: Failure) -> Error {
     Error::unavailable(Source::Mysql(failure))
 }
 
-async fn handshake(address: &Address, host: Option<&Host>, patience: Patience) -> Result<Conn, Error> {
+async fn handshake(
+    address: &Address,
+    host: Option<&Host>,
+    patience: Patience,
+) -> Result<Conn, Error> {
     let failed = match Conn::new(options(address, host, patience, None)).await {
         Ok(conn) => return Ok(conn),
         Err(error) => error,
@@ -479,11 +504,13 @@ async fn handshake(address: &Address, host: Option<&Host>, patience: Patience) -
 /// Files of the configuration that are not there, or hold nothing, are no reason to wait.
 fn configured(error: mysql_async::Error) -> Error {
     match &error {
-        mysql_async::Error::Driver(mysql_async::DriverError::NoKeyFound) => {
-            Error::Configured("the file of ssl-key in `database.url` holds no private key".to_owned())
-        }
+        mysql_async::Error::Driver(mysql_async::DriverError::NoKeyFound) => Error::Configured(
+            "the file of ssl-key in `database.url` holds no private key".to_owned(),
+        ),
         // Something else than a server's first words.
-        mysql_async::Error::Io(mysql_async::IoError::Io(io)) if io.to_string().starts_with("Packet") => {
+        mysql_async::Error::Io(mysql_async::IoError::Io(io))
+            if io.to_string().starts_with("Packet") =>
+        {
             let other = std::io::Error::other("what answers there is no MySQL server");
             refused(Failure::Driver(mysql_async::Error::Io(other.into())))
         }
@@ -496,22 +523,34 @@ fn certified(error: &mysql_async::Error) -> Option<String> {
     use rustls::{CertificateError, Error as Tls};
     let tls = match error {
         mysql_async::Error::Io(mysql_async::IoError::Tls(mysql_async::TlsError::Tls(tls))) => tls,
-        mysql_async::Error::Io(mysql_async::IoError::Io(error)) => error.get_ref()?.downcast_ref::<Tls>()?,
+        mysql_async::Error::Io(mysql_async::IoError::Io(error)) => {
+            error.get_ref()?.downcast_ref::<Tls>()?
+        }
         _ => return None,
     };
-    let Tls::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) = tls else {
+    let Tls::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }) = tls
+    else {
         return None;
     };
     let named = presented.iter().find_map(|name| {
-        let dns = name.strip_prefix("DnsName(\"").and_then(|name| name.strip_suffix("\")"));
-        let ip = name.strip_prefix("IpAddress(").and_then(|name| name.strip_suffix(')'));
+        let dns = name
+            .strip_prefix("DnsName(\"")
+            .and_then(|name| name.strip_suffix("\")"));
+        let ip = name
+            .strip_prefix("IpAddress(")
+            .and_then(|name| name.strip_suffix(')'));
         dns.or(ip)
     })?;
     // A certificate for all names of a domain is for one of them.
     Some(named.replacen('*', "any", 1))
 }
 
-fn options(address: &Address, host: Option<&Host>, patience: Patience, name: Option<String>) -> Opts {
+fn options(
+    address: &Address,
+    host: Option<&Host>,
+    patience: Patience,
+    name: Option<String>,
+) -> Opts {
     let builder = OptsBuilder::default()
         .user(Some(&address.user))
         .pass(address.password.0.clone())
@@ -536,7 +575,8 @@ fn tls(address: &Address, name: Option<String>) -> Option<SslOpts> {
     }
     let authorities = tls.authorities.iter().map(|file| file.clone().into());
     let identity = tls.identity.clone();
-    let identity = identity.map(|(certificate, key)| ClientIdentity::new(certificate.into(), key.into()));
+    let identity =
+        identity.map(|(certificate, key)| ClientIdentity::new(certificate.into(), key.into()));
     let options = SslOpts::default()
         .with_disable_built_in_roots(tls.authorities.is_some())
         .with_root_certs(authorities.collect())

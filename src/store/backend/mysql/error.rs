@@ -89,7 +89,9 @@ impl DriverError for Failure {
                 Blame::Value
             }
             Self::Driver(Driver::Server(error)) => of_code(error.code, &error.state),
-            Self::Driver(Driver::Io(IoError::Io(error))) if error.to_string().contains(TOO_LARGE) => {
+            Self::Driver(Driver::Io(IoError::Io(error)))
+                if error.to_string().contains(TOO_LARGE) =>
+            {
                 Blame::Value
             }
             Self::Driver(Driver::Io(_) | Driver::Other(_)) | Self::Node(_) => Blame::Connection,
@@ -128,7 +130,9 @@ impl DriverError for Failure {
             Self::Driver(Driver::Io(IoError::Tls(_))) => TLS,
             // The driver hands on what its TLS library says as an error of the way to the server.
             Self::Driver(Driver::Io(IoError::Io(error)))
-                if error.get_ref().is_some_and(|inner| inner.to_string().contains("certificate")) =>
+                if error
+                    .get_ref()
+                    .is_some_and(|inner| inner.to_string().contains("certificate")) =>
             {
                 TLS
             }
@@ -141,7 +145,10 @@ impl DriverError for Failure {
     }
 
     fn has_answered(&self) -> bool {
-        matches!(self, Self::Driver(Driver::Server(_)) | Self::Node(_) | Self::Count { .. })
+        matches!(
+            self,
+            Self::Driver(Driver::Server(_)) | Self::Node(_) | Self::Count { .. }
+        )
     }
 
     fn is_out_of_memory(&self) -> bool {
@@ -156,13 +163,19 @@ const TLS: &str = "let ssl-ca in `database.url` name the authority that signed t
 fn of_answer(code: u16) -> &'static str {
     match code {
         0 => UNREACHED,
-        1045 | 1698 | 1251 | 4151 => "check the user and the password in `database.url`, and the host from which the server lets this user in",
+        1045 | 1698 | 1251 | 4151 => {
+            "check the user and the password in `database.url`, and the host from which the server lets this user in"
+        }
         1044 | 1142 | 1227 | 1370 => "give the user of `database.url` all rights on its database",
         1049 => "create the database, or correct its name in `database.url`",
         1130 => "let the server accept this user from this host",
-        1040 | 1203 | 1226 => "raise max_connections, or the limit of the user, or end other sessions",
+        1040 | 1203 | 1226 => {
+            "raise max_connections, or the limit of the user, or end other sessions"
+        }
         1290 | 1792 | 1836 => "the server takes no writes: is it a replica, or is read_only on?",
-        1047 | 3168 | 3169 => "the node is not part of its cluster's majority: see to it, or name another node in `database.url`",
+        1047 | 3168 | 3169 => {
+            "the node is not part of its cluster's majority: see to it, or name another node in `database.url`"
+        }
         1153 => "raise max_allowed_packet of the server",
         _ => "the server answers, and says what is in the way",
     }
@@ -193,20 +206,58 @@ fn of_code(code: u16, state: &str) -> Blame {
         1180 => Blame::Connection,
         // Too many connections; a node without a majority; shutdown; the wire; a user's limits; read
         // only; killed; gone; the session was ended for its silence.
-        1040 | 1047 | 1053 | 1077..=1081 | 1129 | 1130 | 1152 | 1154..=1161 | 1184 | 1189 | 1190 | 1203 | 1226 | 1290
-        | 1792 | 1836 | 1927 | 2006 | 2013 | 3168 | 3169 | 4031 => Blame::Connection,
+        1040
+        | 1047
+        | 1053
+        | 1077..=1081
+        | 1129
+        | 1130
+        | 1152
+        | 1154..=1161
+        | 1184
+        | 1189
+        | 1190
+        | 1203
+        | 1226
+        | 1290
+        | 1792
+        | 1836
+        | 1927
+        | 2006
+        | 2013
+        | 3168
+        | 3169
+        | 4031 => Blame::Connection,
         // No such user, database or way to authenticate.
         1044 | 1045 | 1049 | 1251 | 1698 | 1862 | 1873 | 4151 => Blame::Connection,
         // A duplicate; a check; a key of another table.
         1022 | 1062 | 1586 | 3819 | 4025 | 1216 | 1217 | 1451 | 1452 => Blame::Value,
         // Too large a packet; out of range; cut; no text of its charset; null; too long.
-        1048 | 1118 | 1139 | 1153 | 1162 | 1260 | 1264 | 1265 | 1292 | 1300 | 1301 | 1366 | 1367 | 1406 | 1411 | 3140
-        | 3141 | 3854 | 4038 | 4037 => Blame::Value,
+        1048 | 1118 | 1139 | 1153 | 1162 | 1260 | 1264 | 1265 | 1292 | 1300 | 1301 | 1366
+        | 1367 | 1406 | 1411 | 3140 | 3141 | 3854 | 4038 | 4037 => Blame::Value,
         // Somebody's trigger.
         1643..=1645 => Blame::Value,
         // Memory, files, the disk; temporary space.
-        1021 | 1023..=1026 | 1030 | 1037 | 1038 | 1041 | 1114 | 1135 | 1194 | 1195 | 1197 | 1206 | 1296 | 1297 | 1534 | 1598 | 1665 | 1785
-        | 3170 | 3186 => Blame::Environment,
+        1021
+        | 1023..=1026
+        | 1030
+        | 1037
+        | 1038
+        | 1041
+        | 1114
+        | 1135
+        | 1194
+        | 1195
+        | 1197
+        | 1206
+        | 1296
+        | 1297
+        | 1534
+        | 1598
+        | 1665
+        | 1785
+        | 3170
+        | 3186 => Blame::Environment,
         // A right that was revoked is granted again.
         1142 | 1143 | 1227 | 1370 => Blame::Environment,
         _ => of_state(state),
@@ -245,11 +296,15 @@ mod tests {
             (
                 Blame::Connection,
                 &[
-                    1180, 1040, 1047, 1053, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1203, 1226,
-                    1290, 1792, 1836, 1927, 2006, 2013, 3168, 3169, 4031, 1045, 1049, 1044,
+                    1180, 1040, 1047, 1053, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161,
+                    1203, 1226, 1290, 1792, 1836, 1927, 2006, 2013, 3168, 3169, 4031, 1045, 1049,
+                    1044,
                 ],
             ),
-            (Blame::Value, &[1062, 3819, 4025, 1153, 1264, 1301, 1366, 1406]),
+            (
+                Blame::Value,
+                &[1062, 3819, 4025, 1153, 1264, 1301, 1366, 1406],
+            ),
             (Blame::Environment, &[1021, 1114, 1030, 1142]),
             (Blame::Program, &[1064, 1146, 1054, 1210, 1267]),
         ] {
@@ -262,10 +317,26 @@ mod tests {
     #[test]
     fn a_constraint_is_known_by_its_name_and_a_value_stays_untold() {
         for (code, message, name) in [
-            (1062, "Duplicate entry 'a' for key 'x' for key 'ductwork_runs_trigger_key'", "ductwork_runs_trigger_key"),
-            (1062, "Duplicate entry 'a' for key 'ductwork_runs.PRIMARY'", "PRIMARY"),
-            (4025, "CONSTRAINT `ductwork_runs_times` failed for `d`.`ductwork_runs`", "ductwork_runs_times"),
-            (3819, "Check constraint 'ductwork_runs_times' is violated.", "ductwork_runs_times"),
+            (
+                1062,
+                "Duplicate entry 'a' for key 'x' for key 'ductwork_runs_trigger_key'",
+                "ductwork_runs_trigger_key",
+            ),
+            (
+                1062,
+                "Duplicate entry 'a' for key 'ductwork_runs.PRIMARY'",
+                "PRIMARY",
+            ),
+            (
+                4025,
+                "CONSTRAINT `ductwork_runs_times` failed for `d`.`ductwork_runs`",
+                "ductwork_runs_times",
+            ),
+            (
+                3819,
+                "Check constraint 'ductwork_runs_times' is violated.",
+                "ductwork_runs_times",
+            ),
         ] {
             let failure = of(code, message);
             assert_eq!(failure.constraint().as_deref(), Some(name), "{message}");

@@ -80,7 +80,9 @@ pub fn rows(batch: &Rows<'_>) -> String {
             match column {
                 Column::Ids(values) => json(&mut to, values[at].as_ref(), key),
                 Column::Texts(values) => json(&mut to, values[at].as_ref(), string),
-                Column::Ints(values) => json(&mut to, values[at].as_ref(), |to, value| int(to, *value)),
+                Column::Ints(values) => {
+                    json(&mut to, values[at].as_ref(), |to, value| int(to, *value))
+                }
             }
         }
         to.push(']');
@@ -114,11 +116,17 @@ mod tests {
 
     /// Whether a text is one literal of the closed alphabet.
     fn is_closed(literal: &str) -> bool {
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let hex = |text: &str| {
-            let inner = text.strip_prefix("x'").and_then(|text| text.strip_suffix('\''));
+            let inner = text
+                .strip_prefix("x'")
+                .and_then(|text| text.strip_suffix('\''));
             inner.is_some_and(|inner| {
-                inner.len() % 2 == 0 && inner.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+                inner.len() % 2 == 0
+                    && inner
+                        .bytes()
+                        .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
             })
         };
         literal == "NULL"
@@ -130,8 +138,12 @@ mod tests {
     fn back(literal: &str) -> Vec<u8> {
         let (_, digits) = literal.split_once("x'").expect("a literal of bytes");
         let digits = digits.strip_suffix('\'').expect("its end").as_bytes();
-        let pairs = digits.chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
-        pairs.map(|pair| u8::from_str_radix(pair, 16).expect("a byte")).collect()
+        let pairs = digits
+            .chunks(2)
+            .map(|pair| std::str::from_utf8(pair).expect("digits"));
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).expect("a byte"))
+            .collect()
     }
 
     proptest! {

@@ -50,10 +50,15 @@ impl Backend for Mysql {
 
     fn setting(&self, setting: Setting) -> Option<&'static str> {
         match setting {
-            Setting::MigrationLockWait => Some("SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2"),
+            Setting::MigrationLockWait => {
+                Some("SET SESSION lock_wait_timeout = 2, innodb_lock_wait_timeout = 2")
+            }
             // Whole seconds are all that the server knows.
             Setting::CancellationLockWait => Some("SET SESSION innodb_lock_wait_timeout = 1"),
-            Setting::AuditPlanner | Setting::HashJoins | Setting::KeyedJoins | Setting::TemporaryInMemory => None,
+            Setting::AuditPlanner
+            | Setting::HashJoins
+            | Setting::KeyedJoins
+            | Setting::TemporaryInMemory => None,
         }
     }
 
@@ -74,8 +79,10 @@ impl Backend for Mysql {
     }
 
     fn settle(&self) -> &'static [&'static str] {
-        &["ANALYZE TABLE ductwork_runs, ductwork_branches, ductwork_steps, ductwork_executions,
-                         ductwork_availabilities, ductwork_transitions, ductwork_advancements"]
+        &[
+            "ANALYZE TABLE ductwork_runs, ductwork_branches, ductwork_steps, ductwork_executions,
+                         ductwork_availabilities, ductwork_transitions, ductwork_advancements",
+        ]
     }
 
     fn beside(&self, url: &str, name: &str) -> String {
@@ -106,7 +113,11 @@ impl Backend for Mysql {
             }
             "delete" => {
                 let (table, batch) = both(argument);
-                write!(to, "DELETE {table} FROM {} STRAIGHT_JOIN {table}", rows(batch))
+                write!(
+                    to,
+                    "DELETE {table} FROM {} STRAIGHT_JOIN {table}",
+                    rows(batch)
+                )
             }
             // The batch is a table of the statement.
             "of" => {
@@ -212,7 +223,11 @@ pub(super) fn staging(batch: &str) -> String {
         .map(|(name, kind)| format!("{name} {}", kind.name()))
         .collect();
     let rows = json_table(&format!("b({})", columns.join(", ")));
-    format!("INSERT INTO {} SELECT * FROM {}", staged(batch), rows.replacen(":b", "?", 1))
+    format!(
+        "INSERT INTO {} SELECT * FROM {}",
+        staged(batch),
+        rows.replacen(":b", "?", 1)
+    )
 }
 
 /// A batch as one JSON text, read as a table. Keys are digits in it.

@@ -113,7 +113,12 @@ pub fn lock_wait(patience: Patience) -> String {
 }
 
 /// The settings of a session, one statement each.
-pub fn settings(server: Server, purpose: Purpose, patience: Patience, in_cluster: bool) -> Vec<String> {
+pub fn settings(
+    server: Server,
+    purpose: Purpose,
+    patience: Patience,
+    in_cluster: bool,
+) -> Vec<String> {
     let collation = server.collation();
     let silence = seconds(patience.silence);
     let mut sent = vec![
@@ -235,10 +240,26 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
     };
     for (name, is, wanted) in [
         ("transaction_isolation", isolation, "READ-COMMITTED"),
-        ("character_set_client", get(told, "character_set_client"), "utf8mb4"),
-        ("character_set_results", get(told, "character_set_results"), "utf8mb4"),
-        ("collation_connection", get(told, "collation_connection"), server.collation()),
-        ("innodb_lock_wait_timeout", get(told, "innodb_lock_wait_timeout"), &wait),
+        (
+            "character_set_client",
+            get(told, "character_set_client"),
+            "utf8mb4",
+        ),
+        (
+            "character_set_results",
+            get(told, "character_set_results"),
+            "utf8mb4",
+        ),
+        (
+            "collation_connection",
+            get(told, "collation_connection"),
+            server.collation(),
+        ),
+        (
+            "innodb_lock_wait_timeout",
+            get(told, "innodb_lock_wait_timeout"),
+            &wait,
+        ),
         ("idle_transaction_timeout", idle, "10"),
         ("autocommit", get(told, "autocommit"), "ON"),
     ] {
@@ -264,7 +285,9 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
     }
     match get(told, "read_only") {
         "OFF" | "0" => Ok(()),
-        _ => Err(unavailable("the server takes no writes: its read_only is on".to_owned())),
+        _ => Err(unavailable(
+            "the server takes no writes: its read_only is on".to_owned(),
+        )),
     }
 }
 
@@ -317,7 +340,14 @@ mod tests {
             ("8.0.44", false, (8, 0, 44)),
             ("9.7.4-2", false, (9, 7, 4)),
         ] {
-            assert_eq!(server(text), Server { is_mariadb, version }, "{text}");
+            assert_eq!(
+                server(text),
+                Server {
+                    is_mariadb,
+                    version
+                },
+                "{text}"
+            );
         }
         assert_eq!(Server::told("TiDB"), None);
         for (text, is_fit) in [
@@ -363,14 +393,38 @@ mod tests {
         let check = |changes: &[(&str, &str)]| check(&told(changes), server, patience);
         assert!(check(&[]).is_ok());
         for (name, value, says) in [
-            ("tx_isolation", "REPEATABLE-READ", "transaction_isolation was set to READ-COMMITTED"),
+            (
+                "tx_isolation",
+                "REPEATABLE-READ",
+                "transaction_isolation was set to READ-COMMITTED",
+            ),
             ("sql_mode", "STRICT_TRANS_TABLES", "sql_mode was set to"),
-            ("collation_connection", "utf8mb4_general_ci", "collation_connection was set to utf8mb4_nopad_bin"),
-            ("character_set_results", "latin1", "character_set_results was set to utf8mb4"),
-            ("innodb_lock_wait_timeout", "50", "innodb_lock_wait_timeout was set to 3, and is 50"),
-            ("idle_transaction_timeout", "0", "idle_transaction_timeout was set to 10"),
+            (
+                "collation_connection",
+                "utf8mb4_general_ci",
+                "collation_connection was set to utf8mb4_nopad_bin",
+            ),
+            (
+                "character_set_results",
+                "latin1",
+                "character_set_results was set to utf8mb4",
+            ),
+            (
+                "innodb_lock_wait_timeout",
+                "50",
+                "innodb_lock_wait_timeout was set to 3, and is 50",
+            ),
+            (
+                "idle_transaction_timeout",
+                "0",
+                "idle_transaction_timeout was set to 10",
+            ),
             ("autocommit", "OFF", "autocommit was set to ON"),
-            ("max_allowed_packet", "1048576", "max_allowed_packet=1048576"),
+            (
+                "max_allowed_packet",
+                "1048576",
+                "max_allowed_packet=1048576",
+            ),
         ] {
             match check(&[(name, value)]) {
                 Err(Error::Configured(text)) => assert!(text.contains(says), "{name}: {text}"),
@@ -378,7 +432,9 @@ mod tests {
             }
         }
         let statement = check(&[("log_bin", "ON"), ("binlog_format", "STATEMENT")]);
-        assert!(matches!(statement, Err(Error::Configured(text)) if text.contains("binlog_format")));
+        assert!(
+            matches!(statement, Err(Error::Configured(text)) if text.contains("binlog_format"))
+        );
         assert!(check(&[("read_only", "ON")]).is_err_and(|error| error.is_unavailable()));
     }
 
@@ -390,7 +446,9 @@ mod tests {
                 ("wsrep_cluster_status", cluster),
                 ("wsrep_local_state_comment", state),
             ];
-            let told = told.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let told = told
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()));
             check_node(&told.collect())
         };
         assert!(node("ON", "Primary", "Synced").is_ok());

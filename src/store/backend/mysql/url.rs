@@ -89,9 +89,12 @@ impl Address {
     /// # Errors
     /// One line about the first mistake.
     pub fn parse(url: &str) -> Result<Self, String> {
-        let rest = scheme(url).ok_or("the address of a MySQL server begins with mysql:// or mariadb://")?;
+        let rest = scheme(url)
+            .ok_or("the address of a MySQL server begins with mysql:// or mariadb://")?;
         if rest.contains('#') {
-            return Err("a # has no meaning in the address of a MySQL server: write it as %23".to_owned());
+            return Err(
+                "a # has no meaning in the address of a MySQL server: write it as %23".to_owned(),
+            );
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -157,12 +160,16 @@ pub fn with_database(url: &str, name: &str) -> String {
         None => (url, String::new()),
     };
     let from = before.find("://").map_or(0, |at| at + 3);
-    let end = before[from..].find('/').map_or(before.len(), |at| from + at);
+    let end = before[from..]
+        .find('/')
+        .map_or(before.len(), |at| from + at);
     format!("{}/{name}{query}", &before[..end])
 }
 
 fn scheme(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("mysql:").or_else(|| url.strip_prefix("mariadb:"))?;
+    let rest = url
+        .strip_prefix("mysql:")
+        .or_else(|| url.strip_prefix("mariadb:"))?;
     Some(rest.strip_prefix("//").unwrap_or(rest))
 }
 
@@ -182,7 +189,9 @@ fn name(path: &str) -> Result<String, String> {
         return Err("it names no database: mysql://user:password@host/database".to_owned());
     }
     if path.contains('/') {
-        return Err(format!("{name} is no name of a database: write a / in it as %2F"));
+        return Err(format!(
+            "{name} is no name of a database: write a / in it as %2F"
+        ));
     }
     if name.chars().count() > NAME_MAX {
         return Err(format!(
@@ -213,7 +222,9 @@ fn parse_host(text: &str) -> Result<Host, String> {
                 .ok_or_else(|| format!("the IPv6 address of {text} has no ] at its end"))?;
             let known = name.parse::<std::net::Ipv6Addr>().is_ok();
             if !known || !(port.is_empty() || port.starts_with(':')) {
-                return Err(format!("{text} is no host: an IPv6 address is written as [::1]:3306"));
+                return Err(format!(
+                    "{text} is no host: an IPv6 address is written as [::1]:3306"
+                ));
             }
             (name.to_owned(), port.strip_prefix(':'))
         }
@@ -385,48 +396,147 @@ mod tests {
         assert_eq!(mode("mysql://u@[::1]/d"), Mode::Disabled);
         assert_eq!(mode("mysql://u@localhost/d"), Mode::Disabled);
         assert_eq!(mode("mysql://u@localhost,other/d"), Mode::VerifyIdentity);
-        assert_eq!(mode("mysql://u@localhost/d?ssl-ca=/ca.pem"), Mode::VerifyIdentity);
+        assert_eq!(
+            mode("mysql://u@localhost/d?ssl-ca=/ca.pem"),
+            Mode::VerifyIdentity
+        );
         assert_eq!(mode("mysql://u@10.0.0.1/d"), Mode::VerifyIdentity);
-        assert_eq!(mode("mysql://u@10.0.0.1/d?ssl-mode=REQUIRED"), Mode::Required);
-        assert_eq!(mode("mysql://u@10.0.0.1/d?ssl-mode=disabled"), Mode::Disabled);
+        assert_eq!(
+            mode("mysql://u@10.0.0.1/d?ssl-mode=REQUIRED"),
+            Mode::Required
+        );
+        assert_eq!(
+            mode("mysql://u@10.0.0.1/d?ssl-mode=disabled"),
+            Mode::Disabled
+        );
     }
 
     #[test]
     fn each_mistake_has_one_clear_error() {
         for (url, error) in [
-            ("mysql://h/d", "it names no user: mysql://user:password@host/database"),
-            ("mysql://:p@h/d", "it names no user: mysql://user:password@host/database"),
-            ("mysql://u:p@/d", "it names no host: mysql://user:password@host/database"),
-            ("mysql://u:p@h", "it names no database: mysql://user:password@host/database"),
-            ("mysql://u:p@h/", "it names no database: mysql://user:password@host/database"),
-            ("mysql://u:p@h/a/b", "a/b is no name of a database: write a / in it as %2F"),
-            ("mysql://u:p@h:0/d", "\"0\" is no port of h: a number from 1 to 65535 is"),
-            ("mysql://u:p@h:65536/d", "\"65536\" is no port of h: a number from 1 to 65535 is"),
-            ("mysql://u:p@h:+1/d", "\"+1\" is no port of h: a number from 1 to 65535 is"),
-            ("mysql://u:p@h:x/d", "\"x\" is no port of h: a number from 1 to 65535 is"),
-            ("mysql://u:p@h:/d", "\"\" is no port of h: a number from 1 to 65535 is"),
+            (
+                "mysql://h/d",
+                "it names no user: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://:p@h/d",
+                "it names no user: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://u:p@/d",
+                "it names no host: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://u:p@h",
+                "it names no database: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://u:p@h/",
+                "it names no database: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://u:p@h/a/b",
+                "a/b is no name of a database: write a / in it as %2F",
+            ),
+            (
+                "mysql://u:p@h:0/d",
+                "\"0\" is no port of h: a number from 1 to 65535 is",
+            ),
+            (
+                "mysql://u:p@h:65536/d",
+                "\"65536\" is no port of h: a number from 1 to 65535 is",
+            ),
+            (
+                "mysql://u:p@h:+1/d",
+                "\"+1\" is no port of h: a number from 1 to 65535 is",
+            ),
+            (
+                "mysql://u:p@h:x/d",
+                "\"x\" is no port of h: a number from 1 to 65535 is",
+            ),
+            (
+                "mysql://u:p@h:/d",
+                "\"\" is no port of h: a number from 1 to 65535 is",
+            ),
             ("mysql://u:p@h,h:3306/d", "it names the host h:3306 twice"),
-            ("mysql://u:p@h,/d", "it names no host: mysql://user:password@host/database"),
-            ("mysql://u:p@[::1/d", "the IPv6 address of [::1 has no ] at its end"),
-            ("mysql://u:p@[x]:1/d", "[x]:1 is no host: an IPv6 address is written as [::1]:3306"),
-            ("mysql://u:p%4@h/d", "in its password a % is not followed by two hexadecimal digits"),
-            ("mysql://u%zz:p@h/d", "in its user a % is not followed by two hexadecimal digits"),
+            (
+                "mysql://u:p@h,/d",
+                "it names no host: mysql://user:password@host/database",
+            ),
+            (
+                "mysql://u:p@[::1/d",
+                "the IPv6 address of [::1 has no ] at its end",
+            ),
+            (
+                "mysql://u:p@[x]:1/d",
+                "[x]:1 is no host: an IPv6 address is written as [::1]:3306",
+            ),
+            (
+                "mysql://u:p%4@h/d",
+                "in its password a % is not followed by two hexadecimal digits",
+            ),
+            (
+                "mysql://u%zz:p@h/d",
+                "in its user a % is not followed by two hexadecimal digits",
+            ),
             ("mysql://u:p%00@h/d", "its password has a zero byte"),
-            ("mysql://u:p#q@h/d", "a # has no meaning in the address of a MySQL server: write it as %23"),
-            ("mysql://u@h/d?sslmode=require", "its key sslmode is unknown; the keys are socket, ssl-mode, ssl-ca, ssl-cert, ssl-key"),
-            ("mysql://u@h/d?ssl-mode", "its key ssl-mode has no value: ssl-mode=…"),
+            (
+                "mysql://u:p#q@h/d",
+                "a # has no meaning in the address of a MySQL server: write it as %23",
+            ),
+            (
+                "mysql://u@h/d?sslmode=require",
+                "its key sslmode is unknown; the keys are socket, ssl-mode, ssl-ca, ssl-cert, ssl-key",
+            ),
+            (
+                "mysql://u@h/d?ssl-mode",
+                "its key ssl-mode has no value: ssl-mode=…",
+            ),
             ("mysql://u@h/d?ssl-mode=", "its key ssl-mode is empty"),
-            ("mysql://u@h/d?ssl-mode=required&ssl-mode=required", "its key ssl-mode is there twice"),
-            ("mysql://u@h/d?ssl-mode=on", "ssl-mode=on is unknown; the modes are disabled, required, verify_ca and verify_identity"),
-            ("mysql://u@h/d?ssl-mode=preferred", "ssl-mode=preferred goes on without TLS where it is refused, and says nothing: use required, verify_ca or verify_identity"),
-            ("mysql://u@h/d?ssl-mode=disabled&ssl-ca=/x", "its key ssl-ca has no meaning without TLS"),
-            ("mysql://u@h/d?ssl-mode=required&ssl-ca=/x", "ssl-mode=required looks at no certificate, so ssl-ca has no meaning: use verify_ca or verify_identity"),
-            ("mysql://u@h/d?ssl-cert=/x", "ssl-cert needs ssl-key beside it"),
-            ("mysql://u@h/d?ssl-key=/x", "ssl-key needs ssl-cert beside it"),
-            ("mysql://u@h/d?socket=/x", "it names a socket and a host: leave one of them out"),
-            ("mysql://u@/d?socket=x", "the socket x is no absolute path: it begins with /"),
-            ("mysql://u@/d?socket=/x&ssl-mode=required", "a socket takes no ssl-mode: what passes it stays on this host"),
-            ("postgres://u@h/d", "the address of a MySQL server begins with mysql:// or mariadb://"),
+            (
+                "mysql://u@h/d?ssl-mode=required&ssl-mode=required",
+                "its key ssl-mode is there twice",
+            ),
+            (
+                "mysql://u@h/d?ssl-mode=on",
+                "ssl-mode=on is unknown; the modes are disabled, required, verify_ca and verify_identity",
+            ),
+            (
+                "mysql://u@h/d?ssl-mode=preferred",
+                "ssl-mode=preferred goes on without TLS where it is refused, and says nothing: use required, verify_ca or verify_identity",
+            ),
+            (
+                "mysql://u@h/d?ssl-mode=disabled&ssl-ca=/x",
+                "its key ssl-ca has no meaning without TLS",
+            ),
+            (
+                "mysql://u@h/d?ssl-mode=required&ssl-ca=/x",
+                "ssl-mode=required looks at no certificate, so ssl-ca has no meaning: use verify_ca or verify_identity",
+            ),
+            (
+                "mysql://u@h/d?ssl-cert=/x",
+                "ssl-cert needs ssl-key beside it",
+            ),
+            (
+                "mysql://u@h/d?ssl-key=/x",
+                "ssl-key needs ssl-cert beside it",
+            ),
+            (
+                "mysql://u@h/d?socket=/x",
+                "it names a socket and a host: leave one of them out",
+            ),
+            (
+                "mysql://u@/d?socket=x",
+                "the socket x is no absolute path: it begins with /",
+            ),
+            (
+                "mysql://u@/d?socket=/x&ssl-mode=required",
+                "a socket takes no ssl-mode: what passes it stays on this host",
+            ),
+            (
+                "postgres://u@h/d",
+                "the address of a MySQL server begins with mysql:// or mariadb://",
+            ),
         ] {
             assert_eq!(refused(url), error, "{url}");
         }
@@ -440,7 +550,10 @@ mod tests {
     #[test]
     fn another_database_of_the_same_server_has_the_same_address_but_for_its_name() {
         for (url, other) in [
-            ("mysql://u:p@h:1,i:2/d?ssl-mode=required", "mysql://u:p@h:1,i:2/e?ssl-mode=required"),
+            (
+                "mysql://u:p@h:1,i:2/d?ssl-mode=required",
+                "mysql://u:p@h:1,i:2/e?ssl-mode=required",
+            ),
             ("mysql://u@/d?socket=/x/y", "mysql://u@/e?socket=/x/y"),
             ("mysql://u@h", "mysql://u@h/e"),
         ] {
