@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::problem::nearest;
+use crate::store::backend::mysql::url::Address;
 use crate::store::backend::postgres::hosts::{self, Hosts};
 use crate::store::conn::percent_decoded;
 
@@ -35,6 +36,7 @@ fn refuse<T>(message: impl Into<String>, help: impl Into<String>) -> Result<T, U
 const SQLITE_HELP: &str = "write `sqlite://FILE`, relative to the configuration's directory, \
                            or `sqlite:///absolute/FILE`";
 const POSTGRES_HELP: &str = "write `postgres://USER:PASSWORD@HOST:PORT/NAME`";
+const MYSQL_HELP: &str = "write `mysql://USER:PASSWORD@HOST:PORT/NAME`";
 const ENCODE_HELP: &str = "in the user and the password write `@` as `%40`, `:` as `%3A`, \
                            `/` as `%2F`, `%` as `%25`, `?` as `%3F` and `#` as `%23`";
 
@@ -46,6 +48,8 @@ impl DatabaseUrl {
         match scheme.map(str::to_ascii_lowercase).as_deref() {
             Some("sqlite" | "sqlite3") => sqlite(text, base_dir),
             Some("postgres" | "postgresql") => postgres(text),
+            // Not every verb has learnt it yet: nobody is to begin what cannot go on.
+            Some("mysql" | "mariadb") if cfg!(feature = "mysql-tests") => mysql(text),
             Some(scheme)
                 if !scheme.is_empty()
                     && text.contains("://")
@@ -74,6 +78,11 @@ impl DatabaseUrl {
     pub fn server(&self) -> Option<String> {
         match &self.path {
             Some(_) => None,
+            None if Address::is_of(&self.url) => {
+                let address = Address::parse(&self.url).ok()?;
+                let hosts = address.hosts.iter().map(ToString::to_string);
+                Some(address.socket.unwrap_or_else(|| hosts.collect::<Vec<_>>().join(",")))
+            }
             None => Some(Hosts::places(&self.url).join(",")),
         }
     }
@@ -211,6 +220,16 @@ fn covered(word: &str) -> String {
     match word.starts_with('$') {
         true => word.to_owned(),
         false => word.chars().map(cover).collect(),
+    }
+}
+
+fn mysql(text: &str) -> Result<DatabaseUrl, UrlError> {
+    match Address::parse(text) {
+        Ok(_) => Ok(DatabaseUrl {
+            url: text.to_owned(),
+            path: None,
+        }),
+        Err(message) => refuse(message, MYSQL_HELP),
     }
 }
 

@@ -14,15 +14,22 @@ use crate::time;
 use super::conn::{Conn, Location};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
-use super::statement::Statement;
+use super::statement::{Only, Statement};
 
-/// PostgreSQL only.
-static ONLY_READS: Statement = Statement::new(
+/// PostgreSQL and MySQL.
+static ONLY_READS: Statement = Statement::only(
+    Only::Postgres,
     "ONLY_READS",
     "SELECT CASE WHEN pg_is_in_recovery() THEN 'the database is a standby, which takes no writes'
                  WHEN current_setting('transaction_read_only') = 'on'
                  THEN 'default_transaction_read_only is on for this role or database, which takes no writes'
              END AS why",
+)
+.on_mysql(&[&IS_READ_ONLY]);
+static IS_READ_ONLY: Statement = Statement::only(
+    Only::Mysql,
+    "IS_READ_ONLY",
+    "SELECT CASE WHEN @@global.read_only <> 0 THEN 'read_only is on, so the server takes no writes' END AS why",
 );
 
 /// PostgreSQL only. Those who wait for a lock give up and come again, so how long it was held is the holder's

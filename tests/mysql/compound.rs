@@ -95,7 +95,7 @@ async fn all_is_written_or_nothing_however_it_is_sent() {
             for commit in [false, true] {
                 // A part wrote fewer than it had to.
                 let error = run(conn, statement, 1, 4, "", commit).await.unwrap_err();
-                assert!(matches!(error, Error::Retryable { .. }), "{error:?}");
+                assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
                 assert!(!conn.is_broken());
                 assert_eq!(text(conn, WRITTEN).await, nothing, "{}", statement.name);
                 conn.take_statements();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ductwork::definition::{Definition, Pipeline};
 use ductwork::model::ExecutionId;
+use ductwork::store::Dialect;
 use ductwork::store::claim::{self, Claim, Rest};
 use ductwork::store::cursor::Cursor;
 use ductwork::store::definition::LeftOut;
@@ -43,7 +44,9 @@ on_every_database! {
         trigger(&mut driver, std::slice::from_ref(&small)).await;
         let all = trigger(&mut driver, &[&small; 5].map(String::clone)).await;
         let each = trigger(&mut driver, &[&large; 5].map(String::clone)).await;
-        assert_eq!(each, 3 * all);
+        // Where one would be too long a statement its rows go before it: emptied, filled, read.
+        let trips = if driver.conn.dialect() == Dialect::Mysql { 3 } else { 1 };
+        assert_eq!(each, 3 * trips * all);
         let count = driver.claim("P", 6).await.len();
         assert_eq!(count, 6);
     }

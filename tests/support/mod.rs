@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(feature = "mysql-tests")]
 use ductwork::store::sandbox::Sandbox;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
@@ -10,6 +11,7 @@ use sqlx::{Connection, Executor};
 /// Names the PostgreSQL server that tests may use.
 const POSTGRES: &str = "DUCTWORK_TEST_POSTGRES_URL";
 /// Names the MySQL or MariaDB server that tests may use.
+#[cfg(feature = "mysql-tests")]
 const MYSQL: &str = "DUCTWORK_TEST_MYSQL_URL";
 
 /// A database that nobody else uses.
@@ -23,9 +25,17 @@ pub struct Db {
 }
 
 enum Kept {
-    Sqlite { _dir: tempfile::TempDir },
-    Postgres { server: String, schema: String },
-    Mysql { sandbox: Sandbox },
+    Sqlite {
+        _dir: tempfile::TempDir,
+    },
+    Postgres {
+        server: String,
+        schema: String,
+    },
+    #[cfg(feature = "mysql-tests")]
+    Mysql {
+        sandbox: Sandbox,
+    },
 }
 
 impl Db {
@@ -63,6 +73,7 @@ impl Db {
     }
 
     /// A fresh database on the MySQL or MariaDB server.
+    #[cfg(feature = "mysql-tests")]
     pub async fn mysql() -> Self {
         let server = std::env::var(MYSQL).unwrap_or_else(|_| {
             panic!(
@@ -97,6 +108,7 @@ impl Db {
         if let Kept::Postgres { server, schema } = &*self.kept {
             run(server, format!("DROP SCHEMA {schema} CASCADE")).await;
         }
+        #[cfg(feature = "mysql-tests")]
         if let Kept::Mysql { sandbox } = &*self.kept {
             sandbox
                 .remove()
@@ -129,7 +141,7 @@ pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db
     }
 }
 
-/// One test per database: `name::sqlite` and `name::postgres`.
+/// One test per database: `name::sqlite` and `name::postgres`, and `name::mysql` where those are wanted.
 #[macro_export]
 macro_rules! on_every_database {
     ($($(#[$doc:meta])* async fn $name:ident($db:ident: Db) $body:block)*) => {$(
@@ -149,6 +161,7 @@ macro_rules! on_every_database {
                 $crate::support::with(Db::postgres().await, body).await;
             }
 
+            #[cfg(feature = "mysql-tests")]
             #[tokio::test]
             async fn mysql() {
                 $crate::support::with(Db::mysql().await, body).await;
