@@ -13,17 +13,32 @@ static SESSION: Statement = Statement::only(
     Only::Postgres,
     "SESSION",
     "SELECT CAST(pg_backend_pid() AS bigint) AS session",
+)
+.on_mysql(&[&CONNECTION]);
+static CONNECTION: Statement = Statement::only(
+    Only::Mysql,
+    "CONNECTION",
+    "SELECT {big:CONNECTION_ID()} AS session",
 );
 static CUT: Statement = Statement::only(
     Only::Postgres,
     "CUT",
     "SELECT pg_terminate_backend(CAST(:session AS int)) AS cut",
-);
+)
+.on_mysql(&[&KILL]);
+static KILL: Statement = Statement::only(Only::Mysql, "KILL", "KILL :session");
 static WAITS: Statement = Statement::only(
     Only::Postgres,
     "WAITS",
     "SELECT 1 AS found FROM pg_stat_activity
       WHERE pid = CAST(:session AS int) AND wait_event_type = 'Lock'",
+)
+.on_mysql(&[&WAITS_FOR_LOCK]);
+static WAITS_FOR_LOCK: Statement = Statement::only(
+    Only::Mysql,
+    "WAITS_FOR_LOCK",
+    "SELECT 1 AS found FROM information_schema.INNODB_TRX
+      WHERE trx_mysql_thread_id = :session AND trx_state = 'LOCK WAIT'",
 );
 static BARRIERS: Statement = Statement::new(
     "BARRIERS_OF_RUN",
@@ -51,7 +66,7 @@ pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
     Ok(conn.fetch_optional(&WAITS, &args).await?.is_some())
 }
 
-/// Takes the barriers of a run (PostgreSQL), or the right to write (SQLite), and keeps it until
+/// Takes the barriers of a run, or the right to write (SQLite), and keeps it until
 /// [`let_go`].
 pub async fn hold_barriers(conn: &mut Conn, run: RunId) -> Result<(), Error> {
     let begin = conn.dialect().backend().begin();

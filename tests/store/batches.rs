@@ -1,7 +1,7 @@
 //! Batches of rows as statements get them, and a SQLite file as its connections share it.
 
 use ductwork::store::Error;
-use ductwork::store::statement::{Rows, Statement};
+use ductwork::store::statement::{Only, Rows, Statement};
 use uuid::Uuid;
 
 use crate::on_every_database;
@@ -24,6 +24,18 @@ static KEEP: Statement = Statement::new(
     "INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
      SELECT b.id, b.pipeline, b.due_at FROM {rows:b(id id, pipeline text, due_at int)} WHERE true
      RETURNING execution_id AS id",
+)
+.on_mysql(&[&KEEP_ALONE, &KEPT]);
+static KEEP_ALONE: Statement = Statement::only(
+    Only::Mysql,
+    "KEEP_ALONE",
+    "INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+     SELECT b.id, b.pipeline, b.due_at FROM {rows:b(id id, pipeline text, due_at int)}",
+);
+static KEPT: Statement = Statement::only(
+    Only::Mysql,
+    "KEPT",
+    "SELECT b.id FROM {rows:b(id id, pipeline text, due_at int)}",
 );
 
 on_every_database! {

@@ -223,14 +223,17 @@ on_every_database! {
         conn.take_statements();
         let taken = delivery::take(conn, &[("a", 9), ("none", 9), ("b", 4)], LEASE).await.unwrap().due;
         assert_eq!(taken.iter().map(Vec::len).collect::<Vec<_>>(), [6, 0, 4]);
-        assert_eq!(conn.take_statements(), 4, "one for each endpoint, and one for all messages");
+        // A lease is a transaction of two statements on MySQL: begun, read, written, committed.
+        let of_lease = if conn.dialect() == ductwork::store::Dialect::Mysql { 4 } else { 1 };
+        let sent = conn.take_statements();
+        assert_eq!(sent, 3 + of_lease, "one for each endpoint, and one for all messages");
         let outcomes = [Follows::Delivered, Follows::Failed, Follows::Again(LEASE)];
         let attempts = taken.iter().flatten().zip(outcomes.into_iter().cycle());
         let attempts: Vec<Attempt> = attempts
             .map(|(due, follows)| Attempt { due, follows, status: Some(500), error: None })
             .collect();
         assert_eq!(delivery::record(conn, &attempts).await.unwrap().len(), 10);
-        assert_eq!(conn.take_statements(), 1);
+        assert_eq!(conn.take_statements(), of_lease);
         for (state, n) in [("delivered", 4), ("failed", 3), ("waiting", 5)] {
             let found = latest(conn, Some(state)).await;
             assert_eq!(found.len(), n, "{state}");

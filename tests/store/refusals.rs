@@ -12,7 +12,10 @@ on_every_database! {
         let values: &[&str] = match conn.dialect() {
             Dialect::Postgres => &["SELECT 'a' || chr(0)", "SELECT repeat('a', 1073741824)"],
             Dialect::Sqlite => &["SELECT zeroblob(2147483647)"],
-            Dialect::Mysql => unreachable!("no test of this kind runs on MySQL yet"),
+            Dialect::Mysql => &[
+                "INSERT INTO ductwork_definitions VALUES (repeat('x', 200), 'b', 'c', 1)",
+                "INSERT INTO ductwork_definitions VALUES ('x', 'b', x'ff', 1)",
+            ],
         };
         for value in values {
             let error = conn.script("too much", value).await.unwrap_err();
@@ -27,7 +30,7 @@ on_every_database! {
             Dialect::Sqlite => "CREATE TEMP TRIGGER no BEFORE INSERT ON ductwork_definitions
                                 BEGIN SELECT RAISE(ABORT, 'not that'); END;
                                 INSERT INTO ductwork_definitions VALUES ('c', 'b', 'c', 1)",
-            Dialect::Mysql => unreachable!("no test of this kind runs on MySQL yet"),
+            Dialect::Mysql => "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not that'",
         };
         let error = conn.script("raise", raise).await.unwrap_err();
         assert!(error.blames_the_value(), "{error:?}");

@@ -48,7 +48,7 @@ pub struct Mysql {
 pub struct Answer {
     /// The rows of all statements, one after the other.
     pub rows: Vec<Row>,
-    /// How many rows the last of them wrote, or found.
+    /// How many rows the last of them that writes has written.
     pub written: u64,
 }
 
@@ -284,7 +284,10 @@ impl Mysql {
         let written = asked.affected_rows();
         asked.drop_result().await?;
         answer.rows.extend(rows.into_iter().map(Row::of));
-        answer.written = written;
+        // What reads counts nothing.
+        if !is_read(sql.as_ref()) {
+            answer.written = written;
+        }
         Ok(written)
     }
 
@@ -330,7 +333,7 @@ impl Mysql {
             let before = answer.rows.len();
             let run = self.one(sql, given, &mut answer).await;
             written = run.map_err(Failed::before_end)?;
-            if answer.rows.len() > before || sql.trim_start().starts_with("SELECT") {
+            if is_read(sql) {
                 found = (answer.rows.len() - before) as i64;
             }
         }
@@ -443,6 +446,11 @@ impl Drop for Mysql {
     fn drop(&mut self) {
         self.give_up();
     }
+}
+
+/// True of a statement that writes nothing.
+fn is_read(sql: &str) -> bool {
+    sql.trim_start().starts_with("SELECT")
 }
 
 /// The batches of a statement that have a table of their own.
