@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ductwork::definition::builder::Pipeline;
+use ductwork::store::{Dialect, Error};
 use serde_json::json;
 
 use crate::driver::{Did, Driver};
@@ -46,7 +47,14 @@ on_every_database! {
         for wire in tripwires() {
             assert!(names.insert(wire.name), "{} twice", wire.name);
             conn.script("begin", "BEGIN").await.unwrap();
-            conn.script("example", wire.example).await.unwrap();
+            let done = conn.script("example", wire.example).await;
+            // Where one index is for open attempts and successes, nothing gets as far as the wire.
+            if conn.dialect() == Dialect::Mysql && wire.name == "an attempt was made after a success" {
+                assert!(matches!(done, Err(Error::Constraint { .. })), "{done:?}");
+                conn.script("undo", "ROLLBACK").await.unwrap();
+                continue;
+            }
+            done.unwrap();
             let seen = tripped(conn).await;
             conn.script("undo", "ROLLBACK").await.unwrap();
             assert!(

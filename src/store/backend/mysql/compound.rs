@@ -30,7 +30,7 @@ pub struct Compound(String);
 
 impl Compound {
     /// An empty one.
-    pub fn new() -> Self {
+    pub fn begin() -> Self {
         Self("BEGIN NOT ATOMIC\n".to_owned())
     }
 
@@ -82,7 +82,7 @@ impl Compound {
     }
 
     /// Its length so far.
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.0.len()
     }
 

@@ -351,9 +351,9 @@ impl Mysql {
         args: Args<'_>,
     ) -> Result<Answer, Failed> {
         let staged = batches(statement, args);
-        let mut text = Compound::new();
+        let mut text = Compound::begin();
         text.set(statement, args);
-        let is_long = text.len() + compound::weight(args) > compound::LONGEST;
+        let is_long = text.bytes() + compound::weight(args) > compound::LONGEST;
         for (batch, rows) in staged {
             match is_long {
                 true => self.stage(batch, rows).await.map_err(Failed::before_end)?,
