@@ -13,7 +13,7 @@ use super::conn::Conn;
 use super::error::Error;
 use super::statement::statements;
 
-/// What waits for a time that was written when the clock went before. On MySQL alone it is told apart first.
+/// Executions that wait for a time that was written when the clock went before.
 macro_rules! overtaken_availabilities {
     () => {
         "(SELECT a.execution_id, a.pipeline,

@@ -42,7 +42,7 @@ async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(Arc<Sandbox>, 
     let done = local
         .run_until(async { tokio::task::spawn_local(body).await })
         .await;
-    // What the body left behind holds locks: away with it first.
+    // Connections that the body left behind hold locks: away with them first.
     drop(local);
     sandbox.remove().await.unwrap();
     if let Err(error) = done {

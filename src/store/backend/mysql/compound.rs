@@ -10,7 +10,7 @@ use super::literal;
 use crate::store::dialect::Dialect;
 use crate::store::statement::{Arg, Args, Rows, Statement, find};
 
-/// What is longer is sent before it, as values and not as text.
+/// A batch that would make it longer is sent before it, as a value and not as text.
 pub const LONGEST: usize = 1 << 20;
 
 /// True of a statement that is several, none of which returns rows.

@@ -284,7 +284,7 @@ impl Mysql {
         let written = asked.affected_rows();
         asked.drop_result().await?;
         answer.rows.extend(rows.into_iter().map(Row::of));
-        // What reads counts nothing.
+        // A statement that reads counts nothing.
         if !is_read(sql.as_ref()) {
             answer.written = written;
         }
@@ -343,7 +343,7 @@ impl Mysql {
         Ok(answer)
     }
 
-    /// As one statement. What is long goes before it.
+    /// As one statement. A long batch goes before it.
     async fn ask_at_once(
         &mut self,
         [begin, end]: [Option<&'static str>; 2],

@@ -372,19 +372,19 @@ mod tests {
 
     #[test]
     fn an_address_has_a_user_hosts_and_a_database() {
-        let read = Address::parse("mysql://me:p%40ss%3A@db.example:3307/work").unwrap();
+        let read = Address::parse("mysql://me:p%40ss%3A@db.example:3307/jobs").unwrap();
         assert_eq!(read.hosts, [host("db.example", 3307)]);
         assert_eq!(read.user, "me");
         assert_eq!(read.password.0.as_deref(), Some("p@ss:"));
-        assert_eq!(read.database, "work");
+        assert_eq!(read.database, "jobs");
         assert_eq!(read.tls.mode, Mode::VerifyIdentity);
-        assert_eq!(read.identity(), "mysql:db.example:3307/work");
+        assert_eq!(read.identity(), "mysql:db.example:3307/jobs");
         assert!(!format!("{read:?}").contains("p@ss"), "{read:?}");
-        let read = Address::parse("mariadb://me@a,b:3307,[::1]:3308/work/").unwrap();
+        let read = Address::parse("mariadb://me@a,b:3307,[::1]:3308/jobs/").unwrap();
         let hosts = [host("a", 3306), host("b", 3307), host("::1", 3308)];
         assert_eq!(read.hosts, hosts);
-        assert_eq!(read.identity(), "mysql:a:3306,b:3307,[::1]:3308/work");
-        let read = Address::parse("mysql://me:x@/work?socket=/run/my%20sql.sock").unwrap();
+        assert_eq!(read.identity(), "mysql:a:3306,b:3307,[::1]:3308/jobs");
+        let read = Address::parse("mysql://me:x@/jobs?socket=/run/my%20sql.sock").unwrap();
         assert_eq!(read.socket.as_deref(), Some("/run/my sql.sock"));
         assert_eq!(read.tls.mode, Mode::Disabled);
     }
