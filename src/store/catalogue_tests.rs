@@ -181,39 +181,8 @@ fn a_batch_shares_no_name_with_what_is_written_from_it() {
 /// Statements with something in them that a third database does not take, and how it would be asked the same.
 const NOT_YET: &[(&str, &str)] = &[
     (
-        "TOUCH_PROCESS",
-        "writes and answers at once: TOUCH, then a SELECT of `paused`",
-    ),
-    ("BEAT", "the same"),
-    (
-        "TAKE_READABLE",
-        "deletes and answers at once: a locking SELECT, and a DELETE by id",
-    ),
-    (
-        "ARRIVE",
-        "writes and answers at once: the rows are read afterwards, under the lock of the write",
-    ),
-    (
-        "LEASE_DELIVERIES",
-        "writes and answers at once: a locking SELECT, and an UPDATE by id",
-    ),
-    ("RECORD_DELIVERIES", "the same"),
-    (
-        "DUE_AGAIN",
-        "answers what it wrote, and writes a table that it reads: joined with the SELECT as a table, and counted",
-    ),
-    ("READY_AGAIN", "the same"),
-    (
         "GATHER_OUTPUTS",
         "writes a table that it reads: joined with the arrays, grouped by branch",
-    ),
-    (
-        "TAKE_DUTY",
-        "writes over a row only where a condition holds: an UPDATE, and an INSERT where there is no row",
-    ),
-    (
-        "FORGET_SERIES",
-        "deletes the first rows of an order: DELETE … ORDER BY … LIMIT",
     ),
     (
         "SET_TUPLE_AS_STEP",
