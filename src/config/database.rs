@@ -81,7 +81,11 @@ impl DatabaseUrl {
             None if Address::is_of(&self.url) => {
                 let address = Address::parse(&self.url).ok()?;
                 let hosts = address.hosts.iter().map(ToString::to_string);
-                Some(address.socket.unwrap_or_else(|| hosts.collect::<Vec<_>>().join(",")))
+                Some(
+                    address
+                        .socket
+                        .unwrap_or_else(|| hosts.collect::<Vec<_>>().join(",")),
+                )
             }
             None => Some(Hosts::places(&self.url).join(",")),
         }

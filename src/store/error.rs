@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::backend::postgres::nobody::Nobody;
 use super::backend::mysql::error::Failure;
+use super::backend::postgres::nobody::Nobody;
 use super::backend::{DriverError, UNREACHED};
 use super::blame::Blame;
 
