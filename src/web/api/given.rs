@@ -46,6 +46,8 @@ pub struct About {
     pub part: Part,
     /// Its purpose, for people.
     pub description: &'static str,
+    /// It names a thing, without which the answer is 404.
+    pub must_exist: bool,
     /// Several may be given.
     pub repeats: bool,
     /// Its JSON Schema.
@@ -67,6 +69,7 @@ impl<T: Value> Param<T> {
                 name,
                 part,
                 description,
+                must_exist: matches!(part, Part::Path),
                 repeats: T::REPEATS,
                 schema: T::schema,
                 check: |text| T::read(text).map(drop),
@@ -83,6 +86,12 @@ impl<T: Value> Param<T> {
     /// One that may follow the question mark.
     pub const fn query(name: &'static str, description: &'static str) -> Self {
         Self::new(Part::Query, name, description)
+    }
+
+    /// The same, of a thing without which the answer is 404.
+    pub const fn must_exist(mut self) -> Self {
+        self.about.must_exist = true;
+        self
     }
 }
 

@@ -172,8 +172,10 @@ fn operation(route: &Route, form: Form, schemas: &mut Schemas) -> Value {
         "503": { "$ref": "#/components/responses/Unavailable" },
         "default": { "$ref": "#/components/responses/Refused" },
     });
-    if route.params.iter().any(|about| about.part == Part::Path) {
+    if route.params.iter().any(|about| about.must_exist) {
         responses["404"] = json!({ "$ref": "#/components/responses/NotFound" });
+    }
+    if route.params.iter().any(|about| about.part == Part::Path) {
         responses["409"] = json!({ "$ref": "#/components/responses/Conflict" });
     }
     let mut params: Vec<Value> = route.params.iter().map(|about| parameter(about)).collect();

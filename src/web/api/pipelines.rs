@@ -19,7 +19,7 @@ use crate::wire::pipeline::{
 use crate::wire::process::State;
 
 use super::given::{Digest, Given, Param};
-use super::runs::PIPELINE;
+use super::runs::KNOWN_PIPELINE;
 use super::{Answer, Answered};
 
 /// The definition in the path.
@@ -157,7 +157,7 @@ fn depth(queue: &Queue) -> DepthJson {
 /// How much there is to do: for a scaler.
 pub async fn stats(site: Arc<Site>, given: Given) -> Answered {
     let load = site.load.of(&site.source).await?;
-    let stats = match given.get(&PIPELINE) {
+    let stats = match given.get(&KNOWN_PIPELINE) {
         Some(pipeline) => match load.get(&pipeline.0) {
             Some(stats) => stats.clone(),
             // One that nobody has triggered has nothing to do; a slip in a name would scale to nothing for good.

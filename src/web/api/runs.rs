@@ -29,6 +29,9 @@ use super::{Answer, Answered, payload_bytes};
 pub static ID: Param<RunId> = Param::path("id", "The run's id");
 /// A filter.
 pub static PIPELINE: Param<Text> = Param::query("pipeline", "Of this pipeline only");
+/// The same, where a slip in the name must not pass for a pipeline that has nothing.
+pub static KNOWN_PIPELINE: Param<Text> =
+    Param::query("pipeline", "Of this pipeline only").must_exist();
 /// A filter.
 pub static STATUS: Param<Statuses> = Param::query(
     "status",
@@ -278,7 +281,7 @@ pub async fn trace(site: Arc<Site>, given: Given) -> Answered {
 
 /// The runs that have halted, by kind.
 pub async fn halted(site: Arc<Site>, given: Given) -> Answered {
-    let pipeline = given.get(&PIPELINE).map(|it| it.0);
+    let pipeline = given.get(&KNOWN_PIPELINE).map(|it| it.0);
     let of = pipeline.clone();
     let read = site
         .source
