@@ -1196,6 +1196,7 @@ fn a_run_can_be_looked_at_and_cancelled_but_not_revived() {
             "output",
             "definition",
             "revived_from",
+            "revived_as",
             "triggered_at",
             "started_at",
             "completed_at",

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::store::definition::Definitions;
 use crate::store::query::{self, Run};
 use crate::store::revive::{self, Wanted};
-use crate::store::{Conn, Purpose, why};
+use crate::store::{Conn, Purpose};
 
 use super::exit::Failure;
 use super::follow;
@@ -58,9 +58,7 @@ impl Revive {
                 return Err(setup::no_run(&run.to_string()));
             };
             // Before anybody is asked anything.
-            if found.status == RunStatus::Halted
-                && let Some(next) = why::revived_as(&mut conn, run).await?
-            {
+            if let Some(next) = found.revived_as {
                 let refusal = revive::Revive::AlreadyRevived(next);
                 return Err(refused(refusal, &found, &config));
             }

@@ -106,14 +106,9 @@ impl Show {
                 placed.push((step, query::spreads(&mut conn, step.branch_id).await?));
             }
             let asks = |step: &&StepRow| step.status == StepStatus::Waiting;
-            let revived_as = match detail.run.status {
-                RunStatus::Halted => crate::store::why::revived_as(&mut conn, run).await?,
-                _ => None,
-            };
             let facts: Vec<_> = halts.iter().map(|halt| halt.fact.clone()).collect();
             let mut text = page::draw(&page::Page {
                 detail: &detail,
-                revived_as,
                 explained: why::explained(&halts),
                 remedy: (!facts.is_empty()).then(|| remedy(&facts, run)),
                 definition: definition.as_deref().ok(),

@@ -83,6 +83,9 @@ statements! {
               FROM reasons n WHERE n.halt_reason IS NOT NULL)
         SELECT n.run_id, n.halt_reason FROM reasons n
          WHERE n.halt_reason IS NOT NULL ORDER BY n.run_id, n.halt_reason";
+    SUCCESSORS = "
+        SELECT n.revived_from AS run_id, n.id AS successor
+          FROM {rows:b(id id)} JOIN ductwork_runs n ON {key:n.revived_from;b.id}";
 }
 
 /// Which runs to list.
@@ -118,7 +121,7 @@ pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, E
             let statuses = filter.statuses;
             let fits = |run: &Run| statuses.is_empty() || statuses.contains(&run.status);
             list.runs.retain(fits);
-            halt_reasons(conn, &mut list.runs).await?;
+            complete(conn, &mut list.runs).await?;
             return Ok(list.runs);
         }
         match (filter.pipeline, filter.statuses) {
@@ -142,7 +145,7 @@ pub async fn runs(conn: &mut Conn, filter: &RunFilter<'_>) -> Result<Vec<Run>, E
             }
         }
         let mut runs = list.runs;
-        halt_reasons(conn, &mut runs).await?;
+        complete(conn, &mut runs).await?;
         Ok(runs)
     })
     .await
@@ -247,8 +250,31 @@ pub(super) fn id_at(time: i64) -> Uuid {
     Uuid::from_u128((time.max(0) as u128 / 1_000) << 80)
 }
 
+/// Fills in what other rows say of these runs.
+pub(super) async fn complete(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+    halt_reasons(conn, runs).await?;
+    successors(conn, runs).await
+}
+
+/// Fills in as which runs these go on that were revived.
+async fn successors(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+    let halted = |run: &&Run| run.status == RunStatus::Halted;
+    let ids: Vec<RunId> = runs.iter().filter(halted).map(|run| run.id).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let rows = Rows::new().ids("id", ids);
+    for row in conn.fetch(&SUCCESSORS, &[("b", (&rows).into())]).await? {
+        let id = RunId(row.get("run_id")?);
+        if let Some(run) = runs.iter_mut().find(|run| run.id == id) {
+            run.revived_as = Some(RunId(row.get("successor")?));
+        }
+    }
+    Ok(())
+}
+
 /// Fills in why branches of these runs have halted.
-pub(super) async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
+async fn halt_reasons(conn: &mut Conn, runs: &mut [Run]) -> Result<(), Error> {
     // Branches of a run that goes on may have halted as well: the run will when all have ended.
     let open = |run: &&Run| run.status != RunStatus::Completed;
     let ids: Vec<RunId> = runs.iter().filter(open).map(|run| run.id).collect();

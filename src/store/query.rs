@@ -144,6 +144,8 @@ pub struct Run {
     pub trigger_key: Option<String>,
     /// The halted run that it continues.
     pub revived_from: Option<RunId>,
+    /// The run as which it was revived.
+    pub revived_as: Option<RunId>,
     /// µs since 1970.
     pub triggered_at: i64,
     /// When its first step was claimed.
@@ -398,7 +400,7 @@ pub async fn run_as_it_is(conn: &mut Conn, id: RunId) -> Result<Option<Run>, Err
         return Ok(None);
     };
     let mut runs = [run_row(&row)?];
-    list::halt_reasons(conn, &mut runs).await?;
+    list::complete(conn, &mut runs).await?;
     let [run] = runs;
     Ok(Some(run))
 }
@@ -683,6 +685,7 @@ pub(super) fn run_row(row: &Row) -> Result<Run, Error> {
         output,
         trigger_key: row.get("trigger_key")?,
         revived_from: row.get::<Option<Uuid>>("revived_from")?.map(RunId),
+        revived_as: None,
         triggered_at: row.get("triggered_at")?,
         started_at: row.get("started_at")?,
         completed_at: row.get("completed_at")?,

@@ -41,13 +41,16 @@ pub fn step_status(given: &str) -> Option<StepStatus> {
     }
 }
 
-/// Why branches of a run have halted, and whether it can be read. One that goes on although a branch has
-/// halted will halt.
+/// As which run a run goes on, why branches of it have halted, and whether it can be read. One that goes on although
+/// a branch has halted will halt.
 pub fn remarks(run: &Run) -> String {
     let damaged = run.damaged.as_ref().map(|_| "damaged".to_owned());
     let mut remarks: Vec<String> = run.halt_reasons.iter().cloned().chain(damaged).collect();
     if !run.status.is_terminal() && !run.halt_reasons.is_empty() {
         remarks.insert(0, "will halt".to_owned());
+    }
+    if let Some(next) = run.revived_as {
+        remarks.insert(0, format!("revived as {}", short(next)));
     }
     remarks.join(", ")
 }

@@ -32,6 +32,8 @@ pub struct RunJson<'a> {
     definition: &'a str,
     /// The halted run that it continues.
     revived_from: Option<RunId>,
+    /// The run as which it was revived.
+    revived_as: Option<RunId>,
     /// When it was triggered.
     triggered_at: Time,
     /// When its first step was claimed.
@@ -65,6 +67,7 @@ impl<'a> RunJson<'a> {
             output: run.output.as_deref(),
             definition: &run.definition,
             revived_from: run.revived_from,
+            revived_as: run.revived_as,
             triggered_at: Time::of(run.triggered_at),
             started_at: run.started_at.map(Time::of),
             completed_at: run.completed_at.map(Time::of),

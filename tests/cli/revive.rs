@@ -62,6 +62,11 @@ fn a_run_whose_output_fits_no_way_on_says_so_and_goes_on_once_the_step_is_fixed(
     let shown = place.run(["show", &id]);
     let revived_as = format!("it was revived: ductworkd show {}", &next[next.len() - 8..]);
     assert!(shown.fine().stdout.contains(&revived_as), "{shown:?}");
+    let listed = place.run(["runs", "--status", "halted"]);
+    let revived_as = format!("revived as {}", &next[next.len() - 8..]);
+    assert!(listed.fine().stdout.contains(&revived_as), "{listed:?}");
+    let listed = place.run(["runs", "--status", "halted", "--json"]).json();
+    assert_eq!(listed[0]["revived_as"], serde_json::json!(next), "{listed}");
     let json = place.run(["show", &next, "--json"]).json();
     assert_eq!(
         (&json["status"], &json["output"]),

@@ -38,8 +38,6 @@ const OUTPUT_LINES: usize = 40;
 pub struct Page<'a> {
     /// The run, as far as it was read.
     pub detail: &'a RunDetail,
-    /// The run that goes on in its place.
-    pub revived_as: Option<RunId>,
     /// Why it halted, as far as no failed step shows that: whole lines.
     pub explained: String,
     /// The remedy of a run that halted.
@@ -213,7 +211,7 @@ pub fn draw(page: &Page<'_>) -> String {
 /// The commands that one may want next, each on a line of its own: a narrow terminal breaks none in two.
 fn next(page: &Page<'_>) -> Vec<String> {
     let id = page.detail.run.id;
-    if let Some(next) = page.revived_as {
+    if let Some(next) = page.detail.run.revived_as {
         return vec![format!("it was revived: ductworkd show {next}")];
     }
     match page.detail.run.status {
