@@ -480,99 +480,121 @@ async fn run_loops(
 ) -> (ExitCode, Instant) {
     let mut over = std::pin::pin!(over);
     let mut code = ExitCode::SUCCESS;
-    let mut quiet = false;
     let mut stopped = false;
     let mut left = false;
-    let since = std::cell::OnceCell::new();
-    let since = || *since.get_or_init(Instant::now);
-    let leave = |until: Instant, cause| {
-        since();
-        // A supervisor may repeat its TERM: that gives nobody more time.
-        let until = match shared.mode() {
-            Mode::Drain { until: before, .. } => until.min(before),
-            _ => until,
-        };
-        shared.set_mode(Mode::Drain { until, cause });
+    let mut answers = Answers {
+        shared,
+        drain,
+        dumper,
+        is_quiet: false,
+        since: None,
     };
     loop {
-        let draining = matches!(
-            shared.mode(),
-            Mode::Drain { cause, .. } if cause != StopCause::Abandon
-        );
-        let event = tokio::select! {
+        let mode = shared.mode();
+        let draining = matches!(mode, Mode::Drain { cause, .. } if cause != StopCause::Abandon);
+        tokio::select! {
             biased;
             // RACE: a connection is half open: its other end is gone, and what said so was lost. A
             // loop that waits for an answer there waits for ever, and cannot see that it is to end;
             // its supervisor would kill it, if there still were one. Proven by
             // `orphans_end_although_their_database_says_nothing`.
-            cause = time_is_up(shared.mode(), stopped) => {
+            cause = time_is_up(mode, stopped) => {
                 if stopped {
                     events::loops_given_up();
-                    return (code, since());
+                    return (code, answers.since());
                 }
                 stopped = true;
                 shared.stop_all(cause);
-                continue;
             }
             () = orphaned(parent), if draining => {
                 tracing::warn!("the supervisor is gone; stopping");
-                leave(Instant::now() + ORPHANED_DRAIN, StopCause::Abandon);
-                continue;
+                answers.leave(ORPHANED_DRAIN, StopCause::Abandon);
             }
-            event = signals.recv() => event,
-            ended = &mut over, if !left && !matches!(shared.mode(), Mode::Drain { .. }) => {
+            event = signals.recv() => answers.answer(event),
+            ended = &mut over, if !left && !matches!(mode, Mode::Drain { .. }) => {
                 (left, code) = (true, ExitCode::from(ended.code));
-                match ended.at_once {
-                    true => leave(Instant::now(), StopCause::Abandon),
-                    false => leave(Instant::now() + drain, StopCause::Shutdown),
-                }
-                continue;
+                answers.stop(ended.at_once);
             }
             ended = loops.join_next() => match ended {
-                None => return (code, since()),
-                Some(Ok(())) => continue,
+                None => return (code, answers.since()),
+                Some(Ok(())) => {}
                 Some(Err(error)) => {
                     // A panic in a loop is a bug; a fresh process is better than half of one.
                     tracing::error!(error = %error, "a loop ended unexpectedly");
-                    return (ExitCode::FAILURE, since());
+                    return (ExitCode::FAILURE, answers.since());
                 }
             },
+        }
+    }
+}
+
+/// How a process answers its signals.
+struct Answers<'a> {
+    shared: &'a All,
+    drain: Duration,
+    dumper: std::io::Result<Dumper>,
+    /// It was told to claim nothing.
+    is_quiet: bool,
+    /// When it was asked to end.
+    since: Option<Instant>,
+}
+
+impl Answers<'_> {
+    /// When the process was asked to end: now, unless that was before.
+    fn since(&mut self) -> Instant {
+        *self.since.get_or_insert_with(Instant::now)
+    }
+
+    /// Ends the process within `room`.
+    fn leave(&mut self, room: Duration, cause: StopCause) {
+        self.since();
+        let until = Instant::now() + room;
+        // A supervisor may repeat its TERM: that gives nobody more time.
+        let until = match self.shared.mode() {
+            Mode::Drain { until: before, .. } => until.min(before),
+            _ => until,
         };
+        self.shared.set_mode(Mode::Drain { until, cause });
+    }
+
+    fn stop(&mut self, at_once: bool) {
+        match at_once {
+            true => self.leave(Duration::ZERO, StopCause::Abandon),
+            false => self.leave(self.drain, StopCause::Shutdown),
+        }
+    }
+
+    fn answer(&mut self, event: std::io::Result<Event>) {
+        let shared = self.shared;
         match event {
-            Ok(Event::Stop { immediate, .. }) => {
-                let now = Instant::now();
-                match immediate {
-                    true => leave(now, StopCause::Abandon),
-                    false => leave(now + drain, StopCause::Shutdown),
-                }
-            }
+            Ok(Event::Stop { immediate, .. }) => self.stop(immediate),
             // A process that is told to end does not wait for more words.
             Ok(Event::Quiet) if matches!(shared.mode(), Mode::Drain { .. }) => {}
             // It claims nothing anyway.
             Ok(Event::Quiet) if !shared.claims => {}
             Ok(Event::Quiet) => {
-                quiet = true;
+                self.is_quiet = true;
                 shared.set_mode(Mode::Quiet);
                 // People who look must see it.
                 shared.check();
                 tracing::info!("quiet: claiming nothing, finishing what runs; CONT claims again");
             }
             Ok(Event::Resume) => {
-                if std::mem::take(&mut quiet) && shared.mode() == Mode::Quiet {
+                if std::mem::take(&mut self.is_quiet) && shared.mode() == Mode::Quiet {
                     shared.set_mode(Mode::Run);
                     tracing::info!("claiming again");
                 }
                 // After a SIGSTOP the claims may be gone: look at once (H10).
                 shared.check();
             }
-            Ok(Event::Dump) => match &dumper {
+            Ok(Event::Dump) => match &self.dumper {
                 Ok(dumper) => dumper.request(shared.describe()),
                 Err(error) => tracing::error!(%error, "no dump can be made"),
             },
             Ok(_) => {}
             Err(error) => {
                 tracing::error!(%error, "signals cannot be read");
-                leave(Instant::now() + drain, StopCause::Shutdown);
+                self.leave(self.drain, StopCause::Shutdown);
             }
         }
     }

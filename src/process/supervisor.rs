@@ -538,7 +538,7 @@ impl Supervisor {
                 self.setup.pipelines = pipelines;
                 if !same {
                     self.replace_all();
-                } else if !defined {
+                } else if !defined && wanted(&self.setup).contains(&ChildKind::Console) {
                     // Runs carry their own, so nobody else has them from files.
                     tracing::info!("definitions have changed: replacing the console");
                     let at = self.at();
