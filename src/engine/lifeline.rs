@@ -114,6 +114,7 @@ impl Lifeline {
         let counts = &self.shared.counts;
         counts.count(|counts| counting::begin(counts, role, pipeline));
         let mut link = Link::new(self.location.clone());
+        let mut refused = false;
         loop {
             let begun = async {
                 let mut conn = self.location.listen(CHANNEL).await?;
@@ -136,13 +137,20 @@ impl Lifeline {
                     self.waker.registered();
                     return conn;
                 }
-                Err(Error::Constraint { .. }) => {
-                    // The first attempt had been committed although its answer was lost. A row is
-                    // never adopted, not even one's own: the reaper will remove it.
-                    let _ = self.replace_id();
-                    self.shared.replace_identity(self.row.id);
+                Err(error) => {
+                    let again = refused;
+                    refused = matches!(error, Error::Constraint { .. });
+                    if refused {
+                        // The first attempt had been committed although its answer was lost. A row is
+                        // never adopted, not even one's own: the reaper will remove it.
+                        let _ = self.replace_id();
+                        self.shared.replace_identity(self.row.id);
+                    }
+                    // A constraint that refuses the new id, too, is not that of ids.
+                    if !refused || again {
+                        tokio::time::sleep(link.failed(&error)).await;
+                    }
                 }
-                Err(error) => tokio::time::sleep(link.failed(&error)).await,
             }
         }
     }

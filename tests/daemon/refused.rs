@@ -1,4 +1,4 @@
-//! Results that the database will not have.
+//! Rows that the database will not have.
 
 use ductwork::model::RunStatus;
 use ductwork::store::{Dialect, query};
@@ -26,6 +26,19 @@ CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps
 const SQLITE: &str = "
 CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps WHEN NEW.output LIKE '%poison%'
 BEGIN SELECT RAISE(ABORT, 'no poison here'); END;";
+
+/// Refuses the row of an advancer.
+const NO_ADVANCER_POSTGRES: &str = "
+CREATE FUNCTION refuse_advancer() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'no advancer here' USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes
+    FOR EACH ROW WHEN (NEW.role = 'advancer') EXECUTE FUNCTION refuse_advancer();";
+
+const NO_ADVANCER_SQLITE: &str = "
+CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes WHEN NEW.role = 'advancer'
+BEGIN SELECT RAISE(ABORT, 'no advancer here'); END;";
 
 on_every_database! {
     /// One bad result in a batch neither takes the others along nor is tried for ever (E12).
@@ -63,6 +76,27 @@ on_every_database! {
             assert!(message.contains("no poison here"), "{message}");
             assert_eq!(execution.crash_count, 0);
         }
+        fixture.audited().await;
+    }
+
+    /// It is no matter of its id, so a fresh one at once, and again at once, keeps the database busy with nothing.
+    async fn a_process_whose_row_is_refused_says_so_and_goes_on_when_it_is_taken(db: Db) {
+        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
+        let (refuse, allow) = if fixture.conn.dialect() == Dialect::Postgres {
+            (NO_ADVANCER_POSTGRES, "DROP TRIGGER refuse_advancer ON ductwork_processes")
+        } else {
+            (NO_ADVANCER_SQLITE, "DROP TRIGGER refuse_advancer")
+        };
+        fixture.conn.script("refuse an advancer", refuse).await.unwrap();
+        let run = fixture.trigger("Echo", "1", 1).await[0];
+        let mut daemon = fixture.start();
+        let told = daemon.says("waiting for the database").await;
+        let error = told[0]["error"].as_str().unwrap_or_default();
+        assert!(error.contains("no advancer here"), "{told:?}");
+        fixture.conn.script("allow it", allow).await.unwrap();
+        daemon.ready().await;
+        fixture.run_ended(run).await;
+        daemon.stop().await;
         fixture.audited().await;
     }
 }
