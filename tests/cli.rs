@@ -590,6 +590,24 @@ fn check_finds_every_problem_at_once() {
 }
 
 #[test]
+fn check_notes_a_hook_for_questions_where_nobody_is_asked() {
+    let place = Place::ready();
+    let steps = "on_wait: Tell\nsteps:\n  A: { command: [cat] }\n  Tell: { command: [cat] }\n";
+    let write = |flow: &str| {
+        let text = format!("pipeline: Ask\n{steps}flow: [{flow}]\n");
+        place.write("pipelines/ask.yml", &text);
+        place.run(["check"])
+    };
+    let ended = write("{ start: A }");
+    let said =
+        "`on_wait` of pipeline `Ask` is never called: no `dampen` of its flow waits for a person";
+    assert!(ended.fine().stdout.contains(said), "{ended:?}");
+    assert!(ended.stdout.contains("ask.yml:5"), "{ended:?}");
+    let ended = write("{ start: A }, { dampen: \"Go on?\" }");
+    assert!(!ended.fine().stdout.contains("on_wait"), "{ended:?}");
+}
+
+#[test]
 fn check_notes_names_that_are_nowhere() {
     let place = Place::ready();
     let exceptions = "count: { Hallo: 3, default: 1 }, max_retry: { Hello: { Great: 1, default: 2 }, default: 3 }";

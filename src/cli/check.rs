@@ -9,7 +9,8 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::config::{Config, DaemonRole};
-use crate::definition::{StepRunner, StepSpec};
+use crate::definition::{Definition, Edge, StepRunner, StepSpec};
+use crate::model::Hook;
 use crate::problem::{Problem, Problems, nearest};
 use crate::process::start::{Found, look, no_pipelines};
 use crate::step::environment::Environment;
@@ -52,6 +53,7 @@ impl Check {
             notes.extend(exceptions(&config, &all));
             notes.extend(interrupted(&config, &pipelines));
         }
+        notes.extend(unasked(&pipelines));
         notes.extend(doubtful(&config, &pipelines));
         programs(&config, &pipelines, cli, &mut problems);
         let fine = problems.is_empty();
@@ -218,6 +220,29 @@ fn interrupted(config: &Config, pipelines: &[&Found]) -> Vec<Problem> {
         });
     }
     notes
+}
+
+/// Hooks for questions in pipelines that ask nobody anything.
+fn unasked(pipelines: &[&Found]) -> Vec<Problem> {
+    let asks = |definition: &Definition| {
+        let mut nodes = definition.nodes.iter();
+        nodes.any(|node| matches!(node.next, Edge::Dampen(_)))
+    };
+    let note = |found: &&Found| {
+        let definition = &found.definition;
+        let step = definition.hook(Hook::Wait).filter(|_| !asks(definition))?;
+        let message = format!(
+            "`on_wait` of pipeline `{}` is never called: no `dampen` of its flow waits for a person",
+            definition.pipeline
+        );
+        let help = format!("add `- dampen: …` to the flow, or remove `on_wait: {step}`");
+        Some(Problem {
+            file: found.file.clone(),
+            at: found.steps_at.get(step).cloned(),
+            ..Problem::new(message).help(help)
+        })
+    };
+    pipelines.iter().filter_map(note).collect()
 }
 
 /// A check that is possible before a step runs: that there is something to run.
