@@ -23,12 +23,15 @@ finishes it, or the same command given again.
 pub struct Cancel {
     /// The run's id, or some of its first or last digits
     run: String,
+    /// The person who cancels it [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 }
 
 impl Cancel {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let by = person::actor(None)?;
+        let by = person::actor(self.by)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;

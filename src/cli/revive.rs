@@ -42,6 +42,9 @@ pub struct Revive {
     /// Begin with an empty context: what the steps stored there is not copied
     #[arg(long)]
     without_context: bool,
+    /// The person who revives it [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 }
 
 /// Differences that are named.
@@ -50,7 +53,7 @@ const NAMED: usize = 5;
 impl Revive {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let by = person::actor(None)?;
+        let by = person::actor(self.by)?;
         setup::block_on(async {
             let mut conn = setup::connect(&config, Purpose::Engine).await?;
             let run = setup::find_run(&mut conn, &self.run).await?;

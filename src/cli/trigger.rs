@@ -54,6 +54,9 @@ pub struct Trigger {
     /// Wait before the first step may run: `10s`, `5m`
     #[arg(long, value_parser = super::duration, default_value = "0", hide_default_value = true)]
     delay: Duration,
+    /// The person who triggers it [default: your user name and this host]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 }
 
 /// The outcome of a trigger, for programs.
@@ -77,7 +80,7 @@ pub struct Answer<'a> {
 impl Trigger {
     pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
         let config = cli.config()?;
-        let by = person::actor(None)?;
+        let by = person::actor(self.by)?;
         let pipelines = cli.pipelines(&config)?;
         let definition = setup::find_pipeline(&pipelines, &self.pipeline, &config)?;
         let pipeline = &definition.pipeline;

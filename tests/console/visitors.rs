@@ -492,6 +492,14 @@ on_every_database! {
         let listed = sent(Ask::get(&format!("/api/v1/actions?run={run}&limit=1")));
         assert_eq!(listed.value()[0]["verb"], "revive");
         assert!(listed.header("link").unwrap().contains("rel=\"next\""));
+
+        let later = printed(&fixture, &["trigger", "Plain", "1", "--delay", "1h", "--by", "ana"]);
+        printed(&fixture, &["cancel", &later, "--by", "ben"]);
+        let revived = printed(&fixture, &["revive", &revived.run().to_string(), "--by", "cleo"]);
+        fixture.run_ended(RunId(revived.parse().unwrap())).await;
+        let latest = action::latest(&mut fixture.conn, action::Of::All, None, 3).await.unwrap();
+        let latest: Vec<_> = latest.iter().map(|it| (it.verb.as_str(), it.by.as_str(), it.channel.as_str())).collect();
+        assert_eq!(latest, [("revive", "cleo", "cli"), ("cancel", "ben", "cli"), ("trigger", "ana", "cli")]);
         daemon.stop().await;
         let metrics = printed(&fixture, &["metrics"]);
         for (pipeline, duplicates) in [("Halts", 2), ("Plain", 0)] {
