@@ -10,7 +10,7 @@ use super::Cli;
 
 /// The verbs, by what somebody wants to do. A test compares them with the verbs that there are.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Begin", &["init", "check", "migrate"]),
+    ("Begin", &["init", "check", "migrate", "copy"]),
     ("Run", &["start", "console", "run", "trigger"]),
     (
         "Look",

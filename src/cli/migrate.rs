@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::store::Purpose;
+use crate::store::copy::UNFINISHED;
 use crate::store::migrate::{self, MIGRATIONS, Migration};
 
 use super::exit::Failure;
@@ -73,7 +74,7 @@ impl Migrate {
                     })
                 };
                 let newer = newer.iter().map(|version| {
-                    json!({ "version": version, "name": "of a newer ductworkd", "applied": true })
+                    json!({ "version": version, "name": unknown_name(*version), "applied": true })
                 });
                 let all: Vec<serde_json::Value> = MIGRATIONS.iter().map(one).chain(newer).collect();
                 return cli.out.value(&all);
@@ -92,12 +93,20 @@ impl Migrate {
             let newer = newer.iter().map(|version| {
                 vec![
                     Cell::new(version.to_string()),
-                    Cell::new("of a newer ductworkd"),
+                    Cell::new(unknown_name(*version)),
                     Cell::styled("applied", out::GOOD),
                 ]
             });
             let rows: Vec<Vec<Cell>> = MIGRATIONS.iter().map(row).chain(newer).collect();
             cli.out.text(&out::table(&["VERSION", "NAME", ""], &rows))
         })
+    }
+}
+
+/// The name of a version that this program does not know.
+fn unknown_name(version: i64) -> &'static str {
+    match version {
+        UNFINISHED => "a copy that is not complete",
+        _ => "of a newer ductworkd",
     }
 }

@@ -12,6 +12,7 @@ mod cancel;
 mod check;
 mod columns;
 mod context;
+mod copy;
 mod drill;
 pub mod exit;
 mod flow;
@@ -123,6 +124,8 @@ enum Verb {
     Check(check::Check),
     /// Create or upgrade the schema of the database
     Migrate(migrate::Migrate),
+    /// Copy everything to another database
+    Copy(copy::Copy),
     /// Start a run, and print its id
     Trigger(trigger::Trigger),
     /// List runs, newest first
@@ -267,6 +270,7 @@ fn dispatch(parsed: Cli, embedded: Embedded) -> Result<ExitCode, Failure> {
         Verb::Init(args) => done(args.execute(&cli)),
         Verb::Check(args) => done(args.execute(&cli)),
         Verb::Migrate(args) => done(args.execute(&cli)),
+        Verb::Copy(args) => done(args.execute(&cli)),
         Verb::Trigger(args) => done(args.execute(&cli)),
         Verb::Runs(args) => done(args.execute(&cli)),
         Verb::Show(args) => done(args.execute(&cli)),

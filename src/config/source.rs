@@ -396,7 +396,13 @@ fn value_of(text: &str) -> Result<Node, Fault> {
 }
 
 /// Variables of ours that override no key.
-const OTHERS: [&str; 4] = ["CONFIG", "ENV", "DATABASE_URL", "DATABASE_URL_FILE"];
+const OTHERS: [&str; 5] = [
+    "CONFIG",
+    "ENV",
+    "DATABASE_URL",
+    "DATABASE_URL_FILE",
+    "COPY_TO",
+];
 
 /// The suspicion about a variable that looks like one of ours. It need not be: steps are handed
 /// some, and whoever calls us may have some.

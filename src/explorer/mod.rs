@@ -140,6 +140,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
     ("READY_AGAIN", "the same"),
     ("RECORD", "a migration: `tests/store/schema.rs`"),
+    ("MARK", "a copy: `tests/store/copies.rs`"),
+    ("UNMARK", "the same"),
     (
         "FORGET_ACTIONS",
         "what is old enough, of which worlds have nothing: `tests/store/actions.rs`",

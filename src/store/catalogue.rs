@@ -3,7 +3,7 @@
 use super::statement::Statement;
 use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
-    definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
+    copy, definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
     migrate, overview, page, pause, process, prune, query, report, resume, revive, series, steps,
     stuck, timeline, token, trace, transition, trigger, why,
 };
@@ -18,6 +18,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         clock::STATEMENTS,
         commit::STATEMENTS,
         context::STATEMENTS,
+        copy::STATEMENTS,
         event::STATEMENTS,
         fan_out::STATEMENTS,
         halted::STATEMENTS,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::backend::Setting;
 use super::conn::Conn;
+use super::copy::UNFINISHED;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::statements;
@@ -152,6 +153,13 @@ pub async fn newer(conn: &mut Conn) -> Result<Option<i64>, Error> {
     let Some(version) = applied(conn).await?.pop().filter(|it| *it > known) else {
         return Ok(None);
     };
+    if version == UNFINISHED {
+        return Err(Error::Schema(
+            "the database has a copy that is not complete, which `ductworkd copy` has begun: when it does not go on any \
+             more, make the copy again, to a fresh database"
+                .to_owned(),
+        ));
+    }
     let row = conn
         .fetch_optional(&NEEDS, &[("known", known.into())])
         .await?;

@@ -20,6 +20,7 @@ pub mod clock;
 pub mod commit;
 pub mod conn;
 pub mod context;
+pub mod copy;
 pub mod cursor;
 pub mod definition;
 pub mod delivery;

@@ -28,6 +28,7 @@ mod ahead;
 mod children;
 mod clocks;
 mod contexts;
+mod copies;
 mod crowded;
 mod dumps;
 mod failover;

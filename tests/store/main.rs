@@ -24,6 +24,7 @@ mod bytes;
 mod claims;
 mod clock;
 mod contexts;
+mod copies;
 mod costs;
 mod crossings;
 mod deliveries;

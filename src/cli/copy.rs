@@ -1,0 +1,110 @@
+//! `copy`: everything to another database, of any kind.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::config::database::DatabaseUrl;
+use crate::number::grouped;
+use crate::problem::Problem;
+use crate::store::copy::{self, Copied};
+use crate::store::{Location, Purpose};
+
+use super::exit::Failure;
+use super::patiently::patiently;
+use super::setup::{self, CliContext};
+
+/// Copies all that the configured database has to another one.
+#[derive(Debug, clap::Args)]
+#[command(before_long_help = "Examples:
+  ductworkd copy --to postgres://ductwork@db.example/ductwork
+  DUCTWORK_COPY_TO=postgres://… ductworkd copy         # a password stays out of the list of processes
+
+Stop all daemons before, and let nobody trigger runs meanwhile. The other database has to be empty; it gets the
+schema, and every row with its id and its times. The database that is copied stays as it is. Until the copy is
+complete no program works with it. When it is, set `database.url` to it, and start the daemons again.
+")]
+pub struct Copy {
+    /// The database that gets the copy, as `database.url` would name it
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DUCTWORK_COPY_TO",
+        hide_env_values = true
+    )]
+    to: String,
+}
+
+impl Copy {
+    pub fn execute(self, cli: &CliContext) -> Result<(), Failure> {
+        let config = cli.config()?;
+        let from = config.location()?;
+        // As a path of the shell is meant.
+        let url = DatabaseUrl::parse(&self.to, Path::new(".")).map_err(|error| {
+            Failure::usage(Problem::new(format!("`--to`: {}", error.message)).help(error.help))
+        })?;
+        let to = match url.sqlite_path() {
+            Some(path) => Location::sqlite(path),
+            None => Location::parse(url.expose())?,
+        };
+        let copied = setup::block_on(async {
+            let mut source = setup::connect(&config, Purpose::Query).await?;
+            if from.identity() == to.identity() {
+                let problem = Problem::new("`--to` names the configured database itself");
+                return Err(Failure::usage(
+                    problem.help("name another one, which is empty"),
+                ));
+            }
+            let mut target = to.connect(Purpose::Query).await?;
+            let rows = Cell::new(0);
+            let mut report = |copied| rows.set(copied);
+            let copied = patiently(
+                || format!("copying: {} rows", grouped(rows.get())),
+                copy::copy(&mut source, &mut target, &mut report),
+            );
+            let copied = copied.await?;
+            target.close().await;
+            source.close().await;
+            Ok(copied)
+        })?;
+        let (runs, rows) = match copied {
+            Copied::Done { runs, rows } => (runs, rows),
+            refused => return Err(Failure::failed(refusal(&refused, &url))),
+        };
+        if cli.out.json {
+            return cli
+                .out
+                .value(&json!({ "to": url.to_string(), "rows": rows }));
+        }
+        cli.out.text(&format!(
+            "copied {} runs, in {} rows, to {url}\nset `database.url` to it; `ductworkd audit` checks every invariant there\n",
+            grouped(runs),
+            grouped(rows.values().sum()),
+        ))
+    }
+}
+
+fn refusal(refused: &Copied, to: &DatabaseUrl) -> Problem {
+    match refused {
+        Copied::InUse(processes) => {
+            let names = processes.iter().take(3).map(|process| {
+                format!("{} (pid {} on {})", process.role.as_str(), process.pid, process.host)
+            });
+            let names = names.collect::<Vec<_>>().join(", ");
+            let more = processes.len().saturating_sub(3);
+            let more = if more == 0 { String::new() } else { format!(", and {more} more") };
+            Problem::new(format!("the database is in use: {names}{more}")).help(
+                "stop all daemons and consoles; one that was killed leaves its rows until another has started, and stopped",
+            )
+        }
+        Copied::Newer(version) => Problem::new(format!(
+            "the database is at version {version} of the schema, of which this program would not copy everything"
+        ))
+        .help("copy it with the newer ductworkd"),
+        Copied::NotEmpty(table) => {
+            Problem::new(format!("{to} is not empty: {table} has rows")).help("make the copy to a fresh database")
+        }
+        Copied::Done { .. } => unreachable!("it was not refused"),
+    }
+}

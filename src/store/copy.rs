@@ -1,0 +1,442 @@
+//! Everything that one database has, into another of any kind.
+//!
+//! Owns: the tables and their columns, in one list; the order in which rows are read; the mark that keeps
+//! everybody away from a copy that is not complete. Never: deletes or changes anything in the database that is
+//! copied, or writes into one that is in use.
+//!
+//! Processes and their duties are not copied: there are none when a copy is made, and those of the other database
+//! register there. All else is, ids and times included, so that a run is the same run afterwards.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use uuid::Uuid;
+
+use super::batch::Kind;
+use super::conn::{Conn, Row};
+use super::error::Error;
+use super::migrate;
+use super::portion;
+use super::process::{self, ProcessRow};
+use super::statement::{Arg, Column, Rows, Statement, statements};
+
+/// The migration that a copy seems to be waiting for while it is made: no program knows it, and it says of itself that
+/// every program must.
+pub const UNFINISHED: i64 = i64::MAX;
+
+/// Rows that are read, and written, at once.
+const ROWS: usize = 2_000;
+
+/// A value is in several places on its way, and in some of them written as JSON: so many of its bytes count for each.
+const WEIGHT: usize = 4;
+
+statements! {
+    MARK = "
+        INSERT INTO ductwork_migrations (version, name, applied_at, needs)
+        VALUES (:version, 'a copy that is not complete', {now}, :version)";
+    UNMARK = "DELETE FROM ductwork_migrations WHERE version = :version";
+}
+
+/// The tables that are copied: the name of each, the columns of its primary key, and all columns with their types.
+const DECLARED: &[(&str, &str, &str)] = &[
+    (
+        "ductwork_definitions",
+        "digest",
+        "digest text, pipeline text, body text, created_at int",
+    ),
+    (
+        "ductwork_runs",
+        "id",
+        "id id, pipeline text, definition text, status text, input text, output text, trigger_key text, \
+                  revived_from id, dampened int, triggered_at int, completed_at int, halted_at int, cancelled_at int, \
+                  cancelling_at int, pruning_at int, trace_parent text, trace_state text, baggage text, revivals int",
+    ),
+    (
+        "ductwork_branches",
+        "id",
+        "id id, run_id id, pipeline text, fan_out_id id, ordinal int, status text, halt_reason text, step_id \
+                  id, output text, ready_at int, claim_token id, claimed_for_advancing_at int, last_advanced_at int",
+    ),
+    (
+        "ductwork_fan_outs",
+        "id",
+        "id id, run_id id, branch_id id, node text, via text, width int, arrived int, halted int, \
+                  parent_fan_out_id id, parent_ordinal int, created_at int, fired_at int",
+    ),
+    (
+        "ductwork_steps",
+        "id",
+        "id id, run_id id, branch_id id, ordinal int, node text, step text, via text, transition_id id, \
+                  source_step_id id, status text, input text, output text, created_at int, completed_at int, \
+                  answered_by text",
+    ),
+    (
+        "ductwork_executions",
+        "id",
+        "id id, step_id id, pipeline text, attempt int, retry_count int, crash_count int, process_id id, \
+                  claimed_at int, lease_until int, completed_at int, result text, error_class text, error_message \
+                  text, error_backtrace text, log text",
+    ),
+    (
+        "ductwork_availabilities",
+        "execution_id",
+        "execution_id id, pipeline text, due_at int",
+    ),
+    (
+        "ductwork_transitions",
+        "id",
+        "id id, run_id id, branch_id id, from_step_id id, via text, produced int, retry_count int, \
+                  crash_count int, opened_at int, completed_at int",
+    ),
+    (
+        "ductwork_advancements",
+        "transition_id, id",
+        "id id, transition_id id, branch_id id, process_id id, claim_token id, crash_count int, claimed_at \
+                  int, lease_until int, completed_at int, result text, error_class text, error_message text",
+    ),
+    (
+        "ductwork_tuples",
+        "run_id, key",
+        "run_id id, key text, value text, first_set_at int, last_set_at int",
+    ),
+    (
+        "ductwork_deadlines",
+        "branch_id",
+        "branch_id id, answer_by int, unanswered text",
+    ),
+    (
+        "ductwork_departed",
+        "id",
+        "id id, role text, pipeline text, host text, pid int, version text, started_at int, gone_at int, \
+                  death text",
+    ),
+    (
+        "ductwork_metrics",
+        "process_id",
+        "process_id id, written_at int, body text",
+    ),
+    (
+        "ductwork_actions",
+        "id",
+        "id id, at int, by_whom text, channel text, verb text, pipeline text, run_id id, made_run id, bulk_id \
+                  id",
+    ),
+    (
+        "ductwork_tokens",
+        "id",
+        "id text, kind text, name text, digest text, scope text, pipelines text, created_at int, created_by \
+                  text, expires_at int, ended_at int, parent text, payloads int",
+    ),
+    (
+        "ductwork_pauses",
+        "pipeline",
+        "pipeline text, reason text, paused_by text, paused_at int, holds int",
+    ),
+    (
+        "ductwork_bulks",
+        "id",
+        "id id, verb text, selection text, definition text, newest id, dealt id, done int, skipped int, \
+                  failed int, failures text, created_at int, by_whom text, channel text, ended_at int, stopped_by text",
+    ),
+    (
+        "ductwork_webhooks",
+        "name",
+        "name text, since int, seen int",
+    ),
+    (
+        "ductwork_deliveries",
+        "id",
+        "id id, endpoint text, run_id id, event text, pipeline text, body text, state text, attempts int, \
+                  created_at int, due_at int, tried_at int, status int, error text",
+    ),
+    (
+        "ductwork_reports",
+        "id",
+        "id id, kind text, at int, ok int, figures text",
+    ),
+    (
+        "ductwork_series",
+        "pipeline, grain, at",
+        "pipeline text, grain text, at int, since int, started int, completed int, halted int, retries int, \
+                  waited text, lasted text",
+    ),
+    ("ductwork_series_looks", "id", "id int, turn int, body text"),
+];
+
+/// Names of the columns of a batch: those of a table are words of SQL, some of them.
+const IN_BATCH: [&str; 20] = [
+    "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12", "c13", "c14",
+    "c15", "c16", "c17", "c18", "c19",
+];
+
+/// Names of the parameters that have the key of the last row.
+const AFTER: [&str; 3] = ["after0", "after1", "after2"];
+
+/// A table, and the questions that are put to it.
+struct Table {
+    name: &'static str,
+    columns: Vec<(&'static str, Kind)>,
+    /// The places of the key's columns among them.
+    key: Vec<usize>,
+    /// The sizes of its next rows.
+    sizes: Statement,
+    /// Its next rows.
+    read: Statement,
+    write: Statement,
+    count: Statement,
+}
+
+static TABLES: LazyLock<Vec<Table>> = LazyLock::new(|| {
+    let table = |(name, key, columns): &(&'static str, &str, &'static str)| {
+        let columns = columns.split(", ").map(|column| {
+            let (name, kind) = column.split_once(' ').expect("a column has a type");
+            (name, Kind::named(kind))
+        });
+        Table::of(name, key, columns.collect())
+    };
+    DECLARED.iter().map(table).collect()
+});
+
+impl Table {
+    fn of(name: &'static str, key: &str, columns: Vec<(&'static str, Kind)>) -> Self {
+        let keys: Vec<String> = key.split(", ").map(|key| format!("t.\"{key}\"")).collect();
+        let page = format!(
+            "FROM {name} t WHERE {} ORDER BY {} LIMIT :n",
+            after(&keys),
+            keys.join(", ")
+        );
+        let (mut names, mut read, mut given, mut kinds) = (vec![], vec![], vec![], vec![]);
+        let mut size = String::from("100");
+        for ((column, kind), short) in columns.iter().zip(IN_BATCH) {
+            names.push(format!("\"{column}\""));
+            read.push(match kind {
+                Kind::Int => format!("{{big:t.\"{column}\"}} AS {short}"),
+                Kind::Id | Kind::Text => format!("t.\"{column}\" AS {short}"),
+            });
+            given.push(format!("b.{short}"));
+            kinds.push(format!("{short} {}", kind.name()));
+            if *kind == Kind::Text {
+                let text = format!(" + coalesce(octet_length(t.\"{column}\"), 0)");
+                size.push_str(&text);
+            }
+        }
+        let (names, read) = (names.join(", "), read.join(", "));
+        let (given, kinds) = (given.join(", "), kinds.join(", "));
+        // Once in the life of a process.
+        let statement = |text: String| Statement::new(name, text.leak());
+        let place = |key| columns.iter().position(|(column, _)| *column == key);
+        Self {
+            name,
+            key: key.split(", ").filter_map(place).collect(),
+            sizes: statement(format!("SELECT {{big:{size}}} AS size {page}")),
+            read: statement(format!("SELECT {read} {page}")),
+            write: statement(format!(
+                "INSERT INTO {name} ({names}) SELECT {given} FROM {{rows:b({kinds})}}"
+            )),
+            count: statement(format!("SELECT {{big:count(*)}} AS n FROM {name}")),
+            columns,
+        }
+    }
+}
+
+/// Behind the row of this key. Written so that each database begins at that place of the index.
+fn after(keys: &[String]) -> String {
+    match keys {
+        [one] => format!("{one} > :after0"),
+        [one, two] => format!("{one} >= :after0 AND ({one} > :after0 OR {two} > :after1)"),
+        [one, two, three] => format!(
+            "{one} >= :after0 AND ({one} > :after0 OR {two} > :after1 OR ({two} = :after1 AND {three} > :after2))"
+        ),
+        _ => unreachable!("no key is longer"),
+    }
+}
+
+/// The values of a column.
+enum Values {
+    Ids(Vec<Option<Uuid>>),
+    Texts(Vec<Option<String>>),
+    Ints(Vec<Option<i64>>),
+}
+
+impl Values {
+    fn read(kind: Kind, column: &str, rows: &[Row]) -> Result<Self, Error> {
+        Ok(match kind {
+            Kind::Id => Self::Ids(all(column, rows)?),
+            Kind::Text => Self::Texts(all(column, rows)?),
+            Kind::Int => Self::Ints(all(column, rows)?),
+        })
+    }
+
+    fn column(&self) -> Column<'_> {
+        match self {
+            Self::Ids(values) => Column::Ids(values.clone()),
+            Self::Texts(values) => Column::Texts(values.iter().map(Option::as_deref).collect()),
+            Self::Ints(values) => Column::Ints(values.clone()),
+        }
+    }
+
+    /// Its last value.
+    fn into_last(self) -> Key {
+        match self {
+            Self::Ids(mut values) => Key::Id(values.pop().flatten().unwrap_or_default()),
+            Self::Texts(mut values) => Key::Text(values.pop().flatten().unwrap_or_default()),
+            Self::Ints(mut values) => Key::Int(values.pop().flatten().unwrap_or_default()),
+        }
+    }
+}
+
+fn all<T: super::conn::Read>(column: &str, rows: &[Row]) -> Result<Vec<T>, Error> {
+    rows.iter().map(|row| row.get(column)).collect()
+}
+
+/// One column of the key of the last row.
+enum Key {
+    Id(Uuid),
+    Text(String),
+    Int(i64),
+}
+
+impl Key {
+    /// Before all that there are.
+    fn first(kind: Kind) -> Self {
+        match kind {
+            Kind::Id => Self::Id(Uuid::nil()),
+            Kind::Text => Self::Text(String::new()),
+            Kind::Int => Self::Int(i64::MIN),
+        }
+    }
+
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Self::Id(id) => (*id).into(),
+            Self::Text(text) => text.into(),
+            Self::Int(number) => (*number).into(),
+        }
+    }
+}
+
+/// The outcome of a copy.
+#[derive(Debug)]
+pub enum Copied {
+    /// It is there.
+    Done {
+        /// Rows of runs.
+        runs: u64,
+        /// Rows of each table.
+        rows: BTreeMap<&'static str, u64>,
+    },
+    /// These processes are at work on the database that was to be copied.
+    InUse(Vec<ProcessRow>),
+    /// Its schema is of a newer version, which may have more than this program would copy.
+    Newer(i64),
+    /// The other database has rows already, in this table.
+    NotEmpty(&'static str),
+}
+
+/// Copies everything that `from` has, as it is at one moment, to `to`, which gets the schema, and may have nothing
+/// but that. Until all of it is there no program works with `to`. `report` hears how many rows have been copied.
+pub async fn copy(
+    from: &mut Conn,
+    to: &mut Conn,
+    report: &mut dyn FnMut(u64),
+) -> Result<Copied, Error> {
+    migrate::check(from).await?;
+    if let Some(version) = migrate::newer(from).await? {
+        return Ok(Copied::Newer(version));
+    }
+    let processes = process::processes(from).await?;
+    if !processes.is_empty() {
+        return Ok(Copied::InUse(processes));
+    }
+    migrate::migrate(to).await?;
+    for table in TABLES.iter() {
+        if count(to, table).await? > 0 {
+            return Ok(Copied::NotEmpty(table.name));
+        }
+    }
+    let unfinished = [("version", UNFINISHED.into())];
+    to.execute(&MARK, &unfinished).await?;
+    let mut has_begun = false;
+    let copied = from.snapshot(async |from| {
+        // Rows of another moment cannot be taken back.
+        if std::mem::replace(&mut has_begun, true) {
+            let lost = "the database that is copied was lost on the way";
+            return Err(Error::Schema(lost.to_owned()));
+        }
+        let mut copied = BTreeMap::new();
+        let mut before = 0;
+        for table in TABLES.iter() {
+            let mut report = |rows| report(before + rows);
+            let rows = table_copied(table, from, to, &mut report).await?;
+            before += rows;
+            copied.insert(table.name, rows);
+        }
+        Ok(copied)
+    });
+    let copied = copied.await?;
+    for table in TABLES.iter() {
+        let (there, rows) = (count(to, table).await?, copied[table.name]);
+        if there != rows {
+            return Err(Error::Corrupt(format!(
+                "{rows} rows of {} were copied, and {there} are there",
+                table.name
+            )));
+        }
+    }
+    to.execute(&UNMARK, &unfinished).await?;
+    Ok(Copied::Done {
+        runs: copied["ductwork_runs"],
+        rows: copied,
+    })
+}
+
+async fn count(conn: &mut Conn, table: &Table) -> Result<u64, Error> {
+    let row = conn.fetch_optional(&table.count, &[]).await?;
+    let count: i64 = row.map_or(Ok(0), |row| row.get("n"))?;
+    Ok(count as u64)
+}
+
+async fn table_copied(
+    table: &Table,
+    from: &mut Conn,
+    to: &mut Conn,
+    report: &mut dyn FnMut(u64),
+) -> Result<u64, Error> {
+    let kinds = table.key.iter().map(|place| table.columns[*place].1);
+    let mut last: Vec<Key> = kinds.map(Key::first).collect();
+    let mut copied = 0;
+    loop {
+        let after = AFTER.iter().zip(&last);
+        let mut args: Vec<_> = after.map(|(name, key)| (*name, key.arg())).collect();
+        args.push(("n", ROWS.into()));
+        let sizes = from.fetch(&table.sizes, &args).await?;
+        let weight = |row: &Row| {
+            let size: i64 = row.get("size")?;
+            Ok::<_, Error>(WEIGHT.saturating_mul(size as usize))
+        };
+        let weights: Vec<usize> = sizes.iter().map(weight).collect::<Result<_, _>>()?;
+        let n = portion::first(ROWS, weights);
+        if n == 0 {
+            return Ok(copied);
+        }
+        args.pop();
+        args.push(("n", n.into()));
+        let rows = from.fetch(&table.read, &args).await?;
+        let columns = table.columns.iter().zip(IN_BATCH);
+        let values = columns.map(|((_, kind), short)| Values::read(*kind, short, &rows));
+        let mut values = values.collect::<Result<Vec<_>, _>>()?;
+        let columns = IN_BATCH.into_iter().zip(values.iter().map(Values::column));
+        let batch = Rows {
+            columns: columns.collect(),
+        };
+        let args = [("b", (&batch).into())];
+        to.write(&table.write, &args, rows.len()).await?;
+        copied += rows.len() as u64;
+        report(copied);
+        let mut end = |place: &usize| {
+            let none = Values::Ints(Vec::new());
+            std::mem::replace(&mut values[*place], none).into_last()
+        };
+        last = table.key.iter().map(&mut end).collect();
+    }
+}

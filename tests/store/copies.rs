@@ -1,0 +1,289 @@
+//! A copy of everything: each row of each table, to a database of another kind and back.
+
+use std::collections::BTreeMap;
+
+use ductwork::store::copy::{self, Copied};
+use ductwork::store::{Conn, Error, Location, Purpose, migrate};
+use rusqlite::Connection;
+use rusqlite::types::Value;
+
+use crate::driver::register;
+use crate::on_every_database;
+use crate::support::Db;
+
+/// More than go at once.
+const ROWS: usize = 2_100;
+
+/// Those that belong to the processes of one database, or to the database itself.
+const LEFT_OUT: [&str; 3] = [
+    "ductwork_processes",
+    "ductwork_duties",
+    "ductwork_migrations",
+];
+
+/// The columns that not every value fits, by table and name; `n` is the number of the row.
+const FITTING: &[(&str, &str, &str)] = &[
+    (
+        "runs",
+        "status",
+        "CASE n % 4 WHEN 0 THEN 'completed' WHEN 1 THEN 'halted' WHEN 2 THEN 'cancelled' ELSE 'in_progress' END",
+    ),
+    (
+        "runs",
+        "output",
+        "CASE n % 4 WHEN 0 THEN '{\"n\": ' || n || ', \"\\u0000\": 1e999}' END",
+    ),
+    ("runs", "completed_at", "CASE n % 4 WHEN 0 THEN n END"),
+    ("runs", "halted_at", "CASE n % 4 WHEN 1 THEN n END"),
+    ("runs", "cancelled_at", "CASE n % 4 WHEN 2 THEN n END"),
+    ("runs", "revivals", "n"),
+    (
+        "branches",
+        "status",
+        "CASE n % 3 WHEN 0 THEN 'advancing' WHEN 1 THEN 'in_progress' ELSE 'halted' END",
+    ),
+    (
+        "branches",
+        "claim_token",
+        "CASE n % 3 WHEN 0 THEN randomblob(16) END",
+    ),
+    (
+        "branches",
+        "claimed_for_advancing_at",
+        "CASE n % 3 WHEN 0 THEN n END",
+    ),
+    ("branches", "ready_at", "CASE n % 3 WHEN 1 THEN n END"),
+    (
+        "branches",
+        "halt_reason",
+        "CASE n % 3 WHEN 2 THEN 'step_refused' END",
+    ),
+    (
+        "fan_outs",
+        "via",
+        "CASE n % 2 WHEN 0 THEN 'divide' ELSE 'expand' END",
+    ),
+    ("fan_outs", "width", "3"),
+    ("fan_outs", "arrived", "3 - n % 2"),
+    ("fan_outs", "halted", "1"),
+    ("fan_outs", "fired_at", "CASE n % 2 WHEN 0 THEN n END"),
+    (
+        "steps",
+        "status",
+        "CASE n % 2 WHEN 0 THEN 'completed' ELSE 'in_progress' END",
+    ),
+    (
+        "steps",
+        "output",
+        "CASE n % 2 WHEN 0 THEN '\"' || n || ' é𝕏\"' END",
+    ),
+    (
+        "executions",
+        "process_id",
+        "CASE n % 2 WHEN 0 THEN randomblob(16) END",
+    ),
+    ("executions", "claimed_at", "CASE n % 2 WHEN 0 THEN n END"),
+    ("executions", "lease_until", "CASE n % 2 WHEN 0 THEN n END"),
+    ("executions", "completed_at", "CASE n % 3 WHEN 0 THEN n END"),
+    (
+        "executions",
+        "result",
+        "CASE n % 3 WHEN 0 THEN 'timed_out' END",
+    ),
+    ("transitions", "via", "CASE n % 2 WHEN 0 THEN 'chain' END"),
+    ("transitions", "produced", "CASE n % 2 WHEN 0 THEN n END"),
+    (
+        "transitions",
+        "completed_at",
+        "CASE n % 2 WHEN 0 THEN n END",
+    ),
+    // Rows of one key go in two batches.
+    (
+        "advancements",
+        "transition_id",
+        "CAST(printf('%016d', n / 3) AS blob)",
+    ),
+    (
+        "advancements",
+        "completed_at",
+        "CASE n % 2 WHEN 0 THEN n END",
+    ),
+    (
+        "advancements",
+        "result",
+        "CASE n % 2 WHEN 0 THEN 'released' END",
+    ),
+    (
+        "tuples",
+        "run_id",
+        "CAST(printf('%016d', n / 1500) AS blob)",
+    ),
+    ("series", "pipeline", "'P' || (n / 1500)"),
+    (
+        "series",
+        "grain",
+        "CASE n % 2 WHEN 0 THEN 'hour' ELSE 'minute' END",
+    ),
+    ("tokens", "payloads", "n % 2"),
+    ("pauses", "holds", "n"),
+];
+
+/// The tables of a file, each with its columns, their types, and whether they may be absent.
+fn tables(conn: &Connection) -> BTreeMap<String, Vec<(String, String, bool)>> {
+    let mut names = conn
+        .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'ductwork_%'")
+        .unwrap();
+    let names = names.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let names = names
+        .map(Result::unwrap)
+        .filter(|name| !LEFT_OUT.contains(&name.as_str()));
+    let columns = |table: String| {
+        let mut columns = conn
+            .prepare("SELECT name, type, \"notnull\", pk FROM pragma_table_info(?1)")
+            .unwrap();
+        let columns = columns.query_map([&table], |row| {
+            let required: i64 = row.get(2)?;
+            let key: i64 = row.get(3)?;
+            Ok((
+                row.get(0)?,
+                row.get::<_, String>(1)?.to_lowercase(),
+                required == 0 && key == 0,
+            ))
+        });
+        let columns = columns.unwrap().map(Result::unwrap).collect();
+        (table, columns)
+    };
+    names.map(columns).collect()
+}
+
+/// Rows in all tables, with a value in every column.
+fn fill(conn: &Connection) {
+    for (table, columns) in tables(conn) {
+        let short = table.trim_start_matches("ductwork_");
+        let value = |(name, kind, optional): &(String, String, bool)| {
+            if let Some((.., fitting)) = FITTING
+                .iter()
+                .find(|(of, column, _)| *of == short && column == name)
+            {
+                return (*fitting).to_owned();
+            }
+            let any = match kind.as_str() {
+                "blob" => "randomblob(16)",
+                "text" => "'text \" \\ é𝕏 ' || n",
+                "integer" => "n * 1000003",
+                other => panic!("{table}.{name} is {other}"),
+            };
+            match optional {
+                true => format!("CASE n % 5 WHEN 0 THEN {any} END"),
+                false => any.to_owned(),
+            }
+        };
+        let names: Vec<String> = columns
+            .iter()
+            .map(|(name, ..)| format!("\"{name}\""))
+            .collect();
+        let values: Vec<String> = columns.iter().map(value).collect();
+        conn.execute_batch(&format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})
+             INSERT INTO {table} ({}) SELECT {} FROM numbers",
+            names.join(", "),
+            values.join(", ")
+        ))
+        .unwrap_or_else(|error| panic!("{table}: {error}"));
+    }
+    // Of these only one or two go at once.
+    conn.execute_batch(
+        "UPDATE ductwork_steps SET input = '\"' || hex(zeroblob(700000)) || '\"'
+          WHERE id IN (SELECT id FROM ductwork_steps LIMIT 5)",
+    )
+    .unwrap();
+}
+
+/// All rows of all tables.
+fn content(conn: &Connection) -> BTreeMap<String, Vec<Vec<Value>>> {
+    let rows = |(table, columns): (String, Vec<(String, String, bool)>)| {
+        let mut names: Vec<String> = columns
+            .iter()
+            .map(|(name, ..)| format!("\"{name}\""))
+            .collect();
+        names.sort();
+        let names = names.join(", ");
+        let mut rows = conn
+            .prepare(&format!("SELECT {names} FROM {table} ORDER BY {names}"))
+            .unwrap();
+        let width = columns.len();
+        let rows = rows.query_map([], |row| (0..width).map(|at| row.get(at)).collect());
+        let rows: Vec<Vec<Value>> = rows.unwrap().map(Result::unwrap).collect();
+        (table, rows)
+    };
+    tables(conn).into_iter().map(rows).collect()
+}
+
+fn file(db: &Db) -> Connection {
+    Connection::open(db.url.trim_start_matches("sqlite://")).unwrap()
+}
+
+async fn open(location: &Location) -> Conn {
+    location.connect(Purpose::Query).await.unwrap()
+}
+
+async fn copied(from: &Db, to: &Db) -> Copied {
+    let (mut source, mut target) = (open(&from.location).await, open(&to.location).await);
+    copy::copy(&mut source, &mut target, &mut |_| {})
+        .await
+        .unwrap()
+}
+
+on_every_database! {
+    async fn every_value_of_every_column_comes_back_from_a_copy_of_a_copy(db: Db) {
+        let (first, last) = (Db::sqlite(), Db::sqlite());
+        first.conn().await.close().await;
+        fill(&file(&first));
+        let before = content(&file(&first));
+        for (table, rows) in &before {
+            assert_eq!(rows.len(), ROWS, "{table}");
+            for at in 0..rows[0].len() {
+                assert!(rows.iter().any(|row| row[at] != Value::Null), "column {at} of {table} has no value");
+            }
+        }
+        for (from, to) in [(&first, &db), (&db, &last)] {
+            let Copied::Done { rows: tables, .. } = copied(from, to).await else {
+                panic!("it was refused");
+            };
+            assert_eq!(tables.len(), before.len());
+            assert!(tables.values().all(|rows| *rows == ROWS as u64), "{tables:?}");
+        }
+        let after = content(&file(&last));
+        for (table, rows) in &before {
+            assert!(after[table] == *rows, "{table} differs");
+        }
+        // It is a database like any other by now.
+        migrate::check(&mut open(&db.location).await).await.unwrap();
+        assert!(matches!(copied(&first, &db).await, Copied::NotEmpty("ductwork_definitions")));
+    }
+
+    async fn a_database_at_work_is_not_copied_and_nobody_works_with_half_a_copy(db: Db) {
+        let (source, target) = (Db::sqlite(), db);
+        let mut conn = source.conn().await;
+        let process = register(&mut conn).await;
+        let Copied::InUse(processes) = copied(&source, &target).await else {
+            panic!("it was copied");
+        };
+        assert_eq!(processes[0].id, process);
+        ductwork::store::process::deregister(&mut conn, process).await.unwrap();
+        conn.close().await;
+        // The source is lost in the middle: a table of it is gone.
+        file(&source).execute_batch("ALTER TABLE ductwork_tokens RENAME TO elsewhere").unwrap();
+        let (mut from, mut to) = (open(&source.location).await, open(&target.location).await);
+        copy::copy(&mut from, &mut to, &mut |_| {}).await.unwrap_err();
+        for _ in 0..2 {
+            let error = migrate::check(&mut to).await.unwrap_err();
+            assert!(error.to_string().contains("a copy that is not complete"), "{error}");
+            let error = migrate::migrate(&mut to).await.err().unwrap();
+            assert!(matches!(error, Error::Schema(_)), "{error}");
+        }
+        file(&source).execute_batch("ALTER TABLE elsewhere RENAME TO ductwork_tokens").unwrap();
+        let error = copy::copy(&mut open(&source.location).await, &mut to, &mut |_| {}).await.unwrap_err();
+        assert!(error.to_string().contains("to a fresh database"), "{error}");
+    }
+}
