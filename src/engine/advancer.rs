@@ -70,7 +70,7 @@ impl Advancer {
             }
             let wait = match mode == Mode::Run || branches.may_hold() {
                 true => self.guarded_turn(&mut link, &mut branches).await,
-                false => self.polling_timeout,
+                false => self.poll(),
             };
             if wait.is_zero() {
                 continue;
@@ -100,6 +100,10 @@ impl Advancer {
                 link.failed(&error).max(Duration::from_secs(1))
             }
         }
+    }
+
+    fn poll(&self) -> Duration {
+        self.shared.polls(self.polling_timeout)
     }
 
     /// The advancer gets on: its trouble is over.
@@ -138,13 +142,13 @@ impl Advancer {
             // One look, for those who would otherwise open a transaction to find nothing.
             let wait = match advance::next_ready(conn).await? {
                 Some(wait) => Duration::from_micros(wait.max(0) as u64),
-                None => self.polling_timeout,
+                None => self.poll(),
             };
             if !wait.is_zero() {
                 self.works(link);
                 return Ok(match branches.pass() {
                     true => Duration::ZERO,
-                    false => wait.min(spread(self.polling_timeout)),
+                    false => wait.min(spread(self.poll())),
                 });
             }
             // From here on there may be leases to extend.
@@ -175,7 +179,7 @@ impl Advancer {
             Some(Answer::Claimed(BranchClaim::Taken(claimed)))
                 if claimed.is_empty() && !branches.is_busy() =>
             {
-                spread(self.polling_timeout)
+                spread(self.poll())
             }
             Some(Answer::Claimed(BranchClaim::Taken(claimed))) => {
                 let counts = &self.shared.counts;

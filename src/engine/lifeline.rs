@@ -32,7 +32,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::model::{ProcessId, RunId};
-use crate::store::process::{self, Heard, NewProcess};
+use crate::store::process::{self, Beaten, Heard, NewProcess};
 use crate::store::{Conn, Error, Location, context, migrate};
 use crate::telemetry::events;
 use crate::telemetry::growing::Growing;
@@ -416,7 +416,7 @@ impl Lifeline {
         self.shared.sent(conn.take_statements());
         let counters = self.shared.counters();
         let quiet = self.shared.mode() == Mode::Quiet;
-        let heard = match process::beat(conn, id, counters, quiet).await {
+        let beaten = match process::beat(conn, id, counters, quiet).await {
             Err(error) if error.is_not_now() && !conn.is_broken() => {
                 // Beside work it waits now and then for a moment, which is nobody's concern.
                 let late = self.shared.since_beat() > self.policy.lease() / 3;
@@ -426,12 +426,14 @@ impl Lifeline {
                 self.forget();
                 return Ok(false);
             }
-            heard => heard?,
+            beaten => beaten?,
         };
+        let Beaten { heard, elsewhere } = beaten;
         let waited = std::mem::take(&mut self.kept_waiting);
         match heard {
             Heard::Claim | Heard::Pause => {
                 self.shared.tell(heard == Heard::Pause);
+                self.shared.set_unheard(elsewhere);
                 if waited {
                     events::beat_written(self.shared.since_beat());
                 }

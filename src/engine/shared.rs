@@ -34,6 +34,18 @@ pub enum Mode {
     },
 }
 
+/// Work from another host waits so long at most, where the database tells nobody of it.
+const UNHEARD: Duration = Duration::from_millis(250);
+
+/// The time between two looks for work while nobody wakes the process: as configured, and no longer than that while
+/// there are others whose wakeups it does not hear.
+fn polls(configured: Duration, unheard: bool) -> Duration {
+    match unheard {
+        true => configured.min(UNHEARD),
+        false => configured,
+    }
+}
+
 /// Longer than any drain.
 const RESTS: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -52,6 +64,8 @@ pub struct Shared {
     pub counts: Arc<Own>,
     /// The loop may hold something that is not in `state`.
     holding: AtomicBool,
+    /// There are processes whose wakeups do not come here.
+    unheard: AtomicBool,
     troubles: Mutex<Troubles>,
     /// Told of each new incarnation.
     heard: OnceLock<Box<dyn Fn(ProcessId) + Send + Sync>>,
@@ -114,6 +128,7 @@ impl Shared {
             slots: OnceLock::new(),
             counts: Arc::default(),
             holding: AtomicBool::new(false),
+            unheard: AtomicBool::new(false),
             troubles: Mutex::default(),
             heard: OnceLock::new(),
         })
@@ -283,6 +298,20 @@ impl Shared {
         self.state().told.take()
     }
 
+    /// Takes note of whether there are processes whose wakeups do not come here, and wakes the loop where that is
+    /// new: it may be in the middle of a long wait.
+    pub fn set_unheard(&self, unheard: bool) {
+        let before = self.unheard.swap(unheard, Ordering::Relaxed);
+        if unheard && !before {
+            self.wake.notify_one();
+        }
+    }
+
+    /// The time between two looks for work while nobody wakes the loop.
+    pub fn polls(&self, configured: Duration) -> Duration {
+        polls(configured, self.unheard.load(Ordering::Relaxed))
+    }
+
     /// Since the last heartbeat that was written.
     pub fn since_beat(&self) -> Duration {
         self.state().beat.elapsed()
@@ -378,5 +407,39 @@ impl Shared {
             Some(note)
         });
         std::iter::once(head).chain(running).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_looked_for_more_often_only_while_somebody_is_not_heard() {
+        let [tenth, second, hour] = [100, 1_000, 3_600_000].map(Duration::from_millis);
+        for (configured, unheard, is) in [
+            (second, false, second),
+            (second, true, UNHEARD),
+            (hour, false, hour),
+            (hour, true, UNHEARD),
+            (tenth, false, tenth),
+            (tenth, true, tenth),
+        ] {
+            assert_eq!(polls(configured, unheard), is, "{configured:?} {unheard}");
+        }
+    }
+
+    #[test]
+    fn a_loop_is_woken_when_others_come_that_it_does_not_hear_and_not_at_every_beat() {
+        let shared = Shared::new(ProcessId::new());
+        let woken = || {
+            let mut woken = std::pin::pin!(shared.wake.notified());
+            let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+            woken.as_mut().poll(&mut cx).is_ready()
+        };
+        for (unheard, wakes) in [(false, false), (true, true), (true, false), (false, false), (true, true)] {
+            shared.set_unheard(unheard);
+            assert_eq!(woken(), wakes);
+        }
     }
 }

@@ -306,7 +306,8 @@ impl Worker {
 
     fn poll(&self) -> Duration {
         let config = self.policy.config();
-        spread(config.job_worker.polling_timeout(&self.pipeline))
+        let configured = config.job_worker.polling_timeout(&self.pipeline);
+        spread(self.shared.polls(configured))
     }
 
     /// Takes off the queue what there is room for, when it is time to ask. False when this

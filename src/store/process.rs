@@ -39,9 +39,15 @@ statements! {
              version, started_at, last_heartbeat_at, paused)
         VALUES (:id, :supervisor, :role, :pipeline, :host, :boot_id, :pid_namespace, :pid,
                 :pid_started_at, :version, {now}, {now}, :paused)";
-    BEAT = concat!(beat!(), " RETURNING paused"), on Mysql [&BEAT_ALONE, &PAUSED];
+    /// Where the database notifies nobody, the answer tells of others who cannot be heard: on another host, or in
+    /// another container of this one, which may have sockets of its own. On SQLite all are on one host.
+    BEAT = concat!(beat!(), " RETURNING paused, {big:0} AS elsewhere"), on Mysql [&BEAT_ALONE, &BEAT_HEARD];
     BEAT_ALONE in Mysql = beat!();
-    PAUSED in Mysql = "SELECT paused FROM ductwork_processes WHERE id = :id";
+    BEAT_HEARD in Mysql = "
+        SELECT p.paused,
+               EXISTS (SELECT 1 FROM ductwork_processes o
+                        WHERE o.boot_id <> p.boot_id OR o.pid_namespace <> p.pid_namespace) AS elsewhere
+          FROM ductwork_processes p WHERE p.id = :id";
     TELL = "
         UPDATE ductwork_processes SET trouble = :trouble, troubled_at = {now} - :lasted WHERE id = :id";
     /// Rows that somebody else has locked are left to the next beat: a lease is six beats long. RACE: a
@@ -304,6 +310,15 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
 
 /// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beaten {
+    /// What the process is to do.
+    pub heard: Heard,
+    /// There are processes that it does not hear when they have work for it.
+    pub elsewhere: bool,
+}
+
+/// A process's orders, with the answer to a heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// It was declared dead.
     Dead,
@@ -321,7 +336,7 @@ pub async fn beat(
     process: ProcessId,
     counters: Counters,
     quiet: bool,
-) -> Result<Heard, Error> {
+) -> Result<Beaten, Error> {
     let count = |value: u64| (value as i64).into();
     let args = [
         ("id", process.0.into()),
@@ -337,10 +352,18 @@ pub async fn beat(
     failpoint!(conn, "beat.begin");
     let row = conn.fetch_optional(&BEAT, &args).await?;
     failpoint!(conn, "beat.end");
-    Ok(match row {
-        None => Heard::Dead,
-        Some(row) if pause::is_told(&row)? => Heard::Pause,
-        Some(_) => Heard::Claim,
+    let Some(row) = row else {
+        return Ok(Beaten {
+            heard: Heard::Dead,
+            elsewhere: false,
+        });
+    };
+    Ok(Beaten {
+        heard: match pause::is_told(&row)? {
+            true => Heard::Pause,
+            false => Heard::Claim,
+        },
+        elsewhere: row.get::<i64>("elsewhere")? != 0,
     })
 }
 

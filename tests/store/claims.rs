@@ -434,7 +434,7 @@ on_every_database! {
         let claim = advance::claim(&mut dead.conn, Claimant::new(dead.process), None, 1, LEASE, &LeftOut::default()).await.unwrap();
         assert!(matches!(claim, BranchClaim::Dead), "{claim:?}");
         let beat = process::beat(&mut dead.conn, dead.process, Counters::default(), false).await;
-        assert_eq!(beat.unwrap(), Heard::Dead);
+        assert_eq!(beat.unwrap().heard, Heard::Dead);
         assert_eq!(other.claim("P", 9).await.len(), 1);
     }
 
@@ -641,7 +641,7 @@ on_every_database! {
         let witnessed = Death::Witnessed { beat_seq: seen, stale_after: Duration::ZERO };
         let counters = Counters { claimed: 1, ..Counters::default() };
         let heard = process::beat(&mut driver.conn, driver.process, counters, false).await;
-        assert_eq!(heard.unwrap(), Heard::Claim);
+        assert_eq!(heard.unwrap().heard, Heard::Claim);
         let recovered =
             process::recover(&mut reaper, driver.process, witnessed, &limits, &definitions).await;
         assert_eq!(recovered.unwrap(), process::Recovered::default());

@@ -80,7 +80,7 @@ async fn a_beat_waits_for_no_lock(db: Db) {
         let now = leases(&mut lifeline).await;
         let counters = Counters::default();
         let heard = process::beat(&mut lifeline, driver.process, counters, false).await;
-        assert_eq!(heard.unwrap(), Heard::Claim);
+        assert_eq!(heard.unwrap().heard, Heard::Claim);
         let held = process::hold_on(&mut lifeline, driver.process, LEASE * 3)
             .await
             .unwrap();

@@ -85,7 +85,7 @@ on_every_database! {
             assert!(is_paused(worker).await);
             let counters = Counters::default();
             let heard = process::beat(&mut worker.conn, worker.process, counters, false).await;
-            assert_eq!(heard.unwrap(), Heard::Pause);
+            assert_eq!(heard.unwrap().heard, Heard::Pause);
         }
         // Around what it could not read as well.
         let definitions = ductwork::store::definition::Definitions::default();
@@ -119,7 +119,7 @@ on_every_database! {
         };
         assert_eq!(taken.len(), 2);
         let heard = process::beat(&mut other.conn, other.process, Counters::default(), false).await;
-        assert_eq!(heard.unwrap(), Heard::Claim);
+        assert_eq!(heard.unwrap().heard, Heard::Claim);
         next.audit().await;
     }
 
