@@ -55,6 +55,9 @@ pub const WEDGED_AFTER: Duration = Duration::from_secs(300);
 /// Until what could not be locked is tried again.
 const LATER: Duration = Duration::from_millis(50);
 
+/// A process that is to end waits so long for another connection.
+const ANOTHER: Duration = Duration::from_secs(1);
+
 /// How many sweeps pass between two looks for what was left half done.
 const LOOK_EVERY: u32 = 10;
 
@@ -177,14 +180,8 @@ impl Lifeline {
             let next = self.next(open, &mut agenda, &mut stopped).await;
             let done = match next {
                 Next::Stop => {
-                    // Where that fails, the deregistration says why.
-                    let _ = self.write_counts(open, &mut agenda).await;
-                    agenda.keeping.stop().await;
-                    if let Err(error) = process::deregister(open, self.shared.process()).await {
-                        events::deregister_failed(&error);
-                    }
                     if let Some(open) = conn {
-                        open.close().await;
+                        self.leave(open, &mut agenda).await;
                     }
                     return;
                 }
@@ -219,6 +216,32 @@ impl Lifeline {
                 }
             }
         }
+    }
+
+    /// Writes the last counts, and removes the process's row.
+    ///
+    /// A connection that was not asked anything may have ended long ago, and where nobody notifies nobody hears of
+    /// that. So another one is tried, once. Proven by `a_worker_of_several_pipelines_is_as_many_workers`.
+    async fn leave(&mut self, mut open: Conn, agenda: &mut Agenda) {
+        std::mem::take(&mut agenda.keeping).stop().await;
+        let mut left = self.sign_off(&mut open, agenda).await;
+        if left.as_ref().is_err_and(Error::is_unavailable) {
+            let another = tokio::time::timeout(ANOTHER, self.location.listen(CHANNEL)).await;
+            if let Ok(Ok(another)) = another {
+                open = another;
+                left = self.sign_off(&mut open, agenda).await;
+            }
+        }
+        if let Err(error) = left {
+            events::deregister_failed(&error);
+        }
+        open.close().await;
+    }
+
+    async fn sign_off(&self, open: &mut Conn, agenda: &mut Agenda) -> Result<(), Error> {
+        // Where that fails, the deregistration says why.
+        let _ = self.write_counts(open, agenda).await;
+        process::deregister(open, self.shared.process()).await
     }
 
     /// Connects again, when it is time; `None` where that failed.
