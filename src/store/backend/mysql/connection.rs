@@ -154,7 +154,9 @@ impl Mysql {
         for setting in session::settings(self.server, purpose, patience, in_cluster) {
             self.send(&setting).await?;
         }
-        session::check(&self.told(session::READ_BACK).await?, self.server, patience)?;
+        let told = self.told(session::READ_BACK).await?;
+        session::check(&told, self.server, patience)?;
+        session::check_writable(&told, purpose)?;
         self.check_engine().await?;
         self.check_pooler().await?;
         if purpose != Purpose::Page {

@@ -283,8 +283,13 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
             16 << 20
         )));
     }
-    match get(told, "read_only") {
-        "OFF" | "0" => Ok(()),
+    Ok(())
+}
+
+/// Refuses a server that takes no writes, for whoever comes to write. Others look at it, and may say so.
+pub fn check_writable(told: &Told, purpose: Purpose) -> Result<(), Error> {
+    match (get(told, "read_only"), purpose) {
+        ("OFF" | "0", _) | (_, Purpose::Query | Purpose::Look | Purpose::Page) => Ok(()),
         _ => Err(unavailable(
             "the server takes no writes: its read_only is on".to_owned(),
         )),
@@ -435,7 +440,25 @@ mod tests {
         assert!(
             matches!(statement, Err(Error::Configured(text)) if text.contains("binlog_format"))
         );
-        assert!(check(&[("read_only", "ON")]).is_err_and(|error| error.is_unavailable()));
+    }
+
+    #[test]
+    fn a_server_that_takes_no_writes_is_refused_where_something_is_to_be_written() {
+        for (purpose, writes) in [
+            (Purpose::Engine, true),
+            (Purpose::Bulk, true),
+            (Purpose::Lifeline, true),
+            (Purpose::Query, false),
+            (Purpose::Look, false),
+            (Purpose::Page, false),
+        ] {
+            assert!(check_writable(&told(&[]), purpose).is_ok());
+            for is_on in ["ON", "1", "NO_LOCK"] {
+                let refused = check_writable(&told(&[("read_only", is_on)]), purpose);
+                let refused = refused.is_err_and(|error| error.is_unavailable());
+                assert_eq!(refused, writes, "{purpose:?} {is_on}");
+            }
+        }
     }
 
     #[test]
