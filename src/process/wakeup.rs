@@ -2,7 +2,7 @@
 //!
 //! Owns: the choice between the two. On the same host a datagram wakes the other process
 //! within microseconds; other hosts hear the database's notification, sent outside of any hot
-//! transaction and at most so often.
+//! transaction and at most so often. Where the database has none, they look often (`engine::shared`).
 
 mod socket;
 

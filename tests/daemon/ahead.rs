@@ -7,8 +7,9 @@ use ductwork::store::statement::Statement;
 use nix::sys::signal::Signal;
 
 use crate::fixture::*;
-use crate::on_every_database;
-use crate::support::{self, Db};
+use crate::foreign::Foreign;
+use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 /// Quick, so that its worker claims ahead; but one input kills the worker that runs it.
 const POISON: &str = r#"
@@ -151,9 +152,8 @@ async fn what_is_due_is_locked(db: Db) {
     };
     let mut fixture = DaemonFixture::new(&db, settings, &[MANY]).await;
     fixture.trigger("Many", "0", 1).await;
-    let lock = "SET idle_in_transaction_session_timeout = 0;
-        BEGIN; SELECT FROM ductwork_availabilities FOR UPDATE";
-    fixture.conn.script("LOCK", lock).await.unwrap();
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign.lock_rows("ductwork_availabilities").await;
     let mut daemon = fixture.start();
     daemon.ready().await;
     let mut sent = async || {
@@ -172,7 +172,7 @@ async fn what_is_due_is_locked(db: Db) {
     let per_second = more as f64 / began.elapsed().as_secs_f64();
     eprintln!("{per_second:.0} statements per second, heartbeats included");
     assert!(per_second < 40.0, "{per_second}");
-    fixture.conn.script("COMMIT", "COMMIT").await.unwrap();
+    foreign.release().await;
     let freed = Instant::now();
     fixture.completed(PATIENCE).await;
     eprintln!("went on after {:?}", freed.elapsed());
@@ -182,9 +182,9 @@ async fn what_is_due_is_locked(db: Db) {
     fixture.audited().await;
 }
 
-/// Somebody holds the first of the queue for as long as he likes, and it is the only one. (SQLite
-/// locks no rows.)
-#[tokio::test]
-async fn what_somebody_has_locked_is_not_asked_for_all_the_time() {
-    support::with(Db::postgres().await, what_is_due_is_locked).await;
+on_servers! {
+    /// Somebody holds the first of the queue for as long as he likes, and it is the only one. (SQLite locks no rows.)
+    async fn what_somebody_has_locked_is_not_asked_for_all_the_time(db: Db) {
+        what_is_due_is_locked(db).await;
+    }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::clock::{Clock, SET};
 use crate::fixture::*;
-use crate::on_every_database;
+use crate::{on_every_database, on_servers};
 use crate::support::Db;
 
 const HOUR: i64 = 3600;
@@ -304,7 +304,8 @@ async fn two_hosts_differ_by_an_hour(db: Db) {
     fixture.audited().await;
 }
 
-#[tokio::test]
-async fn two_hosts_whose_clocks_differ_by_an_hour_share_the_work_and_take_nobody_for_dead() {
-    crate::support::with(Db::postgres().await, two_hosts_differ_by_an_hour).await;
+on_servers! {
+    async fn two_hosts_whose_clocks_differ_by_an_hour_share_the_work_and_take_nobody_for_dead(db: Db) {
+        two_hosts_differ_by_an_hour(db).await;
+    }
 }

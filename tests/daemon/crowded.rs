@@ -1,12 +1,12 @@
 //! A database that lets some of us in and others not, or nobody write.
 
 use nix::sys::signal::Signal;
-use sqlx::{Connection, Executor};
 
-use ductwork::store::{Location, Purpose, migrate};
+use ductwork::store::{Conn, Location, Purpose, migrate};
 
-use crate::cluster::Cluster;
 use crate::fixture::*;
+use crate::on_every_server;
+use crate::server::Server;
 
 const STEADY: &str = "
 pipeline: Steady
@@ -108,84 +108,112 @@ async fn a_disk_that_fills_up_under_a_daemon_is_told_at_once() {
     daemon.stop().await;
 }
 
-#[tokio::test]
-async fn health_and_why_tell_that_the_server_only_reads() {
-    crate::support::with(crate::support::Db::postgres().await, |db| async move {
-        let mut fixture = DaemonFixture::new(&db, Settings::default(), &[STEADY]).await;
+on_every_server! {
+    async fn health_and_why_tell_that_the_server_only_reads(server: Server) {
+        let url = server.ordinary();
+        let conn = conn(&url).await;
+        let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[STEADY]).await;
         let run = fixture.trigger("Steady", "1", 1).await[0].to_string();
-        let url = format!("{}%20-c%20default_transaction_read_only=on", db.url);
-        let variable = format!("DUCTWORK_DATABASE_URL={url}");
-        let under = ["env", variable.as_str()];
-        told_that_nobody_can_write(&mut fixture, &run, &under, "takes no writes").await;
-        let trigger = fixture.run(&under, &["trigger", "Steady", "1"]);
+        server.take_writes(false).await;
+        told_that_nobody_can_write(&mut fixture, &run, &[], "takes no writes").await;
+        let trigger = fixture.run(&[], &["trigger", "Steady", "1"]);
         let said = String::from_utf8_lossy(&trigger.stderr);
         assert_eq!(trigger.status.code(), Some(69), "{said}");
-        assert!(said.contains("is it a standby"), "{said}");
-    })
-    .await;
+        let doubt = match server {
+            Server::Postgres(_) => "is it a standby",
+            #[cfg(feature = "mysql-tests")]
+            Server::Mysql(_) => "takes no writes: its read_only is on",
+        };
+        assert!(said.contains(doubt), "{said}");
+    }
+
+    /// The role may only use what the owner of the schema has made; and then it may have no more
+    /// connections than it has. A child that finds none waits, and its supervisor, which has one, tells of it.
+    async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of(server: Server) {
+        let conn = server.conn().await;
+        let (url, refuse, admit, says) = limited(&server).await;
+        let settings = Settings {
+            reaper_timeout: "30s",
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::at(&url, conn, settings, &[STEADY]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let worker = daemon.child("worker Steady", None).await;
+        sql(&server, refuse).await;
+        send(worker, Signal::SIGKILL);
+        let refused = daemon.child("worker Steady", Some(worker)).await;
+        fixture.trigger("Steady", "1", 3).await;
+        let waits = daemon.says("waiting for the database").await;
+        let error = waits[0]["error"].to_string();
+        assert!(error.contains(says), "{error}");
+        let told = daemon.says("a child is not in the database yet").await;
+        let text = told[0]["error"].to_string();
+        assert!(
+            text.contains("worker Steady") && text.contains(&refused.to_string()),
+            "{text}"
+        );
+        let mut variable = String::from("DUCTWORK_DATABASE_URL=");
+        variable.push_str(server.url());
+        eventually(PATIENCE, "whoever asks is told", async || {
+            let health = fixture.run(&["env", &variable], &["health"]);
+            let said = String::from_utf8_lossy(&health.stderr);
+            said.contains("cannot register").then_some(())
+        })
+        .await;
+        sql(&server, admit).await;
+        fixture.completed(PATIENCE).await;
+        eventually(PATIENCE, "health is content", async || {
+            fixture.run(&[], &["health"]).status.success().then_some(())
+        })
+        .await;
+        // The same that had waited.
+        assert_eq!(daemon.child("worker Steady", None).await, refused);
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
 }
 
-async fn sql(cluster: &Cluster, sql: &str) {
-    let mut conn = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
-    let sql = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
-    conn.execute(sql).await.unwrap();
-    conn.close().await.unwrap();
-}
-
-/// The role may only use what the owner of the schema has made; and then it may have no more
-/// connections than it has. A child that finds none waits, and its supervisor, which has one, tells of it.
-#[tokio::test]
-async fn a_child_that_is_not_let_in_is_left_to_wait_and_told_of() {
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).unwrap();
+async fn conn(url: &str) -> Conn {
+    let location = Location::parse(url).unwrap();
     let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
-    sql(
-        &cluster,
-        "CREATE ROLE duct LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC;
-         GRANT ALL ON ALL TABLES IN SCHEMA public TO duct",
-    )
-    .await;
-    let (_, at) = cluster.url.split_once('@').unwrap();
-    let url = format!("postgres://duct@{at}");
-    let settings = Settings {
-        reaper_timeout: "30s",
-        ..Settings::default()
-    };
-    let mut fixture = DaemonFixture::at(&url, conn, settings, &[STEADY]).await;
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    let worker = daemon.child("worker Steady", None).await;
-    sql(&cluster, "ALTER ROLE duct CONNECTION LIMIT 0").await;
-    send(worker, Signal::SIGKILL);
-    let refused = daemon.child("worker Steady", Some(worker)).await;
-    fixture.trigger("Steady", "1", 3).await;
-    let waits = daemon.says("waiting for the database").await;
-    let error = waits[0]["error"].to_string();
-    assert!(error.contains("too many connections for role"), "{error}");
-    let told = daemon.says("a child is not in the database yet").await;
-    let text = told[0]["error"].to_string();
-    assert!(
-        text.contains("worker Steady") && text.contains(&refused.to_string()),
-        "{text}"
-    );
-    let mut variable = String::from("DUCTWORK_DATABASE_URL=");
-    variable.push_str(&cluster.url);
-    eventually(PATIENCE, "whoever asks is told", async || {
-        let health = fixture.run(&["env", &variable], &["health"]);
-        let said = String::from_utf8_lossy(&health.stderr);
-        said.contains("cannot register").then_some(())
-    })
-    .await;
-    sql(&cluster, "ALTER ROLE duct CONNECTION LIMIT -1").await;
-    fixture.completed(PATIENCE).await;
-    eventually(PATIENCE, "health is content", async || {
-        fixture.run(&[], &["health"]).status.success().then_some(())
-    })
-    .await;
-    // The same that had waited.
-    assert_eq!(daemon.child("worker Steady", None).await, refused);
-    daemon.stop().await;
-    fixture.succeeded_once_each().await;
-    fixture.audited().await;
+    conn
+}
+
+async fn sql(server: &Server, sql: &'static str) {
+    let mut conn = server.connect().await;
+    conn.script("TEST_SQL", sql).await.unwrap();
+}
+
+/// The URL of another role, how it is kept from more connections and how no more, and what its next one is told.
+async fn limited(server: &Server) -> (String, &'static str, &'static str, &'static str) {
+    let (_, at) = server.url().split_once('@').unwrap();
+    match server {
+        Server::Postgres(_) => {
+            let make = "CREATE ROLE duct LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+                GRANT ALL ON ALL TABLES IN SCHEMA public TO duct";
+            sql(server, make).await;
+            (
+                format!("postgres://duct@{at}"),
+                "ALTER ROLE duct CONNECTION LIMIT 0",
+                "ALTER ROLE duct CONNECTION LIMIT -1",
+                "too many connections for role",
+            )
+        }
+        #[cfg(feature = "mysql-tests")]
+        Server::Mysql(_) => {
+            let make = "CREATE USER duct IDENTIFIED BY 'duct';
+                GRANT SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES ON ductwork.* TO duct";
+            sql(server, make).await;
+            (
+                format!("mysql://duct:duct@{at}"),
+                // A limit there counts no session that is older.
+                "ALTER USER duct ACCOUNT LOCK",
+                "ALTER USER duct ACCOUNT UNLOCK",
+                "account is locked",
+            )
+        }
+    }
 }

@@ -10,6 +10,8 @@ use ductwork::store::{Conn, Location, Purpose, migrate, query};
 
 use crate::cluster::Cluster;
 use crate::fixture::*;
+use crate::on_every_server;
+use crate::server::Server;
 
 const WORK: &str = r#"
 pipeline: Work
@@ -44,9 +46,14 @@ async fn connect(cluster: &Cluster) -> Conn {
 }
 
 async fn fixture(cluster: &Cluster) -> DaemonFixture {
-    let mut conn = connect(cluster).await;
+    fixture_at(&cluster.url).await
+}
+
+async fn fixture_at(url: &str) -> DaemonFixture {
+    let location = Location::parse(url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
     migrate::migrate(&mut conn).await.unwrap();
-    DaemonFixture::at(&cluster.url, conn, settings(), &[WORK, HOLDING]).await
+    DaemonFixture::at(url, conn, settings(), &[WORK, HOLDING]).await
 }
 
 async fn successes(conn: &mut Conn) -> i64 {
@@ -94,44 +101,35 @@ async fn unharmed(fixture: &mut DaemonFixture, daemon: &mut Daemon, before: &[i3
     fixture.audited().await;
 }
 
-#[tokio::test]
-async fn a_server_that_takes_no_writes_is_waited_for() {
-    let cluster = Cluster::start();
-    let mut fixture = fixture(&cluster).await;
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    let before = pids(&daemon).await;
-    fixture.trigger("Holding", "1", 2).await;
-    fixture.said("holds", 2).await;
-    fixture.trigger("Work", "1", 100).await;
-    let conn = &mut fixture.conn;
-    eventually(PATIENCE, "work is going on", async || {
-        (successes(conn).await > 5).then_some(())
-    })
-    .await;
-    let logged = daemon.log().len();
-    for sql in [
-        "ALTER SYSTEM SET default_transaction_read_only = on",
-        "SELECT pg_reload_conf()",
-    ] {
-        fixture.conn.script("refuse writes", sql).await.unwrap();
+on_every_server! {
+    async fn a_server_that_takes_no_writes_is_waited_for(server: Server) {
+        let url = server.ordinary();
+        let mut fixture = fixture_at(&url).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let before = pids(&daemon).await;
+        fixture.trigger("Holding", "1", 2).await;
+        fixture.said("holds", 2).await;
+        fixture.trigger("Work", "1", 100).await;
+        let conn = &mut fixture.conn;
+        eventually(PATIENCE, "work is going on", async || {
+            (successes(conn).await > 5).then_some(())
+        })
+        .await;
+        let logged = daemon.log().len();
+        server.take_writes(false).await;
+        let began = Instant::now();
+        all_wait(&daemon, logged).await;
+        // Ends while its result cannot be written.
+        std::fs::write(fixture.path("go"), "").unwrap();
+        tokio::time::sleep(OUTAGE.saturating_sub(began.elapsed())).await;
+        let stands = successes(&mut fixture.conn).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(successes(&mut fixture.conn).await, stands, "it was written");
+        server.take_writes(true).await;
+        fixture.completed(PATIENCE).await;
+        unharmed(&mut fixture, &mut daemon, &before).await;
     }
-    let began = Instant::now();
-    all_wait(&daemon, logged).await;
-    // Ends while its result cannot be written.
-    std::fs::write(fixture.path("go"), "").unwrap();
-    tokio::time::sleep(OUTAGE.saturating_sub(began.elapsed())).await;
-    let stands = successes(&mut fixture.conn).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(successes(&mut fixture.conn).await, stands, "it was written");
-    for sql in [
-        "ALTER SYSTEM RESET default_transaction_read_only",
-        "SELECT pg_reload_conf()",
-    ] {
-        fixture.conn.script("take writes", sql).await.unwrap();
-    }
-    fixture.completed(PATIENCE).await;
-    unharmed(&mut fixture, &mut daemon, &before).await;
 }
 
 /// Rows that the primary had acknowledged and the standby had not got are gone, runs and results alike.

@@ -6,6 +6,8 @@ use ductwork::store::process::ProcessRow;
 use sqlx::Connection;
 
 use crate::fixture::*;
+use crate::foreign::Foreign;
+use crate::on_servers;
 use crate::support::{self, Db};
 
 const LONG: &str = r#"
@@ -22,7 +24,13 @@ fn beats(rows: &[ProcessRow]) -> Vec<(ductwork::model::ProcessId, i64)> {
     rows.iter().map(|row| (row.id, row.beat_seq)).collect()
 }
 
-async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static str) {
+/// What somebody has locked.
+enum Locked {
+    Rows,
+    Tables,
+}
+
+async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, what: Locked) {
     let settings = Settings {
         reaper_timeout: "2s",
         max_retry: 0,
@@ -37,8 +45,14 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
     let before = beats(&fixture.processes().await);
     assert_eq!(before.len(), 3);
 
-    let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+    let mut foreign = Foreign::on(&db.url).await;
+    match what {
+        Locked::Rows => foreign.lock_rows("ductwork_executions").await,
+        Locked::Tables => {
+            let tables = ["ductwork_executions", "ductwork_advancements"];
+            foreign.lock_tables(&tables).await;
+        }
+    }
     let locked = std::time::Instant::now();
     // Twice: while its steps run, and while it tries to commit what they came to.
     for ended in [false, true] {
@@ -62,7 +76,7 @@ async fn nobody_is_taken_for_dead_while_this_is_locked(db: Db, lock: &'static st
         }
     }
     assert!(locked.elapsed() > LEASE * 2, "it was not locked for long");
-    sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+    foreign.release().await;
 
     fixture.completed(PATIENCE).await;
     for said in [
@@ -104,9 +118,10 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
         beats
     };
 
-    let mut foreign = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    let lock = "BEGIN; SELECT FROM ductwork_processes WHERE role <> 'supervisor' FOR UPDATE";
-    sqlx::raw_sql(lock).execute(&mut foreign).await.unwrap();
+    let mut foreign = Foreign::on(&db.url).await;
+    foreign
+        .lock_rows("ductwork_processes WHERE role <> 'supervisor'")
+        .await;
     let since = supervisors(&mut fixture).await;
     eventually(PATIENCE, "two leases have passed by beats", async || {
         let now = supervisors(&mut fixture).await;
@@ -120,7 +135,7 @@ async fn nobody_is_judged_by_a_row_that_is_locked(db: Db) {
         (old == 4).then_some(())
     })
     .await;
-    sqlx::raw_sql("COMMIT").execute(&mut foreign).await.unwrap();
+    foreign.release().await;
 
     eventually(PATIENCE, "everybody beats again", async || {
         let rows = fixture.processes().await;
@@ -237,31 +252,18 @@ async fn a_locked_table_is_named_by_health_with_the_session_that_has_the_lock() 
     support::with(Db::postgres().await, health_names_the_table_and_the_session).await;
 }
 
-#[tokio::test]
-async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process() {
-    support::with(
-        Db::postgres().await,
-        nobody_is_judged_by_a_row_that_is_locked,
-    )
-    .await;
-}
+on_servers! {
+    async fn rows_of_processes_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {
+        nobody_is_judged_by_a_row_that_is_locked(db).await;
+    }
 
-/// Somebody looks at what runs, and forgets to end the transaction.
-#[tokio::test]
-async fn rows_of_executions_that_are_locked_for_longer_than_a_lease_cost_no_process() {
-    const LOCK: &str = "BEGIN; SELECT FROM ductwork_executions FOR UPDATE";
-    support::with(Db::postgres().await, |db| {
-        nobody_is_taken_for_dead_while_this_is_locked(db, LOCK)
-    })
-    .await;
-}
+    /// Somebody looks at what runs, and forgets to end the transaction.
+    async fn rows_of_executions_that_are_locked_for_longer_than_a_lease_cost_no_process(db: Db) {
+        nobody_is_taken_for_dead_while_this_is_locked(db, Locked::Rows).await;
+    }
 
-/// As an index is made.
-#[tokio::test]
-async fn a_table_that_takes_no_writes_for_longer_than_a_lease_costs_no_process() {
-    const LOCK: &str = "BEGIN; LOCK TABLE ductwork_executions, ductwork_advancements IN SHARE MODE";
-    support::with(Db::postgres().await, |db| {
-        nobody_is_taken_for_dead_while_this_is_locked(db, LOCK)
-    })
-    .await;
+    /// As an index is made.
+    async fn a_table_that_takes_no_writes_for_longer_than_a_lease_costs_no_process(db: Db) {
+        nobody_is_taken_for_dead_while_this_is_locked(db, Locked::Tables).await;
+    }
 }

@@ -1,4 +1,19 @@
 //! The built daemon: real processes, real signals, real databases, and what must hold then.
+//!
+//! Most tests are there for each database (`on_every_database!`). These are silent about some; a test that is not in
+//! the table and names no database, such as one of the program's arguments, has none to differ by:
+//!
+//! | test | is silent about | because |
+//! |---|---|---|
+//! | all of `on_servers!` and `on_every_server!` | SQLite | there is no server that stops, no session that ends or goes silent, no row or table that somebody locks, no other host |
+//! | `files`, `sqlite`, `writers`; of `stale` the worker that is frozen while it writes; of `resources` the file that cannot grow | servers | it is about SQLite's file, its log, or its one lock for all who write |
+//! | `crowded`: a disk that is full or fills up | servers | a server's disk is its own host's. `tests/chaos` fills PostgreSQL's; MariaDB ends when its redo log has no room |
+//! | `locks`: a locked table is named, with the session that has the lock | MariaDB, SQLite | MariaDB tells of locks on tables only with a plugin that has to be installed; SQLite has none (`writers` names its writer) |
+//! | `failover`: a promoted standby that lacks the last commits; `promotion` | MariaDB, SQLite | nodes of a Galera cluster take the place of standbys; SQLite has neither |
+//! | `giants`: a result that no connection survives | MariaDB, SQLite | PostgreSQL's protocol is cut. MariaDB and its driver refuse a long packet by name, which `tests/mysql` tries; SQLite has no connection |
+//! | `pooler` | MariaDB, SQLite | PgBouncer is PostgreSQL's. Nothing here poses as a pooler for MySQL; what a session is asked at its start finds one |
+//! | `standstill`; the idle daemon of `hosts` | PostgreSQL, SQLite | one process serves all sessions of MariaDB, so all stand still at once: `outage` stops PostgreSQL's one by one. The count of questions is MariaDB's |
+//! | `starts` | servers | names and programs that are missing are the host's |
 
 #![expect(
     clippy::unwrap_used,
@@ -23,6 +38,13 @@ mod certify;
 #[path = "../support/cluster.rs"]
 mod cluster;
 mod fixture;
+#[path = "../support/foreign.rs"]
+mod foreign;
+#[cfg(feature = "mysql-tests")]
+#[path = "../support/mariadb.rs"]
+mod mariadb;
+#[path = "../support/server.rs"]
+mod server;
 
 mod ahead;
 mod children;
@@ -34,6 +56,7 @@ mod dumps;
 mod failover;
 mod files;
 mod giants;
+mod hosts;
 mod keeping;
 mod kills;
 mod locks;
@@ -51,6 +74,8 @@ mod signals;
 mod silent;
 mod sqlite;
 mod stale;
+#[cfg(feature = "mysql-tests")]
+mod standstill;
 mod starts;
 mod steps;
 mod stops;

@@ -4,15 +4,18 @@ use std::time::{Duration, Instant};
 
 use ductwork::model::Role;
 use ductwork::store::statement::Statement;
-use ductwork::store::{Location, Purpose, migrate};
+use ductwork::store::{Conn, Dialect};
 use nix::sys::signal::Signal;
-use sqlx::Connection;
 
-use crate::cluster::Cluster;
 use crate::fixture::*;
+use crate::foreign::Foreign;
+#[cfg(feature = "mysql-tests")]
+use crate::relay::ports_of;
+use crate::server::Server;
 use crate::support::Db;
+use crate::{on_every_server, on_servers};
 
-const WORK: &str = r#"
+pub const WORK: &str = r#"
 pipeline: Work
 steps:
   A: { command: [sh, -c, 'sleep 0.05; cat'] }
@@ -20,7 +23,7 @@ steps:
 flow: [{ start: A }, { chain: B }]
 "#;
 
-const FAN: &str = r#"
+pub const FAN: &str = r#"
 pipeline: Fan
 steps:
   A: { command: ["true"] }
@@ -30,320 +33,303 @@ flow: [{ start: A }, { divide: [A, B] }, { combine: C }]
 "#;
 
 /// A step that is running when the database goes, and ends while it is away.
-const LONG: &str = r#"
+pub const LONG: &str = r#"
 pipeline: Long
 steps:
   A: { command: [sh, -c, 'echo $$ >> pids; until [ -e go ]; do sleep 0.05; done; echo "\"done\""; echo >> ends'] }
 flow: [{ start: A }]
 "#;
 
-/// The first outage is as short as a restart takes; the second outlasts every lease.
-#[tokio::test]
-async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_work() {
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
-    migrate::migrate(&mut conn).await.unwrap();
-    let settings = Settings {
-        reaper_timeout: "2s",
-        max_retry: 0,
-        max_crash: 1,
-        level: "info",
-        ..Settings::default()
-    };
-    let mut fixture = DaemonFixture::at(&cluster.url, conn, settings, &[WORK, LONG]).await;
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    let mut children: Vec<i32> = Vec::new();
-    for kind in ["advancer", "worker Work", "worker Long"] {
-        children.extend(daemon.children(kind));
-    }
-    assert_eq!(children.len(), 3);
-    let started = daemon.log().len();
-    let mut runs = fixture.trigger("Long", "1", 2).await;
-    runs.extend(fixture.trigger("Work", "1", 300).await);
-    for pid in fixture.pids("pids", 2).await {
-        assert!(lives(pid), "nothing runs: the test is empty");
+on_every_server! {
+    /// The first outage is as short as a restart takes; the second outlasts every lease.
+    async fn a_database_that_crashes_and_comes_back_ends_no_process_and_loses_no_work(server: Server) {
+        let conn = server.conn().await;
+        let settings = Settings {
+            reaper_timeout: "2s",
+            max_retry: 0,
+            max_crash: 1,
+            level: "info",
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::at(server.url(), conn, settings, &[WORK, LONG]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        let mut children: Vec<i32> = Vec::new();
+        for kind in ["advancer", "worker Work", "worker Long"] {
+            children.extend(daemon.children(kind));
+        }
+        assert_eq!(children.len(), 3);
+        let started = daemon.log().len();
+        let mut runs = fixture.trigger("Long", "1", 2).await;
+        runs.extend(fixture.trigger("Work", "1", 300).await);
+        for pid in fixture.pids("pids", 2).await {
+            assert!(lives(pid), "nothing runs: the test is empty");
+        }
+
+        for outage in [Duration::ZERO, Duration::from_secs(5)] {
+            let logged = daemon.log().len();
+            let before = succeeded(&mut fixture).await;
+            eventually(PATIENCE, "work is going on", async || {
+                (succeeded(&mut fixture).await > before + 5).then_some(())
+            })
+            .await;
+            server.down();
+            let down = Instant::now();
+            // Each process has seen it, on every connection that it has.
+            let lost = eventually(PATIENCE, "everybody waits for the database", async || {
+                let log = daemon.log();
+                let lost = log[logged..]
+                    .iter()
+                    .filter(|event| event["msg"] == "waiting for the database");
+                let mut pids: Vec<i64> = lost.filter_map(|event| event["pid"].as_i64()).collect();
+                pids.sort_unstable();
+                pids.dedup();
+                (pids.len() == 4).then_some(pids)
+            })
+            .await;
+            assert!(lost.contains(&i64::from(daemon.pid())));
+            if outage > Duration::ZERO {
+                std::fs::write(fixture.path("go"), "").unwrap();
+                fixture.said("ends", 2).await;
+            }
+            tokio::time::sleep(outage.saturating_sub(down.elapsed())).await;
+            server.up();
+            let up = Instant::now();
+            fixture.conn = server.connect().await;
+            let before = succeeded(&mut fixture).await;
+            eventually(
+                Duration::from_secs(5),
+                "work is going on again",
+                async || (succeeded(&mut fixture).await > before).then_some(()),
+            )
+            .await;
+            eprintln!("worked again after {:?}", up.elapsed());
+            // The next outage is one for everybody.
+            eventually(PATIENCE, "every connection is back", async || {
+                let lost = daemon.logged("waiting for the database").len();
+                let back = daemon.logged("the database is back").len();
+                (lost == back).then_some(())
+            })
+            .await;
+        }
+        fixture.completed(PATIENCE).await;
+        for pid in &children {
+            assert!(lives(*pid), "{pid} has ended");
+        }
+        // Two connections, which are lost and come back: a few lines for each outage.
+        let log = daemon.log();
+        for pid in children.iter().chain([&daemon.pid()]) {
+            let lines = log[started..]
+                .iter()
+                .filter(|event| event["pid"] == *pid && event["msg"] != "run ended");
+            let lines: Vec<_> = lines.collect();
+            assert!(lines.len() <= 2 * 7, "a flood: {lines:#?}");
+        }
+        daemon.stop().await;
+        assert_eq!(fixture.output(runs[0]).await, "done");
+        // Nobody was taken for dead, and nothing ran twice.
+        let executions = fixture.succeeded_once_each().await;
+        assert_eq!(executions.len(), 2 + 300 * 2);
+        fixture.audited().await;
     }
 
-    for outage in [Duration::ZERO, Duration::from_secs(5)] {
-        let logged = daemon.log().len();
-        let before = succeeded(&mut fixture).await;
-        eventually(PATIENCE, "work is going on", async || {
-            (succeeded(&mut fixture).await > before + 5).then_some(())
-        })
-        .await;
-        cluster.down();
-        let down = Instant::now();
-        // Each process has seen it, on every connection that it has.
-        let lost = eventually(PATIENCE, "everybody waits for the database", async || {
-            let log = daemon.log();
-            let lost = log[logged..]
-                .iter()
-                .filter(|event| event["msg"] == "waiting for the database");
-            let mut pids: Vec<i64> = lost.filter_map(|event| event["pid"].as_i64()).collect();
-            pids.sort_unstable();
-            pids.dedup();
-            (pids.len() == 4).then_some(pids)
-        })
-        .await;
-        assert!(lost.contains(&i64::from(daemon.pid())));
-        if outage > Duration::ZERO {
-            std::fs::write(fixture.path("go"), "").unwrap();
-            fixture.said("ends", 2).await;
+    /// A person who stops a host does not wait for another one's database.
+    async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_again(server: Server) {
+        let conn = server.conn().await;
+        let settings = Settings {
+            shutdown_timeout: "1s",
+            max_retry: 0,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::at(server.url(), conn, settings, &[LONG]).await;
+        let mut runs = 0;
+        for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"]] {
+            let mut daemon = fixture.start_as(wrapper, &["start"]);
+            runs += 2;
+            fixture.trigger("Long", "1", 2).await;
+            fixture.pids("pids", runs).await;
+            server.down();
+            daemon.says("waiting for the database").await;
+            daemon.send(Signal::SIGTERM);
+            let (status, took) = daemon.ended(PATIENCE).await;
+            assert_eq!(status.code(), Some(0), "{status}");
+            eprintln!("ended after {took:?}");
+            assert!(took < Duration::from_secs(9), "{took:?}");
+            daemon.gone(Duration::ZERO).await;
+            server.up();
+            fixture.conn = server.connect().await;
         }
-        tokio::time::sleep(outage.saturating_sub(down.elapsed())).await;
-        cluster.up();
-        let up = Instant::now();
-        fixture.conn = location.connect(Purpose::Engine).await.unwrap();
-        let before = succeeded(&mut fixture).await;
+        std::fs::write(fixture.path("go"), "").unwrap();
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+
+    /// A server that stands still, or a network that has lost the word of its end: nobody answers, and
+    /// nobody is gone. The supervisor is killed then; whoever it leaves behind waits for an answer.
+    async fn orphans_end_although_their_database_says_nothing(server: Server) {
+        let conn = server.conn().await;
+        let mut fixture =
+            DaemonFixture::at(server.url(), conn, Settings::default(), &[WORK, FAN]).await;
+        for pipeline in ["Work", "Fan"] {
+            fixture.trigger(pipeline, "1", 300).await;
+        }
+        let daemon = fixture.start();
+        eventually(PATIENCE, "they work", async || {
+            (succeeded(&mut fixture).await > 20).then_some(())
+        })
+        .await;
+        let children = ["advancer", "worker Work", "worker Fan"];
+        let orphans = children.map(|kind| daemon.children(kind)).concat();
+        assert_eq!(orphans.len(), 3);
+        let others = server.freeze(&mut fixture.conn).await;
+        assert!(others.len() >= 7, "two for each child: {others:?}");
+        daemon.send(Signal::SIGKILL);
+        for orphan in orphans {
+            gone(orphan, PATIENCE).await;
+        }
+        daemon.gone(PATIENCE).await;
+        daemon
+            .says("ending without an answer of the database")
+            .await;
+        server.thaw(&others);
+        let mut daemon = fixture.start();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+
+    /// A connection may go between an advancer's claim and its advance. Nobody has died then, so
+    /// nobody else gives the branches back.
+    async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed(server: Server) {
+        let conn = server.conn().await;
+        let mut fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[FAN]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Fan", "1", 150).await;
+        let mut killer = server.connect().await;
+        let mut hits = 0;
         eventually(
-            Duration::from_secs(5),
-            "work is going on again",
-            async || (succeeded(&mut fixture).await > before).then_some(()),
+            PATIENCE,
+            "connections go while branches are claimed",
+            async || {
+                hits += cut(&server, &mut killer, &mut fixture, &daemon).await;
+                // A fast machine is through with all of it before it has been hit often enough.
+                if fixture.all_ended().await {
+                    fixture.trigger("Fan", "1", 150).await;
+                }
+                (hits >= 20).then_some(())
+            },
         )
         .await;
-        eprintln!("worked again after {:?}", up.elapsed());
-        // The next outage is one for everybody.
-        eventually(PATIENCE, "every connection is back", async || {
-            let lost = daemon.logged("waiting for the database").len();
-            let back = daemon.logged("the database is back").len();
-            (lost == back).then_some(())
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
+}
+
+/// Ends connections that have to do with branches, just after the COMMIT of a claim of theirs: its advance has not
+/// begun, or not ended. How many.
+async fn cut(server: &Server, killer: &mut Conn, fixture: &mut DaemonFixture, daemon: &Daemon) -> usize {
+    static ON_POSTGRES: Statement = Statement::new(
+        "TEST_CUT",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE pid::bigint NOT IN (pg_backend_pid(), :ours) AND EXISTS (
+                SELECT FROM ductwork_branches WHERE claim_token IS NOT NULL)
+            AND query LIKE '%ductwork_branches%' AND query NOT LIKE '%pg_stat%'",
+    );
+    static OURS: Statement = Statement::new("TEST_OURS", "SELECT pg_backend_pid()::bigint AS pid");
+    match server {
+        Server::Postgres(_) => {
+            let ours = fixture.conn.fetch_optional(&OURS, &[]).await.unwrap();
+            let ours: i64 = ours.unwrap().get("pid").unwrap();
+            let cut = killer.fetch(&ON_POSTGRES, &[("ours", ours.into())]).await;
+            cut.unwrap().len()
+        }
+        #[cfg(feature = "mysql-tests")]
+        Server::Mysql(server) => {
+            static CLAIMED: Statement = Statement::new(
+                "TEST_CLAIMED",
+                "SELECT id FROM ductwork_branches WHERE claim_token IS NOT NULL LIMIT 1",
+            );
+            if killer.fetch(&CLAIMED, &[]).await.unwrap().is_empty() {
+                return 0;
+            }
+            let advancer = daemon.child("advancer", None).await;
+            server.cut(killer, &ports_of(advancer, server.port())).await
+        }
+    }
+}
+
+on_servers! {
+    /// It answers, and so looks reachable, but no heartbeat can be written; and when it takes
+    /// writes again, the supervisor's is the first.
+    async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_process(db: Db) {
+        let settings = Settings {
+            reaper_timeout: "2s",
+            max_crash: 1,
+            ..Settings::default()
+        };
+        let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
+        let mut daemon = fixture.start();
+        daemon.ready().await;
+        fixture.trigger("Long", "1", 1).await;
+        let step = fixture.pids("pids", 1).await[0];
+        let before: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
+        assert_eq!(before.len(), 3);
+
+        let mut children = Foreign::on(&db.url).await;
+        let mut all = Foreign::on(&db.url).await;
+        children.lock_rows("ductwork_processes WHERE role <> 'supervisor'").await;
+        match all.0.dialect() {
+            // A lock on the table waits there for whoever has locked rows of it.
+            Dialect::Mysql => all.lock_supervisor().await,
+            _ => all.lock_tables(&["ductwork_processes"]).await,
+        }
+        eventually(
+            PATIENCE,
+            "every heartbeat is older than two leases",
+            async || {
+                let rows = fixture.processes().await;
+                let old = |row: &ductwork::store::process::ProcessRow| row.age > Duration::from_secs(4);
+                rows.iter().all(old).then_some(())
+            },
+        )
+        .await;
+        all.release().await;
+        let mut beat = async || {
+            let rows = fixture.processes().await;
+            let supervisor = rows.iter().find(|row| row.role == Role::Supervisor);
+            supervisor.expect("it lives").beat_seq
+        };
+        let stalled = beat().await;
+        // Long enough for it to have looked at the children, whose heartbeats are still as old.
+        eventually(PATIENCE, "the supervisor beats again", async || {
+            (beat().await >= stalled + 6).then_some(())
         })
         .await;
-    }
-    fixture.completed(PATIENCE).await;
-    for pid in &children {
-        assert!(lives(*pid), "{pid} has ended");
-    }
-    // Two connections, which are lost and come back: a few lines for each outage.
-    let log = daemon.log();
-    for pid in children.iter().chain([&daemon.pid()]) {
-        let lines = log[started..]
-            .iter()
-            .filter(|event| event["pid"] == *pid && event["msg"] != "run ended");
-        let lines: Vec<_> = lines.collect();
-        assert!(lines.len() <= 2 * 7, "a flood: {lines:#?}");
-    }
-    daemon.stop().await;
-    assert_eq!(fixture.output(runs[0]).await, "done");
-    // Nobody was taken for dead, and nothing ran twice.
-    let executions = fixture.succeeded_once_each().await;
-    assert_eq!(executions.len(), 2 + 300 * 2);
-    fixture.audited().await;
-}
-
-/// A person who stops a host does not wait for another one's database.
-#[tokio::test]
-async fn a_stop_while_the_database_is_away_ends_in_time_and_the_work_is_found_again() {
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
-    migrate::migrate(&mut conn).await.unwrap();
-    let settings = Settings {
-        shutdown_timeout: "1s",
-        max_retry: 0,
-        ..Settings::default()
-    };
-    let mut fixture = DaemonFixture::at(&cluster.url, conn, settings, &[LONG]).await;
-    let mut runs = 0;
-    for wrapper in [&[][..], &["env", "DUCTWORK_ROLE=worker"]] {
-        let mut daemon = fixture.start_as(wrapper, &["start"]);
-        runs += 2;
-        fixture.trigger("Long", "1", 2).await;
-        fixture.pids("pids", runs).await;
-        cluster.down();
-        daemon.says("waiting for the database").await;
-        daemon.send(Signal::SIGTERM);
-        let (status, took) = daemon.ended(PATIENCE).await;
-        assert_eq!(status.code(), Some(0), "{status}");
-        eprintln!("ended after {took:?}");
-        assert!(took < Duration::from_secs(9), "{took:?}");
-        daemon.gone(Duration::ZERO).await;
-        cluster.up();
-        fixture.conn = location.connect(Purpose::Engine).await.unwrap();
-    }
-    std::fs::write(fixture.path("go"), "").unwrap();
-    let mut daemon = fixture.start();
-    fixture.completed(PATIENCE).await;
-    daemon.stop().await;
-    fixture.succeeded_once_each().await;
-    fixture.audited().await;
-}
-
-/// A server that stands still, or a network that has lost the word of its end: nobody answers, and
-/// nobody is gone. The supervisor is killed then; whoever it leaves behind waits for an answer.
-#[tokio::test]
-async fn orphans_end_although_their_database_says_nothing() {
-    static OTHERS: Statement = Statement::new(
-        "TEST_OTHERS",
-        "SELECT CAST(pid AS bigint) AS pid FROM pg_stat_activity
-          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
-    );
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
-    migrate::migrate(&mut conn).await.unwrap();
-    let mut fixture =
-        DaemonFixture::at(&cluster.url, conn, Settings::default(), &[WORK, FAN]).await;
-    for pipeline in ["Work", "Fan"] {
-        fixture.trigger(pipeline, "1", 300).await;
-    }
-    let daemon = fixture.start();
-    eventually(PATIENCE, "they work", async || {
-        (succeeded(&mut fixture).await > 20).then_some(())
-    })
-    .await;
-    let children = ["advancer", "worker Work", "worker Fan"];
-    let orphans = children.map(|kind| daemon.children(kind)).concat();
-    assert_eq!(orphans.len(), 3);
-    let others = fixture.conn.fetch(&OTHERS, &[]).await.unwrap();
-    let others = others
-        .iter()
-        .map(|row| row.get::<i64>("pid").unwrap() as i32);
-    let others: Vec<i32> = others.collect();
-    assert!(others.len() >= 7, "two for each child: {others:?}");
-    for server in &others {
-        send(*server, Signal::SIGSTOP);
-    }
-    daemon.send(Signal::SIGKILL);
-    for orphan in orphans {
-        gone(orphan, PATIENCE).await;
-    }
-    daemon.gone(PATIENCE).await;
-    daemon
-        .says("ending without an answer of the database")
-        .await;
-    for server in others {
-        send(server, Signal::SIGCONT);
-    }
-    let mut daemon = fixture.start();
-    fixture.completed(PATIENCE).await;
-    daemon.stop().await;
-    fixture.succeeded_once_each().await;
-    fixture.audited().await;
-}
-
-/// A connection may go between an advancer's claim and its advance. Nobody has died then, so
-/// nobody else gives the branches back.
-#[tokio::test]
-async fn an_advancer_that_loses_its_connection_gives_back_what_it_had_claimed() {
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
-    migrate::migrate(&mut conn).await.unwrap();
-    let mut fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[FAN]).await;
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    fixture.trigger("Fan", "1", 150).await;
-    let mut killer = sqlx::PgConnection::connect(&cluster.url).await.unwrap();
-    // Just after the claim's COMMIT: its advance has not begun, or not ended. Not ourselves.
-    static SELF: Statement = Statement::new("TEST_SELF", "SELECT pg_backend_pid() AS pid");
-    let ours = fixture
-        .conn
-        .fetch_optional(&SELF, &[])
-        .await
-        .unwrap()
-        .unwrap();
-    let ours: i32 = ours.get("pid").unwrap();
-    let kill = format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-          WHERE pid NOT IN (pg_backend_pid(), {ours}) AND EXISTS (
-                SELECT FROM ductwork_branches WHERE claim_token IS NOT NULL)
-            AND query LIKE '%ductwork_branches%' AND query NOT LIKE '%pg_stat%'"
-    );
-    let mut hits = 0;
-    eventually(
-        PATIENCE,
-        "connections go while branches are claimed",
-        async || {
-            let killed = sqlx::raw_sql(sqlx::AssertSqlSafe(kill.clone()))
-                .execute(&mut killer)
-                .await
-                .unwrap();
-            hits += killed.rows_affected();
-            // A fast machine is through with all of it before it has been hit often enough.
-            if fixture.all_ended().await {
-                fixture.trigger("Fan", "1", 150).await;
-            }
-            (hits >= 20).then_some(())
-        },
-    )
-    .await;
-    fixture.completed(PATIENCE).await;
-    daemon.stop().await;
-    fixture.succeeded_once_each().await;
-    fixture.audited().await;
-}
-
-/// It answers, and so looks reachable, but no heartbeat can be written; and when it takes
-/// writes again, the supervisor's is the first.
-#[tokio::test]
-async fn a_database_that_takes_no_writes_for_longer_than_a_lease_costs_no_process() {
-    let db = Db::postgres().await;
-    let settings = Settings {
-        reaper_timeout: "2s",
-        max_crash: 1,
-        ..Settings::default()
-    };
-    let mut fixture = DaemonFixture::new(&db, settings, &[LONG]).await;
-    let mut daemon = fixture.start();
-    daemon.ready().await;
-    fixture.trigger("Long", "1", 1).await;
-    let step = fixture.pids("pids", 1).await[0];
-    let before: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
-    assert_eq!(before.len(), 3);
-
-    let mut children = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    let lock = "BEGIN; SELECT FROM ductwork_processes WHERE role <> 'supervisor' FOR UPDATE";
-    sqlx::raw_sql(lock).execute(&mut children).await.unwrap();
-    let mut all = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    let lock = "BEGIN; LOCK TABLE ductwork_processes IN SHARE MODE";
-    sqlx::raw_sql(lock).execute(&mut all).await.unwrap();
-    eventually(
-        PATIENCE,
-        "every heartbeat is older than two leases",
-        async || {
+        children.release().await;
+        eventually(PATIENCE, "everybody beats again", async || {
             let rows = fixture.processes().await;
-            let old = |row: &ductwork::store::process::ProcessRow| row.age > Duration::from_secs(4);
-            rows.iter().all(old).then_some(())
-        },
-    )
-    .await;
-    sqlx::raw_sql("COMMIT").execute(&mut all).await.unwrap();
-    let mut beat = async || {
-        let rows = fixture.processes().await;
-        let supervisor = rows.iter().find(|row| row.role == Role::Supervisor);
-        supervisor.expect("it lives").beat_seq
-    };
-    let stalled = beat().await;
-    // Long enough for it to have looked at the children, whose heartbeats are still as old.
-    eventually(PATIENCE, "the supervisor beats again", async || {
-        (beat().await >= stalled + 6).then_some(())
-    })
-    .await;
-    sqlx::raw_sql("COMMIT")
-        .execute(&mut children)
-        .await
-        .unwrap();
-    eventually(PATIENCE, "everybody beats again", async || {
-        let rows = fixture.processes().await;
-        let fresh = |row: &ductwork::store::process::ProcessRow| row.age < Duration::from_secs(1);
-        rows.iter().all(fresh).then_some(())
-    })
-    .await;
+            let fresh = |row: &ductwork::store::process::ProcessRow| row.age < Duration::from_secs(1);
+            rows.iter().all(fresh).then_some(())
+        })
+        .await;
 
-    let after: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
-    assert_eq!(before, after, "{:#?}", daemon.log());
-    assert!(lives(step), "the step was ended");
-    std::fs::write(fixture.path("go"), "").unwrap();
-    fixture.completed(PATIENCE).await;
-    daemon.stop().await;
-    let executions = fixture.succeeded_once_each().await;
-    assert_eq!(executions.len(), 1);
-    fixture.audited().await;
-    drop(fixture);
-    db.remove().await;
+        let after: Vec<_> = fixture.processes().await.iter().map(|row| row.id).collect();
+        assert_eq!(before, after, "{:#?}", daemon.log());
+        assert!(lives(step), "the step was ended");
+        std::fs::write(fixture.path("go"), "").unwrap();
+        fixture.completed(PATIENCE).await;
+        daemon.stop().await;
+        let executions = fixture.succeeded_once_each().await;
+        assert_eq!(executions.len(), 1);
+        fixture.audited().await;
+    }
 }
 
 static HINDERED: Statement = Statement::new(
@@ -352,7 +338,7 @@ static HINDERED: Statement = Statement::new(
 );
 static RETRIES: Statement = Statement::new(
     "RETRIES",
-    "SELECT CAST(sum(retry_count) AS bigint) AS n FROM ductwork_transitions",
+    "SELECT {big:sum(retry_count)} AS n FROM ductwork_transitions",
 );
 
 async fn number(fixture: &mut DaemonFixture, statement: &'static Statement) -> i64 {
@@ -360,47 +346,48 @@ async fn number(fixture: &mut DaemonFixture, statement: &'static Statement) -> i
     rows[0].get("n").unwrap()
 }
 
-/// As an index that is made on a table holds up whoever writes to it, where statements have a limit of
-/// time: more often than a branch may be refused.
-#[tokio::test]
-async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance() {
-    let db = Db::postgres().await;
-    let conn = db.conn().await;
-    let url = format!("{}%20-c%20statement_timeout%3D200ms", db.url);
-    let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[FAN]).await;
-    let limits = [
-        ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
-        ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
-        ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "100ms"),
-        // All other bounds of a statement are parts of this.
-        ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
-    ];
-    let limits = limits.map(|(name, value)| (name, value.to_owned()));
-    fixture.variables.extend(limits);
-    let mut index = sqlx::PgConnection::connect(&db.url).await.unwrap();
-    let lock = "BEGIN; LOCK TABLE ductwork_fan_outs IN SHARE MODE";
-    sqlx::raw_sql(lock).execute(&mut index).await.unwrap();
-    fixture.trigger("Fan", "1", 1).await;
-    let mut daemon = fixture.start();
-    eventually(PATIENCE, "the branch was tried often", async || {
-        (number(&mut fixture, &HINDERED).await >= 4).then_some(())
-    })
-    .await;
-    sqlx::raw_sql("COMMIT").execute(&mut index).await.unwrap();
-    fixture.completed(PATIENCE).await;
-    assert_eq!(number(&mut fixture, &RETRIES).await, 0);
-    let told = daemon.logged("the database could not advance a branch");
-    // At the first, the second, the fourth, …: and never as a refusal.
-    assert!(!told.is_empty(), "{:#?}", daemon.log());
-    assert_eq!(daemon.logged("was refused").len(), 0);
-    daemon.stop().await;
-    fixture.succeeded_once_each().await;
-    fixture.audited().await;
-    drop(fixture);
-    db.remove().await;
+on_servers! {
+    /// As an index that is made on a table holds up whoever writes to it, where statements have a limit of
+    /// time: more often than a branch may be refused.
+    async fn a_locked_table_and_a_limit_of_time_spend_no_retry_of_an_advance(db: Db) {
+        let conn = db.conn().await;
+        // On MySQL the wait for a lock is what has a limit, of a whole second.
+        let url = match conn.dialect() {
+            Dialect::Postgres => format!("{}%20-c%20statement_timeout%3D200ms", db.url),
+            _ => db.url.clone(),
+        };
+        let mut fixture = DaemonFixture::at(&url, conn, Settings::default(), &[FAN]).await;
+        let limits = [
+            ("DUCTWORK_PIPELINE_ADVANCER__MAX_RETRY", "1"),
+            ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__INITIAL", "20ms"),
+            ("DUCTWORK_PIPELINE_ADVANCER__BACKOFF__MAX", "100ms"),
+            // All other bounds of a statement are parts of this.
+            ("DUCTWORK_SUPERVISOR__REAPER_TIMEOUT", "3s"),
+        ];
+        let limits = limits.map(|(name, value)| (name, value.to_owned()));
+        fixture.variables.extend(limits);
+        let mut index = Foreign::on(&db.url).await;
+        index.lock_tables(&["ductwork_fan_outs"]).await;
+        fixture.trigger("Fan", "1", 1).await;
+        let mut daemon = fixture.start();
+        eventually(PATIENCE, "the branch was tried often", async || {
+            (number(&mut fixture, &HINDERED).await >= 4).then_some(())
+        })
+        .await;
+        index.release().await;
+        fixture.completed(PATIENCE).await;
+        assert_eq!(number(&mut fixture, &RETRIES).await, 0);
+        let told = daemon.logged("the database could not advance a branch");
+        // At the first, the second, the fourth, …: and never as a refusal.
+        assert!(!told.is_empty(), "{:#?}", daemon.log());
+        assert_eq!(daemon.logged("was refused").len(), 0);
+        daemon.stop().await;
+        fixture.succeeded_once_each().await;
+        fixture.audited().await;
+    }
 }
 
-async fn succeeded(fixture: &mut DaemonFixture) -> usize {
+pub async fn succeeded(fixture: &mut DaemonFixture) -> usize {
     let executions = fixture.executions().await;
     executions
         .iter()
@@ -408,55 +395,53 @@ async fn succeeded(fixture: &mut DaemonFixture) -> usize {
         .count()
 }
 
-/// A liveness probe that asked the database would restart every container while that is away.
-#[tokio::test]
-async fn a_liveness_probe_asks_no_database_and_sees_a_loop_that_stands_still() {
-    let cluster = Cluster::start();
-    let location = Location::parse(&cluster.url).expect("the server's URL");
-    let mut conn = location.connect(Purpose::Engine).await.unwrap();
-    migrate::migrate(&mut conn).await.unwrap();
-    let fixture = DaemonFixture::at(&cluster.url, conn, Settings::default(), &[WORK]).await;
-    let live = |fixture: &DaemonFixture| {
-        let asked = fixture.run(&[], &["health", "--live"]);
-        let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
-        (asked.status.code(), said)
-    };
-    let (code, said) = live(&fixture);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(
-        said.contains("no `ductworkd` runs here with this database"),
-        "{said}"
-    );
-    for role in ["all", "worker"] {
-        fixture.configure(&format!("  role: {role}\n"));
-        let mut daemon = fixture.start();
-        eventually(PATIENCE, "its loop turns", async || {
-            (live(&fixture).0 == Some(0)).then_some(())
-        })
-        .await;
-        cluster.down();
-        assert_eq!(fixture.run(&[], &["health"]).status.code(), Some(69));
-        assert_eq!(live(&fixture), (Some(0), "live: 1 of 1\n".to_owned()));
-        daemon.send(Signal::SIGSTOP);
-        let said = eventually(PATIENCE, "it stands still", async || {
-            let (code, said) = live(&fixture);
-            (code == Some(1)).then_some(said)
-        })
-        .await;
+on_every_server! {
+    /// A liveness probe that asked the database would restart every container while that is away.
+    async fn a_liveness_probe_asks_no_database_and_sees_a_loop_that_stands_still(server: Server) {
+        let conn = server.conn().await;
+        let fixture = DaemonFixture::at(server.url(), conn, Settings::default(), &[WORK]).await;
+        let live = |fixture: &DaemonFixture| {
+            let asked = fixture.run(&[], &["health", "--live"]);
+            let said = String::from_utf8([asked.stdout, asked.stderr].concat()).unwrap();
+            (asked.status.code(), said)
+        };
+        let (code, said) = live(&fixture);
+        assert_eq!(code, Some(1), "{said}");
         assert!(
-            said.contains(&format!(
-                "the loop of process {} has stood still for ",
-                daemon.pid()
-            )),
+            said.contains("no `ductworkd` runs here with this database"),
             "{said}"
         );
-        daemon.send(Signal::SIGCONT);
-        eventually(PATIENCE, "it goes on", async || {
-            (live(&fixture).0 == Some(0)).then_some(())
-        })
-        .await;
-        cluster.up();
-        daemon.stop().await;
-        assert_eq!(live(&fixture).0, Some(1), "{role}");
+        for role in ["all", "worker"] {
+            fixture.configure(&format!("  role: {role}\n"));
+            let mut daemon = fixture.start();
+            eventually(PATIENCE, "its loop turns", async || {
+                (live(&fixture).0 == Some(0)).then_some(())
+            })
+            .await;
+            server.down();
+            assert_eq!(fixture.run(&[], &["health"]).status.code(), Some(69));
+            assert_eq!(live(&fixture), (Some(0), "live: 1 of 1\n".to_owned()));
+            daemon.send(Signal::SIGSTOP);
+            let said = eventually(PATIENCE, "it stands still", async || {
+                let (code, said) = live(&fixture);
+                (code == Some(1)).then_some(said)
+            })
+            .await;
+            assert!(
+                said.contains(&format!(
+                    "the loop of process {} has stood still for ",
+                    daemon.pid()
+                )),
+                "{said}"
+            );
+            daemon.send(Signal::SIGCONT);
+            eventually(PATIENCE, "it goes on", async || {
+                (live(&fixture).0 == Some(0)).then_some(())
+            })
+            .await;
+            server.up();
+            daemon.stop().await;
+            assert_eq!(live(&fixture).0, Some(1), "{role}");
+        }
     }
 }

@@ -27,6 +27,10 @@ const SQLITE: &str = "
 CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps WHEN NEW.output LIKE '%poison%'
 BEGIN SELECT RAISE(ABORT, 'no poison here'); END;";
 
+const MYSQL: &str = "
+CREATE TRIGGER refuse_poison BEFORE UPDATE ON ductwork_steps FOR EACH ROW
+    IF NEW.output LIKE '%poison%' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no poison here'; END IF";
+
 /// Refuses the row of an advancer.
 const NO_ADVANCER_POSTGRES: &str = "
 CREATE FUNCTION refuse_advancer() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -40,13 +44,22 @@ const NO_ADVANCER_SQLITE: &str = "
 CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes WHEN NEW.role = 'advancer'
 BEGIN SELECT RAISE(ABORT, 'no advancer here'); END;";
 
+const NO_ADVANCER_MYSQL: &str = "
+CREATE TRIGGER refuse_advancer BEFORE INSERT ON ductwork_processes FOR EACH ROW
+    IF NEW.role = 'advancer' THEN
+        SIGNAL SQLSTATE '23000' SET MESSAGE_TEXT = 'no advancer here', MYSQL_ERRNO = 4025; END IF";
+
 on_every_database! {
     /// One bad result in a batch neither takes the others along nor is tried for ever (E12).
     async fn a_result_that_the_database_refuses_is_its_steps_error_and_nobody_elses(db: Db) {
         let settings = Settings { count: 8, max_retry: 1, ..Settings::default() };
         let mut fixture = DaemonFixture::new(&db, settings, &[ECHO]).await;
-        let refuse = if fixture.conn.dialect() == Dialect::Postgres { POSTGRES } else { SQLITE };
-        fixture.conn.script("refuse poison", refuse).await.unwrap();
+        let refuse = match fixture.conn.dialect() {
+            Dialect::Postgres => POSTGRES,
+            Dialect::Sqlite => SQLITE,
+            Dialect::Mysql => MYSQL,
+        };
+        fixture.define_in_database(refuse).await;
         // Many, so that the bad one has company in its batch.
         let mut runs = fixture.trigger("Echo", "1", 20).await;
         let bad = fixture.trigger("Echo", "\"poison\"", 1).await[0];
@@ -82,10 +95,14 @@ on_every_database! {
     /// It is no matter of its id, so a fresh one at once, and again at once, keeps the database busy with nothing.
     async fn a_process_whose_row_is_refused_says_so_and_goes_on_when_it_is_taken(db: Db) {
         let mut fixture = DaemonFixture::new(&db, Settings::default(), &[ECHO]).await;
-        let (refuse, allow) = if fixture.conn.dialect() == Dialect::Postgres {
-            (NO_ADVANCER_POSTGRES, "DROP TRIGGER refuse_advancer ON ductwork_processes")
-        } else {
-            (NO_ADVANCER_SQLITE, "DROP TRIGGER refuse_advancer")
+        let refuse = match fixture.conn.dialect() {
+            Dialect::Postgres => NO_ADVANCER_POSTGRES,
+            Dialect::Sqlite => NO_ADVANCER_SQLITE,
+            Dialect::Mysql => NO_ADVANCER_MYSQL,
+        };
+        let allow = match fixture.conn.dialect() {
+            Dialect::Postgres => "DROP TRIGGER refuse_advancer ON ductwork_processes",
+            Dialect::Sqlite | Dialect::Mysql => "DROP TRIGGER refuse_advancer",
         };
         fixture.conn.script("refuse an advancer", refuse).await.unwrap();
         let run = fixture.trigger("Echo", "1", 1).await[0];

@@ -8,13 +8,18 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How a client says that it listens.
+/// Words that only a lifeline says: that it listens, on PostgreSQL, and a heartbeat where nobody can.
 const LISTEN: &[u8] = b"LISTEN \"";
+const BEAT: &[u8] = b"worked_at = CASE";
+
+fn says(bytes: &[u8], words: &[u8]) -> bool {
+    bytes.windows(words.len()).any(|at| at == words)
+}
 
 /// A connection, as the relay knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
-    /// The client listens for notifications: it is a lifeline.
+    /// It is a lifeline.
     pub listens: bool,
     /// Nothing is passed on any more, in either direction.
     silent: bool,
@@ -97,7 +102,7 @@ async fn pump(
         let silent = {
             let mut lines = lines.lock().unwrap();
             let line = lines.entry(port).or_default();
-            line.listens |= of_client && bytes.windows(LISTEN.len()).any(|at| at == LISTEN);
+            line.listens |= of_client && (says(bytes, LISTEN) || says(bytes, BEAT));
             line.closed |= of_client && read == 0;
             line.lost += if line.silent { read } else { 0 };
             line.silent

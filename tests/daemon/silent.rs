@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use ductwork::store::statement::Statement;
 use ductwork::store::{Location, Purpose};
 
 use crate::fixture::*;
+use crate::on_servers;
 use crate::relay::{Relay, ports_of};
 use crate::support::{self, Db};
 
@@ -118,11 +120,6 @@ fn relay(url: &str) -> (String, Relay) {
     (server, relay)
 }
 
-#[tokio::test]
-async fn work_goes_on_after_any_connection_of_a_daemon_has_gone_silent() {
-    support::with(Db::postgres().await, work_goes_on).await;
-}
-
 async fn the_server_was_told(db: Db) {
     let lease = Duration::from_secs(60);
     for (purpose, statement, lock) in [
@@ -140,11 +137,10 @@ async fn the_server_was_told(db: Db) {
             ("tcp_keepalives_interval", "10"),
             ("tcp_keepalives_count", "3"),
         ] {
-            static SETTING: ductwork::store::statement::Statement =
-                ductwork::store::statement::Statement::new(
-                    "TEST_SETTING",
-                    "SELECT current_setting(:name) AS value",
-                );
+            static SETTING: Statement = Statement::new(
+                "TEST_SETTING",
+                "SELECT current_setting(:name) AS value",
+            );
             let row = conn
                 .fetch_optional(&SETTING, &[("name", name.into())])
                 .await;
@@ -154,9 +150,61 @@ async fn the_server_was_told(db: Db) {
     }
 }
 
+/// The same, in whole seconds where the server knows no less.
+#[cfg(feature = "mysql-tests")]
+async fn mariadb_was_told(db: Db) {
+    let lease = Duration::from_secs(60);
+    for (purpose, statement, lock) in [
+        (Purpose::Engine, 54_000_000, 5),
+        (Purpose::Lifeline, 18_000_000, 8),
+        (Purpose::Query, 0, 10),
+    ] {
+        static SETTINGS: Statement = Statement::new(
+            "TEST_SETTINGS",
+            "SELECT CAST(@@max_statement_time * 1000000 AS SIGNED) AS statement,
+                    CAST(@@innodb_lock_wait_timeout AS SIGNED) AS lock_wait,
+                    CAST(@@lock_wait_timeout AS SIGNED) AS table_wait,
+                    CAST(@@idle_transaction_timeout AS SIGNED) AS idle,
+                    CAST(@@net_read_timeout AS SIGNED) AS read_wait,
+                    CAST(@@net_write_timeout AS SIGNED) AS write_wait",
+        );
+        let location = Location::parse(&db.url).unwrap().leased(lease);
+        let mut conn = location.connect(purpose).await.unwrap();
+        let row = conn.fetch_optional(&SETTINGS, &[]).await;
+        let row = row.unwrap().expect("a row");
+        for (name, expected) in [
+            ("statement", statement),
+            ("lock_wait", lock),
+            ("table_wait", lock),
+            ("idle", 10),
+            ("read_wait", 60),
+            ("write_wait", 60),
+        ] {
+            let value: i64 = row.get(name).unwrap();
+            assert_eq!(value, expected, "{purpose:?} {name}");
+        }
+    }
+}
+
+on_servers! {
+    async fn work_goes_on_after_any_connection_of_a_daemon_has_gone_silent(db: Db) {
+        work_goes_on(db).await;
+    }
+}
+
 /// So that it ends what a client left behind that it cannot reach, and answers sooner than it is
 /// given up.
-#[tokio::test]
-async fn a_server_is_told_how_long_its_clients_wait() {
-    support::with(Db::postgres().await, the_server_was_told).await;
+mod a_server_is_told_how_long_its_clients_wait {
+    use super::*;
+
+    #[tokio::test]
+    async fn postgres() {
+        support::with(Db::postgres().await, the_server_was_told).await;
+    }
+
+    #[cfg(feature = "mysql-tests")]
+    #[tokio::test]
+    async fn mysql() {
+        support::with(Db::mysql().await, mariadb_was_told).await;
+    }
 }

@@ -84,6 +84,12 @@ CREATE TRIGGER refuse_crash BEFORE UPDATE ON ductwork_executions
     WHEN NEW.result = 'process_crashed' AND NEW.pipeline = 'PIPELINE'
 BEGIN SELECT RAISE(ABORT, 'no'); END;";
 
+const REFUSE_MYSQL: &str = "
+CREATE TRIGGER refuse_crash BEFORE UPDATE ON ductwork_executions FOR EACH ROW
+    IF NEW.result = 'process_crashed' AND NEW.pipeline = 'PIPELINE' THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no';
+    END IF";
+
 const UNREAD: &str = "cannot run what a newer version wrote; start a newer ductworkd";
 
 fn text(output: &[u8]) -> String {
@@ -260,10 +266,10 @@ on_every_database! {
         let (refuse, allow) = match fixture.conn.dialect() {
             Dialect::Postgres => (REFUSE_POSTGRES, "DROP TRIGGER refuse_crash ON ductwork_executions"),
             Dialect::Sqlite => (REFUSE_SQLITE, "DROP TRIGGER refuse_crash"),
-            Dialect::Mysql => unreachable!("no test of this kind runs on MySQL yet"),
+            Dialect::Mysql => (REFUSE_MYSQL, "DROP TRIGGER refuse_crash"),
         };
         let refuse = refuse.replace("PIPELINE", &names[0]).leak();
-        fixture.conn.script("refuse", refuse).await.unwrap();
+        fixture.define_in_database(refuse).await;
         let workers: Vec<i32> = names
             .iter()
             .flat_map(|name| daemon.children(&format!("worker {name}")))

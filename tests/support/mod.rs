@@ -141,6 +141,30 @@ pub async fn with<F: Future<Output = ()> + 'static>(db: Db, body: impl FnOnce(Db
     }
 }
 
+/// One test per database that is a server's: `name::postgres`, and `name::mysql` where that is wanted.
+#[macro_export]
+macro_rules! on_servers {
+    ($($(#[$doc:meta])* async fn $name:ident($db:ident: Db) $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            async fn body($db: Db) $body
+
+            #[tokio::test]
+            async fn postgres() {
+                $crate::support::with(Db::postgres().await, body).await;
+            }
+
+            #[cfg(feature = "mysql-tests")]
+            #[tokio::test]
+            async fn mysql() {
+                $crate::support::with(Db::mysql().await, body).await;
+            }
+        }
+    )*};
+}
+
 /// One test per database: `name::sqlite` and `name::postgres`, and `name::mysql` where those are wanted.
 #[macro_export]
 macro_rules! on_every_database {

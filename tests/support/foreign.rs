@@ -1,0 +1,68 @@
+//! Somebody who is no process of ours, and has locked what they want.
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect, Location, Purpose};
+
+/// A session on a server, which may be in a transaction for as long as it likes.
+pub struct Foreign(pub Conn);
+
+impl Foreign {
+    /// One on the database of this URL.
+    pub async fn on(url: &str) -> Self {
+        let location = Location::parse(url).expect("the server's URL");
+        let conn = location.connect(Purpose::Query).await.expect("the server");
+        let mut foreign = Self(conn);
+        let stay = match foreign.0.dialect() {
+            Dialect::Postgres => "SET idle_in_transaction_session_timeout = 0",
+            Dialect::Mysql => "SET SESSION idle_transaction_timeout = 0",
+            Dialect::Sqlite => unreachable!("SQLite has no sessions"),
+        };
+        foreign.run(stay).await;
+        foreign
+    }
+
+    /// Locks rows: a table, and WHERE.
+    pub async fn lock_rows(&mut self, rows: &str) {
+        self.run("START TRANSACTION").await;
+        self.run(format!("SELECT 1 FROM {rows} FOR UPDATE").leak()).await;
+    }
+
+    /// Locks the row of the supervisor, whoever has locked those of the others.
+    pub async fn lock_supervisor(&mut self) {
+        static SUPERVISOR: Statement = Statement::new(
+            "TEST_SUPERVISOR",
+            "SELECT id FROM ductwork_processes WHERE role = 'supervisor'",
+        );
+        static LOCK: Statement = Statement::new(
+            "TEST_LOCK",
+            "SELECT id FROM ductwork_processes WHERE id = :id FOR UPDATE",
+        );
+        self.run("START TRANSACTION").await;
+        let row = self.0.fetch_optional(&SUPERVISOR, &[]).await;
+        let id: uuid::Uuid = row.expect("an answer").expect("a supervisor").get("id").expect("a key");
+        let locked = self.0.fetch(&LOCK, &[("id", id.into())]).await;
+        assert_eq!(locked.expect("a lock").len(), 1);
+    }
+
+    /// Locks whole tables, so that they are read and not written: as an index is made.
+    pub async fn lock_tables(&mut self, tables: &[&str]) {
+        let lock = match self.0.dialect() {
+            Dialect::Mysql => format!("LOCK TABLES {} READ", tables.join(" READ, ")),
+            _ => format!("BEGIN; LOCK TABLE {} IN SHARE MODE", tables.join(", ")),
+        };
+        self.run(lock.leak()).await;
+    }
+
+    /// Gives back what it has locked.
+    pub async fn release(&mut self) {
+        self.run("COMMIT").await;
+        if self.0.dialect() == Dialect::Mysql {
+            self.run("UNLOCK TABLES").await;
+        }
+    }
+
+    async fn run(&mut self, sql: &'static str) {
+        let done = self.0.script("FOREIGN", sql).await;
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+}

@@ -1,0 +1,166 @@
+//! A database server that a test has for itself alone, of either kind.
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Location, Purpose, migrate};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cluster::Cluster;
+#[cfg(feature = "mysql-tests")]
+use crate::mariadb::Mariadb;
+
+/// A server of its own, with its data and its port, that can be stopped and started.
+pub enum Server {
+    /// PostgreSQL.
+    Postgres(Cluster),
+    /// MariaDB.
+    #[cfg(feature = "mysql-tests")]
+    Mysql(Mariadb),
+}
+
+impl Server {
+    /// The way to it of a user who may do everything.
+    pub fn url(&self) -> &str {
+        match self {
+            Self::Postgres(cluster) => &cluster.url,
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => &server.url,
+        }
+    }
+
+    /// The same.
+    pub fn location(&self) -> Location {
+        Location::parse(self.url()).expect("the server's URL")
+    }
+
+    /// A connection.
+    pub async fn connect(&self) -> Conn {
+        let conn = self.location().connect(Purpose::Engine).await;
+        conn.expect("the server")
+    }
+
+    /// A connection to the database with its schema.
+    pub async fn conn(&self) -> Conn {
+        let mut conn = self.connect().await;
+        migrate::migrate(&mut conn).await.expect("the schema");
+        conn
+    }
+
+    /// The way to it of a user to whom it applies that the server takes no writes.
+    pub fn ordinary(&self) -> String {
+        match self {
+            Self::Postgres(cluster) => cluster.url.clone(),
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => server.ordinary(),
+        }
+    }
+
+    /// Whether it takes writes, from now on.
+    pub async fn take_writes(&self, takes: bool) {
+        let order = match (self, takes) {
+            (Self::Postgres(_), false) => "ALTER SYSTEM SET default_transaction_read_only = on",
+            (Self::Postgres(_), true) => "ALTER SYSTEM RESET default_transaction_read_only",
+            #[cfg(feature = "mysql-tests")]
+            (Self::Mysql(server), takes) => return server.take_writes(takes),
+        };
+        let mut conn = self.connect().await;
+        for sql in [order, "SELECT pg_reload_conf()"] {
+            conn.script("take writes", sql).await.expect("an order");
+        }
+    }
+
+    /// Stops it as a crash would.
+    pub fn down(&self) {
+        match self {
+            Self::Postgres(cluster) => cluster.down(),
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => server.down(),
+        }
+    }
+
+    /// Makes what serves everybody but this connection stand still; on MariaDB, where one process serves all, this
+    /// connection too. Who was served.
+    pub async fn freeze(&self, conn: &mut Conn) -> Vec<i32> {
+        match self {
+            Self::Postgres(_) => {
+                let others = numbers(conn, &SERVERS).await;
+                for pid in &others {
+                    signal(*pid, Signal::SIGSTOP);
+                }
+                others
+            }
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => {
+                let others = numbers(conn, &SESSIONS).await;
+                server.freeze();
+                others
+            }
+        }
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self, frozen: &[i32]) {
+        match self {
+            Self::Postgres(_) => frozen.iter().for_each(|pid| signal(*pid, Signal::SIGCONT)),
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => server.thaw(),
+        }
+    }
+
+    /// Starts it again.
+    pub fn up(&self) {
+        match self {
+            Self::Postgres(cluster) => cluster.up(),
+            #[cfg(feature = "mysql-tests")]
+            Self::Mysql(server) => server.up(),
+        }
+    }
+}
+
+/// The processes that serve others than whoever asks.
+static SERVERS: Statement = Statement::new(
+    "TEST_SERVERS",
+    "SELECT CAST(pid AS bigint) AS n FROM pg_stat_activity
+      WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+);
+/// The sessions of others than whoever asks.
+#[cfg(feature = "mysql-tests")]
+static SESSIONS: Statement = Statement::new(
+    "TEST_SESSIONS",
+    "SELECT CAST(ID AS SIGNED) AS n FROM information_schema.PROCESSLIST
+      WHERE DB = DATABASE() AND ID <> CONNECTION_ID()",
+);
+
+async fn numbers(conn: &mut Conn, statement: &'static Statement) -> Vec<i32> {
+    let rows = conn.fetch(statement, &[]).await.expect("an answer");
+    let number = |row: &ductwork::store::Row| row.get::<i64>("n").expect("a number") as i32;
+    rows.iter().map(number).collect()
+}
+
+fn signal(pid: i32, signal: Signal) {
+    kill(Pid::from_raw(pid), signal).unwrap_or_else(|error| panic!("{signal} to {pid}: {error}"));
+}
+
+/// One test per kind of server: `name::postgres`, and `name::mysql` where that is wanted.
+#[macro_export]
+macro_rules! on_every_server {
+    ($($(#[$doc:meta])* async fn $name:ident($server:ident: Server) $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            async fn body($server: Server) $body
+
+            #[tokio::test]
+            async fn postgres() {
+                body(Server::Postgres($crate::cluster::Cluster::start())).await;
+            }
+
+            #[cfg(feature = "mysql-tests")]
+            #[tokio::test]
+            async fn mysql() {
+                body(Server::Mysql($crate::mariadb::Mariadb::start())).await;
+            }
+        }
+    )*};
+}
