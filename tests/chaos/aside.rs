@@ -229,7 +229,7 @@ impl Asking {
     async fn made(&mut self, run: RunId) -> Option<[usize; 2]> {
         static MADE: Statement = Statement::new(
             "TEST_MADE",
-            "SELECT count(*) AS made, count(*) FILTER (WHERE status = 'cancelled') AS cancelled
+            "SELECT count(*) AS made, {big:coalesce(sum(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END), 0)} AS cancelled
                FROM ductwork_branches WHERE run_id = :run AND fan_out_id IS NOT NULL",
         );
         let args = [("run", run.0.into())];
@@ -328,17 +328,18 @@ impl Asking {
         let older = |column: &str| format!("{column} = {column} - {by}");
         let columns = ["triggered_at", "completed_at", "halted_at", "cancelled_at"];
         let columns = columns.map(older).join(", ");
-        let sqlite = self.aside.location.dialect() == Dialect::Sqlite;
-        let ids = runs.iter().map(|run| match sqlite {
-            true => format!("x'{}'", run.0.simple()),
-            false => format!("'{}'", run.0),
+        let dialect = self.aside.location.dialect();
+        let ids = runs.iter().map(|run| match dialect {
+            Dialect::Postgres => format!("'{}'", run.0),
+            _ => format!("x'{}'", run.0.simple()),
         });
         let ids = ids.collect::<Vec<_>>().join(", ");
         let older = format!("UPDATE ductwork_runs SET {columns} WHERE id IN ({ids})");
         while Instant::now() < self.latest {
-            let aged = match sqlite {
-                true => age_on_sqlite(url, &older),
-                false => age_on_postgres(url, &older).await.is_ok(),
+            let aged = match dialect {
+                Dialect::Sqlite => age_on_sqlite(url, &older),
+                Dialect::Postgres => age_on_postgres(url, &older).await.is_ok(),
+                Dialect::Mysql => age_on_mysql(url, &older).await.is_ok(),
             };
             if aged {
                 return Some(());
@@ -371,7 +372,7 @@ impl Asking {
         static STORE: Statement = Statement::new(
             "TEST_STORE_NEWER",
             "INSERT INTO ductwork_definitions (digest, pipeline, body, created_at)
-             VALUES (:digest, 'Aside', :body, 0) ON CONFLICT DO NOTHING",
+             VALUES (:digest, 'Aside', :body, 0) {keep:ductwork_definitions;digest}",
         );
         static MEND: Statement = Statement::new(
             "TEST_MEND_NEWER",
@@ -459,6 +460,13 @@ async fn age_on_postgres(url: &str, older: &str) -> Result<(), sqlx::Error> {
     conn.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(script)))
         .await?;
     conn.close().await
+}
+
+async fn age_on_mysql(url: &str, older: &str) -> Result<(), Error> {
+    let location = Location::parse(url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Query).await?;
+    let script = format!("SET @tripwires_are_off = 1; {older}");
+    conn.script("AGE", script.leak()).await
 }
 
 /// False: somebody else writes.

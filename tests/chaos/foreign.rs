@@ -13,7 +13,10 @@ use crate::cluster::Cluster;
 use crate::history::uptime;
 use crate::plan::{Blow, HOSTS};
 use crate::scene::{Scene, UNPROVEN};
+use crate::server::Server;
 use crate::space::Space;
+#[cfg(feature = "mysql-tests")]
+use crate::strangers;
 
 /// The users of the hosts on the server, and, last, of those who ask for something there: so a foreign
 /// session can tell whose a session is.
@@ -49,14 +52,23 @@ impl Scene {
     pub async fn lock_table(&mut self, blow: &Blow) {
         let table = TABLES[blow.pick as usize % TABLES.len()];
         let mode = MODES[blow.amount as usize % MODES.len()];
-        let lock = Lock {
-            url: self.url.clone(),
-            table,
-            mode,
-        };
         let (taken, told) = oneshot::channel();
-        let lasts = blow.lasts;
-        self.beside(blow, move || lock.hold(lasts, taken));
+        let (lasts, url) = (blow.lasts, self.url.clone());
+        match &self.server {
+            #[cfg(feature = "mysql-tests")]
+            Some(Server::Mysql(_)) => {
+                let lock = strangers::Lock {
+                    url,
+                    table,
+                    hides: mode != MODES[0],
+                };
+                self.beside(blow, move || lock.hold(lasts, taken));
+            }
+            _ => {
+                let lock = Lock { url, table, mode };
+                self.beside(blow, move || lock.hold(lasts, taken));
+            }
+        }
         told.await.expect("the lock is taken");
         let target = format!("{table} in {mode} mode for {lasts:?}");
         self.note(blow, target, uptime(), lasts, Vec::new());
@@ -68,14 +80,19 @@ impl Scene {
             HOSTS => &ROLES[..],
             host => &ROLES[host..=host],
         };
-        let cluster = self.cluster.as_ref().expect("a server of our own");
-        let ending = Ending {
-            url: self.url.clone(),
-            roles,
-            log: ServerLog::of(cluster),
-        };
-        let (at, lasts) = (uptime(), blow.lasts);
-        self.beside(blow, move || ending.last(lasts));
+        let (at, lasts, url) = (uptime(), blow.lasts, self.url.clone());
+        match self.server.as_ref().expect("a server of our own") {
+            Server::Postgres(cluster) => {
+                let log = ServerLog::of(cluster);
+                let ending = Ending { url, roles, log };
+                self.beside(blow, move || ending.last(lasts));
+            }
+            #[cfg(feature = "mysql-tests")]
+            Server::Mysql(_) => {
+                let ending = strangers::Ending { url, roles };
+                self.beside(blow, move || ending.last(lasts));
+            }
+        }
         let target = format!("whatever takes {roles:?} more than {TOO_LONG}, for {lasts:?}");
         self.note(blow, target, at, lasts, Vec::new());
     }
@@ -83,7 +100,10 @@ impl Scene {
     /// As whatever else is on that disk does, until there was no room for something.
     pub fn fill_space(&mut self, blow: &Blow) {
         let space = self.space.as_ref().expect("a disk of the server's own");
-        let log = || ServerLog::of(self.cluster.as_ref().expect("a server of our own"));
+        let log = || match &self.server {
+            Some(Server::Postgres(cluster)) => ServerLog::of(cluster),
+            _ => unreachable!("only PostgreSQL has tables elsewhere"),
+        };
         let (lasts, number, mut asking) = (blow.lasts, blow.number, self.aside.asking());
         let (said, says) = (log(), log());
         let at = uptime();

@@ -2,7 +2,7 @@
 //! ledger that the steps kept for themselves is held against what the database says.
 //!
 //! `workload` is what is run; `triggers` and `people` ask for it, cancel it and revive it; `plan` says
-//! what befalls it, and `strikes`, `foreign` and `aside` do so to a `scene`. `history` is what is known afterwards,
+//! what befalls it, and `strikes`, `foreign`, `strangers` and `aside` do so to a `scene`. `history` is what is known afterwards,
 //! `oracle` and `orders` what must be true of that. The oracle shares nothing with the engine.
 
 #![expect(
@@ -29,6 +29,15 @@ mod dice;
 #[path = "../support/cluster.rs"]
 mod cluster;
 
+#[cfg(feature = "mysql-tests")]
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/mariadb.rs"]
+mod mariadb;
+
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/server.rs"]
+mod server;
+
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../daemon/fixture.rs"]
 mod fixture;
@@ -50,6 +59,8 @@ mod right;
 mod scene;
 mod space;
 mod storm;
+#[cfg(feature = "mysql-tests")]
+mod strangers;
 mod strikes;
 mod triggers;
 mod workload;

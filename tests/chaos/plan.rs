@@ -14,7 +14,7 @@ pub const HOSTS: usize = 2;
 /// Which of the faults are to be done; unset: all.
 const FAULTS: &str = "DUCTWORK_CHAOS_FAULTS";
 
-/// How often each fault is done in one round, on either database.
+/// How often each fault is done in one round, on whatever database.
 const ANYWHERE: [(Kind, usize); 14] = [
     (Kind::KillWorker, 5),
     (Kind::KillStep, 5),
@@ -54,6 +54,29 @@ const ON_POSTGRES: [(Kind, usize); 11] = [
     (Kind::StatementTimeout, 1),
     (Kind::FullTablespace, 1),
 ];
+
+/// Its tables are in the directory of its redo log, whose loss of room ends the server.
+const ON_MYSQL: [(Kind, usize); 10] = [
+    (Kind::Clock, 1),
+    (Kind::Reset, 1),
+    (Kind::BlackHole, 1),
+    (Kind::Partition, 1),
+    (Kind::OneWay, 2),
+    (Kind::Silent, 1),
+    (Kind::Cut, 2),
+    (Kind::Delay, 1),
+    (Kind::TableLock, 1),
+    (Kind::StatementTimeout, 1),
+];
+
+/// The database of a storm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Sqlite,
+    Postgres,
+    /// MariaDB.
+    Mysql,
+}
 
 /// Until the first crash of the server, and from one to the next: oftener, and nothing else
 /// would happen.
@@ -99,8 +122,13 @@ impl fmt::Display for Blow {
 }
 
 /// Everything that will happen in so long a time, each kind of it at least once.
-pub fn draw(mut dice: Dice, length: Duration, postgres: bool) -> Vec<Blow> {
-    let own: &[(Kind, usize)] = if postgres { &ON_POSTGRES } else { &ON_SQLITE };
+pub fn draw(mut dice: Dice, length: Duration, on: On) -> Vec<Blow> {
+    let own: &[(Kind, usize)] = match on {
+        On::Sqlite => &ON_SQLITE,
+        On::Postgres => &ON_POSTGRES,
+        On::Mysql => &ON_MYSQL,
+    };
+    let has_server = on != On::Sqlite;
     let all = ANYWHERE.iter().chain(own);
     let all: Vec<Kind> = all
         .flat_map(|(kind, times)| std::iter::repeat_n(*kind, *times))
@@ -111,7 +139,7 @@ pub fn draw(mut dice: Dice, length: Duration, postgres: bool) -> Vec<Blow> {
     loop {
         let mut round = all.clone();
         while !round.is_empty() {
-            if postgres && at >= next_server {
+            if has_server && at >= next_server {
                 plan.push(Blow::draw(&mut dice, plan.len(), at, Kind::Server));
                 next_server += SERVER_EVERY;
                 at += costs(Kind::Server);
@@ -228,8 +256,8 @@ pub fn chosen(plan: Vec<Blow>) -> Vec<Blow> {
 
 #[test]
 fn a_seed_is_a_plan_and_a_longer_one_begins_like_a_shorter_one() {
-    for postgres in [false, true] {
-        let draw = |seed, seconds| draw(Dice::of(seed), Duration::from_secs(seconds), postgres);
+    for on in [On::Sqlite, On::Postgres, On::Mysql] {
+        let draw = |seed, seconds| draw(Dice::of(seed), Duration::from_secs(seconds), on);
         let plan = draw(7, 300);
         assert_eq!(plan, draw(7, 300));
         assert_ne!(plan, draw(8, 300));

@@ -14,13 +14,13 @@ use nix::unistd::Pid;
 
 use crate::aside::Aside;
 use crate::clock::Clock;
-use crate::cluster::Cluster;
 use crate::disk::Disk;
 use crate::fixture::*;
 use crate::history::{Fault, Kind, uptime};
 use crate::log::{self, LogReader};
 use crate::plan::{Blow, HOSTS};
 use crate::proxy::Proxy;
+use crate::server::Server;
 use crate::space::Space;
 
 /// A fault that has not struck by then did not happen.
@@ -68,7 +68,7 @@ pub struct Scene {
     pub hosts: Vec<Host>,
     pub fixture: DaemonFixture,
     pub url: String,
-    pub cluster: Option<Cluster>,
+    pub server: Option<Server>,
     /// Where the server's tables are.
     pub space: Option<Space>,
     /// By which the second host lives.
@@ -92,14 +92,14 @@ const STOOD: Duration = Duration::from_secs(10);
 
 impl Scene {
     /// A scene on which nothing has happened yet.
-    pub fn new(fixture: DaemonFixture, url: String, cluster: Option<Cluster>) -> Self {
+    pub fn new(fixture: DaemonFixture, url: String, server: Option<Server>) -> Self {
         let location = Location::parse(&url).expect("the database's URL");
         Self {
             fixture,
             hosts: Vec::new(),
             aside: Aside::new(location),
             url,
-            cluster,
+            server,
             space: None,
             clock: None,
             proxy: None,
@@ -215,7 +215,7 @@ impl Scene {
             let still = matches!(fault.kind, Kind::Freeze | Kind::Sleep);
             still && fault.hit.contains(&supervisor) && uptime() < fault.until + STOOD
         };
-        self.cluster.is_none() && killed && self.faults.iter().any(stood_still)
+        self.server.is_none() && killed && self.faults.iter().any(stood_still)
     }
 
     /// A new daemon, where one has ended; what the old one has said.

@@ -1,6 +1,6 @@
 //! The whole: load, faults for a while, silence, and then the oracle.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,15 @@ use crate::disk::Disk;
 use crate::fixture::*;
 use crate::foreign::{self, ROLES};
 use crate::history::{History, Kind, Line, Told};
+#[cfg(feature = "mysql-tests")]
+use crate::mariadb::Mariadb;
 use crate::oracle::judge;
 use crate::people::People;
-use crate::plan::{Blow, HOSTS, chosen, draw};
+use crate::plan::{Blow, HOSTS, On, chosen, draw};
 use crate::proxy::Proxy;
 use crate::recovery::measure;
 use crate::scene::{Host, Scene};
+use crate::server::Server;
 use crate::space::Space;
 use crate::support::{self, Db};
 use crate::triggers::Triggers;
@@ -88,13 +91,22 @@ fn on_every_database() {
                 .enable_all()
                 .build()
                 .unwrap();
-            let plan = chosen(draw(dice.others(), length(), name == "postgres"));
-            match name.as_str() {
-                "sqlite" => {
+            let on = match name.as_str() {
+                "sqlite" => On::Sqlite,
+                "postgres" => On::Postgres,
+                "mysql" if cfg!(feature = "mysql-tests") => On::Mysql,
+                other => panic!("{DATABASES}: there is no {other}"),
+            };
+            let plan = chosen(draw(dice.others(), length(), on));
+            match on {
+                On::Sqlite => {
                     runtime.block_on(support::with(Db::sqlite(), |db| on_sqlite(db, plan, dice)))
                 }
-                "postgres" => runtime.block_on(on_postgres(plan, dice)),
-                other => panic!("{DATABASES}: there is no {other}"),
+                On::Postgres => runtime.block_on(on_postgres(plan, dice)),
+                #[cfg(feature = "mysql-tests")]
+                On::Mysql => runtime.block_on(on_mysql(plan, dice)),
+                #[cfg(not(feature = "mysql-tests"))]
+                On::Mysql => unreachable!("no storm is on MySQL in this build"),
             }
         };
         let thread = std::thread::Builder::new().name(database.to_owned());
@@ -153,29 +165,63 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
     let mut fixture = DaemonFixture::at(&url, conn, settings(), &pipelines).await;
     let socket = socket(&mut fixture.conn).await;
-    let mut scene = Scene::new(fixture, url.clone(), Some(cluster));
+    let mut scene = Scene::new(fixture, url.clone(), Some(Server::Postgres(cluster)));
     scene.space = Some(space);
+    let asking = on_network(&mut scene, &socket, |proxy, role| {
+        by_way_of(proxy, &url.replacen("postgres@", &format!("{role}@"), 1))
+    });
+    storm(scene, plan, dice, asking).await;
+}
+
+#[cfg(feature = "mysql-tests")]
+async fn on_mysql(plan: Vec<Blow>, dice: Dice) {
+    let server = Mariadb::start();
+    for role in ROLES {
+        let create = format!("CREATE USER {role} IDENTIFIED BY ''; GRANT ALL ON *.* TO {role}");
+        server.sql(&create);
+    }
+    let (socket, url) = (server.file("mysql.sock"), server.url.clone());
+    let location = Location::parse(&url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Query).await.unwrap();
+    migrate::migrate(&mut conn).await.unwrap();
+    let yamls = pipelines();
+    let pipelines: Vec<&str> = yamls.iter().map(String::as_str).collect();
+    let fixture = DaemonFixture::at(&url, conn, settings(), &pipelines).await;
+    let mut scene = Scene::new(fixture, url.clone(), Some(Server::Mysql(server)));
+    let asking = on_network(&mut scene, &socket, |proxy, role| {
+        let (_, at) = url.rsplit_once('@').expect("a URL with a user");
+        by_way_of(proxy, &format!("mysql://{role}@{at}"))
+    });
+    storm(scene, plan, dice, asking).await;
+}
+
+/// Starts the hosts, each in a network of its own, and the last by a clock of its own; where others ask for
+/// something.
+fn on_network(
+    scene: &mut Scene,
+    socket: &Path,
+    url: impl Fn(&Proxy, &str) -> String,
+) -> Location {
     let clock = Clock::new();
     for (host, role) in ROLES[..HOSTS].iter().enumerate() {
-        let proxy = Proxy::apart(socket.clone());
+        let proxy = Proxy::apart(socket.to_owned());
         let mut wrapper = proxy.network.as_ref().expect("its own").under().to_vec();
         match host == HOSTS - 1 {
             true => wrapper.extend(clock.under()),
             false => wrapper.push("env".to_owned()),
         }
-        let url = by_way_of(&proxy, &url, role);
-        wrapper.push(format!("DUCTWORK_DATABASE_URL={url}"));
+        wrapper.push(format!("DUCTWORK_DATABASE_URL={}", url(&proxy, role)));
         let host = Host::start(&scene.fixture, wrapper, Some(Arc::new(proxy)), None);
         scene.hosts.push(host);
     }
     scene.clock = Some(clock);
-    let proxy = Proxy::to(socket);
-    let url = by_way_of(&proxy, &url, ROLES[HOSTS]);
+    let proxy = Proxy::to(socket.to_owned());
+    let url = url(&proxy, ROLES[HOSTS]);
     scene.proxy = Some(Arc::new(proxy));
     // The caller is as impatient as a daemon: no work comes while one waits for a silent connection.
     let asking = Location::parse(&url).unwrap().leased(LEASE);
     scene.aside = Aside::new(asking.clone());
-    storm(scene, plan, dice, asking).await;
+    asking
 }
 
 /// Where the server listens on this machine, whatever network somebody is in.
@@ -188,9 +234,8 @@ async fn socket(conn: &mut Conn) -> PathBuf {
     PathBuf::from(row.get::<String>("file").unwrap())
 }
 
-/// The URL of a server behind this proxy, for this role.
-fn by_way_of(proxy: &Proxy, url: &str, role: &str) -> String {
-    let url = url.replacen("postgres@", &format!("{role}@"), 1);
+/// The URL of a server behind this proxy.
+fn by_way_of(proxy: &Proxy, url: &str) -> String {
     let (before, after) = url.rsplit_once(':').expect("a URL with a port");
     let (_, database) = after.split_once('/').expect("a URL with a database");
     format!("{before}:{}/{database}", proxy.port)
@@ -359,7 +404,7 @@ async fn storm(scene: Scene, plan: Vec<Blow>, mut dice: Dice, asking: Location) 
     let found = [
         count(Kind::is_kill),
         count(|kind| matches!(kind, Kind::Freeze | Kind::Sleep)),
-        match scene.cluster {
+        match scene.server {
             Some(_) => count(|kind| kind == Kind::Server),
             None => usize::MAX,
         },

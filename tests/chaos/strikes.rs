@@ -197,16 +197,16 @@ impl Scene {
 
     async fn server(&mut self, blow: &Blow) {
         // One that has crashed does not come back where it has no room.
-        let space = self.space.as_ref().expect("a server of our own");
+        let space = self.space.as_ref();
         eventually(PATIENCE, "the server has room", async || {
-            (!space.is_full()).then_some(())
+            space.is_none_or(|space| !space.is_full()).then_some(())
         })
         .await;
         let at = uptime();
-        let cluster = self.cluster.as_ref().expect("a server of our own");
-        cluster.down();
+        let server = self.server.as_ref().expect("a server of our own");
+        server.down();
         tokio::time::sleep(blow.lasts).await;
-        cluster.up();
+        server.up();
         let location = Location::parse(&self.url).unwrap();
         self.fixture.conn = location.connect(Purpose::Query).await.unwrap();
         self.note(blow, String::new(), at, Duration::ZERO, Vec::new());

@@ -61,7 +61,7 @@ const MIDDLES: [&str; 14] = [
     "recover.written",
 ];
 /// One statement on PostgreSQL, which has no middle.
-const MIDDLES_ON_SQLITE: [&str; 3] = ["claim.taken", "claim.written", "commit.guarded"];
+const MIDDLES_IN_TURN: [&str; 3] = ["claim.taken", "claim.written", "commit.guarded"];
 const ENDS: [&str; 7] = [
     "claim.end",
     "commit.end",
@@ -72,10 +72,13 @@ const ENDS: [&str; 7] = [
     "recover.end",
 ];
 
+/// The manner in which a database takes a claim and a commit.
 #[derive(Clone, Copy, PartialEq)]
 enum On {
-    Sqlite,
-    Postgres,
+    /// PostgreSQL.
+    Joined,
+    /// SQLite and MySQL.
+    InTurn,
 }
 
 fn each(points: &[&'static str], action: &'static str) -> Vec<Fault> {
@@ -84,8 +87,8 @@ fn each(points: &[&'static str], action: &'static str) -> Vec<Fault> {
 
 fn interruptible(on: On) -> Vec<&'static str> {
     let more: &[&str] = match on {
-        On::Sqlite => &MIDDLES_ON_SQLITE,
-        On::Postgres => &[],
+        On::InTurn => &MIDDLES_IN_TURN,
+        On::Joined => &[],
     };
     [&BEGINNINGS, &MIDDLES[..], more].concat()
 }
@@ -130,7 +133,7 @@ fn clocks(on: On) -> Vec<Fault> {
         ("beat.end", "clock(3600)"),
         ("recover.removed", "clock(-3600)"),
     ];
-    if on == On::Sqlite {
+    if on == On::InTurn {
         faults.push(("claim.taken", "clock(-60)"));
     }
     faults
@@ -172,8 +175,8 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
         each(&MIDDLES[..5], "kill9"),
         each(&MIDDLES[5..10], "kill9"),
     ];
-    if on == On::Sqlite {
-        groups.push(each(&MIDDLES_ON_SQLITE, "kill9"));
+    if on == On::InTurn {
+        groups.push(each(&MIDDLES_IN_TURN, "kill9"));
     }
     groups
 }
@@ -181,7 +184,7 @@ fn deaths(on: On) -> Vec<Vec<Fault>> {
 /// Every fault that a test here makes.
 pub fn all() -> Vec<Fault> {
     let rare = [AROUND_A_STEP.to_vec(), AROUND_A_CHILD.to_vec()].concat();
-    let mut all = [deaths(On::Sqlite).concat(), rare].concat();
+    let mut all = [deaths(On::InTurn).concat(), rare].concat();
     let kinds = [
         unavailable,
         retryable,
@@ -191,7 +194,7 @@ pub fn all() -> Vec<Fault> {
         clocks,
     ];
     for faults in kinds {
-        all.extend(faults(On::Sqlite));
+        all.extend(faults(On::InTurn));
     }
     all
 }
@@ -306,13 +309,20 @@ macro_rules! survives {
             #[tokio::test]
             async fn sqlite() {
                 let faults = |$on: On| -> Vec<Fault> { $faults };
-                support::with(Db::sqlite(), move |db| survived(db, faults(On::Sqlite))).await;
+                support::with(Db::sqlite(), move |db| survived(db, faults(On::InTurn))).await;
             }
 
             #[tokio::test]
             async fn postgres() {
                 let faults = |$on: On| -> Vec<Fault> { $faults };
-                support::with(Db::postgres().await, move |db| survived(db, faults(On::Postgres))).await;
+                support::with(Db::postgres().await, move |db| survived(db, faults(On::Joined))).await;
+            }
+
+            #[cfg(feature = "mysql-tests")]
+            #[tokio::test]
+            async fn mysql() {
+                let faults = |$on: On| -> Vec<Fault> { $faults };
+                support::with(Db::mysql().await, move |db| survived(db, faults(On::InTurn))).await;
             }
         }
     )*};
@@ -594,8 +604,20 @@ on_every_database! {
     }
 }
 
-#[tokio::test]
-async fn whoever_dies_before_sqlite_commits_is_replaced() {
-    let last = |db| survived(db, deaths(On::Sqlite)[10].clone());
-    support::with(Db::sqlite(), last).await;
+/// In the places that PostgreSQL has not.
+mod whoever_dies_between_the_statements_of_a_claim_or_a_commit_is_replaced {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite() {
+        let last = |db| survived(db, deaths(On::InTurn)[10].clone());
+        support::with(Db::sqlite(), last).await;
+    }
+
+    #[cfg(feature = "mysql-tests")]
+    #[tokio::test]
+    async fn mysql() {
+        let last = |db| survived(db, deaths(On::InTurn)[10].clone());
+        support::with(Db::mysql().await, last).await;
+    }
 }

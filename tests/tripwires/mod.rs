@@ -504,10 +504,12 @@ fn trigger(dialect: Dialect, number: usize, wire: &Tripwire) -> String {
              CREATE OR REPLACE TRIGGER tripwire_{number} AFTER {event} ON {table}
                 FOR EACH ROW EXECUTE FUNCTION tripwire_{number}();\n"
         ),
-        // Such a server sends a text apart at its semicolons, so each is one statement.
+        // Such a server sends a text apart at its semicolons, so each is one statement. A session may have them do
+        // nothing, as on PostgreSQL.
         Dialect::Mysql => format!(
             "CREATE TRIGGER IF NOT EXISTS tripwire_{number} AFTER {event} ON {table} FOR EACH ROW
-                INSERT INTO tripped SELECT '{name}', hex({row}.{key}) FROM DUAL WHERE {};\n",
+                INSERT INTO tripped SELECT '{name}', hex({row}.{key}) FROM DUAL
+                 WHERE @tripwires_are_off IS NULL AND ({});\n",
             without_distinct(when)
         ),
     }

@@ -1,0 +1,133 @@
+//! Foreign sessions on a MariaDB server, which do what is no business of ours and hits us all the same: they lock
+//! a table, and end statements.
+
+use std::time::{Duration, Instant};
+
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Error, Location, Purpose};
+use tokio::sync::oneshot;
+
+use crate::scene::UNPROVEN;
+
+/// A statement that takes longer is ended: milliseconds.
+const TOO_LONG: f64 = 2.0;
+
+/// A session that holds a lock on a whole table.
+pub struct Lock {
+    pub url: String,
+    pub table: &'static str,
+    /// Nobody may even read it.
+    pub hides: bool,
+}
+
+impl Lock {
+    /// Holds it for so long, and until somebody has waited for it; and again, if the server crashes
+    /// before that. True when somebody has.
+    pub async fn hold(self, lasts: Duration, taken: oneshot::Sender<()>) -> bool {
+        let mut taken = Some(taken);
+        let mut waited = false;
+        let mut until: Option<Instant> = None;
+        let latest = Instant::now() + lasts + UNPROVEN;
+        while Instant::now() < latest {
+            let Ok(mut conn) = self.take().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            if let Some(taken) = taken.take() {
+                let _gone = taken.send(());
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + lasts);
+            while let Ok(waiting) = self.waiting(&mut conn).await {
+                waited |= waiting;
+                if waited && Instant::now() >= until {
+                    conn.script("UNLOCK", "UNLOCK TABLES").await.ok();
+                    return true;
+                }
+                if Instant::now() >= latest {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            // The server has crashed, and with it the lock.
+            if waited && Instant::now() >= until {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whoever comes behind it waits for the same lock: so it waits not at all.
+    async fn take(&self) -> Result<Conn, Error> {
+        let location = Location::parse(&self.url).expect("the server's URL");
+        let mut conn = location.connect(Purpose::Query).await?;
+        let mode = if self.hides { "WRITE" } else { "READ" };
+        let lock = format!("LOCK TABLES {} {mode} WAIT 1", self.table);
+        conn.script("LOCK", lock.leak()).await?;
+        Ok(conn)
+    }
+
+    /// True when somebody waits for it at this moment.
+    async fn waiting(&self, conn: &mut Conn) -> Result<bool, Error> {
+        static WAITING: Statement = Statement::new(
+            "TEST_WAITING",
+            "SELECT ID FROM information_schema.PROCESSLIST
+              WHERE STATE = 'Waiting for table metadata lock' AND INFO LIKE :table LIMIT 1",
+        );
+        let table = format!("%{}%", self.table);
+        let found = conn.fetch(&WAITING, &[("table", (&table).into())]).await?;
+        Ok(!found.is_empty())
+    }
+}
+
+/// A session that ends statements.
+pub struct Ending {
+    pub url: String,
+    pub roles: &'static [&'static str],
+}
+
+impl Ending {
+    /// Ends statements for so long, and until one was; true when one was.
+    pub async fn last(self, lasts: Duration) -> bool {
+        let location = Location::parse(&self.url).expect("the server's URL");
+        let (began, mut ended, mut conn) = (Instant::now(), false, None);
+        while began.elapsed() < lasts + UNPROVEN {
+            if began.elapsed() >= lasts && ended {
+                return true;
+            }
+            // It is away: nothing takes long there.
+            let open = match conn.take() {
+                Some(open) => Ok(open),
+                None => location.connect(Purpose::Query).await,
+            };
+            let Ok(mut open) = open else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            if let Ok(some) = self.end(&mut open).await {
+                ended |= some;
+                conn = Some(open);
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        false
+    }
+
+    /// True where a statement was ended that took too long.
+    async fn end(&self, conn: &mut Conn) -> Result<bool, Error> {
+        static UNDER_WAY: Statement = Statement::new(
+            "TEST_UNDER_WAY",
+            "SELECT CAST(ID AS SIGNED) AS id, USER AS user, CAST(TIME_MS * 1000 AS SIGNED) AS took
+               FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Query', 'Execute')",
+        );
+        let mut ended = false;
+        for row in conn.fetch(&UNDER_WAY, &[]).await? {
+            let (user, took): (String, i64) = (row.get("user")?, row.get("took")?);
+            if self.roles.contains(&user.as_str()) && took as f64 > TOO_LONG * 1_000.0 {
+                let kill = format!("KILL QUERY {}", row.get::<i64>("id")?);
+                // It may have ended by itself, and its session too.
+                ended |= conn.script("KILL", kill.leak()).await.is_ok();
+            }
+        }
+        Ok(ended)
+    }
+}
