@@ -298,7 +298,8 @@ impl Sweeper {
             Err(error) => {
                 // Branches that showed it may be put right already, and executions not.
                 self.clock.set_back = true;
-                if self.sweeping.meet(&(), now).is_some() {
+                // Whoever lost the connection says so.
+                if !conn.is_broken() && self.sweeping.meet(&(), now).is_some() {
                     events::sweep_failed(&error);
                 }
                 broken(conn, error)
@@ -367,7 +368,7 @@ impl Sweeper {
     async fn fold(&self, conn: &mut Conn) -> Result<(), Error> {
         match metrics::fold(conn).await {
             Ok(_) => Ok(()),
-            Err(error) if error.is_not_now() => broken(conn, error),
+            Err(error) if error.is_not_now() || conn.is_broken() => broken(conn, error),
             Err(error) => {
                 events::sweep_failed(&error);
                 broken(conn, error)
