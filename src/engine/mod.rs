@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::ProcessId;
 use crate::store::process::Claimant;
-use crate::store::{Conn, Error, Location, Purpose};
+use crate::store::{Conn, Error, Location, Purpose, chance};
 use crate::telemetry::events;
 
 use outages::{Outages, Say};
@@ -156,10 +156,4 @@ impl Link {
 /// A wait, ± 25 %: many processes that wait alike must not wake alike.
 pub fn spread(wait: Duration) -> Duration {
     wait.mul_f64(0.75 + 0.5 * chance())
-}
-
-/// A number in 0..1. Not for secrets: the random bits of a fresh UUID.
-pub fn chance() -> f64 {
-    let bits = uuid::Uuid::new_v4().as_u128() as u32;
-    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
 }

@@ -10,7 +10,7 @@ use crate::definition::Definition;
 use crate::machine::advance::AdvanceLimits;
 use crate::machine::outcome::{self, StepLimits};
 
-use super::chance;
+use crate::store::chance;
 
 /// The configuration, asked for what the engine needs. Its clones are one policy.
 #[derive(Clone)]

@@ -34,7 +34,8 @@ use super::shared::{Mode, Shared};
 use super::slots::{Done, Job, Slots};
 use super::trouble::Trouble;
 use super::worker_state::{Answer, Operation, Terms, WorkerState};
-use super::{Link, Policy, Waker, chance, spread};
+use super::{Link, Policy, Waker, spread};
+use crate::store::chance;
 
 /// How long a worker that is to end tries to store its last results when the database is away, from the end of its
 /// last step: that may have taken all the time between TERM and KILL. Then it ends without: its claims are recovered,

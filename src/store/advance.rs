@@ -15,6 +15,7 @@ use crate::machine::advance::{self, AdvanceLimits, BranchView, StepView};
 use crate::machine::outcome;
 use crate::model::*;
 
+use super::batch;
 use super::claim::{raw, touch};
 use super::conn::Conn;
 use super::definition::{Definitions, LeftOut, Unreadable};
@@ -80,7 +81,11 @@ statements! {
          ORDER BY br.id";
     LOCK_FENCED = "
         SELECT br.id FROM ductwork_branches br
-         WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}";
+         WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}",
+        on Mysql [&LOCK_FENCED_IN_TURN];
+    LOCK_FENCED_IN_TURN in Mysql = "
+        SELECT br.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_branches br ON {key:br.id;b.id}
+         ORDER BY br.id {lock}";
     OUTPUTS = "
         SELECT s.id, s.output FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";
     LAST_EXECUTIONS = "
@@ -266,9 +271,9 @@ pub async fn advance(
 ) -> Result<Advanced, Error> {
     failpoint!(conn, "advance.begin");
     let advanced = conn.transaction(async |conn| {
-        let rows = Rows::new().ids("id", claimed.iter().map(|branch| branch.id));
         // First the locks, in one order; then what they protect, in a later snapshot.
         if conn.locks_rows() {
+            let rows = Rows::new().ids("id", batch::in_order(claimed.iter().map(|it| it.id)));
             conn.fetch(&LOCK_FENCED, &[("b", (&rows).into())]).await?;
         }
         let rows = Rows::new()
@@ -668,7 +673,7 @@ pub async fn give_back(
 /// Every branch that `process` holds.
 pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Vec<ClaimedBranch>, Error> {
     let args = [("process", process.0.into())];
-    let rows = conn.fetch(&HELD_BRANCHES, &args).await?;
+    let rows = conn.fetch_latest(&HELD_BRANCHES, &args).await?;
     rows.iter()
         .map(|row| {
             Ok(ClaimedBranch {

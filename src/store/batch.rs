@@ -7,6 +7,14 @@ use uuid::Uuid;
 
 use super::statement::{Column, Rows};
 
+/// What rows are made from, in the order of their keys: locks are taken in one order, and some databases take them in
+/// that of the batch.
+pub(super) fn in_order<T: Ord>(keys: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut keys: Vec<T> = keys.into_iter().collect();
+    keys.sort_unstable();
+    keys
+}
+
 /// The type of a column; any value may be absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {

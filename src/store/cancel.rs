@@ -20,6 +20,7 @@ use crate::model::*;
 
 use super::action::{self, Actor};
 use super::backend::Setting;
+use super::batch;
 use super::conn::Conn;
 use super::error::Error;
 use super::micros;
@@ -39,14 +40,30 @@ statements! {
          WHERE {any:br.id;b(id id)}";
     CANCEL_HOLD_PLACES = "
         SELECT execution_id FROM ductwork_availabilities
-         WHERE {any:execution_id;b(id id)} ORDER BY execution_id {lock}";
+         WHERE {any:execution_id;b(id id)} ORDER BY execution_id {lock}",
+        on Mysql [&CANCEL_HOLD_PLACES_IN_TURN];
+    CANCEL_HOLD_PLACES_IN_TURN in Mysql = "
+        SELECT q.execution_id FROM {rows:b(id id)}
+          STRAIGHT_JOIN ductwork_availabilities q ON {key:q.execution_id;b.id}
+         ORDER BY q.execution_id {lock}";
     CANCEL_HOLD_EXECUTIONS = "
         SELECT id, process_id FROM ductwork_executions
-         WHERE {any:id;b(id id)} AND result IS NULL ORDER BY id {lock}";
+         WHERE {any:id;b(id id)} AND result IS NULL ORDER BY id {lock}",
+        on Mysql [&CANCEL_HOLD_EXECUTIONS_IN_TURN];
+    CANCEL_HOLD_EXECUTIONS_IN_TURN in Mysql = "
+        SELECT e.id, e.process_id FROM {rows:b(id id)}
+          STRAIGHT_JOIN ductwork_executions e ON {key:e.id;b.id}
+         WHERE e.result IS NULL ORDER BY e.id {lock}";
     CANCEL_HOLD_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
          WHERE {any:id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting', 'dampened')
-         ORDER BY id {lock}";
+         ORDER BY id {lock}",
+        on Mysql [&CANCEL_HOLD_BRANCHES_IN_TURN];
+    CANCEL_HOLD_BRANCHES_IN_TURN in Mysql = "
+        SELECT br.id, br.status, br.step_id, br.fan_out_id FROM {rows:b(id id)}
+          STRAIGHT_JOIN ductwork_branches br ON {key:br.id;b.id}
+         WHERE br.status IN ('in_progress', 'advancing', 'waiting', 'dampened')
+         ORDER BY br.id {lock}";
     /// Branches that wait in vain. (With an offset PostgreSQL asks for each of them; it would read
     /// all branches that arrive anywhere when it believes that there are none.)
     CANCEL_DOOMED = "
@@ -390,7 +407,7 @@ impl Held {
 /// (I15, I17)
 async fn hold(conn: &mut Conn, seen: &[Open]) -> Result<Held, Error> {
     conn.set(Setting::CancellationLockWait).await?;
-    let all: Vec<Uuid> = seen.iter().map(|it| it.id).collect();
+    let all = batch::in_order(seen.iter().map(|it| it.id));
     let (mut known, mut executions) = (BTreeSet::new(), BTreeMap::new());
     let mut branches: BTreeMap<Uuid, Open> = BTreeMap::new();
     loop {
@@ -426,6 +443,7 @@ async fn hold_executions(
     conn: &mut Conn,
     executions: Vec<Uuid>,
 ) -> Result<Vec<(Uuid, Option<ProcessId>)>, Error> {
+    let executions = batch::in_order(executions);
     if conn.locks_rows() {
         let places = executions.clone();
         ids_of(conn, &CANCEL_HOLD_PLACES, "execution_id", places).await?;

@@ -14,6 +14,7 @@ use crate::failpoint::failpoint;
 use crate::model::*;
 
 use super::backend::Asks;
+use super::batch;
 use super::conn::{Conn, Row};
 use super::cursor::Cursor;
 use super::definition::LeftOut;
@@ -86,6 +87,11 @@ statements! {
     LOCK_CLAIMED = "
         SELECT e.id FROM ductwork_executions e
          WHERE e.process_id = :process AND {any:e.id;b(id id)} AND e.result IS NULL
+         ORDER BY e.id {lock}",
+        on Mysql [&LOCK_CLAIMED_IN_TURN];
+    LOCK_CLAIMED_IN_TURN in Mysql = "
+        SELECT e.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_executions e ON {key:e.id;b.id}
+         WHERE e.process_id = :process AND e.result IS NULL
          ORDER BY e.id {lock}";
     /// A claimed execution that never started is as if it had not been claimed.
     UNCLAIM = "
@@ -438,7 +444,7 @@ pub async fn put_back(
     executions: &[ExecutionId],
     delay: Duration,
 ) -> Result<usize, Error> {
-    let rows = Rows::new().ids("id", executions.iter().copied());
+    let rows = Rows::new().ids("id", batch::in_order(executions.iter().copied()));
     conn.transaction(async |conn| {
         if !touch(conn, claimant).await? {
             return Ok(0);
@@ -527,7 +533,8 @@ pub async fn next_due(
 /// Everything that `process` holds: what it knows, and what it was given in a transaction whose
 /// answer was lost.
 pub async fn held(conn: &mut Conn, process: ProcessId) -> Result<Held, Error> {
-    let rows = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
+    let args = [("process", process.0.into())];
+    let rows = conn.fetch_latest(&HELD, &args).await?;
     let rows = Rows::new().ids("id", ids(&rows)?);
     let args = [("b", (&rows).into()), ("process", process.0.into())];
     let loaded = conn.fetch(&LOAD_CLAIMED, &args).await?;

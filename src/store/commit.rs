@@ -348,7 +348,9 @@ async fn last_at_barriers(
     conn: &mut Conn,
     ours: &[&Planned<'_>],
 ) -> Result<Vec<ExecutionId>, Error> {
-    let arriving: Vec<_> = ours.iter().filter(|row| row.arrives_at.is_some()).collect();
+    let mut arriving: Vec<_> = ours.iter().filter(|row| row.arrives_at.is_some()).collect();
+    // The younger barriers first, as an advancer takes them.
+    arriving.sort_unstable_by_key(|row| std::cmp::Reverse(row.arrives_at));
     if arriving.is_empty() {
         return Ok(Vec::new());
     }
@@ -650,7 +652,7 @@ pub async fn landed(
     let args = [("b", (&rows).into()), ("process", process.0.into())];
     failpoint!(conn, "landed.begin");
     let mut landed = HashSet::new();
-    for row in conn.fetch(&CLOSED_AS, &args).await? {
+    for row in conn.fetch_latest(&CLOSED_AS, &args).await? {
         let id = ExecutionId(row.get("id")?);
         let result: ExecutionResult = row.word("result")?;
         // A reaper closes with its own word; a crash of ours that it beat us to is the same.

@@ -15,8 +15,10 @@ use std::time::Duration;
 use rusqlite::types::Value;
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use tokio::time::Instant;
 
 use super::backend::mysql::connection::{self as mysql, Mysql};
+use super::backend::mysql::nodes::Nodes;
 use super::backend::mysql::url::Address;
 use super::backend::mysql::value as mysql_value;
 use super::backend::postgres::connection::Postgres;
@@ -25,6 +27,7 @@ use super::backend::sqlite::connection::{self as sqlite, Answer, Sqlite};
 use super::backend::sqlite::file::{File, Side};
 use super::backend::sqlite::packed;
 use super::backend::{Asks, Setting};
+use super::chance;
 use super::dialect::Dialect;
 use super::error::{Error, Source};
 use super::patience::{self, Patience};
@@ -36,8 +39,12 @@ use crate::explorer::local::Local;
 /// than a lease.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a transaction is tried that loses deadlocks; beyond it something is wrong.
-const TRANSACTION_ATTEMPTS: u32 = 20;
+/// How often a transaction is tried whose writes find fewer rows than they must; beyond it these are not there. A
+/// transaction that others are in the way of is tried for as long as the connection's patience lasts.
+const COUNTED_ATTEMPTS: u32 = 20;
+
+/// The longest wait before a transaction is tried again, but for the chance in it.
+const AGAIN_MAX: Duration = Duration::from_millis(64);
 
 /// Where the database is: what every process of a deployment connects with.
 #[derive(Clone)]
@@ -51,7 +58,7 @@ pub struct Location {
 enum Target {
     Postgres(Box<Servers>),
     Sqlite(File),
-    Mysql(Box<Address>),
+    Mysql(Box<Nodes>),
 }
 
 /// The purpose of a connection.
@@ -91,7 +98,7 @@ impl Location {
             }
             let address = Address::parse(url)
                 .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
-            Target::Mysql(Box::new(address))
+            Target::Mysql(Box::new(Nodes::of(address)))
         } else {
             let servers = Servers::parse(url)
                 .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
@@ -180,7 +187,7 @@ impl Location {
                     _ => format!("sqlite:{}", path.display()),
                 }
             }
-            Target::Mysql(address) => address.identity(),
+            Target::Mysql(nodes) => nodes.address.identity(),
             Target::Postgres(servers) => servers.identity(),
         }
     }
@@ -196,7 +203,8 @@ impl Location {
     pub fn server(&self) -> Option<String> {
         match &self.target {
             Target::Postgres(servers) => servers.current(),
-            _ => None,
+            Target::Mysql(nodes) => nodes.current(),
+            Target::Sqlite(_) => None,
         }
     }
 
@@ -216,8 +224,8 @@ impl Location {
                 let waits = patience.lock.filter(|_| patience.hurried);
                 Inner::Sqlite(Sqlite::open(file, purpose, waits, CONNECT_TIMEOUT).await?)
             }
-            Target::Mysql(address) => {
-                let connected = Mysql::connect(address, purpose, patience, CONNECT_TIMEOUT);
+            Target::Mysql(nodes) => {
+                let connected = Mysql::connect(nodes, purpose, patience, CONNECT_TIMEOUT);
                 Inner::Mysql(Box::new(connected.await?))
             }
         };
@@ -402,6 +410,7 @@ impl Conn {
         statement: None,
         lock: None,
         hurried: false,
+        contended: patience::LEASE,
         silence: patience::LEASE,
     };
 
@@ -458,7 +467,11 @@ impl Conn {
     /// True when an error left its state unknown, or this process works on another server by now: close it
     /// and open another.
     pub fn is_broken(&self) -> bool {
-        self.broken || self.berth.as_ref().is_some_and(Berth::is_left)
+        let is_left = match &self.inner {
+            Inner::Mysql(conn) => conn.is_left(),
+            _ => self.berth.as_ref().is_some_and(Berth::is_left),
+        };
+        self.broken || is_left
     }
 
     /// Questions put to the database since this was last asked: statements, BEGIN and COMMIT; on
@@ -608,6 +621,30 @@ impl Conn {
         )
     }
 
+    /// Runs a statement by which something is decided that no lock and no write stands for, alone; its rows. A node of
+    /// a cluster waits before it answers until it has all that was committed at the others.
+    pub(super) async fn fetch_latest(
+        &mut self,
+        statement: &Statement,
+        args: Args<'_>,
+    ) -> Result<Vec<Row>, Error> {
+        self.see_all(true, statement).await?;
+        let rows = self.fetch(statement, args).await;
+        if !self.broken {
+            self.see_all(false, statement).await?;
+        }
+        rows
+    }
+
+    async fn see_all(&mut self, all: bool, statement: &Statement) -> Result<(), Error> {
+        let Inner::Mysql(conn) = &mut self.inner else {
+            return Ok(());
+        };
+        let done = self.patience.answered(conn.see_all(all)).await;
+        self.statements += conn.take_sent();
+        done.map_err(|error| self.failed(error, statement.name))
+    }
+
     /// Runs a statement that yields at most one row.
     pub async fn fetch_optional(
         &mut self,
@@ -627,7 +664,7 @@ impl Conn {
         if matches!(self.inner, Inner::Mysql(_)) && !statement.parts(Dialect::Mysql).is_empty() {
             return self.fetch_parts(statement, args).await;
         }
-        let mut attempt = 1;
+        let mut attempts = Attempts::begin();
         loop {
             match self.fetch(statement, args).await {
                 // It commits by itself: with the answer its fate is lost.
@@ -637,10 +674,7 @@ impl Conn {
                         in_commit: true,
                     });
                 }
-                Err(error) if self.tries_again(&error, attempt) => {
-                    again_after(attempt).await;
-                    attempt += 1;
-                }
+                Err(error) if self.tries_again(&error, &attempts) => attempts.next().await,
                 done => return done,
             }
         }
@@ -741,7 +775,7 @@ impl Conn {
         begin: &'static str,
         work: &mut impl AsyncFnMut(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut attempt = 1;
+        let mut attempts = Attempts::begin();
         loop {
             let failed = match self.begin(begin).await {
                 Ok(()) => match work(self).await {
@@ -761,10 +795,7 @@ impl Conn {
                 self.broken |= self.dialect().backend().is_server();
             }
             match failed {
-                failed if self.tries_again(&failed, attempt) => {
-                    again_after(attempt).await;
-                    attempt += 1;
-                }
+                failed if self.tries_again(&failed, &attempts) => attempts.next().await,
                 failed => return Err(failed.persistent()),
             }
         }
@@ -830,11 +861,12 @@ impl Conn {
     }
 
     /// Whether a transaction that failed is to be tried again, whole and at once.
-    fn tries_again(&self, error: &Error, attempt: u32) -> bool {
-        matches!(error, Error::Retryable { .. })
-            && attempt < TRANSACTION_ATTEMPTS
-            && !self.broken
-            && !self.patience.hurried
+    fn tries_again(&self, error: &Error, attempts: &Attempts) -> bool {
+        let is_worth_it = match error.is_count() {
+            true => attempts.made < COUNTED_ATTEMPTS && !self.patience.hurried,
+            false => attempts.since.elapsed() < self.patience.contended,
+        };
+        matches!(error, Error::Retryable { .. }) && is_worth_it && !self.broken
     }
 
     fn failed(&mut self, error: impl Into<Source>, statement: &'static str) -> Error {
@@ -847,9 +879,25 @@ impl Conn {
     }
 }
 
-/// The wait before a transaction is tried again.
-async fn again_after(attempt: u32) {
-    tokio::time::sleep(Duration::from_millis(u64::from(attempt.min(10)))).await;
+/// The attempts at one transaction.
+struct Attempts {
+    made: u32,
+    since: Instant,
+}
+
+impl Attempts {
+    fn begin() -> Self {
+        let since = Instant::now();
+        Self { made: 1, since }
+    }
+
+    /// Waits before the next one: longer each time, and by chance, so that those who were in each other's way are not
+    /// there at the same time again.
+    async fn next(&mut self) {
+        let most = Duration::from_millis(1 << self.made.min(6)).min(AGAIN_MAX);
+        tokio::time::sleep(most.mul_f64(chance())).await;
+        self.made += 1;
+    }
 }
 
 /// The values of a statement's parameters, in their order.

@@ -261,10 +261,11 @@ pub struct Message {
     pub body: String,
 }
 
-/// Writes messages down, due at once; how many. One that is there already stays as it is.
-pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<u64, Error> {
+/// Writes messages down, due at once. One that is there already stays as it is; which these are is not told, because
+/// some databases count them as well.
+pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<(), Error> {
     if messages.is_empty() {
-        return Ok(0);
+        return Ok(());
     }
     let rows = Rows::new()
         .ids("id", messages.iter().map(|_| Uuid::now_v7()))
@@ -274,7 +275,8 @@ pub async fn insert(conn: &mut Conn, messages: &[Message]) -> Result<u64, Error>
         .texts("pipeline", messages.iter().map(|it| it.pipeline.as_str()))
         .texts("body", messages.iter().map(|it| it.body.as_str()));
     conn.execute(&INSERT_DELIVERIES, &[("b", (&rows).into())])
-        .await
+        .await?;
+    Ok(())
 }
 
 /// A message that may be sent.

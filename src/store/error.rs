@@ -238,6 +238,11 @@ impl Error {
         Self::unavailable(Source::Io(error))
     }
 
+    /// True where a write did not write as many rows as it had to.
+    pub(super) fn is_count(&self) -> bool {
+        matches!(self, Self::Retryable { source, .. } if source.is_count())
+    }
+
     /// The same, of what was tried again and again, or is not to be. A count that is not right once may be the
     /// server's fault; one that never is, is what the rows say.
     pub(super) fn persistent(self) -> Self {

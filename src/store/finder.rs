@@ -187,7 +187,6 @@ impl Finder {
             }
         };
         let messages: Vec<Message> = new.iter().map(message).collect();
-        delivery::insert(conn, &messages).await?;
-        Ok(())
+        delivery::insert(conn, &messages).await
     }
 }

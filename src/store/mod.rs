@@ -145,6 +145,12 @@ async fn forget(
     conn.execute(forget, &[("b", (&rows).into())]).await
 }
 
+/// A number in 0..1. Not for secrets: the random bits of a fresh UUID.
+pub fn chance() -> f64 {
+    let bits = uuid::Uuid::new_v4().as_u128() as u32;
+    f64::from(bits) / (f64::from(u32::MAX) + 1.0)
+}
+
 /// Whole microseconds, as stored.
 fn micros(duration: std::time::Duration) -> i64 {
     // Capped where adding it to a time could overflow: longer than any history.

@@ -48,6 +48,9 @@ pub struct Patience {
     /// A row that could not be locked within that is left for later, and not tried again at once:
     /// something else has to be done in time.
     pub hurried: bool,
+    /// A transaction that others are in the way of is tried again for so long. On a cluster that is often, and each
+    /// attempt is short.
+    pub contended: Duration,
     /// The server ends a session whose client does not acknowledge what it was sent for so long.
     pub silence: Duration,
 }
@@ -56,11 +59,17 @@ impl Patience {
     /// The bounds of a connection for this, where a lease lasts so long.
     pub fn of(purpose: Purpose, lease: Duration) -> Self {
         let silence = lease.max(WORK_MIN);
+        // In a hurry nothing is tried again that has waited for a lock in vain.
+        let contended = |hurried: bool, lock: Option<Duration>| match lock {
+            Some(lock) if hurried => lock / 2,
+            _ => lease / 3,
+        };
         let bounded = |answer: Duration, lock: Duration, hurried| Self {
             answer,
             statement: Some(answer.mul_f64(0.9)),
             lock: Some(lock),
             hurried,
+            contended: contended(hurried, Some(lock)),
             silence,
         };
         match purpose {
@@ -76,6 +85,7 @@ impl Patience {
                 statement: Some(PAGE),
                 lock: Some(PAGE / 4),
                 hurried: true,
+                contended: contended(true, Some(PAGE / 4)),
                 silence,
             },
             Purpose::Query | Purpose::Look => Self {
@@ -83,6 +93,7 @@ impl Patience {
                 statement: None,
                 lock: (purpose == Purpose::Look).then_some(LOOK),
                 hurried: purpose == Purpose::Look,
+                contended: contended(purpose == Purpose::Look, Some(LOOK)),
                 silence,
             },
         }

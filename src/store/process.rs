@@ -11,6 +11,7 @@ use crate::failpoint::failpoint;
 use crate::machine::outcome::{self, Ending, ExecutionView, StepLimits, Verdict};
 use crate::model::*;
 
+use super::batch;
 use super::claim::HELD;
 use super::conn::{Conn, Row};
 use super::definition::Definitions;
@@ -121,7 +122,7 @@ statements! {
            AND ductwork_transitions.completed_at IS NULL";
     LOCK_BRANCHES = "
         SELECT br.id, br.claim_token FROM {rows:b(id id, token id)}
-          JOIN ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
+          {join} ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
          ORDER BY br.id {lock}";
     GIVE_BACK_BRANCHES = "
         UPDATE {into:ductwork_branches;b(id id, token id)}
@@ -388,7 +389,8 @@ pub async fn hold_on(
     process: ProcessId,
     lease: Duration,
 ) -> Result<Holding, Error> {
-    let held = conn.fetch(&HELD, &[("process", process.0.into())]).await?;
+    let held = [("process", process.0.into())];
+    let held = conn.fetch_latest(&HELD, &held).await?;
     let held = held.iter().map(|row| Ok(ExecutionId(row.get("id")?)));
     let mut holding = Holding {
         executions: held.collect::<Result<_, Error>>()?,
@@ -757,6 +759,8 @@ async fn give_back_branches(
         branches.push(row.get::<uuid::Uuid>("branch_id")?);
         tokens.push(row.get::<uuid::Uuid>("claim_token")?);
     }
+    let held = batch::in_order(branches.into_iter().zip(tokens));
+    let (branches, tokens): (Vec<_>, Vec<_>) = held.into_iter().unzip();
     recovered.branches += branches.len();
     recovered.advancements = branches.len();
     let rows = Rows::new().ids("id", branches).ids("token", tokens);

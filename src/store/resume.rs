@@ -10,6 +10,7 @@ use crate::model::*;
 use crate::time;
 
 use super::action::{self, Actor};
+use super::batch;
 use super::conn::{Conn, Row};
 use super::error::Error;
 use super::statement::{Rows, statements};
@@ -28,7 +29,7 @@ statements! {
     /// `of_two_resumes_at_once_one_counts`.
     HOLD_DAMPENED = "
         SELECT br.step_id FROM {rows:b(branch_id id, step_id id)}
-          JOIN ductwork_branches br ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
+          {join} ductwork_branches br ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
          WHERE br.status = 'dampened'
          ORDER BY br.id {lock}";
     RESUME_BRANCHES = "
@@ -225,9 +226,10 @@ async fn release(
     answered: &[Answered],
     answer: Answer<'_>,
 ) -> Result<usize, Error> {
+    let waiting = batch::in_order(answered.iter().map(|row| (row.branch_id, row.step_id)));
     let rows = Rows::new()
-        .ids("branch_id", answered.iter().map(|row| row.branch_id))
-        .ids("step_id", answered.iter().map(|row| row.step_id));
+        .ids("branch_id", waiting.iter().map(|(branch, _)| *branch))
+        .ids("step_id", waiting.iter().map(|(_, step)| *step));
     let mut resumed: Vec<uuid::Uuid> = Vec::new();
     for row in conn.fetch(&HOLD_DAMPENED, &[("b", (&rows).into())]).await? {
         resumed.push(row.get("step_id")?);

@@ -70,7 +70,18 @@ statements! {
                            FROM ductwork_branches c JOIN ductwork_steps s ON {key:s.id;c.step_id}
                           WHERE c.fan_out_id = b.fan_out_id)
           {from:b(id id, fan_out_id id)}
-         WHERE {key:ductwork_branches.id;b.id}";
+         WHERE {key:ductwork_branches.id;b.id}",
+        on Mysql [&GATHER_OUTPUTS_FIRST];
+    /// MySQL lets no part of a write read the table that is written, unless it has been read before.
+    GATHER_OUTPUTS_FIRST in Mysql = "
+        UPDATE (SELECT b.id, {array:coalesce(c.output, s.output);c.ordinal} AS value
+                  FROM {rows:b(id id, fan_out_id id)}
+                  LEFT JOIN ductwork_branches c ON c.fan_out_id = b.fan_out_id
+                  LEFT JOIN ductwork_steps s ON {key:s.id;c.step_id}
+                 GROUP BY b.id) gathered
+               STRAIGHT_JOIN ductwork_branches
+           SET ductwork_branches.output = gathered.value
+         WHERE ductwork_branches.id = gathered.id";
     LEAVE_STEPS = "
         UPDATE {into:ductwork_steps;b(id id)} SET status = 'completed'
           {from:b(id id)}
@@ -79,7 +90,11 @@ statements! {
     /// first, which are the inner ones, as a cascade takes them.
     LOCK_FAN_OUTS = "
         SELECT id FROM ductwork_fan_outs
-         WHERE {any:id;b(id id)} ORDER BY id DESC {lock}";
+         WHERE {any:id;b(id id)} ORDER BY id DESC {lock}",
+        on Mysql [&LOCK_FAN_OUTS_IN_TURN];
+    LOCK_FAN_OUTS_IN_TURN in Mysql = "
+        SELECT f.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_fan_outs f ON {key:f.id;b.id}
+         ORDER BY f.id DESC {lock}";
     /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
     /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings
     /// would let both miss it (R1, R2). Proven by
@@ -370,7 +385,7 @@ async fn arrive(
         return Ok(Vec::new());
     }
     if arrivals.len() > 1 {
-        let rows = Rows::new().ids("id", arrivals.keys().copied());
+        let rows = Rows::new().ids("id", arrivals.keys().rev().copied());
         conn.fetch(&LOCK_FAN_OUTS, &[("b", (&rows).into())]).await?;
     }
     let rows = Rows::new()

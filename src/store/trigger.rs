@@ -238,7 +238,7 @@ async fn known(conn: &mut Conn, pipeline: &str, runs: &[NewRun<'_>]) -> Result<K
             asked.iter().map(|(_, size)| longest_spelling(*size)),
         );
     let args = [("b", (&keys).into()), ("pipeline", pipeline.into())];
-    let found = conn.fetch(&RUNS_BY_KEY, &args).await;
+    let found = conn.fetch_latest(&RUNS_BY_KEY, &args).await;
     let mut known = Known::new();
     for row in found.map_err(Error::after_commit)? {
         // Once for each length that was asked for.

@@ -13,11 +13,11 @@ use serde_json::value::RawValue;
 use tokio::sync::Mutex;
 
 use crate::config::Collector;
-use crate::engine::chance;
 use crate::machine::export::{Follows, fit, follows};
 use crate::machine::retry_after::asked_for;
 use crate::machine::stuck::{AWAY, UNSENT};
 use crate::machine::trace::Facts;
+use crate::store::chance;
 use crate::store::query;
 use crate::store::tracer::{Look, Tracer};
 use crate::telemetry;

@@ -16,10 +16,11 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::config::Endpoint;
-use crate::engine::{chance, counting};
+use crate::engine::counting;
 use crate::machine::retry_after::asked_for;
 use crate::machine::webhook::{Follows, Interest, Pace, SOON, follows, is_busy};
 use crate::model::Channel;
+use crate::store::chance;
 use crate::store::delivery::{self, Attempt, Delivery, Due, Found};
 use crate::store::finder::Finder;
 use crate::store::query;

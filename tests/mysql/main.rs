@@ -9,6 +9,7 @@
 mod compound;
 mod errors;
 mod fragments;
+mod locks;
 mod schema;
 mod servers;
 mod statements;
@@ -63,6 +64,13 @@ fn statement(sql: impl Into<String>) -> &'static Statement {
 
 async fn rows(conn: &mut Conn, sql: impl Into<String>) -> Result<Vec<Row>, Error> {
     conn.fetch(statement(sql), &[]).await
+}
+
+/// True on MariaDB, false on MySQL.
+async fn is_mariadb(conn: &mut Conn) -> bool {
+    text(conn, "SELECT VERSION() AS it")
+        .await
+        .contains("MariaDB")
 }
 
 /// The one text that a statement answers with.

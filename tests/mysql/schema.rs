@@ -7,7 +7,7 @@ use crate::{another, statement, text, with};
 
 /// Tables with their columns and indexes, as the server tells them.
 const ALL: &str = "
-    SELECT md5(group_concat(it ORDER BY it SEPARATOR '\\n')) AS it FROM (
+    SELECT sha2(group_concat(it ORDER BY it SEPARATOR '\\n'), 256) AS it FROM (
         SELECT TABLE_NAME || '.' || COLUMN_NAME || ' ' || COLUMN_TYPE || ' ' || coalesce(COLLATION_NAME, '') AS it
           FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()
         UNION ALL

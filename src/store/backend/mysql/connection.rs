@@ -12,6 +12,7 @@ use tokio_rustls::rustls;
 
 use super::compound::{self, Compound};
 use super::error::Failure;
+use super::nodes::{Berth, Nodes};
 use super::session::{self, Server, Told};
 use super::url::{Address, Host, Mode};
 use super::value::{self, Row};
@@ -36,6 +37,11 @@ const WITHIN_MIN: Duration = Duration::from_secs(2);
 pub struct Mysql {
     conn: Option<Conn>,
     server: Server,
+    /// The node of a cluster; none while the session is made.
+    berth: Option<Berth>,
+    in_cluster: bool,
+    /// Each of its reads sees what was committed at other nodes.
+    sees_all: bool,
     /// The session's own wait for a lock, which a transaction may change for itself.
     lock_wait: String,
     is_lock_wait_changed: bool,
@@ -84,23 +90,23 @@ impl Mysql {
     /// # Errors
     /// `Configured` when the server cannot be used as it is, `Unavailable` for all else.
     pub async fn connect(
-        address: &Address,
+        nodes: &Nodes,
         purpose: Purpose,
         patience: Patience,
         within: Duration,
     ) -> Result<Self, Error> {
-        let hosts: Vec<Option<&Host>> = match address.socket {
-            Some(_) => vec![None],
-            None => address.hosts.iter().map(Some).collect(),
-        };
+        let hosts = nodes.in_order();
         let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
         let each = (within / count).max(WITHIN_MIN.min(within));
         let mut failed = None;
-        for host in hosts {
-            let attempt = Self::open(address, host, purpose, patience);
+        for (node, host) in hosts {
+            let attempt = Self::open(&nodes.address, host, purpose, patience);
             // A connection attempt is the one future that may be dropped: it holds nothing yet.
             let error = match tokio::time::timeout(each, attempt).await {
-                Ok(Ok(opened)) => return Ok(opened),
+                Ok(Ok(mut opened)) => {
+                    opened.berth = Some(nodes.take(node));
+                    return Ok(opened);
+                }
                 Ok(Err(error)) => error,
                 Err(_) => Error::too_late(each),
             };
@@ -126,6 +132,9 @@ impl Mysql {
                 is_mariadb: false,
                 version: (0, 0, 0),
             },
+            berth: None,
+            in_cluster: false,
+            sees_all: session::sees_all(purpose),
             lock_wait: session::lock_wait(patience),
             is_lock_wait_changed: false,
             sent: 0,
@@ -147,11 +156,11 @@ impl Mysql {
             ))
         })?;
         self.server.check()?;
-        let in_cluster = session::is_in_cluster(&self.told(session::READ_BACK).await?);
-        if in_cluster {
+        self.in_cluster = session::is_in_cluster(&self.told(session::READ_BACK).await?);
+        if self.in_cluster {
             session::check_node(&self.told(session::CLUSTER).await?)?;
         }
-        for setting in session::settings(self.server, purpose, patience, in_cluster) {
+        for setting in session::settings(self.server, purpose, patience, self.in_cluster) {
             self.send(&setting).await?;
         }
         let told = self.told(session::READ_BACK).await?;
@@ -220,6 +229,11 @@ impl Mysql {
         }
     }
 
+    /// True when this process works on another node by now.
+    pub fn is_left(&self) -> bool {
+        self.berth.as_ref().is_some_and(Berth::is_left)
+    }
+
     /// Packets sent since this was last asked.
     pub fn take_sent(&mut self) -> u64 {
         std::mem::take(&mut self.sent)
@@ -267,6 +281,17 @@ impl Mysql {
             Ok(rows.iter().filter_map(pair).collect())
         };
         asked.await.map_err(refused)
+    }
+
+    /// From now on a read waits until this node has all that was committed at another one before it was asked; or no
+    /// read does, but those of a connection that is for reading.
+    pub async fn see_all(&mut self, all: bool) -> Result<(), Failure> {
+        if self.in_cluster && !self.sees_all {
+            let waits = u8::from(all);
+            self.text(&format!("SET SESSION wsrep_sync_wait = {waits}"))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Sends one statement with its values, prepared.

@@ -3,6 +3,7 @@
 //! Owns: the one table of the servers' error numbers. A number that is not in it is the program's
 //! own mistake. Never: connects, or decides what follows from an error.
 
+use mysql_async::DriverError::UnknownAuthPlugin;
 use mysql_async::{Error as Driver, IoError, ServerError};
 
 use super::super::{DriverError, UNREACHED};
@@ -71,6 +72,10 @@ impl DriverError for Failure {
             },
             Self::Driver(Driver::Io(IoError::Io(error))) => error.to_string(),
             Self::Driver(Driver::Io(IoError::Tls(error))) => error.to_string(),
+            // MySQL names any of its ways to a user that it does not know.
+            Self::Driver(Driver::Driver(UnknownAuthPlugin { name })) => format!(
+                "the server knows no such user, or one who logs in by {name}, which ductworkd does not"
+            ),
             Self::Driver(Driver::Driver(error)) => error.to_string(),
             Self::Driver(error) => error.to_string(),
             Self::Node(text) => text.clone(),
@@ -140,6 +145,7 @@ impl DriverError for Failure {
                 "the server speaks no TLS: give it a certificate, or, where nobody else can listen, set \
                  ssl-mode=disabled in `database.url`"
             }
+            Self::Driver(Driver::Driver(UnknownAuthPlugin { .. })) => of_answer(1045),
             _ => of_answer(self.code()),
         }
     }
@@ -147,7 +153,9 @@ impl DriverError for Failure {
     fn has_answered(&self) -> bool {
         matches!(
             self,
-            Self::Driver(Driver::Server(_)) | Self::Node(_) | Self::Count { .. }
+            Self::Driver(Driver::Server(_) | Driver::Driver(UnknownAuthPlugin { .. }))
+                | Self::Node(_)
+                | Self::Count { .. }
         )
     }
 

@@ -1,13 +1,14 @@
 //! MySQL and MariaDB.
 //!
-//! Owns: their fragments and settings, one text for both. `url` is the address, `connection` the way to
-//! the server, `session` what a session must be, `literal` the values of a compound statement, and
+//! Owns: their fragments and settings, one text for both. `url` is the address, `nodes` those that it names, and
+//! `connection` the way to the server, `session` what a session must be, `literal` the values of a compound statement, and
 //! `error` the meaning of the servers' errors.
 
 pub mod compound;
 pub mod connection;
 pub mod error;
 pub mod literal;
+pub mod nodes;
 pub mod script;
 pub mod session;
 pub mod url;
@@ -135,6 +136,9 @@ impl Backend for Mysql {
             "new" => write!(to, "VALUES({argument})"),
             // It stands before SET already.
             "from" => Ok(()),
+            // The planner goes by how many rows there were some seconds ago: of a table that was small then it
+            // would read, and lock, every row.
+            "join" => to.write_str("STRAIGHT_JOIN"),
             "key" => {
                 let (key, value) = both(argument);
                 write!(to, "{key} = {value}")
@@ -165,11 +169,12 @@ impl Backend for Mysql {
                     "" => String::new(),
                     weight => format!(" * {weight}"),
                 };
-                // Sixty bits, as a whole number: a sum of texts would be one of floats.
+                // Sixty bits, as a whole number: a sum of texts would be one of floats. MySQL has MD5 in a
+                // component of its own since 9.6, which a server need not have.
                 write!(
                     to,
                     "CAST(coalesce(sum(CASE WHEN {rows} \
-                     THEN CAST(CONV(LEFT(MD5({hashed}), 15), 16, 10) AS DECIMAL(20)){times} END), 0) AS CHAR)"
+                     THEN CAST(CONV(LEFT(SHA2({hashed}, 256), 15), 16, 10) AS DECIMAL(20)){times} END), 0) AS CHAR)"
                 )
             }
             "series" => to.write_str(

@@ -149,11 +149,16 @@ pub fn settings(
             statement.map_or(0, |time| time.as_millis())
         ),
     });
-    // Another node's commits are seen by whoever asks: for people, and for their programs.
-    if in_cluster && matches!(purpose, Purpose::Query | Purpose::Look | Purpose::Page) {
-        sent.push("SET SESSION wsrep_sync_wait = 1".to_owned());
+    if in_cluster {
+        let waits = u8::from(sees_all(purpose));
+        sent.push(format!("SET SESSION wsrep_sync_wait = {waits}"));
     }
     sent
+}
+
+/// True where each read sees what was committed at other nodes before: for people, and for their programs.
+pub fn sees_all(purpose: Purpose) -> bool {
+    matches!(purpose, Purpose::Query | Purpose::Look | Purpose::Page)
 }
 
 /// The temporary tables of the declared batches. They are not replicated, and roll back with the rest.

@@ -1,0 +1,125 @@
+//! The nodes of an address, and the one that a process works on.
+//!
+//! Owns: the order in which they are tried, and what a process remembers of the node that it has worked on. Never:
+//! connects (`connection`), or decides which node is fit to be worked on (`session`).
+//!
+//! A cluster takes writes at each of its nodes, and what two of them write to one row at once is refused to one of
+//! the two. A process writes its own row with all that it does, so all of its connections lead to one node: to the
+//! one that it has worked on, as long as that can be worked with, and otherwise to the next one of the address.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::url::{Address, Host};
+
+/// No node has been worked on.
+const NONE: usize = usize::MAX;
+
+/// The nodes of an address. Clones share what is remembered.
+#[derive(Clone)]
+pub struct Nodes {
+    /// The address.
+    pub address: Address,
+    at: Arc<AtomicUsize>,
+}
+
+/// The node to which a connection leads.
+pub struct Berth {
+    node: usize,
+    at: Arc<AtomicUsize>,
+}
+
+impl Berth {
+    /// True when another connection of this process has found that another node is to be worked on.
+    pub fn is_left(&self) -> bool {
+        self.at.load(Ordering::Relaxed) != self.node
+    }
+}
+
+impl Nodes {
+    /// Those of an address.
+    pub fn of(address: Address) -> Self {
+        let at = Arc::new(AtomicUsize::new(NONE));
+        Self { address, at }
+    }
+
+    /// The nodes in the order in which they are to be tried, with their numbers: the one that was worked on, and
+    /// those behind it. `None` is the server of a socket.
+    pub fn in_order(&self) -> Vec<(usize, Option<&Host>)> {
+        if self.address.socket.is_some() {
+            return vec![(0, None)];
+        }
+        let hosts = &self.address.hosts;
+        let first = match self.at.load(Ordering::Relaxed) {
+            NONE => 0,
+            at => at,
+        };
+        let numbers = (first..hosts.len()).chain(0..first);
+        numbers.map(|node| (node, Some(&hosts[node]))).collect()
+    }
+
+    /// Takes note that a node can be worked with.
+    pub fn take(&self, node: usize) -> Berth {
+        self.at.store(node, Ordering::Relaxed);
+        let at = Arc::clone(&self.at);
+        Berth { node, at }
+    }
+
+    /// Host and port of the node that was last worked on, of several.
+    pub fn current(&self) -> Option<String> {
+        let several = self.address.hosts.len() > 1;
+        let host = self.address.hosts.get(self.at.load(Ordering::Relaxed));
+        host.filter(|_| several).map(Host::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes() -> Nodes {
+        let address = Address::parse("mysql://u@a,b:3307,c/d?ssl-mode=required");
+        Nodes::of(address.expect("an address"))
+    }
+
+    fn order(nodes: &Nodes) -> Vec<&str> {
+        let hosts = nodes.in_order().into_iter();
+        hosts
+            .map(|(_, host)| host.expect("a host").name.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_process_stays_with_its_node_and_tries_those_behind_it() {
+        let nodes = nodes();
+        assert_eq!(
+            (order(&nodes), nodes.current()),
+            (vec!["a", "b", "c"], None)
+        );
+        let berth = nodes.take(1);
+        assert_eq!(order(&nodes), ["b", "c", "a"]);
+        assert_eq!(nodes.current().as_deref(), Some("b:3307"));
+        assert!(!berth.is_left());
+        nodes.clone().take(1);
+        assert!(!berth.is_left(), "another connection leads there as well");
+    }
+
+    #[test]
+    fn a_connection_to_a_node_that_the_process_has_left_is_known() {
+        let nodes = nodes();
+        let berth = nodes.take(0);
+        let other = nodes.clone().take(2);
+        assert!(berth.is_left() && !other.is_left());
+        assert_eq!(order(&nodes), ["c", "a", "b"]);
+    }
+
+    #[test]
+    fn where_there_is_one_server_there_is_nothing_to_choose() {
+        for url in ["mysql://u@a/d?ssl-mode=required", "mysql://u@/d?socket=/s"] {
+            let nodes = Nodes::of(Address::parse(url).expect(url));
+            assert_eq!(nodes.in_order().len(), 1, "{url}");
+            let berth = nodes.take(0);
+            assert!(!berth.is_left() && nodes.current().is_none(), "{url}");
+        }
+    }
+}
