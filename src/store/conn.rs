@@ -277,6 +277,8 @@ pub struct Conn {
     inner: Inner,
     /// An error left its state unknown.
     pub(super) broken: bool,
+    /// A transaction is under way.
+    within: bool,
     /// The server to which it leads, of several.
     berth: Option<Berth>,
     /// Round trips made, for those who count them.
@@ -418,6 +420,7 @@ impl Conn {
         Self {
             inner,
             broken: false,
+            within: false,
             berth: None,
             statements: 0,
             saved: HashSet::new(),
@@ -483,7 +486,7 @@ impl Conn {
     /// Runs a statement; how many rows it wrote.
     pub async fn execute(&mut self, statement: &Statement, args: Args<'_>) -> Result<u64, Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
-            return Ok(self.ask_in_turn(statement, args, None).await?.written);
+            return Ok(self.ask(statement, args).await?.written);
         };
         self.statements += 1;
         let done = self.patience.answered(conn.execute(statement, args)).await;
@@ -536,7 +539,7 @@ impl Conn {
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
         let Inner::Postgres(conn) = &mut self.inner else {
-            return Ok(self.ask_in_turn(statement, args, None).await?.rows);
+            return Ok(self.ask(statement, args).await?.rows);
         };
         self.statements += 1;
         match self.patience.answered(conn.fetch(statement, args)).await {
@@ -568,6 +571,22 @@ impl Conn {
         };
         self.bounds = Bounds::Sent;
         Some(begin)
+    }
+
+    /// Asks a statement that does not end its transaction. On a cluster one that is a transaction of its own loses to
+    /// what another node commits at the same time, as any other, and is tried again like one.
+    async fn ask(&mut self, statement: &Statement, args: Args<'_>) -> Result<Answered, Error> {
+        let mut attempts = Attempts::begin();
+        loop {
+            let answer = self.ask_in_turn(statement, args, None).await;
+            let is_alone = matches!(self.inner, Inner::Mysql(_)) && !self.within;
+            match answer {
+                Err(error) if is_alone && self.tries_again(&error, &attempts) => {
+                    attempts.next().await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     async fn ask_in_turn(
@@ -777,16 +796,21 @@ impl Conn {
     ) -> Result<T, Error> {
         let mut attempts = Attempts::begin();
         loop {
+            self.within = true;
             let failed = match self.begin(begin).await {
                 Ok(()) => match work(self).await {
                     Ok(value) => match self.commit().await {
-                        Ok(()) => return Ok(value),
+                        Ok(()) => {
+                            self.within = false;
+                            return Ok(value);
+                        }
                         Err(error) => error,
                     },
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
+            self.within = false;
             let open = std::mem::replace(&mut self.bounds, Bounds::Sent) == Bounds::Sent;
             // Any error ends the transaction, whatever the database made of it: some roll
             // back the statement only (D6), some answer a later COMMIT with success (R3).

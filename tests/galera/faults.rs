@@ -1,0 +1,325 @@
+//! Nodes that are killed or cut off while writers work: what was acknowledged stays, and the work goes on.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use ductwork::model::*;
+use ductwork::store::claim::{self, Claim, Claimed};
+use ductwork::store::commit::{self, Committer, Finished};
+use ductwork::store::process::{self, Claimant};
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, Error, Location, Purpose};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::driver::{Did, Driver, LEASE, audit};
+use crate::{Cluster, DEADLINE, number, one, statement, told, with};
+
+/// What the writers were told, and when.
+#[derive(Default)]
+struct Record {
+    /// Keys with their runs.
+    triggered: RefCell<HashMap<String, RunId>>,
+    /// Successes, with the processes that committed them.
+    committed: RefCell<HashMap<ExecutionId, ProcessId>>,
+    /// By writer: each time that something was acknowledged.
+    acknowledged: RefCell<HashMap<usize, Vec<Instant>>>,
+    /// Lost answers whose fate was asked, and those that had been committed.
+    unknown: Cell<(usize, usize)>,
+    over: Cell<bool>,
+}
+
+/// A worker that triggers its own work, with the connections and the epochs of the daemon's.
+struct Writer {
+    number: usize,
+    location: Location,
+    driver: Driver,
+    epoch: i64,
+    record: Rc<Record>,
+}
+
+impl Writer {
+    async fn new(cluster: &Cluster, number: usize, record: Rc<Record>) -> Self {
+        let mut driver = Driver::new(&cluster.node(number)).await;
+        driver.audited = false;
+        // From its own node on, as each host of a deployment would name them.
+        let location = cluster.location(number).leased(Duration::from_secs(12));
+        driver.conn = location.connect(Purpose::Engine).await.unwrap();
+        Self {
+            number,
+            location,
+            driver,
+            epoch: 0,
+            record,
+        }
+    }
+
+    fn claimant(&self) -> Claimant {
+        Claimant {
+            process: self.driver.process,
+            epoch: self.epoch,
+        }
+    }
+
+    fn acknowledged(&self) {
+        let mut all = self.record.acknowledged.borrow_mut();
+        all.entry(self.number).or_default().push(Instant::now());
+    }
+
+    /// After any error that is not a lost race: another connection, which fences the earlier ones.
+    async fn reconnect(&mut self, error: Error) {
+        assert!(error.is_unavailable() || error.is_not_now(), "{error:?}");
+        let began = Instant::now();
+        loop {
+            assert!(
+                began.elapsed() < DEADLINE,
+                "writer {} finds no node: {error:?}",
+                self.number
+            );
+            self.epoch += 1;
+            let fenced = async {
+                let mut conn = self.location.connect(Purpose::Engine).await?;
+                process::fence_earlier(&mut conn, self.claimant()).await?;
+                Ok::<Conn, Error>(conn)
+            };
+            match fenced.await {
+                Ok(conn) => {
+                    self.driver.conn = conn;
+                    return;
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    async fn work(mut self) -> Self {
+        let mut at = 0;
+        while !self.record.over.get() {
+            self.trigger(&format!("{}-{at}", self.number)).await;
+            at += 1;
+            for claimed in self.claim().await {
+                let finished = self.driver.finished(claimed, Did::Returned(json!(1))).await;
+                self.commit([finished]).await;
+            }
+        }
+        self
+    }
+
+    async fn trigger(&mut self, key: &str) {
+        loop {
+            let run = [NewRun {
+                key: Some(key),
+                input: "1",
+            }];
+            match trigger::trigger(&mut self.driver.conn, &one(), &run, Duration::ZERO).await {
+                Ok(runs) => {
+                    self.acknowledged();
+                    let known = self
+                        .record
+                        .triggered
+                        .borrow_mut()
+                        .insert(key.to_owned(), runs[0].run_id);
+                    assert_eq!(known, None);
+                    return;
+                }
+                Err(error) => self.reconnect(error).await,
+            }
+        }
+    }
+
+    async fn claim(&mut self) -> Vec<Claimed> {
+        loop {
+            match claim::claim(&mut self.driver.conn, self.claimant(), "P", 1, LEASE).await {
+                Ok(Claim::Taken(taken)) => return taken,
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => self.reconnect(error).await,
+            }
+            // The answer may have been lost, and not the claim.
+            match claim::held(&mut self.driver.conn, self.driver.process).await {
+                Ok(held) if held.whole.is_empty() => {}
+                Ok(held) => return held.whole,
+                Err(error) => self.reconnect(error).await,
+            }
+        }
+    }
+
+    async fn commit(&mut self, finished: [Finished; 1]) {
+        let execution = finished[0].claimed.execution_id;
+        let record = Rc::clone(&self.record);
+        let done = |process| record.committed.borrow_mut().insert(execution, process);
+        loop {
+            let committer = Committer {
+                claimant: self.claimant(),
+                pipeline: "P",
+                lease: LEASE,
+                room: 0,
+            };
+            match commit::commit(&mut self.driver.conn, &finished, committer).await {
+                Ok(committed) => {
+                    assert!(
+                        !committed.dead && committed.stale.is_empty(),
+                        "writer {}: {committed:?}",
+                        self.number
+                    );
+                    self.acknowledged();
+                    assert_eq!(done(self.driver.process), None);
+                    return;
+                }
+                Err(error) => self.reconnect(error).await,
+            }
+            let landed = loop {
+                match commit::landed(&mut self.driver.conn, &finished, self.driver.process).await {
+                    Ok(landed) => break landed.contains(&execution),
+                    Err(error) => self.reconnect(error).await,
+                }
+            };
+            let (asked, found) = record.unknown.get();
+            record.unknown.set((asked + 1, found + usize::from(landed)));
+            if landed {
+                self.acknowledged();
+                assert_eq!(done(self.driver.process), None);
+                return;
+            }
+        }
+    }
+}
+
+/// All that a writer was told is in the database as all nodes have it, once, and nothing else is wrong there.
+async fn kept(cluster: &Cluster, record: &Record) {
+    for node in 0..3 {
+        let mut reader = cluster
+            .node(node)
+            .location
+            .connect(Purpose::Query)
+            .await
+            .unwrap();
+        let runs = reader
+            .fetch(statement("SELECT id, trigger_key FROM ductwork_runs"), &[])
+            .await
+            .unwrap();
+        let runs: HashMap<String, RunId> = runs
+            .iter()
+            .map(|row| {
+                (
+                    row.get("trigger_key").unwrap(),
+                    RunId(row.get::<Uuid>("id").unwrap()),
+                )
+            })
+            .collect();
+        for (key, run) in &*record.triggered.borrow() {
+            assert_eq!(runs.get(key), Some(run), "node {node} lost {key}");
+        }
+        let successes = "SELECT id, process_id FROM ductwork_executions WHERE result = 'success'";
+        let rows = reader.fetch(statement(successes), &[]).await.unwrap();
+        let successes: HashMap<ExecutionId, ProcessId> = rows
+            .iter()
+            .map(|row| {
+                (
+                    ExecutionId(row.get("id").unwrap()),
+                    ProcessId(row.get("process_id").unwrap()),
+                )
+            })
+            .collect();
+        assert_eq!(successes, *record.committed.borrow(), "node {node}");
+        // Two of one step would be two successes of one unit.
+        let steps = "SELECT {big:count(DISTINCT step_id)} AS it FROM ductwork_executions WHERE result = 'success'";
+        assert_eq!(number(&mut reader, steps).await, successes.len() as i64);
+        audit(&mut reader).await;
+        reader.close().await;
+    }
+}
+
+/// Three writers, each at its own node, of which the last is struck; when all of them went on.
+async fn struck(cluster: Rc<Cluster>, what: &str, verb: &str, more: &[&str]) -> Rc<Record> {
+    let record = Rc::new(Record::default());
+    let mut writers = Vec::new();
+    for number in 0..3 {
+        let writer = Writer::new(&cluster, number, Rc::clone(&record)).await;
+        assert_eq!(writer.location.server(), Some(cluster.host(number)));
+        writers.push(tokio::task::spawn_local(writer.work()));
+    }
+    let working = |since: Instant, times: usize| {
+        let acknowledged = record.acknowledged.borrow();
+        let of = |number| {
+            acknowledged.get(&number).map_or(0, |all: &Vec<Instant>| {
+                all.iter().filter(|at| **at > since).count()
+            })
+        };
+        (0..3).all(|number| of(number) >= times)
+    };
+    let until = async |since: Instant, times: usize| {
+        let began = Instant::now();
+        while !working(since, times) {
+            assert!(
+                began.elapsed() < DEADLINE,
+                "{what}: a writer does not go on"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let began = Instant::now();
+    until(began, 30).await;
+    let struck = Instant::now();
+    assert!(cluster.script(verb, 3, more));
+    // All of them, and the one whose node is gone at another one.
+    until(struck + Duration::from_secs(2), 30).await;
+    record.over.set(true);
+    for writer in writers {
+        let writer = writer.await.unwrap();
+        let moved = writer.number == 2;
+        assert_eq!(
+            writer.location.server() != Some(cluster.host(writer.number)),
+            moved,
+            "writer {}",
+            writer.number
+        );
+        let acknowledged = record.acknowledged.borrow();
+        let times = acknowledged[&writer.number]
+            .iter()
+            .filter(|at| **at > struck);
+        let stood = std::iter::once(&struck)
+            .chain(times.clone())
+            .zip(times.clone())
+            .map(|(one, next)| *next - *one);
+        eprintln!(
+            "{what}: writer {} stood still for {:.1?} at most",
+            writer.number,
+            stood.max().unwrap()
+        );
+    }
+    let (asked, found) = record.unknown.get();
+    eprintln!("{what}: {asked} answers of commits were lost, of which {found} had been committed");
+    let done = record.triggered.borrow().len() + record.committed.borrow().len();
+    told(what, done, began);
+    record
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_takes_nothing_with_it_that_was_acknowledged() {
+    with(|cluster| async move {
+        let record = struck(Rc::clone(&cluster), "a node killed", "stop", &["immediate"]).await;
+        assert!(cluster.script("start-node", 3, &[]));
+        kept(&cluster, &record).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another() {
+    with(|cluster| async move {
+        let record = struck(Rc::clone(&cluster), "a node cut off", "isolate", &[]).await;
+        // Whoever has no other address is told.
+        let alone = cluster.node(2).location.connect(Purpose::Engine).await;
+        let error = alone.err().expect("it is in no majority");
+        assert!(error.is_unavailable(), "{error:?}");
+        assert!(
+            error.remedy().unwrap_or_default().contains("another node"),
+            "{error:?}"
+        );
+        assert!(cluster.script("rejoin", 3, &[]));
+        kept(&cluster, &record).await;
+    })
+    .await;
+}

@@ -1,0 +1,198 @@
+//! The store on a Galera cluster of three nodes: what two nodes do at once, and nodes that are killed or cut off.
+//!
+//! Locks are a node's own, so that what is written decides: the second of two that write one row is refused when it
+//! commits. Each test has a database of its own, and one after the other has the cluster.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by it, outside of the functions that the linter takes for tests too"
+)]
+
+#[expect(dead_code, reason = "the store's own tests need more of it")]
+#[path = "../store/driver.rs"]
+mod driver;
+mod faults;
+mod races;
+mod support;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ductwork::definition::{Definition, Pipeline};
+use ductwork::store::error::{CLASSES, take_failed};
+use ductwork::store::sandbox::Sandbox;
+use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Location, Purpose};
+
+use support::Db;
+
+/// Names the nodes that tests may use, as scripts/galera prints them.
+const URLS: &str = "DUCTWORK_TEST_GALERA_URLS";
+/// The directory of these nodes.
+const DIRECTORY: &str = "DUCTWORK_TEST_GALERA_DIR";
+
+/// So long everything is waited for at most.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set, so nothing was tested on a cluster: eval \"$(scripts/galera start 3 DIR)\"")
+    })
+}
+
+/// Three nodes, and a database in them that nobody else uses.
+pub struct Cluster {
+    sandbox: Sandbox,
+    urls: Vec<String>,
+    directory: PathBuf,
+    /// One test at a time has the cluster.
+    _alone: File,
+}
+
+impl Cluster {
+    async fn new() -> Self {
+        let directory = PathBuf::from(variable(DIRECTORY));
+        let alone = File::create(directory.join("tests.lock")).unwrap();
+        alone.lock().unwrap();
+        let urls: Vec<String> = variable(URLS).split(' ').map(str::to_owned).collect();
+        assert_eq!(urls.len(), 3, "these tests need three nodes");
+        let sandbox = Sandbox::beside(&urls[0], "test").unwrap();
+        sandbox.create().await.unwrap().close().await;
+        Self {
+            sandbox,
+            urls,
+            directory,
+            _alone: alone,
+        }
+    }
+
+    /// User, and password; the hosts of all nodes; the database.
+    fn parts(&self) -> (&str, Vec<&str>, &str) {
+        let host = |url: &'_ String| url.split_once('@').unwrap().1.len();
+        let hosts = self.urls.iter().map(|url| {
+            let rest = &url[url.len() - host(url)..];
+            rest.split('/').next().unwrap()
+        });
+        let (login, _) = self.urls[0]
+            .split_once("://")
+            .unwrap()
+            .1
+            .split_once('@')
+            .unwrap();
+        (
+            login,
+            hosts.collect(),
+            self.sandbox.url().rsplit('/').next().unwrap(),
+        )
+    }
+
+    /// An address of the database with all nodes, from one on.
+    pub fn location(&self, first: usize) -> Location {
+        let (login, mut hosts, database) = self.parts();
+        hosts.rotate_left(first);
+        Location::parse(&format!("mysql://{login}@{}/{database}", hosts.join(","))).unwrap()
+    }
+
+    /// The database at one node alone.
+    pub fn node(&self, at: usize) -> Db {
+        let (login, hosts, database) = self.parts();
+        let url = format!("mysql://{login}@{}/{database}", hosts[at]);
+        Db {
+            location: Location::parse(&url).unwrap(),
+        }
+    }
+
+    /// A connection for reading, which sees what was committed at any node.
+    pub async fn reader(&self) -> Conn {
+        self.location(0).connect(Purpose::Query).await.unwrap()
+    }
+
+    /// The host and port of a node.
+    pub fn host(&self, at: usize) -> String {
+        self.parts().1[at].to_owned()
+    }
+
+    /// Does something to a node, which are counted from 1 here; true when it was done.
+    pub fn script(&self, verb: &str, node: usize, more: &[&str]) -> bool {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/galera");
+        let mut command = Command::new(script);
+        command
+            .arg(verb)
+            .arg(&self.directory)
+            .arg(node.to_string())
+            .args(more);
+        command.status().unwrap().success()
+    }
+}
+
+/// Runs a test on the cluster; its database goes with it.
+async fn with<F: Future<Output = ()> + 'static>(test: impl FnOnce(std::rc::Rc<Cluster>) -> F) {
+    let cluster = std::rc::Rc::new(Cluster::new().await);
+    let body = test(std::rc::Rc::clone(&cluster));
+    let local = tokio::task::LocalSet::new();
+    let done = local
+        .run_until(async { tokio::task::spawn_local(body).await })
+        .await;
+    // Connections that the body left behind hold locks: away with them first.
+    drop(local);
+    cluster.sandbox.remove().await.unwrap();
+    if let Err(error) = done {
+        std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Runs all of them at once; their values, in order.
+async fn together<T: 'static, F: Future<Output = T> + 'static>(
+    all: impl IntoIterator<Item = F>,
+) -> Vec<T> {
+    let tasks: Vec<_> = all.into_iter().map(tokio::task::spawn_local).collect();
+    let mut values = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        match task.await {
+            Ok(value) => values.push(value),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    values
+}
+
+/// Transactions that lost to others since this was last asked.
+fn lost_races() -> u64 {
+    let [failed] = CLASSES
+        .iter()
+        .zip(take_failed())
+        .filter(|(class, _)| **class == "contention")
+        .map(|(_, n)| n)
+        .collect::<Vec<_>>()[..]
+    else {
+        unreachable!("contention is a class of errors")
+    };
+    failed
+}
+
+/// Tells what was measured.
+fn told(what: &str, transactions: usize, began: Instant) {
+    let (lost, took) = (lost_races(), began.elapsed());
+    let share = 100.0 * lost as f64 / (transactions as f64 + lost as f64);
+    eprintln!(
+        "{what}: {transactions} in {took:.1?}, {lost} tries lost to another node ({share:.0} %)"
+    );
+}
+
+/// A statement of a test.
+fn statement(sql: impl Into<String>) -> &'static Statement {
+    let sql = Box::leak(sql.into().into_boxed_str());
+    Box::leak(Box::new(Statement::new("TEST", sql)))
+}
+
+/// The one number that a statement answers with.
+async fn number(conn: &mut Conn, sql: &str) -> i64 {
+    let rows = conn.fetch(statement(sql), &[]).await.unwrap();
+    rows[0].get("it").unwrap()
+}
+
+fn one() -> Definition {
+    Pipeline::named("P").start("A").build().unwrap()
+}

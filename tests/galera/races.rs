@@ -1,0 +1,411 @@
+//! What two or three nodes do at once.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use ductwork::definition::Pipeline;
+use ductwork::model::*;
+use ductwork::store::cancel::{Cancel, cancel};
+use ductwork::store::claim::{self, Claim};
+use ductwork::store::process::{self, Claimant};
+use ductwork::store::prune::prune;
+use ductwork::store::revive::{Revive, revive};
+use ductwork::store::statement::{Only, Statement};
+use ductwork::store::trigger::{self, NewRun};
+use ductwork::store::{Conn, Purpose};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::driver::{Did, Driver, LEASE, audit};
+use crate::{Cluster, DEADLINE, lost_races, number, one, statement, together, told, with};
+
+async fn at(cluster: &Cluster, node: usize) -> Driver {
+    let mut driver = Driver::new(&cluster.node(node)).await;
+    driver.audited = false;
+    driver
+}
+
+async fn at_each(cluster: &Cluster) -> Vec<Driver> {
+    vec![
+        at(cluster, 0).await,
+        at(cluster, 1).await,
+        at(cluster, 2).await,
+    ]
+}
+
+/// Triggers so many runs of one step.
+async fn fill(driver: &mut Driver, runs: usize) -> Vec<RunId> {
+    let runs = vec![
+        NewRun {
+            key: None,
+            input: "1"
+        };
+        runs
+    ];
+    let triggered = trigger::trigger(&mut driver.conn, &one(), &runs, Duration::ZERO).await;
+    triggered
+        .unwrap()
+        .into_iter()
+        .map(|run| run.run_id)
+        .collect()
+}
+
+/// A claim of so many, as soon as this node has heard of them.
+async fn claims(driver: &mut Driver, n: usize) -> Vec<claim::Claimed> {
+    let began = Instant::now();
+    let mut claimed = Vec::new();
+    while claimed.len() < n {
+        assert!(began.elapsed() < DEADLINE, "only {} of {n}", claimed.len());
+        claimed.extend(driver.claim("P", n - claimed.len()).await);
+    }
+    claimed
+}
+
+/// The reader sees what was committed at all nodes.
+async fn sound(cluster: &Cluster) {
+    let mut reader = cluster.reader().await;
+    audit(&mut reader).await;
+    reader.close().await;
+}
+
+#[tokio::test]
+async fn the_last_siblings_at_two_nodes_fire_their_barrier_once() {
+    const ROUNDS: usize = 40;
+    with(|cluster| async move {
+        let mut drivers = at_each(&cluster).await;
+        let mut third = drivers.pop().unwrap();
+        let split = Pipeline::named("P")
+            .start("A")
+            .divide(["B", "C"])
+            .combine("D")
+            .build()
+            .unwrap();
+        let mut runs = Vec::new();
+        for _ in 0..ROUNDS {
+            runs.push(third.trigger(&split, "1").await);
+        }
+        assert!(third.round("P", &mut |_| Did::Returned(json!(1))).await);
+        // One sibling of each to each node.
+        let mut finished = [Vec::new(), Vec::new()];
+        for round in 0..ROUNDS * 2 {
+            let driver = &mut drivers[round % 2];
+            let claimed = claims(driver, 1).await.remove(0);
+            finished[round % 2].push(driver.finished(claimed, Did::Returned(json!(2))).await);
+        }
+        lost_races();
+        let began = Instant::now();
+        let both = drivers.into_iter().zip(finished);
+        together(both.map(|(mut driver, finished)| async move {
+            for one in finished {
+                assert_eq!(driver.commit(&[one]).await.stale, []);
+            }
+        }))
+        .await;
+        told("last siblings at two nodes", ROUNDS * 2, began);
+        let (began, mut fan_ins) = (Instant::now(), 0);
+        loop {
+            let mut ran = third.work("P", |_| Did::Returned(json!(3))).await;
+            ran.retain(|node| node == "D");
+            fan_ins += ran.len();
+            if number(
+                &mut third.conn,
+                "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status = 'completed'",
+            )
+            .await
+                == ROUNDS as i64
+            {
+                break;
+            }
+            assert!(began.elapsed() < DEADLINE, "a barrier never fired");
+        }
+        assert_eq!(fan_ins, ROUNDS);
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_three_nodes_trigger_at_once_makes_one_run() {
+    const KEYS: usize = 60;
+    with(|cluster| async move {
+        let drivers = at_each(&cluster).await;
+        lost_races();
+        let began = Instant::now();
+        let triggered = together(drivers.into_iter().map(|mut driver| async move {
+            let mut triggered = Vec::new();
+            for key in 0..KEYS {
+                let key = format!("k{key}");
+                let run = [NewRun {
+                    key: Some(&key),
+                    input: "1",
+                }];
+                let runs = trigger::trigger(&mut driver.conn, &one(), &run, Duration::ZERO).await;
+                triggered.extend(runs.unwrap());
+            }
+            triggered
+        }))
+        .await;
+        told("one key at three nodes", 3 * KEYS, began);
+        for key in 0..KEYS {
+            let runs: HashSet<RunId> = triggered.iter().map(|all| all[key].run_id).collect();
+            let created = triggered.iter().filter(|all| all[key].created).count();
+            assert_eq!((runs.len(), created), (1, 1), "k{key}");
+        }
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claims_of_three_nodes_never_give_an_execution_twice() {
+    const RUNS: usize = 300;
+    with(|cluster| async move {
+        let mut drivers = at_each(&cluster).await;
+        fill(&mut drivers[0], RUNS).await;
+        lost_races();
+        let began = Instant::now();
+        let claimed = together(drivers.into_iter().map(|mut driver| async move {
+            let (mut claimed, mut empty, mut made) = (Vec::new(), 0, 0);
+            // What another node commits comes a moment later.
+            while empty < 20 {
+                let taken = driver.claim("P", 4).await;
+                made += 1;
+                if taken.is_empty() {
+                    empty += 1;
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                claimed.extend(taken.into_iter().map(|it| it.execution_id));
+            }
+            (claimed, made)
+        }))
+        .await;
+        told(
+            "claims of three nodes",
+            claimed.iter().map(|(_, made)| made).sum(),
+            began,
+        );
+        let all: Vec<ExecutionId> = claimed
+            .into_iter()
+            .flat_map(|(claimed, _)| claimed)
+            .collect();
+        let different: HashSet<ExecutionId> = all.iter().copied().collect();
+        assert_eq!((all.len(), different.len()), (RUNS, RUNS));
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
+    const RUNS: usize = 60;
+    with(|cluster| async move {
+        let (mut worker, mut person) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        let runs = fill(&mut worker, RUNS).await;
+        let claimed = claims(&mut worker, RUNS).await;
+        lost_races();
+        let began = Instant::now();
+        let pipeline = claimed
+            .into_iter()
+            .map(|it| it.execution_id)
+            .collect::<Vec<_>>();
+        let put = tokio::task::spawn_local(async move {
+            for execution in pipeline {
+                let claimant = Claimant::new(worker.process);
+                let put = claim::put_back(
+                    &mut worker.conn,
+                    claimant,
+                    "P",
+                    &[execution],
+                    Duration::ZERO,
+                )
+                .await;
+                assert!(put.unwrap() <= 1);
+            }
+        });
+        for run in runs {
+            let cancelled = cancel(&mut person.conn, run).await.unwrap();
+            assert!(matches!(cancelled, Cancel::Done { .. }), "{cancelled:?}");
+        }
+        put.await.unwrap();
+        told(
+            "put back at one node, cancelled at another",
+            2 * RUNS,
+            began,
+        );
+        sound(&cluster).await;
+        let mut reader = cluster.reader().await;
+        let queued = "SELECT {big:count(*)} AS it FROM ductwork_availabilities";
+        assert_eq!(number(&mut reader, queued).await, 0);
+        reader.close().await;
+    })
+    .await;
+}
+
+/// A worker whose node is gone works on at another one. What it sent before may still arrive.
+#[tokio::test]
+async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
+    const ROUNDS: u32 = 60;
+    with(|cluster| async move {
+        let (mut before, after) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        fill(&mut before, ROUNDS as usize).await;
+        let (process, mut after) = (before.process, after.conn);
+        let mut known: HashSet<ExecutionId> = HashSet::new();
+        lost_races();
+        let began = Instant::now();
+        for epoch in 1..=i64::from(ROUNDS) {
+            let past = Claimant {
+                process,
+                epoch: epoch - 1,
+            };
+            let late = tokio::task::spawn_local(async move {
+                let claimed = claim::claim(&mut before.conn, past, "P", 1, LEASE).await;
+                (before, claimed.unwrap())
+            });
+            let present = Claimant { process, epoch };
+            process::fence_earlier(&mut after, present).await.unwrap();
+            let held = claim::held(&mut after, process).await.unwrap();
+            let held: HashSet<ExecutionId> = held.whole.iter().map(|it| it.execution_id).collect();
+            let (driver, claimed) = late.await.unwrap();
+            before = driver;
+            if let Claim::Taken(taken) = claimed {
+                known.extend(taken.iter().map(|it| it.execution_id));
+            }
+            assert_eq!(
+                held, known,
+                "what was claimed was seen, and what was not seen was not claimed"
+            );
+        }
+        told("a fence and a late claim", 2 * ROUNDS as usize, began);
+        assert!(
+            !known.is_empty() && known.len() < ROUNDS as usize,
+            "neither came first: {}",
+            known.len()
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
+    const RUNS: usize = 400;
+    with(|cluster| async move {
+        let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        let runs = fill(&mut here, RUNS).await;
+        here.work("P", |_| Did::Refused).await;
+        let halted = "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status = 'halted'";
+        assert_eq!(number(&mut here.conn, halted).await, RUNS as i64);
+        let oldest = "SELECT id FROM ductwork_runs WHERE status = 'halted' ORDER BY halted_at, id";
+        let rows = here.conn.fetch(statement(oldest), &[]).await.unwrap();
+        let order: Vec<RunId> = rows
+            .iter()
+            .map(|row| RunId(row.get::<Uuid>("id").unwrap()))
+            .collect();
+        assert_eq!(order.len(), runs.len());
+        lost_races();
+        let began = Instant::now();
+        let (mut revived, mut gone) = (0, 0);
+        for run in order {
+            let pruned = tokio::task::spawn_local(async move {
+                prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+                there
+            });
+            match revive(&mut here.conn, run).await.unwrap() {
+                Revive::Done(_) => revived += 1,
+                Revive::NotFound => gone += 1,
+                other => panic!("{other:?}"),
+            }
+            there = pruned.await.unwrap();
+        }
+        told("revived at one node, pruned at another", 2 * RUNS, began);
+        eprintln!("{revived} were revived, {gone} were gone");
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+static BUMP: Statement = Statement::new("BUMP", "UPDATE hot SET n = n + 1 WHERE id = 1");
+static ALL: Statement = Statement::only(Only::Mysql, "ALL", "{whole:ROW_COUNT();:one}");
+static FIRST: Statement = Statement::new("FIRST", "INSERT INTO told VALUES (:id, 1)");
+static SECOND: Statement = Statement::new("SECOND", "INSERT INTO told VALUES (:id, 2)");
+static READ: Statement = Statement::new("READ", "SELECT n FROM hot WHERE id = 1");
+static AT_ONCE: Statement = Statement::row("AT_ONCE", &[&FIRST, &BUMP, &ALL, &SECOND]);
+/// The same, which answers with rows: each of its parts is sent alone.
+static ALONE: Statement = Statement::row("ALONE", &[&FIRST, &BUMP, &ALL, &READ, &SECOND]);
+
+async fn bumped(conn: &mut Conn, statement: &'static Statement) -> Uuid {
+    let id = Uuid::now_v7();
+    let args = [("id", id.into()), ("one", 1_i64.into())];
+    let done = conn.transaction(async |conn| {
+        conn.fetch_and_commit(statement, &args).await?;
+        Ok(())
+    });
+    done.await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn of_a_thousand_transactions_that_write_one_row_none_is_lost_or_partial() {
+    const EACH: usize = 170;
+    with(|cluster| async move {
+        let mut reader = cluster.reader().await;
+        let tables = "CREATE TABLE hot (id bigint PRIMARY KEY, n bigint NOT NULL) ENGINE=InnoDB;
+            CREATE TABLE told (id binary(16) NOT NULL, part bigint NOT NULL, PRIMARY KEY (id, part)) ENGINE=InnoDB;
+            INSERT INTO hot VALUES (1, 0)";
+        reader.script("TABLES", tables).await.unwrap();
+        lost_races();
+        let began = Instant::now();
+        let mut writers = Vec::new();
+        for writer in 0..6 {
+            let location = cluster.node(writer % 3).location;
+            // Long enough for the last of six.
+            let location = location.leased(Duration::from_secs(90));
+            let mut conn = location.connect(Purpose::Engine).await.unwrap();
+            writers.push(async move {
+                let mut told = Vec::new();
+                for at in 0..EACH {
+                    told.push(bumped(&mut conn, [&AT_ONCE, &ALONE][(at + writer / 3) % 2]).await);
+                }
+                conn.close().await;
+                told
+            });
+        }
+        let acknowledged: Vec<Uuid> = together(writers).await.into_iter().flatten().collect();
+        told("one row that six connections to three nodes write", acknowledged.len(), began);
+        assert!(acknowledged.len() >= 1_000);
+        assert_eq!(number(&mut reader, "SELECT n AS it FROM hot").await, acknowledged.len() as i64);
+        let rows = reader.fetch(statement("SELECT id, {big:count(*)} AS parts FROM told GROUP BY id"), &[]).await;
+        let rows = rows.unwrap();
+        let stored: HashSet<Uuid> = rows.iter().map(|row| row.get("id").unwrap()).collect();
+        assert_eq!(stored, acknowledged.into_iter().collect());
+        assert!(rows.iter().all(|row| row.get::<i64>("parts").unwrap() == 2));
+        reader.close().await;
+    })
+    .await;
+}
+
+/// Without the wait a good part of them reads what was there before.
+#[tokio::test]
+async fn a_read_that_decides_sees_what_was_committed_at_another_node() {
+    const ROUNDS: usize = 150;
+    with(|cluster| async move {
+        let (mut here, mut there) = (at(&cluster, 0).await, at(&cluster, 1).await);
+        fill(&mut here, ROUNDS).await;
+        let mut reader = cluster.node(2).location.connect(Purpose::Query).await.unwrap();
+        for round in 0..ROUNDS {
+            let claimed = claims(&mut here, 1).await.remove(0);
+            let held = claim::held(&mut there.conn, here.process).await.unwrap();
+            assert_eq!(held.whole.len(), 1, "round {round}");
+            let open = "SELECT {big:count(*)} AS it FROM ductwork_executions WHERE result IS NULL AND process_id IS NOT NULL";
+            assert_eq!(number(&mut reader, open).await, 1, "round {round}");
+            let finished = [here.finished(claimed, Did::Returned(json!(1))).await];
+            here.commit(&finished).await;
+            let landed = ductwork::store::commit::landed(&mut there.conn, &finished, here.process).await;
+            assert_eq!(landed.unwrap().len(), 1, "round {round}");
+        }
+        // No read of the work itself waits.
+        let waits = number(&mut there.conn, "SELECT {big:@@wsrep_sync_wait} AS it").await;
+        assert_eq!(waits, 0);
+        reader.close().await;
+    })
+    .await;
+}
