@@ -36,7 +36,7 @@ struct Writer {
     number: usize,
     location: Location,
     driver: Driver,
-    epoch: i64,
+    epoch: u32,
     record: Rc<Record>,
 }
 
@@ -131,7 +131,8 @@ impl Writer {
 
     async fn claim(&mut self) -> Vec<Claimed> {
         loop {
-            match claim::claim(&mut self.driver.conn, self.claimant(), "P", 1, LEASE).await {
+            let claimant = self.claimant();
+            match claim::claim(&mut self.driver.conn, claimant, "P", 1, LEASE).await {
                 Ok(Claim::Taken(taken)) => return taken,
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => self.reconnect(error).await,

@@ -252,7 +252,7 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
         let mut known: HashSet<ExecutionId> = HashSet::new();
         lost_races();
         let began = Instant::now();
-        for epoch in 1..=i64::from(ROUNDS) {
+        for epoch in 1..=ROUNDS {
             let past = Claimant {
                 process,
                 epoch: epoch - 1,
