@@ -640,28 +640,19 @@ impl Conn {
         )
     }
 
-    /// Runs a statement by which something is decided that no lock and no write stands for, alone; its rows. A node of
-    /// a cluster waits before it answers until it has all that was committed at the others.
+    /// Runs a statement by which something is decided that no lock and no write stands for, outside of a transaction; its
+    /// rows. A node of a cluster catches up with the others before.
     pub(super) async fn fetch_latest(
         &mut self,
         statement: &Statement,
         args: Args<'_>,
     ) -> Result<Vec<Row>, Error> {
-        self.see_all(true, statement).await?;
-        let rows = self.fetch(statement, args).await;
-        if !self.broken {
-            self.see_all(false, statement).await?;
+        if let Inner::Mysql(conn) = &mut self.inner {
+            let done = self.patience.answered(conn.catch_up()).await;
+            self.statements += conn.take_sent();
+            done.map_err(|error| self.failed(error, statement.name))?;
         }
-        rows
-    }
-
-    async fn see_all(&mut self, all: bool, statement: &Statement) -> Result<(), Error> {
-        let Inner::Mysql(conn) = &mut self.inner else {
-            return Ok(());
-        };
-        let done = self.patience.answered(conn.see_all(all)).await;
-        self.statements += conn.take_sent();
-        done.map_err(|error| self.failed(error, statement.name))
+        self.fetch(statement, args).await
     }
 
     /// Runs a statement that yields at most one row.

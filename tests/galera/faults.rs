@@ -324,3 +324,63 @@ async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another(
     })
     .await;
 }
+
+/// A process writes its own row with all that it does: two connections at two nodes would be in each other's way.
+#[tokio::test]
+async fn a_node_that_is_not_to_be_worked_with_is_left_by_all_connections_of_a_process() {
+    with(|cluster| async move {
+        let mut person = cluster
+            .node(2)
+            .location
+            .connect(Purpose::Query)
+            .await
+            .unwrap();
+        for (strikes, heals) in [
+            (
+                "SET GLOBAL wsrep_desync = ON",
+                "SET GLOBAL wsrep_desync = OFF",
+            ),
+            ("SET GLOBAL read_only = ON", "SET GLOBAL read_only = OFF"),
+        ] {
+            let location = cluster.location(2);
+            let engine = location.connect(Purpose::Engine).await.unwrap();
+            let lifeline = location.connect(Purpose::Lifeline).await.unwrap();
+            assert_eq!(location.server(), Some(cluster.host(2)));
+            assert!(!engine.is_broken() && !lifeline.is_broken());
+            person.script("STRIKE", strikes).await.unwrap();
+            let another = location.connect(Purpose::Engine).await;
+            let alone = cluster.node(2).location.connect(Purpose::Engine).await;
+            person.script("HEAL", heals).await.unwrap();
+            let another = another.unwrap();
+            assert_eq!(location.server(), Some(cluster.host(0)), "{strikes}");
+            assert!(
+                engine.is_broken() && lifeline.is_broken() && !another.is_broken(),
+                "{strikes}"
+            );
+            let error = alone.err().expect(strikes);
+            assert!(
+                error.is_unavailable() && error.remedy().is_some(),
+                "{strikes}: {error:?}"
+            );
+            // Nor does it come back as soon as it may.
+            let further = location.connect(Purpose::Lifeline).await.unwrap();
+            assert_eq!(location.server(), Some(cluster.host(0)), "{strikes}");
+            for conn in [engine, lifeline, another, further] {
+                conn.close().await;
+            }
+            until_synced(&mut person).await;
+        }
+        person.close().await;
+    })
+    .await;
+}
+
+async fn until_synced(person: &mut Conn) {
+    let synced = "SELECT {big:count(*)} AS it FROM information_schema.GLOBAL_STATUS
+                   WHERE VARIABLE_NAME = 'WSREP_LOCAL_STATE_COMMENT' AND VARIABLE_VALUE = 'Synced'";
+    let began = Instant::now();
+    while number(person, synced).await == 0 {
+        assert!(began.elapsed() < DEADLINE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

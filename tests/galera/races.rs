@@ -7,6 +7,7 @@ use ductwork::definition::Pipeline;
 use ductwork::model::*;
 use ductwork::store::cancel::{Cancel, cancel};
 use ductwork::store::claim::{self, Claim};
+use ductwork::store::migrate;
 use ductwork::store::process::{self, Claimant};
 use ductwork::store::prune::prune;
 use ductwork::store::revive::{Revive, revive};
@@ -195,6 +196,91 @@ async fn claims_of_three_nodes_never_give_an_execution_twice() {
     .await;
 }
 
+/// Three workers at these nodes work off a queue by ten at a time.
+async fn worked_off(cluster: &Cluster, nodes: [usize; 3], what: &str) {
+    const RUNS: usize = 900;
+    let mut drivers = Vec::new();
+    for node in nodes {
+        drivers.push(at(cluster, node).await);
+    }
+    fill(&mut drivers[0], RUNS).await;
+    lost_races();
+    let began = Instant::now();
+    let worked = together(drivers.into_iter().map(|mut driver| async move {
+        let (mut executions, mut transactions, mut empty) = (0, 0, 0);
+        while empty < 10 {
+            let claimed = driver.claim("P", 10).await;
+            transactions += 2;
+            if claimed.is_empty() {
+                empty += 1;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let mut finished = Vec::new();
+            for claimed in claimed {
+                executions += 1;
+                finished.push(driver.finished(claimed, Did::Returned(json!(1))).await);
+            }
+            assert_eq!(driver.commit(&finished).await.stale, []);
+        }
+        (executions, transactions)
+    }))
+    .await;
+    told(
+        what,
+        worked.iter().map(|(_, transactions)| transactions).sum(),
+        began,
+    );
+    assert_eq!(
+        worked
+            .iter()
+            .map(|(executions, _)| executions)
+            .sum::<usize>(),
+        RUNS
+    );
+    let mut reader = cluster.reader().await;
+    let over = "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status <> 'completed'";
+    assert_eq!(number(&mut reader, over).await, 0);
+    reader.close().await;
+}
+
+#[tokio::test]
+async fn workers_at_three_nodes_work_off_a_queue_as_those_at_one_do() {
+    with(|cluster| async move {
+        worked_off(&cluster, [0, 0, 0], "three workers at one node").await;
+        worked_off(&cluster, [0, 1, 2], "three workers at three nodes").await;
+        sound(&cluster).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn starters_at_three_nodes_make_one_schema() {
+    with(|cluster| async move {
+        let mut reader = cluster.reader().await;
+        let drop = "SELECT 'DROP ' || CASE TABLE_TYPE WHEN 'VIEW' THEN 'VIEW ' ELSE 'TABLE ' END || TABLE_NAME AS it
+                      FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_TYPE DESC";
+        let tables = "SELECT {big:count(*)} AS it FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()";
+        let whole = number(&mut reader, tables).await;
+        for row in reader.fetch(statement(drop), &[]).await.unwrap() {
+            let drop: String = row.get("it").unwrap();
+            reader.script("DROP", Box::leak(drop.into_boxed_str())).await.unwrap();
+        }
+        assert_eq!(number(&mut reader, tables).await, 0);
+        let nodes: Vec<_> = (0..3).map(|node| cluster.node(node).location).collect();
+        together(nodes.into_iter().map(|node| async move {
+            let mut conn = node.connect(Purpose::Query).await.unwrap();
+            migrate::migrate(&mut conn).await.unwrap();
+            migrate::check(&mut conn).await.unwrap();
+            conn.close().await;
+        }))
+        .await;
+        assert_eq!(number(&mut reader, tables).await, whole);
+        migrate::check(&mut reader).await.unwrap();
+        reader.close().await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
     const RUNS: usize = 60;
@@ -303,9 +389,12 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         assert_eq!(order.len(), runs.len());
         lost_races();
         let began = Instant::now();
-        let (mut revived, mut gone) = (0, 0);
+        let (mut revived, mut gone) = (0_u64, 0);
         for run in order {
+            // Which of them comes first is a matter of some milliseconds.
+            let late = Duration::from_millis((revived + gone) % 24);
             let pruned = tokio::task::spawn_local(async move {
+                tokio::time::sleep(late).await;
                 prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
                 there
             });
@@ -318,6 +407,7 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         }
         told("revived at one node, pruned at another", 2 * RUNS, began);
         eprintln!("{revived} were revived, {gone} were gone");
+        assert!(revived > 0 && gone > 0);
         sound(&cluster).await;
     })
     .await;
@@ -403,7 +493,11 @@ async fn a_read_that_decides_sees_what_was_committed_at_another_node() {
             assert_eq!(landed.unwrap().len(), 1, "round {round}");
         }
         // No read of the work itself waits.
-        let waits = number(&mut there.conn, "SELECT {big:@@wsrep_sync_wait} AS it").await;
+        let waits = number(
+            &mut there.conn,
+            "SELECT {big:@@wsrep_sync_wait} AS it",
+        )
+        .await;
         assert_eq!(waits, 0);
         reader.close().await;
     })

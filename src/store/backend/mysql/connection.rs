@@ -166,6 +166,7 @@ impl Mysql {
         let told = self.told(session::READ_BACK).await?;
         session::check(&told, self.server, patience)?;
         session::check_writable(&told, purpose)?;
+        self.catch_up().await.map_err(refused)?;
         self.check_engine().await?;
         self.check_pooler().await?;
         if purpose != Purpose::Page {
@@ -283,13 +284,22 @@ impl Mysql {
         asked.await.map_err(refused)
     }
 
-    /// From now on a read waits until this node has all that was committed at another one before it was asked; or no
-    /// read does, but those of a connection that is for reading.
-    pub async fn see_all(&mut self, all: bool) -> Result<(), Failure> {
-        if self.in_cluster && !self.sees_all {
-            let waits = u8::from(all);
-            self.text(&format!("SET SESSION wsrep_sync_wait = {waits}"))
-                .await?;
+    /// Waits until this node of a cluster has all that was committed at the others before. One that has been cut off
+    /// cannot: it fails, or has no answer before it knows that it is.
+    pub async fn catch_up(&mut self) -> Result<(), Failure> {
+        // Each read of a connection that is for reading has waited already.
+        let lags = self.in_cluster && !self.sees_all;
+        let asked: &[&str] = match self.server.is_mariadb {
+            _ if !lags => &[],
+            true => &["SET STATEMENT wsrep_sync_wait = 1 FOR SELECT 1"],
+            false => &[
+                "SET SESSION wsrep_sync_wait = 1",
+                "SELECT 1",
+                "SET SESSION wsrep_sync_wait = 0",
+            ],
+        };
+        for sql in asked {
+            self.text(sql).await?;
         }
         Ok(())
     }
