@@ -347,6 +347,8 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
                 let claimed = claim::claim(&mut before.conn, past, "P", 1, LEASE).await;
                 (before, claimed.unwrap())
             });
+            // Which of them comes first is a matter of some milliseconds.
+            tokio::time::sleep(Duration::from_millis(u64::from(epoch % 12))).await;
             let present = Claimant { process, epoch };
             process::fence_earlier(&mut after, present).await.unwrap();
             let held = claim::held(&mut after, process).await.unwrap();
@@ -371,6 +373,11 @@ async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
     .await;
 }
 
+static LONG_AGO: Statement = Statement::new(
+    "LONG_AGO",
+    "UPDATE ductwork_runs SET halted_at = 1 WHERE id = :run",
+);
+
 #[tokio::test]
 async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
     const RUNS: usize = 400;
@@ -380,30 +387,30 @@ async fn what_one_node_revives_and_another_prunes_is_whole_or_gone() {
         here.work("P", |_| Did::Refused).await;
         let halted = "SELECT {big:count(*)} AS it FROM ductwork_runs WHERE status = 'halted'";
         assert_eq!(number(&mut here.conn, halted).await, RUNS as i64);
-        let oldest = "SELECT id FROM ductwork_runs WHERE status = 'halted' ORDER BY halted_at, id";
-        let rows = here.conn.fetch(statement(oldest), &[]).await.unwrap();
-        let order: Vec<RunId> = rows
-            .iter()
-            .map(|row| RunId(row.get::<Uuid>("id").unwrap()))
-            .collect();
-        assert_eq!(order.len(), runs.len());
+        // A prune takes the oldest, and of these there is one at a time that may be pruned.
+        let later = "UPDATE ductwork_runs SET halted_at = halted_at + 86400000000";
+        there.conn.fetch(statement(later), &[]).await.unwrap();
         lost_races();
         let began = Instant::now();
         let (mut revived, mut gone) = (0_u64, 0);
-        for run in order {
+        for run in runs {
+            let args = [("run", run.0.into())];
+            assert_eq!(there.conn.execute(&LONG_AGO, &args).await.unwrap(), 1);
             // Which of them comes first is a matter of some milliseconds.
             let late = Duration::from_millis((revived + gone) % 24);
             let pruned = tokio::task::spawn_local(async move {
                 tokio::time::sleep(late).await;
-                prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
-                there
+                let pruned = prune(&mut there.conn, Duration::ZERO, 1).await.unwrap();
+                (there, pruned)
             });
-            match revive(&mut here.conn, run).await.unwrap() {
-                Revive::Done(_) => revived += 1,
-                Revive::NotFound => gone += 1,
+            let what = revive(&mut here.conn, run).await.unwrap();
+            let (driver, pruned) = pruned.await.unwrap();
+            there = driver;
+            match (what, pruned) {
+                (Revive::Done(_), 0) => revived += 1,
+                (Revive::NotFound, 1) => gone += 1,
                 other => panic!("{other:?}"),
             }
-            there = pruned.await.unwrap();
         }
         told("revived at one node, pruned at another", 2 * RUNS, began);
         eprintln!("{revived} were revived, {gone} were gone");
