@@ -50,6 +50,10 @@ statements! {
     DUE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
     DUE_READABLE in Mysql from "backend/mysql/claim.sql";
     REMOVE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
+    ALL_REMOVED in Mysql from "backend/mysql/claim.sql";
+    ALL_STAMPED in Mysql from "backend/mysql/claim.sql";
+    /// What is due and locked by us is taken off the queue and stamped, or nothing of it.
+    TAKE_LOCKED runs [&REMOVE_AVAILABILITIES, &ALL_REMOVED, &STAMP_EXECUTIONS, &ALL_STAMPED];
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
     /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due
     /// before it has enough, so it is for processes that have met such a thing.
@@ -314,35 +318,42 @@ pub async fn claim_behind(
             false => conn.fetch(&TAKE_READABLE, &args).await?,
         };
         if taken.is_empty() {
-            return Ok(Ok((Vec::new(), cursor, Vec::new())));
+            return Ok(Ok((Vec::new(), Vec::new(), cursor, Vec::new())));
         }
         failpoint!(conn, "claim.taken");
-        let rows = Rows::new().ids("id", ids(&taken)?);
-        if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
-            let args = [("b", (&rows).into())];
-            conn.write(&REMOVE_AVAILABILITIES, &args, taken.len())
-                .await?;
-        }
-        let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
-        // I2: what is available is unclaimed.
-        conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;
-        failpoint!(conn, "claim.written");
+        let ids = ids(&taken)?;
+        let rows = Rows::new().ids("id", ids.iter().copied());
         let cursors = taken.iter().map(|row| Cursor::of(row, "due_at", "id"));
         let cursors = cursors.collect::<Result<Vec<_>, Error>>()?;
         let last = cursors.into_iter().max().unwrap_or(cursor);
+        let waited = waited(&taken)?;
+        let args = [("taken", (&rows).into()), process.clone(), lease.clone()];
+        // I2: what is available is unclaimed.
+        if REMOVE_AVAILABILITIES.is_for(conn.dialect()) {
+            failpoint!(conn, "claim.written");
+            let more = [("b", (&rows).into()), ("count", taken.len().into())];
+            let args: Vec<_> = args.into_iter().chain(more).collect();
+            conn.fetch_and_commit(&TAKE_LOCKED, &args).await?;
+            return Ok(Ok((Vec::new(), ids, last, waited)));
+        }
+        conn.write(&STAMP_EXECUTIONS, &args, taken.len()).await?;
+        failpoint!(conn, "claim.written");
         let args = [("b", (&rows).into()), process.clone()];
-        Ok(Ok((
-            conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?,
-            last,
-            waited(&taken)?,
-        )))
+        let loaded = conn.fetch_and_commit(&LOAD_CLAIMED, &args).await?;
+        Ok(Ok((loaded, Vec::new(), last, waited)))
     });
     let loaded = loaded.await?;
     failpoint!(conn, "claim.end");
-    let (rows, last, waited) = match loaded {
+    let (mut rows, unloaded, last, waited) = match loaded {
         Ok(loaded) => loaded,
         Err(nothing) => return Ok((nothing, none(cursor))),
     };
+    // A server to which the writes went together with their COMMIT is asked for them afterwards: they are ours.
+    if !unloaded.is_empty() {
+        let ids = Rows::new().ids("id", unloaded);
+        let args = [("b", (&ids).into()), process];
+        rows = conn.fetch_autocommit(&LOAD_CLAIMED, &args).await?;
+    }
     with_inputs(conn, understood(&rows)?, last, waited).await
 }
 

@@ -58,6 +58,42 @@ statements! {
     MOVE_HELD in Mysql from "backend/mysql/commit.sql";
     ALL_HELD_MOVED in Mysql from "backend/mysql/commit.sql";
     END_HELD_RUNS in Mysql from "backend/mysql/commit.sql";
+    TOUCH_UNPAUSED in Mysql from "backend/mysql/commit.sql";
+    ONE_TOUCHED in Mysql from "backend/mysql/commit.sql";
+    CLOSE_ALL in Mysql from "backend/mysql/commit.sql";
+    ALL_ARE_CLOSED in Mysql from "backend/mysql/commit.sql";
+    /// Guard and writes at once, where it is likely that all results still count: refused as a whole where one does
+    /// not, or where there is more to tell.
+    COMMIT_WHOLE runs [
+        &TOUCH_UNPAUSED,
+        &ONE_TOUCHED,
+        &CLOSE_ALL,
+        &ALL_ARE_CLOSED,
+        &MOVE_WITH_RESULT,
+        &ALL_MOVED,
+        &END_STEPS,
+        &INSERT_NEXT_STEPS,
+        &INSERT_ATTEMPTS,
+        &QUEUE_ATTEMPTS,
+        &RECORD_TRANSITIONS,
+        &RECORD_ADVANCEMENTS,
+        &END_RUNS,
+    ];
+    /// The same where no attempt goes to the queue.
+    COMMIT_SIMPLE_WHOLE runs [
+        &TOUCH_UNPAUSED,
+        &ONE_TOUCHED,
+        &CLOSE_ALL,
+        &ALL_ARE_CLOSED,
+        &MOVE_WITH_RESULT,
+        &ALL_MOVED,
+        &END_STEPS,
+        &INSERT_NEXT_STEPS,
+        &INSERT_ATTEMPTS,
+        &RECORD_TRANSITIONS,
+        &RECORD_ADVANCEMENTS,
+        &END_RUNS,
+    ];
     /// The guard, where statements are asked in turn.
     TOUCH_AND_CLOSE runs [&claim::TOUCH_PROCESS, &CLOSE_EXECUTIONS];
     /// The statements that follow the guard.
@@ -303,8 +339,57 @@ async fn joined(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Res
     Ok(Some((held, paused)))
 }
 
+/// All of them in one trip, as if each still counted; `None` where that is refused, and nothing was written.
+async fn whole(
+    conn: &mut Conn,
+    planned: &[Planned<'_>],
+    args: Args<'_>,
+) -> Result<Option<Held>, Error> {
+    let mut is_refused = false;
+    let all: Vec<&Planned<'_>> = planned.iter().collect();
+    let rows = rows(&all).ints("last", all.iter().map(|_| 0));
+    let moves = all.iter().filter(|row| row.moves()).count();
+    let more = [
+        ("held", (&rows).into()),
+        ("moves", moves.into()),
+        ("all", all.len().into()),
+    ];
+    let args: Vec<_> = args.iter().cloned().chain(more).collect();
+    let write = match all.iter().all(|row| row.is_simple()) {
+        true => &COMMIT_SIMPLE_WHOLE,
+        false => &COMMIT_WHOLE,
+    };
+    let written = conn.transaction(async |conn| {
+        failpoint!(conn, "commit.guarded");
+        match conn.fetch_and_commit(write, &args).await {
+            // Who is to blame is found out with the next question.
+            Err(error) if error.is_count() => {
+                is_refused = true;
+                Err(Error::Corrupt("not all results count any more".to_owned()))
+            }
+            written => written,
+        }
+    });
+    match written.await {
+        Ok(_) => {
+            let ids = all.iter().map(|row| row.of.claimed.execution_id);
+            Ok(Some(Some((ids.map(|id| (id, false)).collect(), false))))
+        }
+        Err(_) if is_refused => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The same, one statement after the other.
 async fn in_turn(conn: &mut Conn, planned: &[Planned<'_>], args: Args<'_>) -> Result<Held, Error> {
+    // Which of two is the last at a barrier has to be read.
+    let arrives = planned.iter().any(|row| row.arrives_at.is_some());
+    if CLOSE_ALL.is_for(conn.dialect())
+        && !arrives
+        && let Some(held) = whole(conn, planned, args).await?
+    {
+        return Ok(held);
+    }
     conn.transaction(async |conn| {
         let mut answer = conn.fetch(&TOUCH_AND_CLOSE, args).await?.into_iter();
         let Some(process) = answer.next() else {

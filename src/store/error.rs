@@ -172,6 +172,11 @@ impl Error {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
 
+    /// True where a write did not write as many rows as it had to, and nothing was written.
+    pub(super) fn is_count(&self) -> bool {
+        matches!(self, Self::Retryable { source, .. } if source.is_count())
+    }
+
     /// The remedy for a person, where the error lasts until somebody does something.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
@@ -307,6 +312,11 @@ impl Source {
     /// True for the word of the database itself, and not of the way to it.
     fn has_answered(&self) -> bool {
         self.driver().is_some_and(DriverError::has_answered)
+    }
+
+    /// True where the user lacks a right.
+    pub(super) fn is_denied(&self) -> bool {
+        matches!(self, Self::Mysql(failure) if failure.is_denied())
     }
 
     /// True where the file itself is not what it should be.

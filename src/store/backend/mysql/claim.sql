@@ -22,3 +22,9 @@ SELECT q.execution_id AS id, q.due_at, {now} - q.due_at AS waited FROM ductwork_
 
 -- name: REMOVE_AVAILABILITIES
 {delete:ductwork_availabilities;b(id id)} WHERE {of:ductwork_availabilities.execution_id;b(id id)}
+
+-- name: ALL_REMOVED
+{whole:ROW_COUNT();:count}
+
+-- name: ALL_STAMPED
+{whole:ROW_COUNT();:count}

@@ -80,3 +80,26 @@ UPDATE {into:ductwork_runs;held}
    AND held.ends = 1
    AND held.arrives_at IS NULL
    AND ductwork_runs.status IN ('in_progress', 'dampened')
+
+-- name: TOUCH_UNPAUSED
+-- A process that is paused is told so by another question.
+UPDATE ductwork_processes SET beat_seq = beat_seq + 1, last_heartbeat_at = {now}
+ WHERE id = :process AND epoch <= :epoch AND coalesce(paused, 0) = 0
+
+-- name: ONE_TOUCHED
+{whole:ROW_COUNT();1}
+
+-- name: CLOSE_ALL
+-- The claim's fence (I4, I5), of results that are `held` if all of them are.
+UPDATE {into:ductwork_executions;held}
+   SET ductwork_executions.completed_at = {now}, ductwork_executions.result = held.result,
+       ductwork_executions.error_class = held.error_class,
+       ductwork_executions.error_message = held.error_message,
+       ductwork_executions.error_backtrace = held.error_backtrace, ductwork_executions.log = held.log
+  {from:held}
+ WHERE ductwork_executions.id = held.execution_id
+   AND ductwork_executions.process_id = :process
+   AND ductwork_executions.result IS NULL
+
+-- name: ALL_ARE_CLOSED
+{whole:ROW_COUNT();:all}

@@ -16,13 +16,15 @@ pub const LONGEST: usize = 1 << 20;
 /// True of a statement that is several, none of which returns rows.
 pub fn is_fit(statement: &Statement) -> bool {
     let parts = statement.parts(Dialect::Mysql);
-    let writes = |one: &&'static Statement| {
-        let sql = one.sql(Dialect::Mysql).trim_start();
-        let words = ["INSERT ", "UPDATE ", "DELETE ", super::WHOLE];
-        words.iter().any(|word| sql.starts_with(word))
-    };
     // Of what is one statement elsewhere somebody may want the count, of which a compound one has none.
-    !statement.in_row().is_empty() && parts.iter().all(writes)
+    !statement.in_row().is_empty() && parts.iter().all(|one| writes(one))
+}
+
+/// True of a statement that returns no rows.
+pub fn writes(statement: &Statement) -> bool {
+    let sql = statement.sql(Dialect::Mysql).trim_start();
+    let words = ["INSERT ", "UPDATE ", "DELETE ", super::WHOLE];
+    words.iter().any(|word| sql.starts_with(word))
 }
 
 /// The text of one.

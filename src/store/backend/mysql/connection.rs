@@ -349,15 +349,20 @@ impl Mysql {
         args: Args<'_>,
     ) -> Result<Answer, Failed> {
         let mut answer = Answer::default();
-        if let Some(begin) = begin {
+        let first = begin.and_then(|begin| self.with_begin(begin, statement, args));
+        let sent = usize::from(first.is_some());
+        if let Some(first) = first {
+            // Of several in one there is the count of the last.
+            answer.written = self.text(&first).await.map_err(Failed::before_end)?;
+        } else if let Some(begin) = begin {
             self.script(begin).await.map_err(Failed::before_end)?;
         }
         for (batch, rows) in batches(statement, args) {
             self.stage(batch, rows).await.map_err(Failed::before_end)?;
         }
         let values = value::parameters(statement, args);
-        let (mut written, mut found) = (0, 0);
-        for asked in statement.rendered(Dialect::Mysql).asked {
+        let (mut written, mut found) = (answer.written, 0);
+        for asked in &statement.rendered(Dialect::Mysql).asked[sent..] {
             let given: Vec<&Arg<'_>> = asked.given.iter().map(|index| values[*index]).collect();
             if asked.sql.trim_start().starts_with(WHOLE) {
                 let rows = Arg::Int(Some(found));
@@ -378,6 +383,25 @@ impl Mysql {
             self.script(end).await.map_err(Failed::at_end)?;
         }
         Ok(answer)
+    }
+
+    /// The first of several statements, where it writes and one that reads follows, as one with the beginning of its
+    /// transaction.
+    fn with_begin(&self, begin: &str, statement: &Statement, args: Args<'_>) -> Option<String> {
+        let parts = statement.parts(Dialect::Mysql);
+        let [first, second, ..] = parts.as_slice() else {
+            return None;
+        };
+        let reads = |one: &Statement| is_read(one.sql(Dialect::Mysql));
+        let is_fit = self.server.is_mariadb && compound::writes(first) && reads(second);
+        if !is_fit || !batches(first, args).is_empty() {
+            return None;
+        }
+        let mut text = Compound::begin();
+        text.set(first, args);
+        text.then(begin);
+        text.then(&first.rendered(Dialect::Mysql).compound);
+        Some(text.end())
     }
 
     /// As one statement. A long batch goes before it.

@@ -52,6 +52,11 @@ impl Failure {
         matches!(self, Self::Count { .. }) || self.code() == 1690
     }
 
+    /// True where the user lacks a right.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.code(), 1044 | 1142 | 1143 | 1227 | 1370)
+    }
+
     /// True when a change of the schema was made already: the table, the column, the index or the constraint is
     /// there, or is not there any more.
     pub fn is_done_already(&self) -> bool {
