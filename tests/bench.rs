@@ -90,6 +90,16 @@ fn check(report: &serde_json::Value) {
 
 const ARGS: [&str; 5] = ["chain5", "latency", "--runs", "10", "--json"];
 
+#[cfg(feature = "mysql-tests")]
+fn mysql() -> String {
+    match std::env::var("DUCTWORK_TEST_MYSQL_URL") {
+        Ok(url) => url,
+        Err(_) => {
+            panic!("DUCTWORK_TEST_MYSQL_URL is not set: run scripts/test, which starts a server")
+        }
+    }
+}
+
 fn postgres() -> String {
     match std::env::var("DUCTWORK_TEST_POSTGRES_URL") {
         Ok(url) => url,
@@ -115,6 +125,14 @@ fn a_benchmark_on_postgres_reports() {
     check(&report(&output));
 }
 
+#[cfg(feature = "mysql-tests")]
+#[test]
+fn a_benchmark_on_mysql_reports() {
+    let place = Place::with(&mysql());
+    let output = place.bench(&ARGS).wait_with_output().unwrap();
+    check(&report(&output));
+}
+
 /// Runs one workload tiny, on one database; its values by name.
 fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
     let place = Place::with(url);
@@ -135,9 +153,14 @@ fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
         .collect()
 }
 
-/// On both databases: the names that must be there, each with more than nothing.
-fn on_both(workload: &str, more: &[&str], names: &[&str]) {
-    for url in ["sqlite://real.db", &postgres()] {
+/// On every database: the names that must be there, each with more than nothing.
+fn on_every(workload: &str, more: &[&str], names: &[&str]) {
+    for url in [
+        "sqlite://real.db",
+        &postgres(),
+        #[cfg(feature = "mysql-tests")]
+        &mysql(),
+    ] {
         let values = tiny(url, workload, more);
         for name in names {
             let value = values.iter().find(|(known, _)| known == name);
@@ -154,68 +177,68 @@ fn a_step_is_compared_with_the_rows_it_writes() {
         "limit, 1 connection, batch 100",
         "limit, 2 connections, batch 500",
     ];
-    on_both("chain5", &[], &names);
-    on_both("flat", &[], &names);
+    on_every("chain5", &[], &names);
+    on_every("flat", &[], &names);
 }
 
 #[test]
 fn triggers_are_compared_with_the_rows_they_write() {
-    on_both("trigger", &[], &["triggered", "limit", "one alone, p50"]);
+    on_every("trigger", &[], &["triggered", "limit", "one alone, p50"]);
 }
 
 #[test]
 fn a_fan_out_is_as_wide_as_asked_for() {
     let names = ["20 branches", "20 branches: memory, peak"];
-    on_both("fanout", &["--width", "20"], &names);
+    on_every("fanout", &["--width", "20"], &names);
 }
 
 #[test]
 fn commands_are_compared_with_xargs() {
-    on_both("commands", &[], &["worked", "limit"]);
+    on_every("commands", &[], &["worked", "limit"]);
 }
 
 #[test]
 fn a_queue_and_a_history_are_as_long_as_asked_for() {
     let names = ["50 waiting", "50 waiting, 250 finished"];
-    on_both("backlog", &["--backlog", "50"], &names);
+    on_every("backlog", &["--backlog", "50"], &names);
 }
 
 #[test]
 fn an_audit_is_timed_on_a_history_as_long_as_asked_for() {
     let names = ["all", "of it: a look at each table"];
-    on_both("audit", &["--history", "50"], &names);
+    on_every("audit", &["--history", "50"], &names);
 }
 
 #[test]
 fn a_history_is_deleted_alone_and_beside_work() {
     let names = ["worked alone", "deleted alone", "deleted beside the work"];
-    on_both("retention", &["--history", "5000"], &names);
+    on_every("retention", &["--history", "5000"], &names);
 }
 
 #[test]
 fn what_a_person_types_is_timed_on_a_history_a_queue_and_a_wide_run() {
     let options = ["--history", "50", "--backlog", "50", "--width", "100"];
     let names = ["runs", "show RUN, of 100 branches", "audit, after that"];
-    on_both("prompt", &options, &names);
+    on_every("prompt", &options, &names);
 }
 
 #[test]
 fn the_consoles_pages_are_timed_on_a_history_a_queue_and_a_wide_run() {
     let options = ["--history", "50", "--backlog", "50", "--width", "100"];
     let names = ["/runs?pipeline=Rare, p99", "a run: 100 wide, open, p99"];
-    on_both("pages", &options, &names);
+    on_every("pages", &options, &names);
 }
 
 #[test]
 fn contention_is_measured_with_more_and_more_processes() {
     let names = ["1 worker", "8 workers", "pipeline_advancer.count 16"];
-    on_both("contention", &[], &names);
+    on_every("contention", &[], &names);
 }
 
 #[test]
 fn a_storm_passes() {
     let names = ["throughput", "throughput is back, p50"];
-    on_both("storm", &["--kills", "1"], &names);
+    on_every("storm", &["--kills", "1"], &names);
 }
 
 #[test]
@@ -227,7 +250,7 @@ fn an_idle_process_tells_how_much_it_asks_the_database() {
         }
     }
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    on_both("idle", &[], &names);
+    on_every("idle", &[], &names);
 }
 
 #[test]

@@ -88,6 +88,14 @@ fn every_drill_shows_what_it_is_for_on_postgres() {
     every_drill_shows_what_it_is_for(&url, true);
 }
 
+#[cfg(feature = "mysql-tests")]
+#[test]
+fn every_drill_shows_what_it_is_for_on_mysql() {
+    let url = std::env::var("DUCTWORK_TEST_MYSQL_URL")
+        .expect("DUCTWORK_TEST_MYSQL_URL is not set: run scripts/test, which starts a server");
+    every_drill_shows_what_it_is_for(&url, true);
+}
+
 #[test]
 fn a_drill_tells_people_who_did_what_and_who_was_refused() {
     let place = place("sqlite://real.db");

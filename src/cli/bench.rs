@@ -20,8 +20,8 @@ use super::start::{block_signals, log};
   ductworkd bench backlog --backlog 1000000      # takes a while, and some gigabytes
   ductworkd bench audit retention --history 1000000
 
-It works in schemas (PostgreSQL) or files (SQLite) of its own beside the configured one, and
-removes them afterwards. It loads the server like any busy daemon does.
+It works in schemas (PostgreSQL), databases (MySQL, MariaDB) or files (SQLite) of its own beside the configured
+one, and removes them afterwards. It loads the server like any busy daemon does.
 ")]
 pub struct Bench {
     /// The workloads: chain5, flat, trigger, latency, idle, fanout, commands, backlog,

@@ -19,8 +19,8 @@ use super::start::{block_signals, log};
   ductworkd drill lease-race fan-in-race
   ductworkd drill --json | jq '.drills[] | {drill, shown}'
 
-Each drill plays in a schema (PostgreSQL) or file (SQLite) of its own beside the configured one,
-which is removed afterwards. It prints who did what, and who was refused, checks every invariant,
+Each drill plays in a schema (PostgreSQL), database (MySQL, MariaDB) or file (SQLite) of its own beside the
+configured one, which is removed afterwards. It prints who did what, and who was refused, checks every invariant,
 and says what was shown. Exit status 1: something was not as it must be. The result is kept in the
 configured database, where that is one of Ductwork's, for the console's page /trust.
 ")]

@@ -335,7 +335,7 @@ async fn both_wait(conn: &mut store::Conn, sessions: [Option<i64>; 2]) -> Result
         if fault_injection::waits(conn, one).await? && fault_injection::waits(conn, two).await? {
             return Ok(());
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        tokio::time::sleep(fault_injection::LOOK_AGAIN).await;
     }
     Err(Error::Broken(
         "the two did not come to wait for the barrier".to_owned(),

@@ -23,10 +23,12 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A database of its own: a file, or a schema that is dropped at the end.
+/// A database of its own: a file, or a schema or a database that is dropped at the end.
 struct Db {
     location: Location,
     _directory: Option<tempfile::TempDir>,
+    #[cfg(feature = "mysql-tests")]
+    sandbox: Option<crate::store::sandbox::Sandbox>,
 }
 
 impl Db {
@@ -35,6 +37,8 @@ impl Db {
         Self {
             location: Location::sqlite(directory.path().join("audit.db")),
             _directory: Some(directory),
+            #[cfg(feature = "mysql-tests")]
+            sandbox: None,
         }
     }
 
@@ -55,6 +59,25 @@ impl Db {
         Self {
             location: Location::parse(&url).unwrap(),
             _directory: None,
+            #[cfg(feature = "mysql-tests")]
+            sandbox: None,
+        }
+    }
+
+    #[cfg(feature = "mysql-tests")]
+    async fn mysql() -> Self {
+        let Ok(url) = std::env::var("DUCTWORK_TEST_MYSQL_URL") else {
+            panic!(
+                "DUCTWORK_TEST_MYSQL_URL is not set, so nothing was tested on MySQL. Run scripts/test, which \
+                 starts a server, or set it to one that tests may use."
+            );
+        };
+        let sandbox = crate::store::sandbox::Sandbox::beside(&url, "audit").unwrap();
+        sandbox.make().await.unwrap();
+        Self {
+            location: sandbox.location().clone(),
+            _directory: None,
+            sandbox: Some(sandbox),
         }
     }
 
@@ -71,6 +94,10 @@ impl Db {
             conn.script("drop schema", drop).await.unwrap();
         }
         conn.close().await;
+        #[cfg(feature = "mysql-tests")]
+        if let Some(sandbox) = self.sandbox {
+            sandbox.remove().await.unwrap();
+        }
     }
 }
 
@@ -353,7 +380,12 @@ async fn busy(conn: Conn) -> Hands {
 }
 
 async fn databases() -> Vec<Db> {
-    vec![Db::sqlite(), Db::postgres().await]
+    vec![
+        Db::sqlite(),
+        Db::postgres().await,
+        #[cfg(feature = "mysql-tests")]
+        Db::mysql().await,
+    ]
 }
 
 fn names(audited: Audited) -> BTreeSet<&'static str> {
@@ -449,6 +481,24 @@ const LOOSEN_POSTGRES: &str = "
     ALTER TABLE ductwork_transitions DROP CONSTRAINT ductwork_transitions_completed;
     ALTER TABLE ductwork_transitions DROP CONSTRAINT ductwork_transitions_from_step_id_key;
     ALTER TABLE ductwork_advancements DROP CONSTRAINT ductwork_advancements_result";
+const LOOSEN_MYSQL: &str = "
+    DROP INDEX ductwork_executions_only ON ductwork_executions;
+    DROP INDEX ductwork_executions_attempt ON ductwork_executions;
+    DROP INDEX ductwork_branches_fan_out ON ductwork_branches;
+    DROP INDEX ductwork_advancements_open ON ductwork_advancements;
+    DROP INDEX ductwork_runs_trigger_key ON ductwork_runs;
+    DROP INDEX ductwork_transitions_open ON ductwork_transitions;
+    DROP INDEX ductwork_transitions_from ON ductwork_transitions;
+    ALTER TABLE ductwork_runs DROP CONSTRAINT ductwork_runs_times;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_claim;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_ready_check;
+    ALTER TABLE ductwork_branches DROP CONSTRAINT ductwork_branches_halt;
+    ALTER TABLE ductwork_fan_outs DROP CONSTRAINT ductwork_fan_outs_arithmetic;
+    ALTER TABLE ductwork_steps DROP CONSTRAINT ductwork_steps_output;
+    ALTER TABLE ductwork_executions DROP CONSTRAINT ductwork_executions_claim;
+    ALTER TABLE ductwork_executions DROP CONSTRAINT ductwork_executions_result;
+    ALTER TABLE ductwork_transitions DROP CONSTRAINT ductwork_transitions_completed;
+    ALTER TABLE ductwork_advancements DROP CONSTRAINT ductwork_advancements_result";
 
 /// One way, at least, to break each.
 const CORRUPTIONS: &[(&str, &str)] = &[
@@ -543,7 +593,7 @@ const CORRUPTIONS: &[(&str, &str)] = &[
     ("I33", "DELETE FROM ductwork_runs"),
     ("I33", "DELETE FROM ductwork_branches WHERE fan_out_id IS NULL AND status = 'completed'"),
     ("I33", "DELETE FROM ductwork_definitions"),
-    ("I33", "INSERT INTO ductwork_tuples (run_id, key, value, first_set_at, last_set_at)
+    ("I33", "INSERT INTO ductwork_tuples (run_id, \"key\", value, first_set_at, last_set_at)
              SELECT step_id, 'k', '1', 5, 5 FROM ductwork_branches"),
     ("I34", "DELETE FROM ductwork_transitions"),
     ("I34", "DELETE FROM ductwork_transitions WHERE id IN (SELECT transition_id FROM ductwork_advancements WHERE result = 'error')"),
@@ -591,13 +641,14 @@ async fn every_corruption_is_found(db: Db) {
     let loosen = match conn.dialect() {
         crate::store::Dialect::Postgres => LOOSEN_POSTGRES,
         crate::store::Dialect::Sqlite => LOOSEN_SQLITE,
-        crate::store::Dialect::Mysql => unreachable!("no test of this kind runs on MySQL yet"),
+        crate::store::Dialect::Mysql => LOOSEN_MYSQL,
     };
     conn.script("loosen", loosen).await.unwrap();
     for (name, corruption) in CORRUPTIONS {
         assert_eq!(broken(&mut conn, GRACE).await, BTreeSet::new());
         conn.script("begin", "BEGIN").await.unwrap();
-        conn.script("corrupt", corruption).await.unwrap();
+        let done = conn.script("corrupt", corruption).await;
+        done.unwrap_or_else(|error| panic!("{name}: {error:?}: {corruption}"));
         let prefilter = Prefilter::take(&mut conn).await.unwrap();
         let found = names(check(&mut conn, GRACE, Some(&prefilter)).await.unwrap());
         let exactly = names(check(&mut conn, GRACE, None).await.unwrap());
@@ -633,6 +684,12 @@ async fn every_invariant_fires_on_its_corruption() {
 #[tokio::test]
 async fn every_invariant_fires_on_its_corruption_on_postgres() {
     every_corruption_is_found(Db::postgres().await).await;
+}
+
+#[cfg(feature = "mysql-tests")]
+#[tokio::test]
+async fn every_invariant_fires_on_its_corruption_on_mysql() {
+    every_corruption_is_found(Db::mysql().await).await;
 }
 
 #[tokio::test]

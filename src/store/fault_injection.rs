@@ -66,6 +66,10 @@ pub async fn cut(conn: &mut Conn, session: i64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Between two looks at who waits. MySQL renews what it tells of its locks only when nobody has asked for a tenth of
+/// a second.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(150);
+
 /// True while a session waits for a lock that another has.
 pub async fn waits(conn: &mut Conn, session: i64) -> Result<bool, Error> {
     // MySQL looks anew only where nobody has asked for a tenth of a second.

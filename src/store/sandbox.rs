@@ -64,7 +64,7 @@ impl Sandbox {
             let current = row.map(|row| row.get::<Option<String>>("name"));
             if current.transpose()?.flatten().as_deref() != Some(&self.name) {
                 return Err(Error::Configured(
-                    "the server ignores the connection's search_path (a pooler in between?); \
+                    "the server does not work in the place that the connection names (a pooler in between?); \
                      connect to it directly"
                         .to_owned(),
                 ));
@@ -84,7 +84,18 @@ impl Sandbox {
             .script("CREATE SCHEMA", self.sql("CREATE SCHEMA", ""))
             .await;
         conn.close().await;
-        created
+        match created {
+            Err(Error::Unavailable { source, .. } | Error::Hindered { source, .. })
+                if source.is_denied() =>
+            {
+                Err(Error::Configured(format!(
+                    "the user of `database.url` may not make the database {}: grant it ALL PRIVILEGES ON \
+                     `ductwork\\_%`.*, or let `database.url` name another user for this",
+                    self.name
+                )))
+            }
+            created => created,
+        }
     }
 
     /// Removes it with all that is in it; that it was never made is no error.

@@ -12,9 +12,10 @@ use crate::model::{ProcessId, Role};
 
 use super::super::backend::Setting;
 use super::super::conn::{Conn, Location, Purpose};
+use super::super::dialect::Dialect;
 use super::super::error::Error;
 use super::super::process::{self, NewProcess};
-use super::super::statement::Statement;
+use super::super::statement::{Only, Statement};
 use super::data::{self, Numbers};
 
 /// How long one measurement may take: it ends sooner when its rows are used up.
@@ -24,16 +25,51 @@ static NUMBER_MOVES: Statement = Statement::new(
     "NUMBER_MOVES",
     "
     INSERT INTO ductwork_moves
-    SELECT n / :batch, {made:1;:base + n % :runs}, {made:2;:base + n % :runs}, {made:3;:base + n},
+    SELECT (n - n % :batch) / :batch, {made:1;:base + n % :runs}, {made:2;:base + n % :runs}, {made:3;:base + n},
            {made:4;:base + n}, {made:3;:base + n + :batch}, {made:4;:base + n + :batch},
            {made:5;:base + n}, {made:6;:base + n}
       FROM {series}",
 );
+/// Writes the rows of a table that a round's moves name; MySQL has its own words for it.
+macro_rules! update {
+    ($name:ident, $table:literal, $set:literal, $key:literal) => {
+        static $name: Statement = {
+            static JOINED: Statement = Statement::only(
+                Only::Mysql,
+                concat!("LIMIT_", stringify!($name), "_JOINED"),
+                concat!(
+                    "UPDATE ductwork_moves m STRAIGHT_JOIN ",
+                    $table,
+                    " SET ",
+                    $set,
+                    " WHERE m.round = :round AND ",
+                    $table,
+                    ".id = m.",
+                    $key
+                ),
+            );
+            Statement::new(
+                concat!("LIMIT_", stringify!($name)),
+                concat!(
+                    "UPDATE ",
+                    $table,
+                    " SET ",
+                    $set,
+                    " FROM ductwork_moves m WHERE m.round = :round AND ",
+                    $table,
+                    ".id = m.",
+                    $key
+                ),
+            )
+            .on_mysql(&[&JOINED])
+        };
+    };
+}
 /// The keys of each round's moves.
 static CREATE_MOVES: Statement = Statement::new(
     "LIMIT_CREATE_MOVES",
     "
-    CREATE TEMP TABLE ductwork_moves (round {int}, run_id {id}, branch_id {id}, step_id {id},
+    CREATE TEMPORARY TABLE ductwork_moves (round bigint, run_id {id}, branch_id {id}, from_step_id {id},
         execution_id {id}, next_step_id {id}, next_execution_id {id}, transition_id {id},
         advancement_id {id})",
 );
@@ -48,35 +84,38 @@ static DEQUEUE: Statement = Statement::new(
     "
     DELETE FROM ductwork_availabilities
      WHERE execution_id IN (SELECT m.next_execution_id FROM ductwork_moves m WHERE m.round = :round)",
-);
-static STAMP: Statement = Statement::new(
-    "LIMIT_STAMP",
+)
+.on_mysql(&[&DEQUEUE_JOINED]);
+static DEQUEUE_JOINED: Statement = Statement::only(
+    Only::Mysql,
+    "LIMIT_DEQUEUE_JOINED",
     "
-    UPDATE ductwork_executions
-       SET process_id = :process, claimed_at = {now}, lease_until = {now}
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_executions.id = m.next_execution_id",
+    DELETE ductwork_availabilities FROM ductwork_moves m STRAIGHT_JOIN ductwork_availabilities
+     WHERE m.round = :round AND ductwork_availabilities.execution_id = m.next_execution_id",
 );
-static CLOSE: Statement = Statement::new(
-    "LIMIT_CLOSE",
-    "
-    UPDATE ductwork_executions SET completed_at = {now}, result = 'success'
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_executions.id = m.execution_id",
+update!(
+    STAMP,
+    "ductwork_executions",
+    "process_id = :process, claimed_at = {now}, lease_until = {now}",
+    "next_execution_id"
 );
-static END: Statement = Statement::new(
-    "LIMIT_END",
-    "
-    UPDATE ductwork_steps SET status = 'completed', output = 'null', completed_at = {now}
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_steps.id = m.step_id",
+update!(
+    CLOSE,
+    "ductwork_executions",
+    "completed_at = {now}, result = 'success'",
+    "execution_id"
 );
-static MOVE: Statement = Statement::new(
-    "LIMIT_MOVE",
-    "
-    UPDATE ductwork_branches SET step_id = m.next_step_id, last_advanced_at = {now}
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_branches.id = m.branch_id",
+update!(
+    END,
+    "ductwork_steps",
+    "status = 'completed', output = 'null', completed_at = {now}",
+    "from_step_id"
+);
+update!(
+    MOVE,
+    "ductwork_branches",
+    "step_id = m.next_step_id, last_advanced_at = {now}",
+    "branch_id"
 );
 static NEXT_STEP: Statement = Statement::new(
     "LIMIT_NEXT_STEP",
@@ -95,26 +134,24 @@ static NEXT_EXECUTION: Statement = Statement::new(
     SELECT m.next_execution_id, m.next_step_id, 'Limit', 1, :process, {now}, {now}
       FROM ductwork_moves m WHERE m.round = :round",
 );
-static END_BRANCH: Statement = Statement::new(
-    "LIMIT_END_BRANCH",
-    "
-    UPDATE ductwork_branches SET status = 'completed', last_advanced_at = {now}
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_branches.id = m.branch_id",
+update!(
+    END_BRANCH,
+    "ductwork_branches",
+    "status = 'completed', last_advanced_at = {now}",
+    "branch_id"
 );
-static END_RUN: Statement = Statement::new(
-    "LIMIT_END_RUN",
-    "
-    UPDATE ductwork_runs SET status = 'completed', completed_at = {now}, output = 'null'
-      FROM ductwork_moves m
-     WHERE m.round = :round AND ductwork_runs.id = m.run_id",
+update!(
+    END_RUN,
+    "ductwork_runs",
+    "status = 'completed', completed_at = {now}, output = 'null'",
+    "run_id"
 );
 static TRANSITION: Statement = Statement::new(
     "LIMIT_TRANSITION",
     "
     INSERT INTO ductwork_transitions
         (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
-    SELECT m.transition_id, m.run_id, m.branch_id, m.step_id, 'chain', 1, {now}, {now}
+    SELECT m.transition_id, m.run_id, m.branch_id, m.from_step_id, 'chain', 1, {now}, {now}
       FROM ductwork_moves m WHERE m.round = :round",
 );
 static ADVANCEMENT: Statement = Statement::new(
@@ -271,7 +308,10 @@ impl Writer {
             ("runs", (runs as i64).into()),
         ];
         conn.execute(&NUMBER_MOVES, &args).await?;
-        conn.script("ANALYZE", "ANALYZE ductwork_moves").await?;
+        // MySQL is told the order in which it joins them.
+        if conn.dialect() != Dialect::Mysql {
+            conn.script("ANALYZE", "ANALYZE ductwork_moves").await?;
+        }
         Ok(Self {
             conn,
             process,

@@ -69,7 +69,7 @@ statements! {
     FILL_ADVANCEMENTS = "
         INSERT INTO ductwork_advancements
             (id, transition_id, branch_id, process_id, claim_token, claimed_at, lease_until, completed_at, result)
-        SELECT {made:6;n}, {made:5;n}, {made:2;n / :steps}, :process, {made:7;n}, {now}, {now}, {now}, 'success'
+        SELECT {made:6;n}, {made:5;n}, {made:2;(n - n % :steps) / :steps}, :process, {made:7;n}, {now}, {now}, {now}, 'success'
           FROM {series}";
 }
 

@@ -31,7 +31,7 @@ static WORK_SPAN: Statement = Statement::new(
 static SLICES: Statement = Statement::new(
     "SLICES",
     "
-    SELECT (completed_at - :since) / :width AS slice, count(*) AS n FROM ductwork_executions
+    SELECT {big:(completed_at - :since - (completed_at - :since) % :width) / :width} AS slice, count(*) AS n FROM ductwork_executions
      WHERE pipeline = :pipeline AND result = 'success' AND completed_at >= :since
        AND completed_at < :until
      GROUP BY 1 ORDER BY 1",
