@@ -150,6 +150,10 @@ impl Health {
             true => Vec::new(),
             false => departed::lost_lately(&mut conn, now).await?,
         };
+        let careless = match narrow {
+            true => None,
+            false => writable::careless(&mut conn).await?,
+        };
         let (kept, waits): (Vec<&Waits>, Vec<&Waits>) =
             waits.iter().partition(|it| it.kept(now).is_some());
         let undelivered = waits.iter().find_map(|it| it.oldest.fact(now));
@@ -176,6 +180,7 @@ impl Health {
                 undelivered: undelivered.as_deref(),
                 kept: kept.iter().map(|(it, n)| KeptJson::of(it, *n)).collect(),
                 untraced: untraced.map(|it| it.fact.as_str()),
+                careless: careless.as_deref(),
                 lost: lost.iter().map(DepartedJson::of).collect(),
                 processes: self.verbose.then(|| json(&processes, &witness)),
             })?;
@@ -204,6 +209,10 @@ impl Health {
         // Others have taken up what it held; it may be one host less all the same.
         if let Some(line) = processes::lost(&lost, now) {
             cli.out.text(&format!("{line}\n"))?;
+        }
+        // Nothing is lost before the server's host goes down.
+        if let Some(fact) = &careless {
+            cli.out.text(&format!("{fact}\n"))?;
         }
         // The fault is the endpoint's, and no daemon mends it.
         if let Some(fact) = &undelivered {

@@ -112,13 +112,16 @@ impl Migration {
         let Self { version, name, .. } = self;
         let record = RECORD.sql(dialect).trim();
         let values = [version.to_string(), format!("'{name}'")];
-        let record = (1..)
-            .zip(values)
-            .fold(record.to_owned(), |record, (at, value)| {
-                record
-                    .replace(&format!("${at}"), &value)
-                    .replace(&format!("?{at}"), &value)
-            });
+        let numbered = dialect.backend().numbers();
+        let record =
+            (1..)
+                .zip(values)
+                .fold(record.to_owned(), |record, (at, value)| match numbered {
+                    true => record
+                        .replace(&format!("${at}"), &value)
+                        .replace(&format!("?{at}"), &value),
+                    false => record.replacen('?', &value, 1),
+                });
         let sql = self.sql(dialect).trim();
         format!(
             "-- {version}: {name} ({})\n\n{sql}\n\n{record};\n\n",
@@ -131,7 +134,8 @@ impl Migration {
 pub fn script(dialect: Dialect) -> String {
     let scripts = MIGRATIONS.iter().map(|migration| migration.script(dialect));
     let record = CREATE_RECORD.trim();
-    format!("{record};\n\n{}", scripts.collect::<String>())
+    let script = format!("{record};\n\n{}", scripts.collect::<String>());
+    dialect.backend().by_hand(script)
 }
 
 /// The versions that the database has. Empty for a database without our tables.
@@ -188,6 +192,9 @@ pub async fn migrate_within(
     report: &mut dyn FnMut(&str),
 ) -> Result<Vec<&'static Migration>, Error> {
     newer(conn).await?;
+    if conn.fetch(&APPLIED, &[]).await.is_err() && !conn.dialect().backend().undoes_schema() {
+        check_rights(conn).await?;
+    }
     create_record(conn).await?;
     let began = Instant::now();
     let mut done = Vec::new();
@@ -313,6 +320,53 @@ async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
         row.get::<i64>("seconds")?,
         query.split_whitespace().collect::<Vec<_>>().join(" ")
     ))
+}
+
+/// What a schema and the work in it need, tried on a table that is gone afterwards.
+const RIGHTS: [(&str, &str); 8] = [
+    ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
+    (
+        "CREATE",
+        "CREATE TABLE IF NOT EXISTS ductwork_rights (id bigint NOT NULL PRIMARY KEY, n bigint)",
+    ),
+    (
+        "INDEX",
+        "CREATE INDEX ductwork_rights_n ON ductwork_rights (n)",
+    ),
+    ("ALTER", "ALTER TABLE ductwork_rights ADD COLUMN m bigint"),
+    ("INSERT", "INSERT INTO ductwork_rights (id) VALUES (1)"),
+    ("UPDATE", "UPDATE ductwork_rights SET n = 1 WHERE id = 1"),
+    ("DELETE", "DELETE FROM ductwork_rights WHERE id = 1"),
+    ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
+];
+
+/// Fails where this user may not do all that is needed. A change of the schema that commits by itself would otherwise
+/// leave half of one behind. The right to remove comes first, so that what is tried can be removed.
+async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
+    let mut lacking = None;
+    for (right, sql) in RIGHTS {
+        match conn.script("RIGHTS", sql).await {
+            Err(Error::Unavailable { source, in_commit }) => {
+                return Err(Error::Unavailable { source, in_commit });
+            }
+            Err(Error::Hindered { source, .. }) if source.is_denied() => {
+                lacking = lacking.or(Some(right));
+            }
+            // Another starter tries the same on the same table.
+            Ok(()) | Err(_) => {}
+        }
+        // What was made is removed, whatever else is lacking.
+        if lacking == Some("DROP") {
+            break;
+        }
+    }
+    match lacking {
+        None => Ok(()),
+        Some(right) => Err(Error::Configured(format!(
+            "the user of the database has no right to {right} there, so nothing was made: grant it ALL PRIVILEGES on its \
+             database"
+        ))),
+    }
 }
 
 /// PostgreSQL's IF NOT EXISTS may still collide with a concurrent creation, in its catalogue; and who

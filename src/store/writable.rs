@@ -32,6 +32,16 @@ static IS_READ_ONLY: Statement = Statement::only(
     "SELECT CASE WHEN @@global.read_only <> 0 THEN 'read_only is on, so the server takes no writes' END AS why",
 );
 
+/// MySQL only, where these are often set to be faster. PostgreSQL's role may choose its own.
+static CARELESS: Statement = Statement::only(
+    Only::Mysql,
+    "CARELESS",
+    "SELECT CASE WHEN @@innodb_flush_log_at_trx_commit <> 1
+                 THEN 'innodb_flush_log_at_trx_commit=' || @@innodb_flush_log_at_trx_commit
+                 WHEN @@log_bin <> 0 AND @@sync_binlog <> 1 THEN 'sync_binlog=' || @@sync_binlog
+             END AS setting",
+);
+
 /// PostgreSQL only. Those who wait for a lock give up and come again, so how long it was held is the holder's
 /// transaction's to say; the server may keep that from our role, and then somebody who waits is enough.
 static LOCKED: Statement = Statement::new(
@@ -124,6 +134,21 @@ pub async fn locked(conn: &mut Conn) -> Result<Option<Locked>, Error> {
         table,
         hidden,
     }))
+}
+
+/// A setting with which the server may lose what it has acknowledged when its host goes down, if there is one.
+pub async fn careless(conn: &mut Conn) -> Result<Option<String>, Error> {
+    if conn.dialect() != Dialect::Mysql {
+        return Ok(None);
+    }
+    let row = conn.fetch_optional(&CARELESS, &[]).await?;
+    let setting = row.map(|row| row.get::<Option<String>>("setting"));
+    let fact = |setting| {
+        format!(
+            "the server has {setting}, with which it may lose what it has acknowledged when its host goes down: set it to 1"
+        )
+    };
+    Ok(setting.transpose()?.flatten().map(fact))
 }
 
 /// Why nobody can write, if nobody can.

@@ -35,6 +35,8 @@ pub struct HealthJson<'a> {
     pub kept: Vec<KeptJson<'a>>,
     /// A collector that takes no traces, which is no fault of Ductwork's.
     pub untraced: Option<&'a str>,
+    /// Settings with which the server may lose what it has acknowledged.
+    pub careless: Option<&'a str>,
     /// Supervisors that others found dead within the last hour, which is no fault any more.
     pub lost: Vec<DepartedJson<'a>>,
     /// All processes, where they were asked for.

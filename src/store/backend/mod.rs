@@ -91,6 +91,11 @@ pub(in crate::store) trait Backend: Sync {
     /// statistics, tidying, writing to disk. The first has to succeed.
     fn settle(&self) -> &'static [&'static str];
 
+    /// The schema's script as a person may run it.
+    fn by_hand(&self, script: String) -> String {
+        script
+    }
+
     /// The address of a database named `name` beside that of `url`.
     fn beside(&self, url: &str, name: &str) -> String;
 }

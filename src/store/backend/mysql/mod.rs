@@ -86,6 +86,16 @@ impl Backend for Mysql {
         ]
     }
 
+    /// Which of the two servers it is for is not known.
+    fn by_hand(&self, script: String) -> String {
+        format!(
+            "-- For MariaDB. For MySQL, write utf8mb4_0900_bin wherever utf8mb4_nopad_bin stands.\n\
+             SET SESSION default_storage_engine = InnoDB, sql_mode = '{}';\n\n{}",
+            session::SQL_MODE,
+            script.replace("{bin}", "utf8mb4_nopad_bin")
+        )
+    }
+
     fn beside(&self, url: &str, name: &str) -> String {
         url::with_database(url, name)
     }

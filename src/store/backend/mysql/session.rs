@@ -20,8 +20,11 @@ const MYSQL_MIN: (u16, u16, u16) = (8, 0, 19);
 /// A row with the largest value that a step may return unless it is configured otherwise, and its statement.
 const PACKET_MIN: u64 = (16 << 20) - 1;
 
+/// With smaller pages an index takes no key of 3,072 bytes.
+const PAGE_MIN: u64 = 16 << 10;
+
 /// Nothing is cut, whatever the mode of the server; and the words of the standard mean what they mean elsewhere.
-const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,\
+pub const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,ONLY_FULL_GROUP_BY,\
                         PIPES_AS_CONCAT,ANSI_QUOTES";
 
 /// A client that vanished, or stands still, must not hold its locks for long: the recovery of its process waits
@@ -126,7 +129,7 @@ pub fn settings(
         format!(
             "SET SESSION sql_mode = '{SQL_MODE}', autocommit = 1, completion_type = 'NO_CHAIN', \
              group_concat_max_len = 4294967295, foreign_key_checks = 1, unique_checks = 1, \
-             sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, \
+             default_storage_engine = 'InnoDB', sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, \
              net_read_timeout = {silence}, net_write_timeout = {silence}"
         ),
         lock_wait(patience),
@@ -188,7 +191,7 @@ pub const READ_BACK: &str = "
     SHOW SESSION VARIABLES WHERE Variable_name IN
         ('tx_isolation', 'transaction_isolation', 'sql_mode', 'character_set_client', 'character_set_results',
          'collation_connection', 'innodb_lock_wait_timeout', 'max_allowed_packet', 'binlog_format', 'log_bin',
-         'autocommit', 'idle_transaction_timeout', 'read_only', 'wsrep_on', 'wsrep_desync')";
+         'autocommit', 'idle_transaction_timeout', 'read_only', 'innodb_page_size', 'wsrep_on', 'wsrep_desync')";
 
 /// The state of a node.
 pub const CLUSTER: &str = "
@@ -288,6 +291,13 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
             16 << 20
         )));
     }
+    let page: u64 = get(told, "innodb_page_size").parse().unwrap_or(0);
+    if page < PAGE_MIN {
+        return Err(Error::Configured(format!(
+            "the server has innodb_page_size={page}, with which its keys are too short for those of the schema: a server \
+             with {PAGE_MIN} or more is needed, and the size is chosen when its data directory is made"
+        )));
+    }
     Ok(())
 }
 
@@ -385,6 +395,7 @@ mod tests {
             ("autocommit", "ON"),
             ("idle_transaction_timeout", "10"),
             ("read_only", "OFF"),
+            ("innodb_page_size", "16384"),
         ]
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -435,6 +446,7 @@ mod tests {
                 "1048576",
                 "max_allowed_packet=1048576",
             ),
+            ("innodb_page_size", "8192", "innodb_page_size=8192"),
         ] {
             match check(&[(name, value)]) {
                 Err(Error::Configured(text)) => assert!(text.contains(says), "{name}: {text}"),
