@@ -437,7 +437,13 @@ mod tests {
             let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
             woken.as_mut().poll(&mut cx).is_ready()
         };
-        for (unheard, wakes) in [(false, false), (true, true), (true, false), (false, false), (true, true)] {
+        for (unheard, wakes) in [
+            (false, false),
+            (true, true),
+            (true, false),
+            (false, false),
+            (true, true),
+        ] {
             shared.set_unheard(unheard);
             assert_eq!(woken(), wakes);
         }

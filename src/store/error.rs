@@ -172,11 +172,6 @@ impl Error {
         matches!(self, Self::Retryable { .. } | Self::Hindered { .. })
     }
 
-    /// True where a write did not write as many rows as it had to, and nothing was written.
-    pub(super) fn is_count(&self) -> bool {
-        matches!(self, Self::Retryable { source, .. } if source.is_count())
-    }
-
     /// The remedy for a person, where the error lasts until somebody does something.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {

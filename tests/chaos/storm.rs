@@ -197,11 +197,7 @@ async fn on_mysql(plan: Vec<Blow>, dice: Dice) {
 
 /// Starts the hosts, each in a network of its own, and the last by a clock of its own; where others ask for
 /// something.
-fn on_network(
-    scene: &mut Scene,
-    socket: &Path,
-    url: impl Fn(&Proxy, &str) -> String,
-) -> Location {
+fn on_network(scene: &mut Scene, socket: &Path, url: impl Fn(&Proxy, &str) -> String) -> Location {
     let clock = Clock::new();
     for (host, role) in ROLES[..HOSTS].iter().enumerate() {
         let proxy = Proxy::apart(socket.to_owned());

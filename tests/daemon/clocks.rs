@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::clock::{Clock, SET};
 use crate::fixture::*;
-use crate::{on_every_database, on_servers};
 use crate::support::Db;
+use crate::{on_every_database, on_servers};
 
 const HOUR: i64 = 3600;
 

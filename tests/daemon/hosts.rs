@@ -95,8 +95,14 @@ async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_l
     let beats = ended - began;
     eprintln!("{asked} statements for {beats} beats");
     // One that had begun at the first look, and the counts of each process, which are written once a minute.
-    assert!(asked <= 2 * beats + 3 * 8, "{asked} statements for {beats} beats");
-    assert!(asked >= beats, "the server did not count: {asked} for {beats} beats");
+    assert!(
+        asked <= 2 * beats + 3 * 8,
+        "{asked} statements for {beats} beats"
+    );
+    assert!(
+        asked >= beats,
+        "the server did not count: {asked} for {beats} beats"
+    );
     daemon.stop().await;
 }
 

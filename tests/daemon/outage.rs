@@ -234,7 +234,12 @@ on_every_server! {
 
 /// Ends connections that have to do with branches, just after the COMMIT of a claim of theirs: its advance has not
 /// begun, or not ended. How many.
-async fn cut(server: &Server, killer: &mut Conn, fixture: &mut DaemonFixture, daemon: &Daemon) -> usize {
+async fn cut(
+    server: &Server,
+    killer: &mut Conn,
+    fixture: &mut DaemonFixture,
+    daemon: &Daemon,
+) -> usize {
     static ON_POSTGRES: Statement = Statement::new(
         "TEST_CUT",
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -137,10 +137,8 @@ async fn the_server_was_told(db: Db) {
             ("tcp_keepalives_interval", "10"),
             ("tcp_keepalives_count", "3"),
         ] {
-            static SETTING: Statement = Statement::new(
-                "TEST_SETTING",
-                "SELECT current_setting(:name) AS value",
-            );
+            static SETTING: Statement =
+                Statement::new("TEST_SETTING", "SELECT current_setting(:name) AS value");
             let row = conn
                 .fetch_optional(&SETTING, &[("name", name.into())])
                 .await;

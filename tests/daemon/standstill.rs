@@ -50,7 +50,9 @@ async fn a_mariadb_that_is_stopped_or_stands_still_ends_no_process_and_loses_no_
         let began = Instant::now();
         eventually(PATIENCE, "everybody waits for the database", async || {
             let log = daemon.log();
-            let waits = log[logged..].iter().filter(|it| it["msg"] == "waiting for the database");
+            let waits = log[logged..]
+                .iter()
+                .filter(|it| it["msg"] == "waiting for the database");
             let pids: BTreeSet<i64> = waits.filter_map(|it| it["pid"].as_i64()).collect();
             (pids.len() == 5).then_some(())
         })
@@ -75,6 +77,9 @@ async fn a_mariadb_that_is_stopped_or_stands_still_ends_no_process_and_loses_no_
     }
     daemon.stop().await;
     let executions = fixture.succeeded_once_each().await;
-    assert!(executions.iter().all(|e| e.crash_count == 0), "{executions:#?}");
+    assert!(
+        executions.iter().all(|e| e.crash_count == 0),
+        "{executions:#?}"
+    );
     fixture.audited().await;
 }

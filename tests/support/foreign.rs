@@ -24,7 +24,8 @@ impl Foreign {
     /// Locks rows: a table, and WHERE.
     pub async fn lock_rows(&mut self, rows: &str) {
         self.run("START TRANSACTION").await;
-        self.run(format!("SELECT 1 FROM {rows} FOR UPDATE").leak()).await;
+        self.run(format!("SELECT 1 FROM {rows} FOR UPDATE").leak())
+            .await;
     }
 
     /// Locks the row of the supervisor, whoever has locked those of the others.
@@ -39,7 +40,11 @@ impl Foreign {
         );
         self.run("START TRANSACTION").await;
         let row = self.0.fetch_optional(&SUPERVISOR, &[]).await;
-        let id: uuid::Uuid = row.expect("an answer").expect("a supervisor").get("id").expect("a key");
+        let id: uuid::Uuid = row
+            .expect("an answer")
+            .expect("a supervisor")
+            .get("id")
+            .expect("a key");
         let locked = self.0.fetch(&LOCK, &[("id", id.into())]).await;
         assert_eq!(locked.expect("a lock").len(), 1);
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use ductwork::store::statement::Statement;
 use ductwork::store::Conn;
+use ductwork::store::statement::Statement;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -47,7 +47,9 @@ impl Mariadb {
 
     /// The way to it of a user who may do everything with our database, and nothing with the server.
     pub fn ordinary(&self) -> String {
-        self.sql("CREATE USER IF NOT EXISTS duct IDENTIFIED BY 'duct'; GRANT ALL ON ductwork.* TO duct");
+        self.sql(
+            "CREATE USER IF NOT EXISTS duct IDENTIFIED BY 'duct'; GRANT ALL ON ductwork.* TO duct",
+        );
         format!("mysql://duct:duct@{}/ductwork", self.place())
     }
 
@@ -55,7 +57,9 @@ impl Mariadb {
     pub fn sql(&self, sql: &str) -> String {
         let client = Path::new(&bin()).join("mariadb");
         let file = format!("--defaults-file={}", self.file("my.cnf").display());
-        let done = Command::new(client).args([&file, "-N", "-B", "-e", sql]).output();
+        let done = Command::new(client)
+            .args([&file, "-N", "-B", "-e", sql])
+            .output();
         let done = done.expect("a client");
         let error = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{sql}: {error}");
@@ -109,7 +113,9 @@ impl Mariadb {
         let mut cut = 0;
         for row in rows {
             let host: String = row.get("host").expect("a host");
-            let port = host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            let port = host
+                .rsplit_once(':')
+                .and_then(|(_, port)| port.parse().ok());
             if port.is_some_and(|port| ports.contains(&port)) {
                 let id: i64 = row.get("id").expect("a number");
                 let kill = format!("KILL {id}").leak();
