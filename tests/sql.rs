@@ -8,6 +8,10 @@
 
 mod support;
 
+#[cfg(feature = "mysql-tests")]
+#[path = "sql/plans_mysql.rs"]
+mod plans_mysql;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +61,7 @@ fn names_of_statements_are_unique() {
 
 #[test]
 fn every_statement_is_what_was_read_last() {
-    for dialect in [Dialect::Postgres, Dialect::Sqlite] {
+    for dialect in Dialect::ALL {
         let directory = golden(dialect);
         let bless = std::env::var_os("DUCTWORK_BLESS").is_some();
         if bless {

@@ -76,7 +76,7 @@ statements! {
           JOIN ductwork_steps s ON {key:s.id;br.step_id}
           JOIN ductwork_runs r ON {key:r.id;br.run_id}
           JOIN ductwork_transitions t ON {key:t.from_step_id;br.step_id}
-          JOIN ductwork_advancements a ON {key:a.branch_id;br.id} AND a.completed_at IS NULL
+          JOIN ductwork_advancements a ON {key:a.branch_id;br.id} AND a.completed_at IS NULL{narrow: AND a.open_branch = br.id}
           LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.fired_at IS NULL
          ORDER BY br.id";
     LOCK_FENCED = "
@@ -100,7 +100,7 @@ statements! {
           {from:b(branch_id id, token id)}
          WHERE ductwork_advancements.branch_id = b.branch_id
            AND ductwork_advancements.claim_token = b.token
-           AND ductwork_advancements.completed_at IS NULL";
+           AND ductwork_advancements.completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.branch_id}";
     COUNT_RETRIES = "
         UPDATE {into:ductwork_transitions;b(id id)} SET retry_count = retry_count + 1
          WHERE {of:ductwork_transitions.id;b(id id)} AND completed_at IS NULL";
@@ -120,7 +120,7 @@ statements! {
          WHERE {key:ductwork_branches.id;b.branch_id} AND ductwork_branches.claim_token = b.token";
     HELD_BRANCHES = "
         SELECT branch_id, claim_token FROM ductwork_advancements
-         WHERE process_id = :process AND completed_at IS NULL";
+         WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
     NEXT_READY = "
         SELECT min(ready_at) - {now} AS wait FROM ductwork_branches WHERE ready_at IS NOT NULL";
 }

@@ -85,7 +85,7 @@ statements! {
          WHERE {of:ductwork_steps.id;b(id id)} AND status IN ('in_progress', 'advancing', 'waiting')";
     CANCEL_ADVANCEMENTS = "
         UPDATE {into:ductwork_advancements;b(id id)} SET completed_at = {now}, result = 'cancelled'
-         WHERE {of:ductwork_advancements.branch_id;b(id id)} AND completed_at IS NULL";
+         WHERE {of:ductwork_advancements.branch_id;b(id id)} AND completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.id}";
     CANCEL_DEADLINES = "{delete:ductwork_deadlines;b(id id)} WHERE {of:ductwork_deadlines.branch_id;b(id id)}";
     /// An expand that has begun has produced the branches that are there.
     CANCEL_TRANSITIONS = "
@@ -96,7 +96,7 @@ statements! {
                                       FROM ductwork_fan_outs f
                                      WHERE {key:f.branch_id;ductwork_transitions.branch_id}
                                        AND f.fired_at IS NULL), 0)
-         WHERE {of:ductwork_transitions.branch_id;b(id id)} AND completed_at IS NULL";
+         WHERE {of:ductwork_transitions.branch_id;b(id id)} AND completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";
     /// Between two transactions: some branches are cancelled, others not yet.
     CANCEL_SOME = "
         UPDATE ductwork_runs

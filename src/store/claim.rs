@@ -128,7 +128,7 @@ statements! {
                  WHERE e.id = q.execution_id) NOT IN (SELECT a.digest FROM {rows:a(digest text)})
          ORDER BY q.due_at, q.execution_id LIMIT 1";
     pub(crate) HELD = "
-        SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL";
+        SELECT id FROM ductwork_executions WHERE process_id = :process AND completed_at IS NULL{narrow: AND holder = :process}";
 }
 
 /// An execution that this process owns.

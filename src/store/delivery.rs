@@ -34,15 +34,19 @@ pub use listed::{
 /// The runs that ended, in the order of their ends, behind a place.
 macro_rules! ended_since {
     ($columns:literal) => {
-        concat!("
-        SELECT ", $columns, ",
-               coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+        concat!(
+            "
+        SELECT ",
+            $columns,
+            ",
+               {ended:r} AS ended_at
           FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
-           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
+           AND {ended:r} >= :behind
+           AND ({ended:r}, r.id) > (:behind, :behind_id)
            AND r.pruning_at IS NULL
-         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n")
+         ORDER BY {ended:r}, r.id LIMIT :n"
+        )
     };
 }
 pub(super) use ended_since;

@@ -83,7 +83,7 @@ statement::statements! {
              WHERE :all = 1 OR a.pipeline IN (SELECT b.name FROM {rows:b(name text)}))
         OR EXISTS (
             SELECT 1 FROM ductwork_executions e
-             WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL
+             WHERE e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder IS NOT NULL}
                AND (:all = 1 OR e.pipeline IN (SELECT b.name FROM {rows:b(name text)})))";
     /// Begun work is found by indexes that are empty as a rule.
     LEFT_TO_DO = "
@@ -99,7 +99,7 @@ statement::statements! {
         OR EXISTS (
             SELECT 1 FROM ductwork_runs r {by:ductwork_runs_ended}
              WHERE :retained = 1 AND r.status IN ('completed', 'halted', 'cancelled')
-               AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age)";
+               AND {ended:r} <= {now} - :age)";
 }
 
 /// True where a cancellation or a deletion is half done and nobody has gone on with it for

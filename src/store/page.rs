@@ -125,7 +125,7 @@ statements! {
           FROM ductwork_processes p
          CROSS JOIN ductwork_executions e
          CROSS JOIN ductwork_steps s
-         WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+         WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
            AND {key:s.id;e.step_id}
          LIMIT :n";
     PAGE_DEFINITIONS = "

@@ -56,15 +56,15 @@ statements! {
     /// than a lease. A beat that waited for it would make a healthy process look dead. Proven by
     /// `a_beat_waits_for_no_lock_on_what_the_process_holds`.
     LEASED_EXECUTIONS = "
-        SELECT id FROM ductwork_executions WHERE process_id = :id AND completed_at IS NULL {skip_locked}";
+        SELECT id FROM ductwork_executions WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} {skip_locked}";
     EXTEND_LEASES = "
         UPDATE {into:ductwork_executions;b(id id)} SET lease_until = {now} + :lease
          WHERE {of:ductwork_executions.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
     LEASED_ADVANCEMENTS = "
-        SELECT id FROM ductwork_advancements WHERE process_id = :id AND completed_at IS NULL {skip_locked}";
+        SELECT id FROM ductwork_advancements WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} {skip_locked}";
     EXTEND_ADVANCEMENTS = "
         UPDATE {into:ductwork_advancements;b(id id)} SET lease_until = {now} + :lease
-         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
+         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND holder = :id}";
     PROCESSES = "
         SELECT p.id, p.supervisor_id, p.role, p.pipeline, p.host, p.boot_id, p.pid_namespace, p.pid,
                p.pid_started_at, p.version, p.started_at, p.last_heartbeat_at, p.beat_seq,
@@ -87,7 +87,7 @@ statements! {
                AND (last_heartbeat_at <= {now} - :age OR last_heartbeat_at > {now})))";
     LOCK_EXECUTIONS = "
         SELECT id FROM ductwork_executions
-         WHERE process_id = :id AND completed_at IS NULL ORDER BY id {lock}";
+         WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} ORDER BY id {lock}";
     LOST_EXECUTIONS = "
         UPDATE {into:ductwork_executions;b(id id)}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
@@ -110,16 +110,16 @@ statements! {
          WHERE {key:ductwork_branches.id;b.id} AND ductwork_branches.status = 'in_progress'";
     LOCK_ADVANCEMENTS = "
         SELECT id, branch_id, claim_token FROM ductwork_advancements
-         WHERE process_id = :id AND completed_at IS NULL ORDER BY id {lock}";
+         WHERE process_id = :id AND completed_at IS NULL{narrow: AND holder = :id} ORDER BY id {lock}";
     LOST_ADVANCEMENTS = "
         UPDATE {into:ductwork_advancements;b(id id)}
            SET completed_at = {now}, result = :result, error_class = :class, error_message = :message
-         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL";
+         WHERE {of:ductwork_advancements.id;b(id id)} AND process_id = :id AND completed_at IS NULL{narrow: AND holder = :id}";
     COUNT_CRASHES = "
         UPDATE {into:ductwork_transitions;b(id id)} SET crash_count = crash_count + 1
           {from:b(id id)}
          WHERE {key:ductwork_transitions.branch_id;b.id}
-           AND ductwork_transitions.completed_at IS NULL";
+           AND ductwork_transitions.completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";
     LOCK_BRANCHES = "
         SELECT br.id, br.claim_token FROM {rows:b(id id, token id)}
           {join} ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
@@ -150,17 +150,17 @@ statements! {
         DELETE FROM ductwork_processes
          WHERE id = :id
            AND NOT EXISTS (SELECT 1 FROM ductwork_executions e
-                            WHERE e.process_id = :id AND e.completed_at IS NULL)
+                            WHERE e.process_id = :id AND e.completed_at IS NULL{narrow: AND e.holder = :id})
            AND NOT EXISTS (SELECT 1 FROM ductwork_advancements a
-                            WHERE a.process_id = :id AND a.completed_at IS NULL)";
+                            WHERE a.process_id = :id AND a.completed_at IS NULL{narrow: AND a.holder = :id})";
     /// Claims without a process: cannot be, and are healed all the same (C4, H14).
     ORPHANS = "
         SELECT DISTINCT x.process_id FROM (
             SELECT process_id FROM ductwork_executions
-             WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now}
+             WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now}{narrow: AND holder IS NOT NULL}
             UNION ALL
             SELECT process_id FROM ductwork_advancements
-             WHERE completed_at IS NULL AND lease_until < {now}) x
+             WHERE completed_at IS NULL AND lease_until < {now}{narrow: AND holder IS NOT NULL}) x
          WHERE NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE {key:p.id;x.process_id})";
 }
 

@@ -42,14 +42,14 @@ const TOOK: Duration = Duration::from_millis(100);
 
 statements! {
     ENDED_RUNS = "
-        SELECT r.id, coalesce(r.completed_at, r.halted_at, r.cancelled_at) AS ended_at
+        SELECT r.id, {ended:r} AS ended_at
           FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age
+           AND {ended:r} <= {now} - :age
            AND NOT EXISTS (SELECT 1 FROM ductwork_runs n WHERE n.revived_from = r.id)
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) >= :behind
-           AND (coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id) > (:behind, :behind_id)
-         ORDER BY coalesce(r.completed_at, r.halted_at, r.cancelled_at), r.id LIMIT :n {skip_locked}";
+           AND {ended:r} >= :behind
+           AND ({ended:r}, r.id) > (:behind, :behind_id)
+         ORDER BY {ended:r}, r.id LIMIT :n {skip_locked}";
     /// Those whose deletion has begun.
     HALF_PRUNED_RUNS = "
         SELECT r.id FROM ductwork_runs r
@@ -57,7 +57,7 @@ statements! {
     COUNT_ENDED_RUNS = "
         SELECT count(*) AS n FROM ductwork_runs r {by:ductwork_runs_ended}
          WHERE r.status IN ('completed', 'halted', 'cancelled')
-           AND coalesce(r.completed_at, r.halted_at, r.cancelled_at) <= {now} - :age";
+           AND {ended:r} <= {now} - :age";
     /// RACE: a run is revived between the snapshot of our look and our lock on its row. Looked
     /// at again under the lock, in a later snapshot, it has a successor, and is kept (T6); a
     /// revival that comes later finds the run gone. Raced by

@@ -30,6 +30,8 @@
 //! | `{made:kind;n}` | an id that is made from two numbers, in the order of the second |
 //! | `{hex:id}` | the digits of an id as a text, in lower case |
 //! | `{id}`, `{int}` | the types of a key and of a number |
+//! | `{narrow: AND x}` | on MySQL, a condition that follows from the others, by whose column it finds rows |
+//! | `{ended:r}` | the time at which a run has ended, as an index has it |
 //! | `{whole:n;m}` | on MySQL, a statement that fails unless the two numbers are the same |
 //!
 //! `{into:…}`, `{from:…}` take a batch that `batch` declares as well: `{into:table;held}`, `{from:held}`.

@@ -217,6 +217,12 @@ impl Statement {
         }
     }
 
+    /// The SQL for MySQL with variables of the session, `@d_name`, in the place of parameters: for EXPLAIN.
+    #[cfg(feature = "internals")]
+    pub fn with_variables(&self) -> &str {
+        &self.rendered(Dialect::Mysql).compound
+    }
+
     /// The SQL for `dialect`, for goldens and EXPLAIN.
     pub fn sql(&self, dialect: Dialect) -> &'static str {
         self.rendered(dialect).sql

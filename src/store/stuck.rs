@@ -21,9 +21,9 @@ statements! {
         SELECT p.id, p.role, p.pipeline, p.host, p.pid, p.version, p.quiet, p.trouble, p.troubled_at,
                {now} - p.last_heartbeat_at AS age, coalesce(p.worked_at, p.started_at) AS moved_at,
                (SELECT count(*) FROM ductwork_executions e
-                 WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL)
+                 WHERE e.process_id = p.id AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id})
                + (SELECT count(*) FROM ductwork_advancements a
-                   WHERE a.process_id = p.id AND a.completed_at IS NULL) AS holds
+                   WHERE a.process_id = p.id AND a.completed_at IS NULL{narrow: AND a.holder = p.id}) AS holds
           FROM ductwork_processes p ORDER BY p.started_at, p.id";
     /// From one pipeline to the next by the index, however many executions each has in the queue.
     STUCK_DUE = "
@@ -55,7 +55,7 @@ statements! {
                  ORDER BY a.id DESC LIMIT 1) AS error
           FROM ductwork_transitions t
           JOIN ductwork_branches br ON br.id = t.branch_id
-         WHERE t.completed_at IS NULL AND t.opened_at < {now} - :grace
+         WHERE t.completed_at IS NULL{narrow: AND t.open_branch IS NOT NULL} AND t.opened_at < {now} - :grace
            AND (br.ready_at > {now}
                 OR br.ready_at IS NULL
                    AND NOT EXISTS (SELECT 1 FROM ductwork_fan_outs f
@@ -69,14 +69,14 @@ statements! {
     STUCK_EXPIRED = "
         SELECT x.pipeline, s.run_id, x.lease_until AS since
           FROM (SELECT pipeline, step_id, lease_until FROM ductwork_executions
-                 WHERE completed_at IS NULL AND process_id IS NOT NULL AND lease_until < {now} - :grace
+                 WHERE completed_at IS NULL AND process_id IS NOT NULL{narrow: AND holder IS NOT NULL} AND lease_until < {now} - :grace
                  ORDER BY process_id LIMIT 100) x
           JOIN ductwork_steps s ON s.id = x.step_id
         UNION ALL
         SELECT br.pipeline, br.run_id, a.lease_until
           FROM ductwork_advancements a
           JOIN ductwork_branches br ON br.id = a.branch_id
-         WHERE a.completed_at IS NULL AND a.lease_until < {now} - :grace
+         WHERE a.completed_at IS NULL{narrow: AND a.holder IS NOT NULL} AND a.lease_until < {now} - :grace
          LIMIT 100";
 }
 

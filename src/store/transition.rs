@@ -155,7 +155,7 @@ statements! {
         UPDATE {into:ductwork_advancements;b(id id, branch_id id)} SET result = 'success', completed_at = {now}
           {from:b(id id, branch_id id)}
          WHERE {key:ductwork_advancements.branch_id;b.branch_id}
-           AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL";
+           AND ductwork_advancements.id = b.id AND ductwork_advancements.completed_at IS NULL{narrow: AND ductwork_advancements.open_branch = b.branch_id}";
 }
 
 /// Makes a batch of crossings. All of them happen, or the transaction must be rolled back. A

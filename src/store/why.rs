@@ -40,7 +40,7 @@ macro_rules! leaf_joins {
           JOIN ductwork_steps s ON {key:s.id;b.step_id}
           LEFT JOIN ductwork_executions e ON {key:e.step_id;s.id} AND e.completed_at IS NULL
           LEFT JOIN ductwork_availabilities a ON {key:a.execution_id;e.id}
-          LEFT JOIN ductwork_advancements ad ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL
+          LEFT JOIN ductwork_advancements ad ON {key:ad.branch_id;b.id} AND ad.completed_at IS NULL{narrow: AND ad.open_branch = b.id}
           LEFT JOIN ductwork_deadlines d ON {key:d.branch_id;b.id}"
     };
 }
@@ -76,7 +76,7 @@ statements! {
               FROM ductwork_processes p
              CROSS JOIN ductwork_executions e
              CROSS JOIN ductwork_steps s
-             WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL
+             WHERE {key:e.process_id;p.id} AND e.completed_at IS NULL AND e.process_id IS NOT NULL{narrow: AND e.holder = p.id}
                AND {key:s.id;e.step_id} AND s.run_id = :run LIMIT 100) x
         UNION
         SELECT x.branch_id FROM (
@@ -84,7 +84,7 @@ statements! {
               FROM ductwork_processes p
              CROSS JOIN ductwork_advancements a
              CROSS JOIN ductwork_branches b
-             WHERE {key:a.process_id;p.id} AND a.completed_at IS NULL
+             WHERE {key:a.process_id;p.id} AND a.completed_at IS NULL{narrow: AND a.holder = p.id}
                AND {key:b.id;a.branch_id} AND b.run_id = :run LIMIT 100) x
         UNION
         SELECT heads.id FROM (

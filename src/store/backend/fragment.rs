@@ -49,6 +49,12 @@ pub(super) fn standard(
         }
         "big" => write!(to, "CAST({argument} AS bigint)"),
         "materialized" => to.write_str("AS MATERIALIZED"),
+        // An index of the rows that are open says so itself.
+        "narrow" => Ok(()),
+        "ended" => write!(
+            to,
+            "coalesce({argument}.completed_at, {argument}.halted_at, {argument}.cancelled_at)"
+        ),
         _ => return false,
     };
     written.expect("a string takes all");

@@ -117,6 +117,8 @@ impl Backend for Mysql {
                 write!(to, "({left} <=> {right})")
             }
             "materialized" => to.write_str("AS"),
+            "narrow" => to.write_str(argument),
+            "ended" => write!(to, "{argument}.ended_at"),
             "rows" => to.write_str(&rows(argument)),
             "into" => {
                 let (table, batch) = both(argument);

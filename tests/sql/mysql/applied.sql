@@ -1,0 +1,1 @@
+SELECT version FROM ductwork_migrations ORDER BY version

@@ -1,0 +1,1 @@
+UPDATE ductwork_runs SET status = 'dampened', dampened = ? WHERE id = ?

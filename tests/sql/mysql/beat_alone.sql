@@ -1,0 +1,6 @@
+UPDATE ductwork_processes
+   SET beat_seq = beat_seq + 1, last_heartbeat_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)),
+       worked_at = CASE WHEN claimed = ? AND advanced = ? THEN worked_at ELSE TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) END,
+       claimed = ?, succeeded = ?, errored = ?, crashed = ?,
+       advanced = ?, stale = ?, statements = ?, quiet = ?
+ WHERE id = ?

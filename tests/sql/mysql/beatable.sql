@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_processes WHERE id IN (SELECT id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b) FOR UPDATE SKIP LOCKED

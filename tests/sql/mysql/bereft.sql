@@ -1,0 +1,4 @@
+SELECT m.process_id, m.body FROM ductwork_metrics m
+ WHERE m.process_id <> ?
+   AND NOT EXISTS (SELECT 1 FROM ductwork_processes p WHERE p.id = m.process_id)
+ ORDER BY m.process_id LIMIT ? FOR UPDATE

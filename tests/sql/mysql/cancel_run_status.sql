@@ -1,0 +1,1 @@
+SELECT status FROM ductwork_runs WHERE id = ?

@@ -1,0 +1,8 @@
+UPDATE ductwork_held AS held STRAIGHT_JOIN ductwork_executions
+   SET ductwork_executions.completed_at = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), ductwork_executions.result = held.result,
+       ductwork_executions.error_class = held.error_class,
+       ductwork_executions.error_message = held.error_message,
+       ductwork_executions.error_backtrace = held.error_backtrace, ductwork_executions.log = held.log
+ WHERE ductwork_executions.id = held.execution_id
+   AND ductwork_executions.process_id = ?
+   AND ductwork_executions.result IS NULL

@@ -1,0 +1,1 @@
+SELECT definition FROM ductwork_runs WHERE id = ?

@@ -1,0 +1,4 @@
+SELECT d.id, d.endpoint, d.run_id, d.event, d.pipeline, d.state, d.attempts, d.created_at, d.due_at, d.tried_at,
+       d.status, d.error
+  FROM ductwork_deliveries d WHERE d.endpoint = ? AND d.due_at IS NOT NULL
+ ORDER BY d.endpoint, d.due_at, d.id LIMIT ?

@@ -1,0 +1,8 @@
+SELECT b.id, b.ordinal, b.status, b.halt_reason, s.id AS step_id, s.node, s.status AS step_status,
+       e.attempt, e.process_id, e.error_message
+  FROM ductwork_branches b
+  JOIN ductwork_steps s ON s.id = b.step_id
+  LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.attempt =
+       (SELECT max(x.attempt) FROM ductwork_executions x WHERE x.step_id = s.id)
+ WHERE b.fan_out_id = ? AND b.ordinal >= ?
+ ORDER BY b.ordinal LIMIT ?

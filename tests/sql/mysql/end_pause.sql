@@ -1,0 +1,1 @@
+DELETE FROM ductwork_pauses WHERE pipeline = ?

@@ -1,0 +1,1 @@
+UPDATE ductwork_processes SET epoch = ? WHERE id = ? AND epoch < ?

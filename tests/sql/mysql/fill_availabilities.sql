@@ -1,0 +1,2 @@
+INSERT INTO ductwork_availabilities (execution_id, pipeline, due_at)
+SELECT UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70048', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM (WITH RECURSIVE numbers(n) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) SELECT n FROM numbers) AS series

@@ -1,0 +1,3 @@
+INSERT INTO ductwork_branches (id, run_id, pipeline, status, step_id, last_advanced_at)
+SELECT UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70028', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70018', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), ?, 'completed', UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70038', LPAD(HEX(CAST(n * ? + ? - 1 AS SIGNED)), 15, '0'))), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  FROM (WITH RECURSIVE numbers(n) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) SELECT n FROM numbers) AS series

@@ -1,0 +1,4 @@
+INSERT INTO ductwork_executions
+    (id, step_id, pipeline, attempt, process_id, claimed_at, lease_until, completed_at, result)
+SELECT UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70048', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70038', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), ?, 1, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 'success'
+  FROM (WITH RECURSIVE numbers(n) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) SELECT n FROM numbers) AS series

@@ -1,0 +1,5 @@
+INSERT INTO ductwork_transitions
+    (id, run_id, branch_id, from_step_id, via, produced, opened_at, completed_at)
+SELECT UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70058', LPAD(HEX(CAST(n * ? + b.place AS SIGNED)), 15, '0'))), UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70018', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70028', LPAD(HEX(CAST(n AS SIGNED)), 15, '0'))), UNHEX(CONCAT(LPAD(HEX(CAST(? AS SIGNED)), 12, '0'), '70038', LPAD(HEX(CAST(n * ? + b.place AS SIGNED)), 15, '0'))),
+       b.via, b.produced, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+  FROM (WITH RECURSIVE numbers(n) AS (SELECT CAST(? AS SIGNED) UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) SELECT n FROM numbers) AS series CROSS JOIN (SELECT j.c0 AS place, j.c1 AS via, j.c2 AS produced FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 bigint PATH '$[0]', c1 longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin PATH '$[1]', c2 bigint PATH '$[2]')) AS j) AS b

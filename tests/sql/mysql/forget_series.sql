@@ -1,0 +1,2 @@
+DELETE FROM ductwork_series
+ WHERE grain = ? AND at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? ORDER BY grain, at LIMIT ?;

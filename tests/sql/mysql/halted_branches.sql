@@ -1,0 +1,8 @@
+SELECT br.id, br.step_id AS from_step_id, UNHEX(CONCAT(LEFT(HEX(CAST(? AS binary(16))), 16), SUBSTR(HEX(br.id), 17))) AS branch_id,
+       UNHEX(CONCAT(LEFT(HEX(CAST(? AS binary(16))), 16), SUBSTR(HEX(br.step_id), 17))) AS step_id, s.status, s.node, s.ordinal, s.via,
+       substr(s.output, 1, 1) AS begins, br.halt_reason, UNHEX(CONCAT(LEFT(HEX(CAST(? AS binary(16))), 16), SUBSTR(HEX(f.id), 17))) AS fan_out_id
+  FROM ductwork_branches br
+  JOIN ductwork_steps s ON s.id = br.step_id
+  LEFT JOIN ductwork_fan_outs f ON f.branch_id = br.id AND f.node = s.node
+ WHERE br.run_id = ? AND br.halt_reason IS NOT NULL
+ ORDER BY br.id

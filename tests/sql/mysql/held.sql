@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_executions WHERE process_id = ? AND completed_at IS NULL AND holder = ?

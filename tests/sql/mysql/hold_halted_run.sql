@@ -1,0 +1,2 @@
+UPDATE ductwork_runs SET revivals = revivals + 1
+ WHERE id = ? AND status = 'halted' AND pruning_at IS NULL

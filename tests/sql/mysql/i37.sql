@@ -1,0 +1,14 @@
+WITH found AS (
+        SELECT 'delivery' AS entity, d.id, 'has a state that is none' AS detail
+          FROM ductwork_deliveries d WHERE d.state NOT IN ('waiting', 'delivered', 'failed')
+        UNION ALL
+        SELECT 'delivery', d.id, 'counts fewer attempts than none' FROM ductwork_deliveries d WHERE d.attempts < 0
+        UNION ALL
+        SELECT 'delivery', d.id, 'is due, but does not wait, or waits and is never due'
+          FROM ductwork_deliveries d
+         WHERE CASE WHEN d.state = 'waiting' THEN 1 ELSE 0 END <> CASE WHEN d.due_at IS NULL THEN 0 ELSE 1 END
+        UNION ALL
+        SELECT 'delivery', d.id, 'tells of a run that is not there'
+          FROM ductwork_deliveries d
+          LEFT JOIN ductwork_runs r ON r.id = d.run_id
+         WHERE r.id IS NULL AND d.created_at < TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?) SELECT * FROM found LIMIT ?

@@ -1,0 +1,20 @@
+SELECT b.status, b.ready_at, b.claimed_for_advancing_at, s.node, e.attempt, e.process_id,
+       e.claimed_at, a.due_at, ad.process_id AS advancer_id, d.answer_by, d.unanswered,
+       CASE WHEN e.id IS NOT NULL
+            THEN (SELECT x.error_message FROM ductwork_executions x
+                   WHERE x.step_id = s.id AND x.attempt = e.attempt - 1)
+            ELSE (SELECT x.error_message FROM ductwork_transitions t
+                    JOIN ductwork_advancements x ON x.transition_id = t.id
+                   WHERE t.from_step_id = s.id AND x.completed_at IS NOT NULL
+                   ORDER BY x.id DESC LIMIT 1) END AS error_message
+  FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS x
+  JOIN ductwork_branches b ON b.id = x.id 
+  JOIN ductwork_steps s ON s.id = b.step_id
+  LEFT JOIN ductwork_executions e ON e.step_id = s.id AND e.completed_at IS NULL
+  LEFT JOIN ductwork_availabilities a ON a.execution_id = e.id
+  LEFT JOIN ductwork_advancements ad ON ad.branch_id = b.id AND ad.completed_at IS NULL AND ad.open_branch = b.id
+  LEFT JOIN ductwork_deadlines d ON d.branch_id = b.id
+ WHERE b.status IN ('in_progress', 'advancing', 'dampened')
+ ORDER BY CASE WHEN e.process_id IS NOT NULL THEN 0 WHEN ad.process_id IS NOT NULL THEN 1
+               WHEN b.ready_at IS NOT NULL THEN 2 WHEN a.due_at IS NOT NULL THEN 3 ELSE 4 END,
+          coalesce(e.claimed_at, ad.claimed_at, b.ready_at, a.due_at, 0), b.id LIMIT 100

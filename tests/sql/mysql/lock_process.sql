@@ -1,0 +1,2 @@
+SELECT role, pipeline, host, pid, version, started_at FROM ductwork_processes
+ WHERE id = ? FOR UPDATE

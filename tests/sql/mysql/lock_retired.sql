@@ -1,0 +1,1 @@
+SELECT body FROM ductwork_metrics WHERE process_id = ? FOR UPDATE

@@ -1,0 +1,5 @@
+SELECT s.id, s.status
+  FROM ductwork_branches br
+  JOIN ductwork_steps s ON s.branch_id = br.id
+ WHERE br.run_id = ? AND ? IN (s.node, s.step, '')
+ ORDER BY s.id

@@ -1,0 +1,2 @@
+SELECT coalesce(max(needs), 0) AS needs FROM ductwork_migrations
+ WHERE version > ?

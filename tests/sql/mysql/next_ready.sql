@@ -1,0 +1,1 @@
+SELECT min(ready_at) - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS wait FROM ductwork_branches WHERE ready_at IS NOT NULL

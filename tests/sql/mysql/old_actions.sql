@@ -1,0 +1,2 @@
+SELECT x.id FROM (SELECT a.id, a.at FROM ductwork_actions a ORDER BY a.id LIMIT ?) x
+ WHERE x.at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ?

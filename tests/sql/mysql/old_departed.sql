@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_departed WHERE gone_at <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - ? ORDER BY gone_at, id LIMIT ?

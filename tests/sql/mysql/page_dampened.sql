@@ -1,0 +1,4 @@
+SELECT r.id FROM ductwork_runs r 
+ WHERE r.status <> 'completed' AND r.status = 'dampened' AND r.pipeline = ?
+   AND r.pruning_at IS NULL
+ ORDER BY r.status, r.id LIMIT ?

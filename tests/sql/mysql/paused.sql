@@ -1,0 +1,1 @@
+SELECT paused FROM ductwork_processes WHERE id = ?

@@ -1,0 +1,4 @@
+SELECT br.id, br.run_id, br.fan_out_id FROM ductwork_branches br
+ WHERE br.run_id IN (SELECT id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b)
+   AND CASE WHEN br.fan_out_id IS NULL THEN 0 ELSE 1 END = 1
+ LIMIT ?

@@ -1,0 +1,1 @@
+SELECT e.id FROM ductwork_executions e WHERE e.step_id IN (SELECT id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b) AND e.result IS NULL

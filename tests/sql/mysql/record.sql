@@ -1,0 +1,1 @@
+INSERT INTO ductwork_migrations (version, name, applied_at) VALUES (?, ?, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))

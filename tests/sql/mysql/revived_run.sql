@@ -1,0 +1,1 @@
+SELECT pipeline, definition FROM ductwork_runs WHERE id = ?

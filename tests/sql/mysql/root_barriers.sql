@@ -1,0 +1,5 @@
+SELECT f.node, f.width, f.arrived
+  FROM ductwork_branches b
+  JOIN ductwork_fan_outs f ON f.branch_id = b.id AND f.fired_at IS NULL
+ WHERE b.run_id = ? AND b.fan_out_id IS NULL
+ ORDER BY f.width - f.arrived DESC LIMIT 10

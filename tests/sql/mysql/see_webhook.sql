@@ -1,0 +1,1 @@
+UPDATE ductwork_webhooks SET seen = ? WHERE name = ? AND seen < ?

@@ -1,0 +1,1 @@
+SELECT digest, pipeline, body, created_at FROM ductwork_definitions WHERE digest = ?

@@ -1,0 +1,1 @@
+SELECT id FROM ductwork_runs WHERE revived_from = ?

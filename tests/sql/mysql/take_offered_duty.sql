@@ -1,0 +1,2 @@
+UPDATE ductwork_duties SET holder = ?, until = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?
+ WHERE name = ? AND (holder = ? OR until <= TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))

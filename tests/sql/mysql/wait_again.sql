@@ -1,0 +1,1 @@
+UPDATE ductwork_branches SET status = 'waiting', output = NULL WHERE id = ?
