@@ -13,6 +13,7 @@ use super::copy::UNFINISHED;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::statements;
+use super::writable;
 use crate::failpoint::failpoint;
 
 /// One step of the schema's history.
@@ -193,6 +194,7 @@ pub async fn migrate_within(
 ) -> Result<Vec<&'static Migration>, Error> {
     newer(conn).await?;
     if conn.fetch(&APPLIED, &[]).await.is_err() && !conn.dialect().backend().undoes_schema() {
+        writable::check(conn).await?;
         check_rights(conn).await?;
     }
     create_record(conn).await?;

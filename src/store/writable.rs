@@ -11,6 +11,7 @@ use nix::unistd::{AccessFlags, access};
 use crate::model::*;
 use crate::time;
 
+use super::backend::mysql::error::Failure;
 use super::conn::{Conn, Location};
 use super::dialect::Dialect;
 use super::error::{Error, Source};
@@ -161,6 +162,16 @@ pub async fn refused(conn: &mut Conn, location: &Location) -> Result<Option<Stri
         .map(|row| row.get::<Option<String>>("why"))
         .transpose()?;
     Ok(why.flatten())
+}
+
+/// Fails where a MySQL server takes the writes of its administrators alone, of whom this user may be one.
+pub(super) async fn check(conn: &mut Conn) -> Result<(), Error> {
+    let row = conn.fetch_optional(&ONLY_READS, &[]).await?;
+    let why = row.map(|row| row.get::<Option<String>>("why"));
+    match why.transpose()?.flatten() {
+        Some(why) => Err(Error::unavailable(Source::Mysql(Failure::Node(why)))),
+        None => Ok(()),
+    }
 }
 
 /// Fails where this user may not write SQLite's file. SQLite opens it all the same, to read.

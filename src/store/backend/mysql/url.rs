@@ -15,6 +15,9 @@ const PORT: u16 = 3306;
 /// No server of either kind takes a longer name of a database.
 const NAME_MAX: usize = 64;
 
+/// The demand on a user and a password with characters that end it.
+pub const ENCODED: &str = "has to be percent-encoded";
+
 /// The keys behind the question mark.
 const KEYS: [&str; 5] = ["socket", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key"];
 
@@ -99,6 +102,10 @@ impl Address {
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let Some((login, hosts)) = authority.rsplit_once('@') else {
+            // A `/` or `?` of the password has ended it too early.
+            if path.contains('@') || query.contains('@') {
+                return Err(format!("its user or password {ENCODED}"));
+            }
             return Err("it names no user: mysql://user:password@host/database".to_owned());
         };
         let (user, password) = match login.split_once(':') {

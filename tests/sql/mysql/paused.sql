@@ -1,1 +1,0 @@
-SELECT paused FROM ductwork_processes WHERE id = ?

@@ -1,0 +1,1 @@
+DELETE FROM ductwork_migrations WHERE version = ?
