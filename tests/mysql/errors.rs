@@ -161,7 +161,7 @@ async fn id(conn: &mut Conn) -> String {
 async fn when_within(sandbox: &Sandbox, id: &str, like: &str, then: &str) {
     let mut conn = another(sandbox, Purpose::Query).await;
     let sql = format!(
-        "SELECT CAST(count(*) AS CHAR) AS it FROM information_schema.PROCESSLIST WHERE ID = {id} AND INFO LIKE '{like}'"
+        "SELECT CAST(count(*) AS CHAR) AS it FROM information_schema.PROCESSLIST WHERE ID = {id} AND INFO LIKE '{like}' AND COMMAND <> 'Prepare'"
     );
     while text(&mut conn, sql.clone()).await != "1" {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

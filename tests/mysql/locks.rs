@@ -95,6 +95,7 @@ async fn a_batch_is_locked_row_by_row_in_its_order_and_nothing_else_is() {
             });
             while !waits(&mut watch, locking).await.unwrap() {
                 assert!(!asked.is_finished(), "{name} waits for nobody");
+                tokio::time::sleep(ductwork::store::fault_injection::LOOK_AGAIN).await;
             }
             let free = format!(
                 "SELECT HEX(RIGHT({key}, 1)) AS it FROM ductwork_{table} ORDER BY {key} FOR UPDATE SKIP LOCKED"

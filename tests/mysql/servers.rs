@@ -76,7 +76,13 @@ async fn a_session_is_what_the_engine_counts_on() {
     };
     for (variable, value) in both.into_iter().chain(own) {
         let sql = format!("SELECT CAST(@@SESSION.{variable} AS CHAR) AS it");
-        assert_eq!(text(&mut conn, sql).await, value, "{variable}");
+        // Some servers say so in a word.
+        let is = match text(&mut conn, sql).await.as_str() {
+            "ON" => "1".to_owned(),
+            "OFF" => "0".to_owned(),
+            other => other.to_owned(),
+        };
+        assert_eq!(is, value, "{variable}");
     }
     conn.close().await;
     let page = Location::parse(&url())
