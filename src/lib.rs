@@ -1,7 +1,7 @@
 //! Durable pipelines on the database you already have.
 //!
 //! A *pipeline* is a graph of *steps*; each triggered instance of it is a *run*. Every unit of
-//! work and every transition is a row in SQLite or PostgreSQL before it is acted upon, claims
+//! work and every transition is a row in SQLite, PostgreSQL or MySQL before it is acted upon, claims
 //! are atomic, commits are guarded, and one clock decides: the database's. `ductworkd` is the
 //! daemon; this crate is the same daemon for programs that bring their own steps: see
 //! [`Program`].

@@ -90,7 +90,6 @@ fn check(report: &serde_json::Value) {
 
 const ARGS: [&str; 5] = ["chain5", "latency", "--runs", "10", "--json"];
 
-#[cfg(feature = "mysql-tests")]
 fn mysql() -> String {
     match std::env::var("DUCTWORK_TEST_MYSQL_URL") {
         Ok(url) => url,
@@ -125,7 +124,6 @@ fn a_benchmark_on_postgres_reports() {
     check(&report(&output));
 }
 
-#[cfg(feature = "mysql-tests")]
 #[test]
 fn a_benchmark_on_mysql_reports() {
     let place = Place::with(&mysql());
@@ -155,12 +153,7 @@ fn tiny(url: &str, workload: &str, more: &[&str]) -> Vec<(String, f64)> {
 
 /// On every database: the names that must be there, each with more than nothing.
 fn on_every(workload: &str, more: &[&str], names: &[&str]) {
-    for url in [
-        "sqlite://real.db",
-        &postgres(),
-        #[cfg(feature = "mysql-tests")]
-        &mysql(),
-    ] {
+    for url in ["sqlite://real.db", &postgres(), &mysql()] {
         let values = tiny(url, workload, more);
         for name in names {
             let value = values.iter().find(|(known, _)| known == name);

@@ -17,7 +17,6 @@ use tempfile::TempDir;
 
 #[path = "cli/databases.rs"]
 mod databases;
-#[cfg(feature = "mysql-tests")]
 #[path = "cli/mysql.rs"]
 mod mysql;
 #[path = "cli/revive.rs"]

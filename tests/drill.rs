@@ -88,7 +88,6 @@ fn every_drill_shows_what_it_is_for_on_postgres() {
     every_drill_shows_what_it_is_for(&url, true);
 }
 
-#[cfg(feature = "mysql-tests")]
 #[test]
 fn every_drill_shows_what_it_is_for_on_mysql() {
     let url = std::env::var("DUCTWORK_TEST_MYSQL_URL")

@@ -8,7 +8,6 @@
 
 mod support;
 
-#[cfg(feature = "mysql-tests")]
 #[path = "sql/plans_mysql.rs"]
 mod plans_mysql;
 

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::problem::nearest;
-use crate::store::backend::mysql::url::Address;
+use crate::store::backend::mysql::url::{Address, ENCODED};
 use crate::store::backend::postgres::hosts::{self, Hosts};
 use crate::store::conn::percent_decoded;
 
@@ -48,8 +48,7 @@ impl DatabaseUrl {
         match scheme.map(str::to_ascii_lowercase).as_deref() {
             Some("sqlite" | "sqlite3") => sqlite(text, base_dir),
             Some("postgres" | "postgresql") => postgres(text),
-            // Not every verb has learnt it yet: nobody is to begin what cannot go on.
-            Some("mysql" | "mariadb") if cfg!(feature = "mysql-tests") => mysql(text),
+            Some("mysql" | "mariadb") => mysql(text),
             Some(scheme)
                 if !scheme.is_empty()
                     && text.contains("://")
@@ -59,12 +58,12 @@ impl DatabaseUrl {
             {
                 refuse(
                     format!("databases of the kind `{scheme}` are not supported by this version"),
-                    "it speaks `sqlite://` and `postgres://`",
+                    "it speaks `sqlite://`, `postgres://` and `mysql://`",
                 )
             }
             _ => refuse(
                 "the database's address is not a URL",
-                "write `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`",
+                "write `sqlite://FILE`, or `postgres://` or `mysql://` and `USER:PASSWORD@HOST/NAME`",
             ),
         }
     }
@@ -233,6 +232,7 @@ fn mysql(text: &str) -> Result<DatabaseUrl, UrlError> {
             url: text.to_owned(),
             path: None,
         }),
+        Err(message) if message.ends_with(ENCODED) => refuse(message, ENCODE_HELP),
         Err(message) => refuse(message, MYSQL_HELP),
     }
 }
@@ -578,8 +578,14 @@ mod tests {
             ("sqlite://a%zz", "two hexadecimal digits"),
             ("sqlite://a%+f", "two hexadecimal digits"),
             ("sqlite://a.db?mode=ro", "options (`?…`)"),
-            ("mysql://u:s3cret@h/db", "kind `mysql` are not supported"),
-            ("mariadb://h/db", "kind `mariadb` are not supported"),
+            ("mysql2://u:s3cret@h/db", "kind `mysql2` are not supported"),
+            ("mariadb://h/db", "names no user"),
+            ("mysql://u:s3cret@h", "names no database"),
+            ("mysql://u:s3%cret@h/db", "two hexadecimal digits"),
+            ("mysql://u:s3cret@h:0/db", "is no port of h"),
+            ("mysql://u:s3/cret@h/db", "percent-encoded"),
+            ("mysql://u:s3?cret@h/db", "percent-encoded"),
+            ("mysql://u:12/s3cret@h/db", "percent-encoded"),
             ("ductwork.db", "not a URL"),
             ("host=h password=s3cret", "not a URL"),
             ("", "not a URL"),

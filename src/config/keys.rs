@@ -160,7 +160,7 @@ const fn key(
 #[rustfmt::skip]
 pub static KEYS: &[Key] = &[
     key("database.url", Kind::Url, Scope::One, "sqlite://ductwork.db",
-        "where everything is kept: `sqlite://FILE` or `postgres://USER:PASSWORD@HOST/NAME`"),
+        "where everything is kept: `sqlite://FILE`, or `postgres://` or `mysql://` and `USER:PASSWORD@HOST/NAME`"),
     key("pipelines", Kind::Names, Scope::One, "*",
         "which pipelines run here: `*` for all, or a list of names"),
     key("pipelines_path", Kind::Path, Scope::One, "pipelines",

@@ -820,8 +820,8 @@ fn a_bad_address_in_a_variable_or_its_file_is_named_without_its_password() {
         ),
         (
             "DUCTWORK_DATABASE_URL",
-            "mysql://u:s3cret@h",
-            "DUCTWORK_DATABASE_URL: databases of the kind `mysql` are not supported by this version",
+            "mysql2://u:s3cret@h",
+            "DUCTWORK_DATABASE_URL: databases of the kind `mysql2` are not supported by this version",
         ),
         (
             "DATABASE_URL_FILE",

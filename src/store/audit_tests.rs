@@ -27,7 +27,6 @@ const LEASE: Duration = Duration::from_secs(30);
 struct Db {
     location: Location,
     _directory: Option<tempfile::TempDir>,
-    #[cfg(feature = "mysql-tests")]
     sandbox: Option<crate::store::sandbox::Sandbox>,
 }
 
@@ -37,7 +36,6 @@ impl Db {
         Self {
             location: Location::sqlite(directory.path().join("audit.db")),
             _directory: Some(directory),
-            #[cfg(feature = "mysql-tests")]
             sandbox: None,
         }
     }
@@ -59,12 +57,10 @@ impl Db {
         Self {
             location: Location::parse(&url).unwrap(),
             _directory: None,
-            #[cfg(feature = "mysql-tests")]
             sandbox: None,
         }
     }
 
-    #[cfg(feature = "mysql-tests")]
     async fn mysql() -> Self {
         let Ok(url) = std::env::var("DUCTWORK_TEST_MYSQL_URL") else {
             panic!(
@@ -94,7 +90,6 @@ impl Db {
             conn.script("drop schema", drop).await.unwrap();
         }
         conn.close().await;
-        #[cfg(feature = "mysql-tests")]
         if let Some(sandbox) = self.sandbox {
             sandbox.remove().await.unwrap();
         }
@@ -380,12 +375,7 @@ async fn busy(conn: Conn) -> Hands {
 }
 
 async fn databases() -> Vec<Db> {
-    vec![
-        Db::sqlite(),
-        Db::postgres().await,
-        #[cfg(feature = "mysql-tests")]
-        Db::mysql().await,
-    ]
+    vec![Db::sqlite(), Db::postgres().await, Db::mysql().await]
 }
 
 fn names(audited: Audited) -> BTreeSet<&'static str> {
@@ -686,7 +676,6 @@ async fn every_invariant_fires_on_its_corruption_on_postgres() {
     every_corruption_is_found(Db::postgres().await).await;
 }
 
-#[cfg(feature = "mysql-tests")]
 #[tokio::test]
 async fn every_invariant_fires_on_its_corruption_on_mysql() {
     every_corruption_is_found(Db::mysql().await).await;

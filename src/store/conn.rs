@@ -80,7 +80,7 @@ pub enum Purpose {
 }
 
 impl Location {
-    /// A PostgreSQL or SQLite database. `url` is `postgres://…`, with several hosts where one of them is the
+    /// A PostgreSQL, MySQL or SQLite database. `url` is `postgres://…`, with several hosts where one of them is the
     /// primary, or `sqlite://path`, of which `%20` is a blank.
     pub fn parse(url: &str) -> Result<Self, Error> {
         let target = if let Some(path) = url.strip_prefix("sqlite:") {
@@ -90,12 +90,6 @@ impl Location {
                 .ok_or_else(|| Error::Configured(format!("not a path in a URL: {path}")))?;
             Target::Sqlite(File::at(PathBuf::from(path)))
         } else if Address::is_of(url) {
-            // Some operations have no statements for it yet: nobody is to begin what cannot go on.
-            if !cfg!(any(feature = "internals", feature = "mysql-tests")) {
-                return Err(Error::Configured(
-                    "this ductworkd does not work with MySQL and MariaDB yet: use PostgreSQL or SQLite".to_owned(),
-                ));
-            }
             let address = Address::parse(url)
                 .map_err(|error| Error::Configured(format!("not a database URL: {error}")))?;
             Target::Mysql(Box::new(Nodes::of(address)))

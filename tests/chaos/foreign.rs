@@ -15,7 +15,6 @@ use crate::plan::{Blow, HOSTS};
 use crate::scene::{Scene, UNPROVEN};
 use crate::server::Server;
 use crate::space::Space;
-#[cfg(feature = "mysql-tests")]
 use crate::strangers;
 
 /// The users of the hosts on the server, and, last, of those who ask for something there: so a foreign
@@ -55,7 +54,6 @@ impl Scene {
         let (taken, told) = oneshot::channel();
         let (lasts, url) = (blow.lasts, self.url.clone());
         match &self.server {
-            #[cfg(feature = "mysql-tests")]
             Some(Server::Mysql(_)) => {
                 let lock = strangers::Lock {
                     url,
@@ -87,7 +85,6 @@ impl Scene {
                 let ending = Ending { url, roles, log };
                 self.beside(blow, move || ending.last(lasts));
             }
-            #[cfg(feature = "mysql-tests")]
             Server::Mysql(_) => {
                 let ending = strangers::Ending { url, roles };
                 self.beside(blow, move || ending.last(lasts));

@@ -29,7 +29,6 @@ mod dice;
 #[path = "../support/cluster.rs"]
 mod cluster;
 
-#[cfg(feature = "mysql-tests")]
 #[expect(dead_code, reason = "other tests need more of it")]
 #[path = "../support/mariadb.rs"]
 mod mariadb;
@@ -59,7 +58,6 @@ mod right;
 mod scene;
 mod space;
 mod storm;
-#[cfg(feature = "mysql-tests")]
 mod strangers;
 mod strikes;
 mod triggers;

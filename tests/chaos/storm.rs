@@ -15,7 +15,6 @@ use crate::disk::Disk;
 use crate::fixture::*;
 use crate::foreign::{self, ROLES};
 use crate::history::{History, Kind, Line, Told};
-#[cfg(feature = "mysql-tests")]
 use crate::mariadb::Mariadb;
 use crate::oracle::judge;
 use crate::people::People;
@@ -94,7 +93,7 @@ fn on_every_database() {
             let on = match name.as_str() {
                 "sqlite" => On::Sqlite,
                 "postgres" => On::Postgres,
-                "mysql" if cfg!(feature = "mysql-tests") => On::Mysql,
+                "mysql" => On::Mysql,
                 other => panic!("{DATABASES}: there is no {other}"),
             };
             let plan = chosen(draw(dice.others(), length(), on));
@@ -103,10 +102,7 @@ fn on_every_database() {
                     runtime.block_on(support::with(Db::sqlite(), |db| on_sqlite(db, plan, dice)))
                 }
                 On::Postgres => runtime.block_on(on_postgres(plan, dice)),
-                #[cfg(feature = "mysql-tests")]
                 On::Mysql => runtime.block_on(on_mysql(plan, dice)),
-                #[cfg(not(feature = "mysql-tests"))]
-                On::Mysql => unreachable!("no storm is on MySQL in this build"),
             }
         };
         let thread = std::thread::Builder::new().name(database.to_owned());
@@ -173,7 +169,6 @@ async fn on_postgres(plan: Vec<Blow>, dice: Dice) {
     storm(scene, plan, dice, asking).await;
 }
 
-#[cfg(feature = "mysql-tests")]
 async fn on_mysql(plan: Vec<Blow>, dice: Dice) {
     let server = Mariadb::start();
     for role in ROLES {

@@ -121,7 +121,6 @@ on_every_server! {
         assert_eq!(trigger.status.code(), Some(69), "{said}");
         let doubt = match server {
             Server::Postgres(_) => "is it a standby",
-            #[cfg(feature = "mysql-tests")]
             Server::Mysql(_) => "takes no writes: its read_only is on",
         };
         assert!(said.contains(doubt), "{said}");
@@ -202,7 +201,6 @@ async fn limited(server: &Server) -> (String, &'static str, &'static str, &'stat
                 "too many connections for role",
             )
         }
-        #[cfg(feature = "mysql-tests")]
         Server::Mysql(_) => {
             let make = "CREATE USER duct IDENTIFIED BY 'duct';
                 GRANT SELECT, INSERT, UPDATE, DELETE, CREATE TEMPORARY TABLES ON ductwork.* TO duct";

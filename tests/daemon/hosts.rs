@@ -3,7 +3,6 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::fixture::*;
-#[cfg(feature = "mysql-tests")]
 use crate::mariadb::Mariadb;
 use crate::on_servers;
 use crate::support::Db;
@@ -70,7 +69,6 @@ on_servers! {
 
 /// By the server's own count. With a beat in five seconds and a look in one, as where nothing is configured, that is
 /// less than two a second for each process.
-#[cfg(feature = "mysql-tests")]
 #[tokio::test]
 async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_look() {
     use ductwork::store::{Location, Purpose, migrate};
@@ -107,7 +105,6 @@ async fn an_idle_daemon_asks_mariadb_two_things_for_each_beat_and_one_for_each_l
 }
 
 /// Waits until each process has beaten so often; how often all of them have.
-#[cfg(feature = "mysql-tests")]
 async fn beaten(fixture: &mut DaemonFixture, times: i64) -> i64 {
     loop {
         let rows = fixture.processes().await;
@@ -119,7 +116,6 @@ async fn beaten(fixture: &mut DaemonFixture, times: i64) -> i64 {
 }
 
 /// Statements that the server has been asked so far, this one included.
-#[cfg(feature = "mysql-tests")]
 async fn asked(fixture: &mut DaemonFixture) -> i64 {
     use ductwork::store::statement::Statement;
     static QUESTIONS: Statement = Statement::new(

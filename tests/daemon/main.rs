@@ -40,7 +40,6 @@ mod cluster;
 mod fixture;
 #[path = "../support/foreign.rs"]
 mod foreign;
-#[cfg(feature = "mysql-tests")]
 #[path = "../support/mariadb.rs"]
 mod mariadb;
 #[path = "../support/server.rs"]
@@ -74,7 +73,6 @@ mod signals;
 mod silent;
 mod sqlite;
 mod stale;
-#[cfg(feature = "mysql-tests")]
 mod standstill;
 mod starts;
 mod steps;

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 
 use crate::fixture::*;
 use crate::foreign::Foreign;
-#[cfg(feature = "mysql-tests")]
 use crate::relay::ports_of;
 use crate::server::Server;
 use crate::support::Db;
@@ -255,7 +254,6 @@ async fn cut(
             let cut = killer.fetch(&ON_POSTGRES, &[("ours", ours.into())]).await;
             cut.unwrap().len()
         }
-        #[cfg(feature = "mysql-tests")]
         Server::Mysql(server) => {
             static CLAIMED: Statement = Statement::new(
                 "TEST_CLAIMED",

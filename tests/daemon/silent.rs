@@ -149,7 +149,6 @@ async fn the_server_was_told(db: Db) {
 }
 
 /// The same, in whole seconds where the server knows no less.
-#[cfg(feature = "mysql-tests")]
 async fn mariadb_was_told(db: Db) {
     let lease = Duration::from_secs(60);
     for (purpose, statement, lock) in [
@@ -200,7 +199,6 @@ mod a_server_is_told_how_long_its_clients_wait {
         support::with(Db::postgres().await, the_server_was_told).await;
     }
 
-    #[cfg(feature = "mysql-tests")]
     #[tokio::test]
     async fn mysql() {
         support::with(Db::mysql().await, mariadb_was_told).await;

@@ -318,7 +318,6 @@ macro_rules! survives {
                 support::with(Db::postgres().await, move |db| survived(db, faults(On::Joined))).await;
             }
 
-            #[cfg(feature = "mysql-tests")]
             #[tokio::test]
             async fn mysql() {
                 let faults = |$on: On| -> Vec<Fault> { $faults };
@@ -614,7 +613,6 @@ mod whoever_dies_between_the_statements_of_a_claim_or_a_commit_is_replaced {
         support::with(Db::sqlite(), last).await;
     }
 
-    #[cfg(feature = "mysql-tests")]
     #[tokio::test]
     async fn mysql() {
         let last = |db| survived(db, deaths(On::InTurn)[10].clone());

@@ -149,7 +149,6 @@ async fn a_batch_costs_one_round_trip_whatever_its_width_on_postgres() {
 }
 
 /// A batch is one statement to MariaDB, BEGIN and COMMIT in it, where it only writes.
-#[cfg(feature = "mysql-tests")]
 #[tokio::test]
 async fn a_batch_costs_a_few_round_trips_whatever_its_width_on_mysql() {
     crate::support::with(Db::mysql().await, |db| async move {

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-#[cfg(feature = "mysql-tests")]
 use ductwork::store::sandbox::Sandbox;
 use ductwork::store::{Conn, Location, Purpose, migrate};
 use sqlx::{Connection, Executor};
@@ -11,7 +10,6 @@ use sqlx::{Connection, Executor};
 /// Names the PostgreSQL server that tests may use.
 const POSTGRES: &str = "DUCTWORK_TEST_POSTGRES_URL";
 /// Names the MySQL or MariaDB server that tests may use.
-#[cfg(feature = "mysql-tests")]
 const MYSQL: &str = "DUCTWORK_TEST_MYSQL_URL";
 
 /// A database that nobody else uses.
@@ -25,17 +23,9 @@ pub struct Db {
 }
 
 enum Kept {
-    Sqlite {
-        _dir: tempfile::TempDir,
-    },
-    Postgres {
-        server: String,
-        schema: String,
-    },
-    #[cfg(feature = "mysql-tests")]
-    Mysql {
-        sandbox: Sandbox,
-    },
+    Sqlite { _dir: tempfile::TempDir },
+    Postgres { server: String, schema: String },
+    Mysql { sandbox: Sandbox },
 }
 
 impl Db {
@@ -73,7 +63,6 @@ impl Db {
     }
 
     /// A fresh database on the MySQL or MariaDB server.
-    #[cfg(feature = "mysql-tests")]
     pub async fn mysql() -> Self {
         let server = std::env::var(MYSQL).unwrap_or_else(|_| {
             panic!(
@@ -108,7 +97,6 @@ impl Db {
         if let Kept::Postgres { server, schema } = &*self.kept {
             run(server, format!("DROP SCHEMA {schema} CASCADE")).await;
         }
-        #[cfg(feature = "mysql-tests")]
         if let Kept::Mysql { sandbox } = &*self.kept {
             sandbox
                 .remove()
@@ -156,7 +144,6 @@ macro_rules! on_servers {
                 $crate::support::with(Db::postgres().await, body).await;
             }
 
-            #[cfg(feature = "mysql-tests")]
             #[tokio::test]
             async fn mysql() {
                 $crate::support::with(Db::mysql().await, body).await;
@@ -185,7 +172,6 @@ macro_rules! on_every_database {
                 $crate::support::with(Db::postgres().await, body).await;
             }
 
-            #[cfg(feature = "mysql-tests")]
             #[tokio::test]
             async fn mysql() {
                 $crate::support::with(Db::mysql().await, body).await;

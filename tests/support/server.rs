@@ -6,7 +6,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::cluster::Cluster;
-#[cfg(feature = "mysql-tests")]
 use crate::mariadb::Mariadb;
 
 /// A server of its own, with its data and its port, that can be stopped and started.
@@ -14,7 +13,6 @@ pub enum Server {
     /// PostgreSQL.
     Postgres(Cluster),
     /// MariaDB.
-    #[cfg(feature = "mysql-tests")]
     Mysql(Mariadb),
 }
 
@@ -23,7 +21,6 @@ impl Server {
     pub fn url(&self) -> &str {
         match self {
             Self::Postgres(cluster) => &cluster.url,
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => &server.url,
         }
     }
@@ -50,7 +47,6 @@ impl Server {
     pub fn ordinary(&self) -> String {
         match self {
             Self::Postgres(cluster) => cluster.url.clone(),
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => server.ordinary(),
         }
     }
@@ -60,7 +56,6 @@ impl Server {
         let order = match (self, takes) {
             (Self::Postgres(_), false) => "ALTER SYSTEM SET default_transaction_read_only = on",
             (Self::Postgres(_), true) => "ALTER SYSTEM RESET default_transaction_read_only",
-            #[cfg(feature = "mysql-tests")]
             (Self::Mysql(server), takes) => return server.take_writes(takes),
         };
         let mut conn = self.connect().await;
@@ -73,7 +68,6 @@ impl Server {
     pub fn down(&self) {
         match self {
             Self::Postgres(cluster) => cluster.down(),
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => server.down(),
         }
     }
@@ -89,7 +83,6 @@ impl Server {
                 }
                 others
             }
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => {
                 let others = numbers(conn, &SESSIONS).await;
                 server.freeze();
@@ -102,7 +95,6 @@ impl Server {
     pub fn thaw(&self, frozen: &[i32]) {
         match self {
             Self::Postgres(_) => frozen.iter().for_each(|pid| signal(*pid, Signal::SIGCONT)),
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => server.thaw(),
         }
     }
@@ -111,7 +103,6 @@ impl Server {
     pub fn up(&self) {
         match self {
             Self::Postgres(cluster) => cluster.up(),
-            #[cfg(feature = "mysql-tests")]
             Self::Mysql(server) => server.up(),
         }
     }
@@ -124,7 +115,6 @@ static SERVERS: Statement = Statement::new(
       WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
 );
 /// The sessions of others than whoever asks.
-#[cfg(feature = "mysql-tests")]
 static SESSIONS: Statement = Statement::new(
     "TEST_SESSIONS",
     "SELECT CAST(ID AS SIGNED) AS n FROM information_schema.PROCESSLIST
@@ -156,7 +146,6 @@ macro_rules! on_every_server {
                 body(Server::Postgres($crate::cluster::Cluster::start())).await;
             }
 
-            #[cfg(feature = "mysql-tests")]
             #[tokio::test]
             async fn mysql() {
                 body(Server::Mysql($crate::mariadb::Mariadb::start())).await;
