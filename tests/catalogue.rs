@@ -40,7 +40,7 @@ fn rows(document: &str) -> BTreeMap<String, Vec<String>> {
     rows
 }
 
-/// The names of all functions in the sources and the tests.
+/// The names of all functions in the sources and the tests, and of modules that are a test for each database.
 fn functions(directory: &Path, to: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).expect("a directory of the project") {
         let path = entry.expect("an entry of it").path();
@@ -48,11 +48,10 @@ fn functions(directory: &Path, to: &mut BTreeSet<String>) {
             functions(&path, to);
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = fs::read_to_string(&path).expect("a source");
-            let names = text
-                .split("fn ")
-                .skip(1)
-                .filter_map(|after| after.split('(').next());
-            to.extend(names.map(str::to_owned));
+            for (word, end) in [("fn ", '('), ("mod ", ' ')] {
+                let names = text.split(word).skip(1);
+                to.extend(names.filter_map(|after| after.split(end).next()).map(str::to_owned));
+            }
         }
     }
 }
