@@ -24,6 +24,10 @@ CREATE TABLE ductwork_runs (
     input        longtext NOT NULL,
     output       longtext,
     trigger_key  varchar(512),
+    -- The pipeline of a run with a key. Two nodes of a Galera cluster take rows for the same whose entries in a unique
+    -- index are equal, nulls among them, unless all of an entry is null: runs without keys would be in each
+    -- other's way.
+    keyed        varchar(128) GENERATED ALWAYS AS (CASE WHEN trigger_key IS NOT NULL THEN pipeline END) STORED,
     -- A run is revived at most once, so a lineage is a line with one active end (I21).
     revived_from binary(16),
     -- Branches that wait for a person; the run is dampened while there is one.
@@ -42,7 +46,7 @@ CREATE TABLE ductwork_runs (
         AND (cancelled_at IS NOT NULL) = (status = 'cancelled')
         AND (output IS NOT NULL) = (status = 'completed'))
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
-CREATE UNIQUE INDEX ductwork_runs_trigger_key ON ductwork_runs (pipeline, trigger_key); -- I28
+CREATE UNIQUE INDEX ductwork_runs_trigger_key ON ductwork_runs (trigger_key, keyed); -- I28
 CREATE UNIQUE INDEX ductwork_runs_revived_from ON ductwork_runs (revived_from); -- I21
 -- What retention looks through.
 CREATE INDEX ductwork_runs_ended ON ductwork_runs (ended_at, id);
@@ -54,6 +58,8 @@ CREATE TABLE ductwork_branches (
     -- The barrier at which it arrives, and its place in the fan-out; none for a run's root.
     fan_out_id               binary(16),
     ordinal                  bigint NOT NULL DEFAULT 0,
+    -- The place of a branch that is in a fan-out, so that roots are not in each other's way (as the runs above).
+    place                    bigint GENERATED ALWAYS AS (CASE WHEN fan_out_id IS NOT NULL THEN ordinal END) STORED,
     status                   varchar(16) NOT NULL,
     halt_reason              varchar(128),
     -- Its current step: the one with the highest ordinal.
@@ -73,7 +79,8 @@ CREATE TABLE ductwork_branches (
     CONSTRAINT ductwork_branches_ready_check CHECK (ready_at IS NULL OR status = 'in_progress'),
     CONSTRAINT ductwork_branches_halt CHECK (halt_reason IS NULL OR status = 'halted')
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE={bin};
-CREATE UNIQUE INDEX ductwork_branches_fan_out ON ductwork_branches (fan_out_id, ordinal); -- I30
+CREATE UNIQUE INDEX ductwork_branches_fan_out ON ductwork_branches (fan_out_id, place); -- I30
+CREATE INDEX ductwork_branches_places ON ductwork_branches (fan_out_id, ordinal);
 CREATE INDEX ductwork_branches_ready ON ductwork_branches (ready_at, id);
 
 CREATE TABLE ductwork_fan_outs (
