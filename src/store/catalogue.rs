@@ -5,7 +5,7 @@ use super::{
     action, advance, audit, audit_prefilter, bench, bulk, cancel, claim, clock, commit, context,
     copy, definition, delivery, departed, duty, event, fan_out, halted, known, list, logs, metrics,
     migrate, overview, page, pause, process, prune, query, report, resume, revive, series, steps,
-    stuck, timeline, token, trace, transition, trigger, why,
+    stuck, timeline, token, trace, transition, trigger, turn, why,
 };
 
 /// Every statement, by module.
@@ -56,6 +56,7 @@ pub fn catalogue() -> Vec<&'static Statement> {
         stuck::STATEMENTS,
         timeline::STATEMENTS,
         trigger::STATEMENTS,
+        turn::STATEMENTS,
         why::STATEMENTS,
     ]
     .concat()

@@ -453,6 +453,11 @@ impl Conn {
         self.dialect().backend().locks_rows()
     }
 
+    /// True at a node of a cluster, which sees no locks of the other nodes.
+    pub(super) fn is_in_cluster(&self) -> bool {
+        matches!(&self.inner, Inner::Mysql(conn) if conn.is_in_cluster())
+    }
+
     /// Sets something for the transaction under way, where the database has it to set.
     pub(super) async fn set(&mut self, setting: Setting) -> Result<(), Error> {
         match self.dialect().backend().setting(setting) {

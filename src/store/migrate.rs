@@ -13,6 +13,7 @@ use super::copy::UNFINISHED;
 use super::dialect::Dialect;
 use super::error::Error;
 use super::statement::statements;
+use super::turn::Turn;
 use super::writable;
 use crate::failpoint::failpoint;
 
@@ -142,7 +143,12 @@ pub fn script(dialect: Dialect) -> String {
 /// The versions that the database has. Empty for a database without our tables.
 pub async fn applied(conn: &mut Conn) -> Result<Vec<i64>, Error> {
     match conn.fetch(&APPLIED, &[]).await {
-        Ok(rows) => rows.iter().map(|row| row.get("version")).collect(),
+        Ok(rows) => {
+            let versions = rows.iter().map(|row| row.get("version"));
+            let versions: Vec<i64> = versions.collect::<Result<_, Error>>()?;
+            // Zero is whose turn it is.
+            Ok(versions.into_iter().filter(|it| *it > 0).collect())
+        }
         // The table is missing: nothing was ever applied.
         Err(Error::Refused { .. }) => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -200,11 +206,17 @@ pub async fn migrate_within(
     create_record(conn).await?;
     let began = Instant::now();
     let mut done = Vec::new();
+    let mut turn = Turn::new();
     for migration in MIGRATIONS {
         if applied(conn).await?.contains(&migration.version) {
             continue;
         }
         loop {
+            turn.take(conn, patience.saturating_sub(began.elapsed()))
+                .await?;
+            if applied(conn).await?.contains(&migration.version) {
+                break;
+            }
             match apply(conn, migration).await? {
                 Applied::Now => done.push(migration),
                 Applied::ByAnother => {}
@@ -226,6 +238,7 @@ pub async fn migrate_within(
             break;
         }
     }
+    turn.end(conn).await?;
     Ok(done)
 }
 

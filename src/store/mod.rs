@@ -63,6 +63,7 @@ pub mod trace;
 pub mod tracer;
 pub mod transition;
 pub mod trigger;
+mod turn;
 pub mod why;
 pub mod writable;
 

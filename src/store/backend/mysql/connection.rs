@@ -230,6 +230,11 @@ impl Mysql {
         }
     }
 
+    /// True at a node of a cluster.
+    pub fn is_in_cluster(&self) -> bool {
+        self.in_cluster
+    }
+
     /// True when this process works on another node by now.
     pub fn is_left(&self) -> bool {
         self.berth.as_ref().is_some_and(Berth::is_left)
