@@ -50,7 +50,11 @@ fn functions(directory: &Path, to: &mut BTreeSet<String>) {
             let text = fs::read_to_string(&path).expect("a source");
             for (word, end) in [("fn ", '('), ("mod ", ' ')] {
                 let names = text.split(word).skip(1);
-                to.extend(names.filter_map(|after| after.split(end).next()).map(str::to_owned));
+                to.extend(
+                    names
+                        .filter_map(|after| after.split(end).next())
+                        .map(str::to_owned),
+                );
             }
         }
     }

@@ -634,8 +634,12 @@ fn migrations(of: &str) -> BTreeSet<String> {
 }
 
 /// MySQL has no partial index. Columns stand in for their conditions, and some indexes for two.
-const OTHERWISE_ON_MYSQL: [&str; 8] = [
+/// Of a unique index either nothing of an entry is null or all.
+const OTHERWISE_ON_MYSQL: [&str; 11] = [
     "ductwork_runs.ended_at",
+    "ductwork_runs.keyed",
+    "ductwork_branches.place",
+    "ductwork_branches_places",
     "ductwork_executions.only_step",
     "ductwork_executions.holder",
     "ductwork_transitions.open_branch",

@@ -24,9 +24,7 @@ CREATE TABLE ductwork_runs (
     input        longtext NOT NULL,
     output       longtext,
     trigger_key  varchar(512),
-    -- The pipeline of a run with a key. Two nodes of a Galera cluster take rows for the same whose entries in a unique
-    -- index are equal, nulls among them, unless all of an entry is null: runs without keys would be in each
-    -- other's way.
+    -- The pipeline of a run with a key: without one all of its entry is null (docs/adr/0049).
     keyed        varchar(128) GENERATED ALWAYS AS (CASE WHEN trigger_key IS NOT NULL THEN pipeline END) STORED,
     -- A run is revived at most once, so a lineage is a line with one active end (I21).
     revived_from binary(16),
@@ -58,7 +56,7 @@ CREATE TABLE ductwork_branches (
     -- The barrier at which it arrives, and its place in the fan-out; none for a run's root.
     fan_out_id               binary(16),
     ordinal                  bigint NOT NULL DEFAULT 0,
-    -- The place of a branch that is in a fan-out, so that roots are not in each other's way (as the runs above).
+    -- Its place in a fan-out: of a root all of its entry is null (docs/adr/0049).
     place                    bigint GENERATED ALWAYS AS (CASE WHEN fan_out_id IS NOT NULL THEN ordinal END) STORED,
     status                   varchar(16) NOT NULL,
     halt_reason              varchar(128),

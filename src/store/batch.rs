@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::statement::{Column, Rows};
 
-/// What rows are made from, in the order of their keys: locks are taken in one order, and some databases take them in
-/// that of the batch.
+/// Keys in their order, for the rows of a batch: locks are taken in one order, and some databases take them in that of
+/// the batch.
 pub(super) fn in_order<T: Ord>(keys: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut keys: Vec<T> = keys.into_iter().collect();
     keys.sort_unstable();

@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::driver::{Did, Driver, LEASE, audit};
 use crate::{Cluster, DEADLINE, number, one, statement, told, with};
 
-/// What the writers were told, and when.
+/// The answers that the writers were given, and when.
 #[derive(Default)]
 struct Record {
     /// Keys with their runs.
@@ -311,7 +311,7 @@ async fn a_node_that_is_killed_takes_nothing_with_it_that_was_acknowledged() {
 async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another() {
     with(|cluster| async move {
         let record = struck(Rc::clone(&cluster), "a node cut off", "isolate", &[]).await;
-        // Whoever has no other address is told.
+        // A client that has no other address is told.
         let alone = cluster.node(2).location.connect(Purpose::Engine).await;
         let error = alone.err().expect("it is in no majority");
         assert!(error.is_unavailable(), "{error:?}");

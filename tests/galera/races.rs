@@ -1,4 +1,4 @@
-//! What two or three nodes do at once.
+//! Races of two or three nodes.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -167,7 +167,7 @@ async fn claims_of_three_nodes_never_give_an_execution_twice() {
         let began = Instant::now();
         let claimed = together(drivers.into_iter().map(|mut driver| async move {
             let (mut claimed, mut empty, mut made) = (Vec::new(), 0, 0);
-            // What another node commits comes a moment later.
+            // The commits of another node come a moment later.
             while empty < 20 {
                 let taken = driver.claim("P", 4).await;
                 made += 1;
@@ -329,7 +329,7 @@ async fn what_one_node_puts_back_and_another_cancels_is_cancelled() {
     .await;
 }
 
-/// A worker whose node is gone works on at another one. What it sent before may still arrive.
+/// A worker whose node is gone works on at another one. A statement that it sent before may still arrive.
 #[tokio::test]
 async fn after_a_fence_at_one_node_nothing_is_claimed_at_another() {
     const ROUNDS: u32 = 60;
