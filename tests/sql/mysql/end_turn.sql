@@ -1,0 +1,1 @@
+DELETE FROM ductwork_migrations WHERE version = 0 AND name = ?
