@@ -84,7 +84,7 @@ statements! {
          WHERE br.id IN (SELECT b.id FROM {rows:b(id id)}) ORDER BY br.id {lock}",
         on Mysql [&LOCK_FENCED_IN_TURN];
     LOCK_FENCED_IN_TURN in Mysql = "
-        SELECT br.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_branches br ON {key:br.id;b.id}
+        SELECT br.id FROM {rows:b(id id)} {join:ductwork_branches br} ON {key:br.id;b.id}
          ORDER BY br.id {lock}";
     OUTPUTS = "
         SELECT s.id, s.output FROM {rows:b(id id)} JOIN ductwork_steps s ON {key:s.id;b.id}";

@@ -44,7 +44,7 @@ statements! {
         on Mysql [&CANCEL_HOLD_PLACES_IN_TURN];
     CANCEL_HOLD_PLACES_IN_TURN in Mysql = "
         SELECT q.execution_id FROM {rows:b(id id)}
-          STRAIGHT_JOIN ductwork_availabilities q ON {key:q.execution_id;b.id}
+          {join:ductwork_availabilities q} ON {key:q.execution_id;b.id}
          ORDER BY q.execution_id {lock}";
     CANCEL_HOLD_EXECUTIONS = "
         SELECT id, process_id FROM ductwork_executions
@@ -52,7 +52,7 @@ statements! {
         on Mysql [&CANCEL_HOLD_EXECUTIONS_IN_TURN];
     CANCEL_HOLD_EXECUTIONS_IN_TURN in Mysql = "
         SELECT e.id, e.process_id FROM {rows:b(id id)}
-          STRAIGHT_JOIN ductwork_executions e ON {key:e.id;b.id}
+          {join:ductwork_executions e} ON {key:e.id;b.id}
          WHERE e.result IS NULL ORDER BY e.id {lock}";
     CANCEL_HOLD_BRANCHES = "
         SELECT id, status, step_id, fan_out_id FROM ductwork_branches
@@ -61,7 +61,7 @@ statements! {
         on Mysql [&CANCEL_HOLD_BRANCHES_IN_TURN];
     CANCEL_HOLD_BRANCHES_IN_TURN in Mysql = "
         SELECT br.id, br.status, br.step_id, br.fan_out_id FROM {rows:b(id id)}
-          STRAIGHT_JOIN ductwork_branches br ON {key:br.id;b.id}
+          {join:ductwork_branches br} ON {key:br.id;b.id}
          WHERE br.status IN ('in_progress', 'advancing', 'waiting', 'dampened')
          ORDER BY br.id {lock}";
     /// Branches that wait in vain. (With an offset PostgreSQL asks for each of them; it would read

@@ -94,7 +94,7 @@ statements! {
          ORDER BY e.id {lock}",
         on Mysql [&LOCK_CLAIMED_IN_TURN];
     LOCK_CLAIMED_IN_TURN in Mysql = "
-        SELECT e.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_executions e ON {key:e.id;b.id}
+        SELECT e.id FROM {rows:b(id id)} {join:ductwork_executions e} ON {key:e.id;b.id}
          WHERE e.process_id = :process AND e.result IS NULL
          ORDER BY e.id {lock}";
     /// A claimed execution that never started is as if it had not been claimed.

@@ -580,7 +580,9 @@ impl Conn {
             let answer = self.ask_in_turn(statement, args, None).await;
             let is_alone = matches!(self.inner, Inner::Mysql(_)) && !self.within;
             match answer {
-                Err(error) if is_alone && self.tries_again(&error, &attempts) => {
+                Err(error)
+                    if is_alone && error.is_deadlock() && self.tries_again(&error, &attempts) =>
+                {
                     attempts.next().await;
                 }
                 answer => return answer,

@@ -238,6 +238,12 @@ impl Error {
         Self::unavailable(Source::Io(error))
     }
 
+    /// True where a transaction was rolled back to let another one through, at this node or at another.
+    pub(super) fn is_deadlock(&self) -> bool {
+        matches!(self, Self::Retryable { source, .. }
+            if matches!(source.as_ref(), Source::Mysql(failure) if failure.code() == 1213))
+    }
+
     /// True where a write did not write as many rows as it had to.
     pub(super) fn is_count(&self) -> bool {
         matches!(self, Self::Retryable { source, .. } if source.is_count())

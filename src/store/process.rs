@@ -122,7 +122,7 @@ statements! {
            AND ductwork_transitions.completed_at IS NULL{narrow: AND ductwork_transitions.open_branch = b.id}";
     LOCK_BRANCHES = "
         SELECT br.id, br.claim_token FROM {rows:b(id id, token id)}
-          {join} ductwork_branches br ON {key:br.id;b.id} AND br.claim_token = b.token
+          {join:ductwork_branches br} ON {key:br.id;b.id} AND br.claim_token = b.token
          ORDER BY br.id {lock}";
     GIVE_BACK_BRANCHES = "
         UPDATE {into:ductwork_branches;b(id id, token id)}

@@ -10,7 +10,7 @@
 //! | `{by:index}` | the index that a database without statistics has to use |
 //! | `{rows:b(id id, node text, n int)}` | the rows of the parameter `:b` as a table |
 //! | `{rows:held}` | the same, of a batch that `batch` declares |
-//! | `{join}` | the JOIN of a batch with the table that it is looked up in: where rows are locked as they are read, in the batch's order |
+//! | `{join:table alias}` | the JOIN of a batch with the table that it is looked up in: where rows are locked as they are read, in the batch's order |
 //! | `{key:table.id;b.id}` | a row that is looked up by its key |
 //! | `{any:table.id;b(id id)}` | one of a batch of keys |
 //! | `UPDATE {into:table;b(id id, n int)} SET …` | the table that is written from the rows of a batch, which the WHERE looks up |

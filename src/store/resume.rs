@@ -29,7 +29,7 @@ statements! {
     /// `of_two_resumes_at_once_one_counts`.
     HOLD_DAMPENED = "
         SELECT br.step_id FROM {rows:b(branch_id id, step_id id)}
-          {join} ductwork_branches br ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
+          {join:ductwork_branches br} ON {key:br.id;b.branch_id} AND br.step_id = b.step_id
          WHERE br.status = 'dampened'
          ORDER BY br.id {lock}";
     RESUME_BRANCHES = "

@@ -93,7 +93,7 @@ statements! {
          WHERE {any:id;b(id id)} ORDER BY id DESC {lock}",
         on Mysql [&LOCK_FAN_OUTS_IN_TURN];
     LOCK_FAN_OUTS_IN_TURN in Mysql = "
-        SELECT f.id FROM {rows:b(id id)} STRAIGHT_JOIN ductwork_fan_outs f ON {key:f.id;b.id}
+        SELECT f.id FROM {rows:b(id id)} {join:ductwork_fan_outs f} ON {key:f.id;b.id}
          ORDER BY f.id DESC {lock}";
     /// RACE: two last siblings arrive at once. Both write this row, so one of them sees the
     /// other's arrival and exactly one sees `arrived = width`; a lock with a count of siblings

@@ -35,7 +35,7 @@ SELECT execution_id FROM (
                 THEN 1 ELSE 0 END AS last
       FROM (SELECT b.execution_id, b.step_id, b.arrives_at, f.width - f.arrived AS missing
               FROM {rows:b(execution_id id, step_id id, arrives_at id)}
-              STRAIGHT_JOIN ductwork_fan_outs f ON f.id = b.arrives_at
+              STRAIGHT_JOIN ductwork_fan_outs f FORCE INDEX (PRIMARY) ON f.id = b.arrives_at
              ORDER BY f.id DESC {lock}) barriers) numbered
  WHERE last = 1
 

@@ -149,8 +149,8 @@ impl Backend for Mysql {
             // It stands before SET already.
             "from" => Ok(()),
             // The planner goes by how many rows there were some seconds ago: of a table that was small then it
-            // would read, and lock, every row.
-            "join" => to.write_str("STRAIGHT_JOIN"),
+            // would read, and lock, every row, before the batch or behind it.
+            "join" => write!(to, "STRAIGHT_JOIN {argument} FORCE INDEX (PRIMARY)"),
             "key" => {
                 let (key, value) = both(argument);
                 write!(to, "{key} = {value}")

@@ -99,7 +99,7 @@ impl Backend for Postgres {
             "id" => to.write_str("uuid"),
             "int" => to.write_str("bigint"),
             "rows" => to.write_str(&rows(argument)),
-            "join" => to.write_str("JOIN"),
+            "join" => write!(to, "JOIN {argument}"),
             // An index condition that no join can be merged or hashed on: a plan made while the
             // tables were empty would otherwise walk a whole index and look through the batch for
             // each of its entries, for as long as it is cached.

@@ -88,7 +88,7 @@ impl Backend for Sqlite {
             "id" => to.write_str("blob"),
             "int" => to.write_str("integer"),
             "rows" => to.write_str(&rows(argument)),
-            "join" => to.write_str("JOIN"),
+            "join" => write!(to, "JOIN {argument}"),
             "key" => {
                 let (key, value) = argument.split_once(';').expect("a key has a value");
                 write!(to, "{key} = {value}")
