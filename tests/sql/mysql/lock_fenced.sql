@@ -1,2 +1,2 @@
-SELECT br.id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_branches br ON br.id = b.id
+SELECT br.id FROM (SELECT UNHEX(j.c0) AS id FROM JSON_TABLE(?, '$[*]' COLUMNS(c0 char(32) PATH '$[0]')) AS j) AS b STRAIGHT_JOIN ductwork_branches br FORCE INDEX (PRIMARY) ON br.id = b.id
  ORDER BY br.id FOR UPDATE;
