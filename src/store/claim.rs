@@ -52,7 +52,7 @@ statements! {
     REMOVE_AVAILABILITIES in Mysql from "backend/mysql/claim.sql";
     ALL_REMOVED in Mysql from "backend/mysql/claim.sql";
     ALL_STAMPED in Mysql from "backend/mysql/claim.sql";
-    /// What is due and locked by us is taken off the queue and stamped, or nothing of it.
+    /// All that is due and locked by us is taken off the queue and stamped, or nothing of it.
     TAKE_LOCKED runs [&REMOVE_AVAILABILITIES, &ALL_REMOVED, &STAMP_EXECUTIONS, &ALL_STAMPED];
     STAMP_EXECUTIONS from "backend/sqlite/claim.sql";
     /// `TAKE_AVAILABILITIES` around what this process could not read. It looks up the run of all that is due

@@ -362,7 +362,7 @@ async fn whole(
     let written = conn.transaction(async |conn| {
         failpoint!(conn, "commit.guarded");
         match conn.fetch_and_commit(write, &args).await {
-            // Who is to blame is found out with the next question.
+            // The next question finds out who is to blame.
             Err(error) if error.is_count() => {
                 is_refused = true;
                 Err(Error::Corrupt("not all results count any more".to_owned()))

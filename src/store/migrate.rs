@@ -337,7 +337,7 @@ async fn in_the_way(conn: &mut Conn) -> Result<String, Error> {
     ))
 }
 
-/// What a schema and the work in it need, tried on a table that is gone afterwards.
+/// The rights that a schema and the work in it need, tried on a table that is gone afterwards.
 const RIGHTS: [(&str, &str); 8] = [
     ("DROP", "DROP TABLE IF EXISTS ductwork_rights"),
     (
@@ -370,7 +370,7 @@ async fn check_rights(conn: &mut Conn) -> Result<(), Error> {
             // Another starter tries the same on the same table.
             Ok(()) | Err(_) => {}
         }
-        // What was made is removed, whatever else is lacking.
+        // The table that was made is removed, whatever else is lacking.
         if lacking == Some("DROP") {
             break;
         }

@@ -56,7 +56,7 @@ impl Lock {
         false
     }
 
-    /// Whoever comes behind it waits for the same lock: so it waits not at all.
+    /// A process that comes behind it waits for the same lock: so it waits not at all.
     async fn take(&self) -> Result<Conn, Error> {
         let location = Location::parse(&self.url).expect("the server's URL");
         let mut conn = location.connect(Purpose::Query).await?;

@@ -1,4 +1,4 @@
-//! Processes of two hosts, which do not hear each other's bells.
+//! Processes of two hosts, which do not hear each other's wakeups.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -41,11 +41,11 @@ on_servers! {
         let run = fixture.path("run");
         std::fs::create_dir(&run).unwrap();
         std::fs::set_permissions(&run, PermissionsExt::from_mode(0o700)).unwrap();
-        let bells = format!("XDG_RUNTIME_DIR={}", run.display());
-        // In another namespace, as a container is; and its bells are elsewhere.
+        let sockets = format!("XDG_RUNTIME_DIR={}", run.display());
+        // In another namespace, as a container is; and its sockets are elsewhere.
         let far = [
             "unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL",
-            "env", &bells, "DUCTWORK_ROLE=worker",
+            "env", &sockets, "DUCTWORK_ROLE=worker",
         ];
         let mut worker = fixture.start_as(&far, &["start"]);
         let mut advancer = fixture.start_as(&["env", "DUCTWORK_ROLE=advancer"], &["start"]);
