@@ -55,7 +55,7 @@ const ON_POSTGRES: [(Kind, usize); 11] = [
     (Kind::FullTablespace, 1),
 ];
 
-/// Its tables are in the directory of its redo log, whose loss of room ends the server.
+/// No full disk: a server of this kind ends by itself when a table cannot grow, and crashes are there already.
 const ON_MYSQL: [(Kind, usize); 10] = [
     (Kind::Clock, 1),
     (Kind::Reset, 1),

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
-use ductwork::store::Conn;
+use ductwork::model::ProcessId;
 use ductwork::store::process::{self, Counters, Heard};
 use ductwork::store::statement::Statement;
+use ductwork::store::{Conn, Dialect};
 use sqlx::Connection;
 
-use crate::driver::{Driver, LEASE};
-use crate::on_every_database;
+use crate::driver::{Did, Driver, LEASE};
 use crate::support::{self, Db};
+use crate::{on_every_database, on_servers};
 
 fn one() -> Definition {
     Pipeline::named("P").start("A").build().unwrap()
@@ -50,6 +51,86 @@ on_every_database! {
         let after = leases(&mut driver.conn).await;
         assert_eq!(after[..2], before[..2], "{before:?} {after:?}");
         assert!(after[2] > before[2] + LEASE.as_micros() as i64, "{before:?} {after:?}");
+    }
+}
+
+/// From now on the process holds two executions, and two branches of which it has closed the executions.
+async fn at_work(driver: &mut Driver) {
+    let claimed = driver.claim("P", 4).await;
+    assert_eq!(claimed.len(), 4);
+    let mut finished = Vec::new();
+    for claimed in claimed.into_iter().take(2) {
+        finished.push(driver.finished(claimed, Did::Returned(1.into())).await);
+    }
+    driver.commit(&finished).await;
+    assert_eq!(driver.claim_branches(9).await.len(), 2);
+}
+
+/// Locks the rows of all executions and advancements but those that this process holds.
+async fn lock_others(conn: &mut Conn, process: ProcessId) {
+    static EXECUTIONS: Statement = Statement::new(
+        "TEST_EXECUTIONS_OF_OTHERS",
+        "SELECT id FROM ductwork_executions
+          WHERE process_id IS NULL OR process_id <> :process OR completed_at IS NOT NULL",
+    );
+    static ADVANCEMENTS: Statement = Statement::new(
+        "TEST_ADVANCEMENTS_OF_OTHERS",
+        "SELECT transition_id AS id FROM ductwork_advancements
+          WHERE process_id <> :process OR completed_at IS NOT NULL",
+    );
+    static LOCK_EXECUTION: Statement = Statement::new(
+        "TEST_LOCK_EXECUTION",
+        "SELECT id FROM ductwork_executions WHERE id = :id FOR UPDATE",
+    );
+    static LOCK_ADVANCEMENT: Statement = Statement::new(
+        "TEST_LOCK_ADVANCEMENT",
+        "SELECT id FROM ductwork_advancements WHERE transition_id = :id FOR UPDATE",
+    );
+    if conn.dialect() == Dialect::Mysql {
+        let stay = "SET SESSION idle_transaction_timeout = 0";
+        conn.script("SET", stay).await.unwrap();
+    }
+    conn.script("BEGIN", "START TRANSACTION").await.unwrap();
+    for (all, lock) in [
+        (&EXECUTIONS, &LOCK_EXECUTION),
+        (&ADVANCEMENTS, &LOCK_ADVANCEMENT),
+    ] {
+        let found = conn
+            .fetch(all, &[("process", process.0.into())])
+            .await
+            .unwrap();
+        assert!(found.len() >= 2, "nothing to lock: the test is empty");
+        for row in found {
+            let id: uuid::Uuid = row.get("id").unwrap();
+            assert_eq!(
+                conn.fetch(lock, &[("id", id.into())]).await.unwrap().len(),
+                1
+            );
+        }
+    }
+}
+
+on_servers! {
+    /// They find what a process holds, and do not look at what it does not: a look would wait for the lock, and cost
+    /// more with every run that has ever been.
+    async fn neither_a_beat_nor_a_recovery_waits_for_a_lock_on_what_others_hold(db: Db) {
+        let pipeline = Pipeline::named("P").start("A").divide(["B", "C"]).combine("D").build().unwrap();
+        let mut dead = Driver::new(&db).await;
+        let mut living = Driver::new(&db).await;
+        for _ in 0..12 {
+            dead.trigger(&pipeline, "1").await;
+        }
+        at_work(&mut dead).await;
+        at_work(&mut living).await;
+        let mut foreign = db.connect().await;
+        lock_others(&mut foreign, dead.process).await;
+        let held = process::hold_on(&mut dead.conn, dead.process, LEASE).await.unwrap();
+        let counts = (held.executions.len(), held.executions_extended, held.advancements_extended);
+        assert_eq!(counts, (2, 2, 2));
+        let recovered = living.recover(dead.process).await;
+        assert_eq!((recovered.closed.len(), recovered.advancements), (2, 2));
+        foreign.script("COMMIT", "COMMIT").await.unwrap();
+        living.audit().await;
     }
 }
 
