@@ -298,7 +298,7 @@ impl Sweeper {
             Err(error) => {
                 // Branches that showed it may be put right already, and executions not.
                 self.clock.set_back = true;
-                // Another place tells of a connection that is lost.
+                // Its loss is said where the next one is waited for.
                 if !conn.is_broken() && self.sweeping.meet(&(), now).is_some() {
                     events::sweep_failed(&error);
                 }

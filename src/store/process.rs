@@ -312,7 +312,7 @@ pub async fn register(conn: &mut Conn, process: &NewProcess) -> Result<(), Error
 /// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beaten {
-    /// The orders to the process.
+    /// Orders for the process.
     pub heard: Heard,
     /// There are processes that it does not hear when they have work for it.
     pub elsewhere: bool,

@@ -56,7 +56,7 @@ impl Lock {
         false
     }
 
-    /// A process that comes behind it waits for the same lock: so it waits not at all.
+    /// Others queue behind it for the same lock, so it is given up after a second.
     async fn take(&self) -> Result<Conn, Error> {
         let location = Location::parse(&self.url).expect("the server's URL");
         let mut conn = location.connect(Purpose::Query).await?;

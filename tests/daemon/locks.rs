@@ -24,7 +24,7 @@ fn beats(rows: &[ProcessRow]) -> Vec<(ductwork::model::ProcessId, i64)> {
     rows.iter().map(|row| (row.id, row.beat_seq)).collect()
 }
 
-/// The thing that somebody has locked.
+/// The things that somebody has locked.
 enum Locked {
     Rows,
     Tables,

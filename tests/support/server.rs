@@ -73,7 +73,7 @@ impl Server {
     }
 
     /// Makes what serves everybody but this connection stand still; on MariaDB, where one process serves all, this
-    /// connection too. Returns the sessions that were served.
+    /// connection too. The answer tells those who were served.
     pub async fn freeze(&self, conn: &mut Conn) -> Vec<i32> {
         match self {
             Self::Postgres(_) => {
