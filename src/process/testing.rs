@@ -16,7 +16,7 @@ use super::spawn::{self, Spawned};
 
 const PART: &str = "DUCTWORK_TEST_PART";
 const PLACE: &str = "DUCTWORK_TEST_PLACE";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The part to play, in the other half of a test.
 pub fn part() -> Option<String> {
