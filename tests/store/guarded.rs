@@ -355,6 +355,12 @@ pub const GUARDED: &[Guarded] = &[
         "paused IS NOT NULL",
         "a_worker_of_a_version_that_knows_no_pauses_is_told_and_not_marked",
     ),
+    (
+        "UNMARK.1",
+        1,
+        "version = :version",
+        "every_value_of_every_column_comes_back_from_a_copy_of_a_copy",
+    ),
     ("ORPHANS.1", 1, "completed_at IS NULL", ORPHANED),
     ("ORPHANS.3", 1, "lease_until < {now}", ORPHANED),
     ("ORPHANS.4", 2, "completed_at IS NULL", ORPHANED),
