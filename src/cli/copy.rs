@@ -7,11 +7,13 @@ use serde_json::json;
 
 use crate::config::database::DatabaseUrl;
 use crate::number::grouped;
-use crate::problem::Problem;
+use crate::problem::{Problem, Problems};
 use crate::store::copy::{self, Copied};
-use crate::store::{Location, Purpose};
+use crate::store::{self, Location, Purpose};
+use crate::telemetry::chain;
 
-use super::exit::Failure;
+use super::exit::{Code, Failure};
+use super::live::counted;
 use super::patiently::patiently;
 use super::setup::{self, CliContext};
 
@@ -56,7 +58,7 @@ impl Copy {
                     problem.help("name another one, which is empty"),
                 ));
             }
-            let mut target = to.connect(Purpose::Query).await?;
+            let mut target = to.connect(Purpose::Query).await.map_err(of_target)?;
             let rows = Cell::new(0);
             let mut report = |copied| rows.set(copied);
             let copied = patiently(
@@ -78,11 +80,23 @@ impl Copy {
                 .value(&json!({ "to": url.to_string(), "rows": rows }));
         }
         cli.out.text(&format!(
-            "copied {} runs, in {} rows, to {url}\nset `database.url` to it; `ductworkd audit` checks every invariant there\n",
-            grouped(runs),
+            "copied {}, in {} rows, to {url}\nset `database.url` to it; `ductworkd audit` checks every invariant there\n",
+            counted(runs, "run"),
             grouped(rows.values().sum()),
         ))
     }
+}
+
+/// A database that cannot be used, in the words for one that `--to` names.
+fn of_target(error: store::Error) -> Failure {
+    let remedy = match &error {
+        store::Error::Unavailable { source, .. } | store::Error::Hindered { source, .. } => {
+            source.remedy().replace("`database.url`", "`--to`")
+        }
+        _ => return Failure::from(error),
+    };
+    let problem = Problem::new(format!("`--to`: {}", chain(&error))).help(remedy);
+    Failure::Problems(Code::Unavailable, Problems(vec![problem]))
 }
 
 fn refusal(refused: &Copied, to: &DatabaseUrl) -> Problem {

@@ -355,7 +355,13 @@ pub async fn copy(
         }
     }
     let unfinished = [("version", UNFINISHED.into())];
-    to.execute(&MARK, &unfinished).await?;
+    match to.execute(&MARK, &unfinished).await {
+        Err(Error::Constraint { .. }) => {
+            let text = "another `ductworkd copy` to this database is at work";
+            return Err(Error::Schema(text.to_owned()));
+        }
+        marked => marked?,
+    };
     let mut has_begun = false;
     let copied = from.snapshot(async |from| {
         // Rows of another moment cannot be taken back.

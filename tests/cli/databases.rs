@@ -90,3 +90,31 @@ fn a_database_that_a_server_does_not_have_is_told_with_the_server_and_the_place_
         "{ended:?}"
     );
 }
+
+#[test]
+fn a_copy_blames_the_url_that_it_was_given() {
+    let place = Place::ready();
+    std::fs::write(place.path().join("letter.db"), "not a database at all").unwrap();
+    for (to, said, help) in [
+        (
+            "postgres://u:p@127.0.0.1:9/d",
+            "`--to`: the database cannot be reached",
+            "`--to` is right",
+        ),
+        ("sqlite://nowhere/ductwork.db", "`--to`: ", "`--to` exists"),
+        ("sqlite://letter.db", "`--to`: ", "`--to`"),
+    ] {
+        let ended = place.run(["copy", "--to", to]);
+        assert_eq!(ended.code, Some(69), "{ended:?}");
+        assert!(
+            ended.stderr.contains(said) && ended.stderr.contains(help),
+            "{ended:?}"
+        );
+    }
+    place
+        .run(["copy", "--to", "oracle://h/d"])
+        .failed(2, "`--to`: databases of the kind `oracle`");
+    place
+        .run(["copy", "--to", "sqlite://ductwork.db"])
+        .failed(2, "`--to` names the configured database itself");
+}

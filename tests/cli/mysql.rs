@@ -520,11 +520,11 @@ fn a_server_that_is_not_fit_is_refused_before_anything_is_made() {
             "name another",
         ),
         (
-            "SET GLOBAL max_allowed_packet = 1048576",
+            "SET GLOBAL max_allowed_packet = 16777216",
             "SET GLOBAL max_allowed_packet = 67108864",
             2,
-            "the server has max_allowed_packet=1048576",
-            "set it to 16777216 or more",
+            "the server has max_allowed_packet=16777216",
+            "set it to 67108864 (64M) or more",
         ),
     ] {
         server.set(sql);

@@ -37,7 +37,7 @@ on_every_database! {
         .await;
         let refused = before.run(&["env", &format!("DUCTWORK_COPY_TO={}", db.url)], &["copy"]);
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(refused.status.code() == Some(1) && said.contains("the database is in use: supervisor (pid "), "{said}");
+        assert!(refused.status.code() == Some(1) && said.contains("the database is in use: ") && said.contains(" (pid "), "{said}");
         daemon.stop().await;
         // Nobody works for it yet.
         let queued = before.trigger("Each", "[[],{}]", 1).await[0];

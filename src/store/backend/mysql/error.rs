@@ -134,6 +134,9 @@ impl DriverError for Failure {
 
     fn remedy(&self) -> &'static str {
         match self {
+            Self::Node(text) if text.contains("read_only") => {
+                "turn its read_only off, or, where it is a replica, name another server in `database.url`"
+            }
             Self::Node(_) => {
                 "wait until the node has joined its cluster again, or name another node in `database.url`"
             }

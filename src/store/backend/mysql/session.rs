@@ -17,8 +17,10 @@ use crate::store::patience::Patience;
 const MARIADB_MIN: (u16, u16, u16) = (10, 6, 0);
 const MYSQL_MIN: (u16, u16, u16) = (8, 0, 19);
 
-/// A row with the largest value that a step may return unless it is configured otherwise, and its statement.
-const PACKET_MIN: u64 = (16 << 20) - 1;
+/// The largest value that a step may return unless it is configured otherwise, four times: a row has up to two of them,
+/// and the quotes of a JSON text are written as two characters each when rows go to the server as JSON. With less, a
+/// worker may have a result that it can never commit.
+const PACKET_MIN: u64 = 4 * (16 << 20);
 
 /// With smaller pages an index takes no key of 3,072 bytes.
 const PAGE_MIN: u64 = 16 << 10;
@@ -286,9 +288,8 @@ pub fn check(told: &Told, server: Server, patience: Patience) -> Result<(), Erro
     let packet: u64 = get(told, "max_allowed_packet").parse().unwrap_or(0);
     if packet < PACKET_MIN {
         return Err(Error::Configured(format!(
-            "the server has max_allowed_packet={packet}, which is less than the largest value that a step \
-             may return: set it to {} or more",
-            16 << 20
+            "the server has max_allowed_packet={packet}, with which two of the largest values that steps may return do not \
+             go to it together: set it to {PACKET_MIN} (64M) or more"
         )));
     }
     let page: u64 = get(told, "innodb_page_size").parse().unwrap_or(0);
@@ -389,7 +390,7 @@ mod tests {
             ("character_set_results", "utf8mb4"),
             ("collation_connection", "utf8mb4_nopad_bin"),
             ("innodb_lock_wait_timeout", "3"),
-            ("max_allowed_packet", "16777216"),
+            ("max_allowed_packet", "67108864"),
             ("binlog_format", "MIXED"),
             ("log_bin", "OFF"),
             ("autocommit", "ON"),
@@ -443,8 +444,8 @@ mod tests {
             ("autocommit", "OFF", "autocommit was set to ON"),
             (
                 "max_allowed_packet",
-                "1048576",
-                "max_allowed_packet=1048576",
+                "16777216",
+                "max_allowed_packet=16777216",
             ),
             ("innodb_page_size", "8192", "innodb_page_size=8192"),
         ] {
