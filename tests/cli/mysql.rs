@@ -386,6 +386,12 @@ fn a_user_without_enough_rights_makes_nothing_and_is_told_which_are_lacking() {
             "grant it ALL PRIVILEGES",
         ),
         (
+            "SELECT, INSERT, UPDATE, DELETE, DROP, CREATE, INDEX, ALTER, CREATE TEMPORARY TABLES",
+            2,
+            "has no right to CREATE VIEW",
+            "grant it",
+        ),
+        (
             "SELECT, INSERT, UPDATE, DROP, CREATE, INDEX, ALTER, CREATE TEMPORARY TABLES",
             2,
             "has no right to DELETE",

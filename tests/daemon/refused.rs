@@ -104,7 +104,7 @@ on_every_database! {
             Dialect::Postgres => "DROP TRIGGER refuse_advancer ON ductwork_processes",
             Dialect::Sqlite | Dialect::Mysql => "DROP TRIGGER refuse_advancer",
         };
-        fixture.conn.script("refuse an advancer", refuse).await.unwrap();
+        fixture.define_in_database(refuse).await;
         let run = fixture.trigger("Echo", "1", 1).await[0];
         let mut daemon = fixture.start();
         let told = daemon.says("waiting for the database").await;
