@@ -129,8 +129,6 @@ impl Link {
             Say::Nothing => {}
             Say::Lost if error.is_not_now() => events::database_hindered(error),
             Say::Lost => events::database_lost(error),
-            // No connection is lost where the database answers.
-            Say::ComesAndGoes if error.is_not_now() => events::database_hindered(error),
             Say::ComesAndGoes => events::database_comes_and_goes(error),
         }
         self.reached &= error.is_not_now();

@@ -61,6 +61,8 @@ impl Outages {
                 .is_some_and(|first| now.duration_since(*first) < WITHIN);
         if often && now.duration_since(since) < LONG {
             return match self.comes_and_goes.meet(&(), now) {
+                // A database that answers has lost no connection.
+                Some(_) if hindered => Say::Lost,
                 Some(_) => Say::ComesAndGoes,
                 None => Say::Nothing,
             };
@@ -108,6 +110,19 @@ mod tests {
         assert!(outages.over());
         // And after a while of peace, all is as in the beginning.
         assert_eq!(outages.failed(false, at(500_000)), Say::Lost);
+    }
+
+    #[test]
+    fn a_database_that_answers_again_and_again_that_somebody_is_in_the_way_has_lost_no_connection()
+    {
+        let mut outages = Outages::default();
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        for n in 0..4 {
+            assert_eq!(outages.failed(true, at(n * 100)), Say::Lost);
+            outages.over();
+        }
+        assert_eq!(outages.failed(true, at(400)), Say::Nothing);
     }
 
     #[test]

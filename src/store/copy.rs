@@ -341,55 +341,79 @@ pub async fn copy(
     report: &mut dyn FnMut(u64),
 ) -> Result<Copied, Error> {
     migrate::check(from).await?;
+    let mut has_begun = false;
+    let copied = from.snapshot(async |from| {
+        // Rows of another moment cannot be taken back.
+        if has_begun {
+            let lost = "the database that is copied was lost on the way";
+            return Err(Error::Schema(lost.to_owned()));
+        }
+        if let Some(refused) = refused(from, to).await? {
+            return Ok(refused);
+        }
+        has_begun = true;
+        begin(to).await?;
+        all_copied(from, to, report).await
+    });
+    let copied = copied.await?;
+    if let Copied::Done { rows, .. } = &copied {
+        for table in TABLES.iter() {
+            let (there, rows) = (count(to, table).await?, rows[table.name]);
+            if there != rows {
+                return Err(Error::Corrupt(format!(
+                    "{rows} rows of {} were copied, and {there} are there",
+                    table.name
+                )));
+            }
+        }
+        to.execute(&UNMARK, &[("version", UNFINISHED.into())])
+            .await?;
+    }
+    Ok(copied)
+}
+
+/// The reason why `from` is not copied to `to`, which gets the schema, if there is one.
+async fn refused(from: &mut Conn, to: &mut Conn) -> Result<Option<Copied>, Error> {
     if let Some(version) = migrate::newer(from).await? {
-        return Ok(Copied::Newer(version));
+        return Ok(Some(Copied::Newer(version)));
     }
     let processes = process::processes(from).await?;
     if !processes.is_empty() {
-        return Ok(Copied::InUse(processes));
+        return Ok(Some(Copied::InUse(processes)));
     }
     migrate::migrate(to).await?;
     for table in TABLES.iter() {
         if count(to, table).await? > 0 {
-            return Ok(Copied::NotEmpty(table.name));
+            return Ok(Some(Copied::NotEmpty(table.name)));
         }
     }
-    let unfinished = [("version", UNFINISHED.into())];
-    match to.execute(&MARK, &unfinished).await {
+    Ok(None)
+}
+
+/// Keeps every program away from what is not complete.
+async fn begin(to: &mut Conn) -> Result<(), Error> {
+    match to.execute(&MARK, &[("version", UNFINISHED.into())]).await {
         Err(Error::Constraint { .. }) => {
             let text = "another `ductworkd copy` to this database is at work";
-            return Err(Error::Schema(text.to_owned()));
+            Err(Error::Schema(text.to_owned()))
         }
-        marked => marked?,
-    };
-    let mut has_begun = false;
-    let copied = from.snapshot(async |from| {
-        // Rows of another moment cannot be taken back.
-        if std::mem::replace(&mut has_begun, true) {
-            let lost = "the database that is copied was lost on the way";
-            return Err(Error::Schema(lost.to_owned()));
-        }
-        let mut copied = BTreeMap::new();
-        let mut before = 0;
-        for table in TABLES.iter() {
-            let mut report = |rows| report(before + rows);
-            let rows = table_copied(table, from, to, &mut report).await?;
-            before += rows;
-            copied.insert(table.name, rows);
-        }
-        Ok(copied)
-    });
-    let copied = copied.await?;
-    for table in TABLES.iter() {
-        let (there, rows) = (count(to, table).await?, copied[table.name]);
-        if there != rows {
-            return Err(Error::Corrupt(format!(
-                "{rows} rows of {} were copied, and {there} are there",
-                table.name
-            )));
-        }
+        marked => marked.map(drop),
     }
-    to.execute(&UNMARK, &unfinished).await?;
+}
+
+async fn all_copied(
+    from: &mut Conn,
+    to: &mut Conn,
+    report: &mut dyn FnMut(u64),
+) -> Result<Copied, Error> {
+    let mut copied = BTreeMap::new();
+    let mut before = 0;
+    for table in TABLES.iter() {
+        let mut report = |rows| report(before + rows);
+        let rows = table_copied(table, from, to, &mut report).await?;
+        before += rows;
+        copied.insert(table.name, rows);
+    }
     Ok(Copied::Done {
         runs: copied["ductwork_runs"],
         rows: copied,

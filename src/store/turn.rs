@@ -1,6 +1,6 @@
-//! Whose turn it is to change the schema of a cluster.
+//! The turn of a starter to change the schema of a cluster.
 //!
-//! Owns: the row that says so, in the record of the migrations, where its version is zero. Never: changes the schema
+//! Owns: the row of the starter that has it, in the record of the migrations, where its version is zero. Never: changes the schema
 //! (`migrate`).
 
 use std::time::{Duration, Instant};
