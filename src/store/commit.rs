@@ -496,11 +496,12 @@ struct Attempt {
     due_in: Option<i64>,
 }
 
+/// In the order of their executions: some databases lock rows in the order of the batch.
 fn plan(finished: &[Finished], mut room: usize) -> Vec<Planned<'_>> {
-    finished
-        .iter()
-        .map(|finished| planned(finished, &mut room))
-        .collect()
+    let planned = finished.iter().map(|one| planned(one, &mut room));
+    let mut planned: Vec<Planned<'_>> = planned.collect();
+    planned.sort_unstable_by_key(|row| row.of.claimed.execution_id);
+    planned
 }
 
 fn planned<'a>(finished: &'a Finished, room: &mut usize) -> Planned<'a> {

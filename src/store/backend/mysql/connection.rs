@@ -171,7 +171,7 @@ impl Mysql {
         self.check_pooler().await?;
         if purpose != Purpose::Page {
             self.check_counts().await?;
-            for table in session::staging(self.server) {
+            for table in session::staging(self.server, &told) {
                 self.send(&table).await?;
             }
         }

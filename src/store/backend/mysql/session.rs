@@ -166,9 +166,15 @@ pub fn sees_all(purpose: Purpose) -> bool {
     matches!(purpose, Purpose::Query | Purpose::Look | Purpose::Page)
 }
 
-/// The temporary tables of the declared batches. They are not replicated, and roll back with the rest.
-pub fn staging(server: Server) -> impl Iterator<Item = String> {
+/// The temporary tables of the declared batches, which nobody else sees. A batch is written before it is read, so what
+/// a transaction that was rolled back leaves in one is nobody's. That is why MariaDB's are Aria's: they are emptied at
+/// once, where InnoDB marks each row as deleted and every statement of a commit walks over those of earlier ones.
+pub fn staging(server: Server, told: &Told) -> impl Iterator<Item = String> {
     let collation = server.collation();
+    let engine = match server.is_mariadb && get(told, "enforce_storage_engine").is_empty() {
+        true => "Aria TRANSACTIONAL=0 ROW_FORMAT=DYNAMIC",
+        false => "InnoDB",
+    };
     batch::NAMES.into_iter().map(move |name| {
         let columns = batch::columns(name);
         let (key, _) = columns[0];
@@ -182,7 +188,7 @@ pub fn staging(server: Server) -> impl Iterator<Item = String> {
         };
         let columns: Vec<String> = columns.iter().map(column).collect();
         format!(
-            "CREATE TEMPORARY TABLE ductwork_{name} ({}, PRIMARY KEY ({key})) ENGINE=InnoDB",
+            "CREATE TEMPORARY TABLE ductwork_{name} ({}, PRIMARY KEY ({key})) ENGINE={engine}",
             columns.join(", ")
         )
     })
@@ -193,7 +199,8 @@ pub const READ_BACK: &str = "
     SHOW SESSION VARIABLES WHERE Variable_name IN
         ('tx_isolation', 'transaction_isolation', 'sql_mode', 'character_set_client', 'character_set_results',
          'collation_connection', 'innodb_lock_wait_timeout', 'max_allowed_packet', 'binlog_format', 'log_bin',
-         'autocommit', 'idle_transaction_timeout', 'read_only', 'innodb_page_size', 'wsrep_on', 'wsrep_desync')";
+         'autocommit', 'idle_transaction_timeout', 'read_only', 'innodb_page_size', 'enforce_storage_engine',
+         'wsrep_on', 'wsrep_desync')";
 
 /// The state of a node.
 pub const CLUSTER: &str = "
