@@ -1,6 +1,9 @@
-//! Warnings of a daemon at its start about things that it will not find later.
+//! Starts of a daemon: warnings about things that it will not find later, and a server that takes less than others.
+
+use ductwork::store::{Location, Purpose, migrate};
 
 use crate::fixture::*;
+use crate::mariadb::Mariadb;
 use crate::support::{self, Db};
 
 const WORK: &str = "
@@ -10,6 +13,12 @@ steps:
   B: { command: [./nowhere] }
 flow: [{ start: A }]
 on_halt: B
+";
+
+const CHAIN: &str = "
+pipeline: Chain
+steps: { A: { command: [cat] }, B: { command: [cat] } }
+flow: [{ start: A }, { chain: B }]
 ";
 
 #[tokio::test]
@@ -35,4 +44,29 @@ async fn names_and_programs_that_are_not_there_are_told_once_and_keep_nothing_fr
         daemon.stop().await;
     })
     .await;
+}
+
+/// Rows on their way to a MariaDB lie in tables of Aria's, where that may be.
+#[tokio::test]
+async fn a_server_that_takes_no_tables_of_another_engine_is_worked_with_as_any_other() {
+    let server = Mariadb::start();
+    server.sql("SET GLOBAL enforce_storage_engine = 'InnoDB'");
+    let location = Location::parse(&server.url).expect("the server's URL");
+    let mut conn = location.connect(Purpose::Engine).await.unwrap();
+    let refused = conn
+        .script(
+            "ARIA",
+            "CREATE TEMPORARY TABLE ductwork_other (n bigint) ENGINE=Aria",
+        )
+        .await;
+    assert!(refused.is_err(), "any engine will do");
+    migrate::migrate(&mut conn).await.unwrap();
+    let pipelines = [CHAIN];
+    let mut fixture = DaemonFixture::at(&server.url, conn, Settings::default(), &pipelines).await;
+    let mut daemon = fixture.start();
+    daemon.ready().await;
+    fixture.trigger("Chain", "1", 20).await;
+    fixture.completed(PATIENCE).await;
+    daemon.stop().await;
+    fixture.audited().await;
 }
