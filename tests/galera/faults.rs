@@ -263,7 +263,7 @@ async fn struck(cluster: Rc<Cluster>, what: &str, verb: &str, more: &[&str]) -> 
     let began = Instant::now();
     until(began, 30).await;
     let struck = Instant::now();
-    assert!(cluster.script(verb, 3, more));
+    assert!(cluster.script(verb, 2, more));
     // All of them, and the one whose node is gone at another one.
     until(struck + Duration::from_secs(2), 30).await;
     record.over.set(true);
@@ -301,7 +301,7 @@ async fn struck(cluster: Rc<Cluster>, what: &str, verb: &str, more: &[&str]) -> 
 async fn a_node_that_is_killed_takes_nothing_with_it_that_was_acknowledged() {
     with(|cluster| async move {
         let record = struck(Rc::clone(&cluster), "a node killed", "stop", &["immediate"]).await;
-        assert!(cluster.script("start-node", 3, &[]));
+        assert!(cluster.script("start-node", 2, &[]));
         kept(&cluster, &record).await;
     })
     .await;
@@ -319,7 +319,7 @@ async fn a_node_that_is_cut_off_takes_no_work_and_its_writer_goes_on_at_another(
             error.remedy().unwrap_or_default().contains("another node"),
             "{error:?}"
         );
-        assert!(cluster.script("rejoin", 3, &[]));
+        assert!(cluster.script("rejoin", 2, &[]));
         kept(&cluster, &record).await;
     })
     .await;

@@ -12,12 +12,13 @@
 #[path = "../store/driver.rs"]
 mod driver;
 mod faults;
+#[expect(dead_code, reason = "other tests need more of it")]
+#[path = "../support/galera.rs"]
+mod galera;
 mod races;
 mod support;
 
 use std::fs::File;
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ductwork::definition::{Definition, Pipeline};
@@ -26,81 +27,48 @@ use ductwork::store::sandbox::Sandbox;
 use ductwork::store::statement::Statement;
 use ductwork::store::{Conn, Location, Purpose};
 
+use galera::Galera;
 use support::Db;
-
-/// Names the nodes that tests may use, as scripts/galera prints them.
-const URLS: &str = "DUCTWORK_TEST_GALERA_URLS";
-/// The directory of these nodes.
-const DIRECTORY: &str = "DUCTWORK_TEST_GALERA_DIR";
 
 /// So long everything is waited for at most.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| {
-        panic!("{name} is not set, so nothing was tested on a cluster: eval \"$(scripts/galera start 3 DIR)\"")
-    })
-}
-
 /// Three nodes, and a database in them that nobody else uses.
 pub struct Cluster {
     sandbox: Sandbox,
-    urls: Vec<String>,
-    directory: PathBuf,
+    galera: Galera,
     /// One test at a time has the cluster.
     _alone: File,
 }
 
 impl Cluster {
     async fn new() -> Self {
-        let directory = PathBuf::from(variable(DIRECTORY));
-        let alone = File::create(directory.join("tests.lock")).unwrap();
+        let galera = Galera::given();
+        let alone = File::create(galera.file("tests.lock")).unwrap();
         alone.lock().unwrap();
-        let urls: Vec<String> = variable(URLS).split(' ').map(str::to_owned).collect();
-        assert_eq!(urls.len(), 3, "these tests need three nodes");
-        let sandbox = Sandbox::beside(&urls[0], "test").unwrap();
+        let sandbox = Sandbox::beside(galera.node(0), "test").unwrap();
         sandbox.create().await.unwrap().close().await;
         Self {
             sandbox,
-            urls,
-            directory,
+            galera,
             _alone: alone,
         }
     }
 
-    /// User, and password; the hosts of all nodes; the database.
-    fn parts(&self) -> (&str, Vec<&str>, &str) {
-        let host = |url: &'_ String| url.split_once('@').unwrap().1.len();
-        let hosts = self.urls.iter().map(|url| {
-            let rest = &url[url.len() - host(url)..];
-            rest.split('/').next().unwrap()
-        });
-        let (login, _) = self.urls[0]
-            .split_once("://")
-            .unwrap()
-            .1
-            .split_once('@')
-            .unwrap();
-        (
-            login,
-            hosts.collect(),
-            self.sandbox.url().rsplit('/').next().unwrap(),
-        )
+    fn database(&self) -> &str {
+        self.sandbox.url().rsplit('/').next().unwrap()
     }
 
     /// An address of the database with all nodes, from one on.
     pub fn location(&self, first: usize) -> Location {
-        let (login, mut hosts, database) = self.parts();
-        hosts.rotate_left(first);
-        Location::parse(&format!("mysql://{login}@{}/{database}", hosts.join(","))).unwrap()
+        Location::parse(&self.galera.url(first, self.database())).unwrap()
     }
 
     /// The database at one node alone.
     pub fn node(&self, at: usize) -> Db {
-        let (login, hosts, database) = self.parts();
-        let url = format!("mysql://{login}@{}/{database}", hosts[at]);
+        let (server, _) = self.galera.node(at).rsplit_once('/').unwrap();
         Db {
-            location: Location::parse(&url).unwrap(),
+            location: Location::parse(&format!("{server}/{}", self.database())).unwrap(),
         }
     }
 
@@ -111,19 +79,12 @@ impl Cluster {
 
     /// The host and port of a node.
     pub fn host(&self, at: usize) -> String {
-        self.parts().1[at].to_owned()
+        self.galera.place(at).to_owned()
     }
 
-    /// Does something to a node, which are counted from 1 here; true when it was done.
+    /// Does something to a node; true when it was done.
     pub fn script(&self, verb: &str, node: usize, more: &[&str]) -> bool {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/galera");
-        let mut command = Command::new(script);
-        command
-            .arg(verb)
-            .arg(&self.directory)
-            .arg(node.to_string())
-            .args(more);
-        command.status().unwrap().success()
+        self.galera.script(verb, node, more)
     }
 }
 
